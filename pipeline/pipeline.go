@@ -1,0 +1,83 @@
+// Package pipeline brings events from the log into the warehouse.
+//
+// It declares the two engines as small interfaces, Log and Warehouse, states
+// what each promises, and owns the one Loader that runs over both. The embedded
+// engines are pipeline/segment and pipeline/sqlite, the scaled ones
+// pipeline/kafka and pipeline/clickhouse; pipeline/conform holds the suites that
+// every engine has to pass, so a promise made here is a test there.
+//
+// The loader is at-least-once onto rows that are idempotent, which together is
+// exactly-once: a row's key is (tenantId, eventId), copies of one event collapse
+// onto the lowest position, and the loader's own position is stored by the
+// warehouse together with, or after, the rows that it covers.
+//
+// What can't be trusted is never dropped and never loaded: a record whose
+// headers, event and witness disagree is set aside with its position and reason
+// (see SetAside), and holds sealing for its tenant.
+package pipeline
+
+import (
+	"context"
+	"errors"
+
+	"muniment/sealer"
+)
+
+// Log is the durable, ordered event log.
+type Log interface {
+	Appender
+	Reader
+}
+
+// Appender writes to the log.
+type Appender interface {
+	// Append writes r and returns where it stands. When it returns nil, r is on
+	// disk (or acknowledged by every in-sync replica) and survives a crash of this
+	// process and of the machine. When it returns an error nothing is promised: the
+	// record may or may not turn up, so whoever retries must use the same event id.
+	//
+	// Append copies what it needs: r and its slices belong to the caller again
+	// after it returns. Safe for concurrent use; concurrent calls share one sync.
+	// A cancelled ctx stops the waiting, not the write.
+	Append(ctx context.Context, r *sealer.Record) (sealer.Position, error)
+}
+
+// Reader reads the log. Safe for concurrent use, also beside an Appender.
+type Reader interface {
+	// Bounds returns the first position still held and the end: the position that
+	// the next durable record will get. An empty partition has first == end.
+	Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error)
+
+	// Read returns the record at one position; the caller owns it.
+	// ErrGone before Bounds' first, ErrBeyondEnd at or behind its end, ErrDamaged
+	// when the bytes on disk don't match their checksums.
+	Read(ctx context.Context, at sealer.Position) (sealer.Entry, error)
+
+	// Scan calls fn for every durable record of from ≤ position < to, in order and
+	// without a gap. An entry is valid only during its call. It stops with fn's
+	// error, with ErrGone when from is no longer held, with ErrDamaged at the first
+	// record that can't be trusted; it never leaves one out silently.
+	Scan(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error
+
+	// Wait blocks until a durable record stands at the position, or ctx is done.
+	Wait(ctx context.Context, at sealer.Position) error
+}
+
+// One sentinel for each reaction.
+var (
+	// ErrGone: the position is older than the log's retention, or of a generation
+	// that it no longer holds. A loader stops and names the gap.
+	ErrGone = errors.New("position is no longer in the log")
+	// ErrBeyondEnd: nothing durable stands there yet.
+	ErrBeyondEnd = errors.New("position is beyond the end of the log")
+	// ErrDamaged: bytes and checksums disagree. An operator has to look.
+	ErrDamaged = errors.New("log is damaged")
+	// ErrFull: no room for the record now; nothing was written. The caller may
+	// retry later.
+	ErrFull = errors.New("log is full")
+	// ErrFailed: the log has failed for good (a failed fsync); the process must
+	// stop and start again.
+	ErrFailed = errors.New("log has failed")
+	// ErrClosed: the log was closed.
+	ErrClosed = errors.New("log is closed")
+)

@@ -1,0 +1,143 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"muniment/sealer"
+)
+
+// Warehouse keeps the loaded events and answers questions about them. Every
+// answer is computed from deduplicated rows.
+type Warehouse interface {
+	Sink
+
+	// Events lists rows of one tenant, of pos > After and pos < Before (where
+	// given), in the order of their positions, at most Limit of them.
+	Events(ctx context.Context, q EventQuery) ([]Row, error)
+	// Event returns one row by its id, ErrNoEvent if the tenant has none.
+	Event(ctx context.Context, tenantID, eventID string) (Row, error)
+	// Metering sums the recorded metering decisions. A duplicate (see
+	// MeterRow.Reason) is counted with quantity 0.
+	Metering(ctx context.Context, q MeterQuery) ([]MeterRow, error)
+	// CountEvents counts the loaded events of a tenant.
+	CountEvents(ctx context.Context, tenantID string) (int64, error)
+	// Duplicates lists, for the rows of one tenant in after < pos ≤ upTo, each
+	// delivery whose idempotency hash also stands at a lower position on an event
+	// at most 24 h older, with the lowest such event.
+	Duplicates(ctx context.Context, tenantID string, after, upTo sealer.Position) ([]Duplicate, error)
+	// SetAsides lists the records that hold sealing for a tenant: its own, and
+	// those of its partition that name no readable tenant.
+	SetAsides(ctx context.Context, tenantID string) ([]SetAside, error)
+}
+
+// Sink is the half of a Warehouse that the loader needs.
+type Sink interface {
+	// Load stores the batch and then its Next position; both are durable when it
+	// returns. Loading a batch again, wholly or in part, in any order and by any
+	// number of loaders, changes nothing: rows are keyed by (tenantId, eventId) and
+	// the lowest position wins. A batch is stored wholly or may be loaded again.
+	Load(ctx context.Context, b Batch) error
+	// Resume returns the position that the newest Load of the partition named as
+	// Next; ok is false when nothing was loaded yet.
+	Resume(ctx context.Context, partition int32) (next sealer.Position, ok bool, err error)
+}
+
+// ErrNoEvent says that the tenant has no such event.
+var ErrNoEvent = errors.New("no such event")
+
+// Row is one event as the warehouse holds it.
+type Row struct {
+	sealer.Entry
+	Type string
+	At   time.Time
+	// Subject of the event, as in its text.
+	SubjectKind, SubjectID string
+	// Delivery is set for delivery.recorded, nil for every other type.
+	Delivery *Delivery
+}
+
+// Delivery is what metering and lists need of a delivery.recorded event.
+type Delivery struct {
+	ReceiptID     string
+	RightID       string
+	RightRevision int64
+	BasisID       string
+	Substrate     string
+	RenderedAt    time.Time
+	IssuedAt      time.Time
+	SigningKeyID  string
+	Metered       bool
+	Reason        string
+	MeteringBasis string
+	QuantityMs    int64
+	// Idempotency is the base64url hash of tenant and key; empty without a key.
+	Idempotency string
+}
+
+// Batch is a contiguous run of one partition.
+type Batch struct {
+	Partition int32
+	Rows      []Row
+	SetAside  []SetAside
+	// Next is the position to resume from once the batch is stored.
+	Next sealer.Position
+}
+
+// SetAside is a record that can't be loaded: kept verbatim, with why.
+type SetAside struct {
+	Position sealer.Position
+	// TenantID is what the record's header says; empty if it is unreadable.
+	TenantID string
+	EventID  string
+	Reason   string
+	Record   []byte
+}
+
+// EventQuery selects rows of one tenant.
+type EventQuery struct {
+	TenantID string
+	// After and Before are exclusive bounds; nil is open.
+	After, Before *sealer.Position
+	// Types keeps only these types; empty keeps all.
+	Types []string
+	// Newest lists from the newest down instead of from the oldest up.
+	Newest bool
+	// Limit is the most rows to return; it must be positive.
+	Limit int
+}
+
+// MeterQuery selects the deliveries to sum.
+type MeterQuery struct {
+	TenantID string
+	// From and To bound renderedAt, From inclusive, To exclusive; zero is open.
+	From, To time.Time
+	// RightID keeps one right; empty keeps all.
+	RightID string
+	// AsOf leaves out rows at or behind this position; nil takes all.
+	AsOf *sealer.Position
+}
+
+// MeterRow is one line of a metering answer.
+type MeterRow struct {
+	RightID       string
+	Substrate     string
+	BasisID       string
+	MeteringBasis string
+	// Reason is METERED, a suppression reason, or DUPLICATE for a delivery whose
+	// idempotency hash already stands at a lower position on an event at most 24 h
+	// older. A duplicate's basis is "none" and its quantity 0.
+	Reason     string
+	Receipts   int64
+	QuantityMs int64
+}
+
+// Duplicate names an event and the lowest one with its idempotency hash.
+type Duplicate struct {
+	EventID, FirstEventID string
+}
+
+// ReasonDuplicate is the reason that a duplicate's own reason is replaced with
+// when it is read.
+const ReasonDuplicate = "DUPLICATE"
