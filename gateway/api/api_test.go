@@ -1,0 +1,92 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/stretchr/testify/require"
+)
+
+func TestStatusOfEveryCode(t *testing.T) {
+	for code, want := range map[Code]int{
+		AuthRequired: 401, AuthInvalid: 401, ScopeMissing: 403, ResourceNotFound: 404, StateConflict: 409,
+		PreconditionFailed: 412, ValidationFailed: 422, RateLimited: 429, BadRequest: 400, InternalError: 500,
+		"SOMETHING_ELSE": 500,
+	} {
+		require.Equal(t, want, code.Status(), code)
+	}
+	require.Equal(t, 503, Unavailable(Draining, "going away", time.Second).GetStatus())
+	require.Equal(t, 413, TooLarge("body").GetStatus())
+}
+
+func TestErrorEnvelope(t *testing.T) {
+	e := Missing(DeliveryWrite, Scopes(RightsRead|KeysWrite))
+	e.RequestID = "r1"
+	b, err := json.Marshal(e)
+	require.NoError(t, err)
+	require.Equal(t, `{"ok":false,"error":"SCOPE_MISSING","message":"the key lacks the scope delivery:write","contractVersion":"v1.0",`+
+		`"requiredScopes":["delivery:write"],"keyScopes":["rights:read","keys:write"],"requestId":"r1"}`, string(b))
+
+	one := Invalid(ValidationError{"dwellMs", "must be a number"})
+	require.Equal(t, "dwellMs", one.Field)
+	require.Empty(t, one.ValidationErrors)
+	two := Invalid(ValidationError{"dwellMs", "must be a number"}, ValidationError{"rightId", "is missing"})
+	require.Equal(t, "dwellMs", two.Field)
+	require.Len(t, two.ValidationErrors, 2)
+}
+
+func TestForeignErrorsKeepTheirTextInside(t *testing.T) {
+	e := From(errors.New("password=hunter2"))
+	require.Equal(t, InternalError, e.Code)
+	require.NotContains(t, e.Message, "hunter2")
+
+	shared := NotFound("right")
+	got := From(fmt.Errorf("while reading: %w", shared))
+	got.RequestID = "mine"
+	require.Empty(t, shared.RequestID, "From must hand out a copy")
+}
+
+func TestRetryAfterRoundsUp(t *testing.T) {
+	require.Equal(t, 0, (&Error{}).RetryAfterSeconds())
+	require.Equal(t, 1, (&Error{RetryAfter: time.Millisecond}).RetryAfterSeconds())
+	require.Equal(t, 2, (&Error{RetryAfter: 1001 * time.Millisecond}).RetryAfterSeconds())
+}
+
+func TestIDs(t *testing.T) {
+	at := time.Date(2026, 11, 21, 4, 0, 0, 123e6, time.UTC)
+	id := NewID(PrefixRight, at)
+	require.True(t, IsID(PrefixRight, id), id)
+	u, err := ulid.ParseStrict(id[4:])
+	require.NoError(t, err)
+	require.Equal(t, at.UnixMilli(), int64(u.Time()))
+	require.NotEqual(t, id, NewID(PrefixRight, at))
+
+	for _, bad := range []string{"", "rgh_", id[:29], id + "0", "bas_" + id[4:], "rgh_8" + id[5:], id[:29] + "U", strings.ToLower(id)} {
+		require.False(t, IsID(PrefixRight, bad), bad)
+	}
+}
+
+func TestScopes(t *testing.T) {
+	require.Len(t, EveryScope.Names(), len(scopeNames)-1)
+	require.False(t, EveryScope.Allows(Wildcard))
+	require.True(t, Scopes(Wildcard).Allows(DeliveryWrite))
+	require.False(t, Scopes(AuditRead).Allows(DeliveryWrite))
+	set, err := ParseScopes([]string{"audit:read", "*"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"audit:read", "*"}, set.Names())
+	_, err = ParseScopes([]string{"audit:read", "Audit:read"})
+	require.ErrorContains(t, err, `"Audit:read"`)
+	require.Equal(t, "delivery:write", DeliveryWrite.String())
+}
+
+func TestPrintable(t *testing.T) {
+	require.True(t, Printable("abc-~!", 6))
+	for _, bad := range []string{"", "a b", "a\x7f", "é", "1234567"} {
+		require.False(t, Printable(bad, 6), bad)
+	}
+}

@@ -1,0 +1,172 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+)
+
+// Code is one of the contract's error codes.
+type Code string
+
+// The contract's closed list.
+const (
+	AuthRequired       Code = "AUTH_REQUIRED"
+	AuthInvalid        Code = "AUTH_INVALID"
+	ScopeMissing       Code = "SCOPE_MISSING"
+	ResourceNotFound   Code = "RESOURCE_NOT_FOUND"
+	StateConflict      Code = "STATE_CONFLICT"
+	PreconditionFailed Code = "PRECONDITION_FAILED"
+	ValidationFailed   Code = "VALIDATION_FAILED"
+	RateLimited        Code = "RATE_LIMITED"
+	BadRequest         Code = "BAD_REQUEST"
+	InternalError      Code = "INTERNAL_ERROR"
+)
+
+// statuses is the one map from code to HTTP status.
+var statuses = map[Code]int{
+	AuthRequired:       http.StatusUnauthorized,
+	AuthInvalid:        http.StatusUnauthorized,
+	ScopeMissing:       http.StatusForbidden,
+	ResourceNotFound:   http.StatusNotFound,
+	StateConflict:      http.StatusConflict,
+	PreconditionFailed: http.StatusPreconditionFailed,
+	ValidationFailed:   http.StatusUnprocessableEntity,
+	RateLimited:        http.StatusTooManyRequests,
+	BadRequest:         http.StatusBadRequest,
+	InternalError:      http.StatusInternalServerError,
+}
+
+// Status is the HTTP status of the code; an unknown code is 500.
+func (c Code) Status() int {
+	if s, ok := statuses[c]; ok {
+		return s
+	}
+	return http.StatusInternalServerError
+}
+
+// Reason tells a caller why the service answers 503: nothing is wrong with the
+// request, nothing was promised, and it may be sent again after retry-after.
+type Reason string
+
+// The reasons of a 503.
+const (
+	RightsStale     Reason = "RIGHTS_STALE"
+	LogUnavailable  Reason = "LOG_UNAVAILABLE"
+	Overloaded      Reason = "OVERLOADED"
+	Draining        Reason = "DRAINING"
+	WarehouseBehind Reason = "WAREHOUSE_BEHIND"
+	SetAside        Reason = "SET_ASIDE"
+)
+
+// ValidationError is one fault of a body.
+type ValidationError struct {
+	Field   string `json:"field"`
+	Message string `json:"message"`
+}
+
+// Error is the one error type that reaches callers. Every other error is told
+// to them as INTERNAL_ERROR with a fixed text (see From).
+type Error struct {
+	Code    Code
+	Message string
+	// HTTPStatus overrides the code's status where the contract has no code of
+	// its own: 413, 405, 503.
+	HTTPStatus int
+
+	Field            string
+	ValidationErrors []ValidationError
+	RequiredScopes   []string
+	KeyScopes        []string
+	Reason           Reason
+	// RetryAfter becomes the header Retry-After, in whole seconds, rounded up.
+	RetryAfter time.Duration
+	RequestID  string
+
+	// Set on a delivery that the constraint gate refused.
+	Substrate  string
+	Gate       string
+	Violations json.RawMessage
+	// Pending is set on a 503 of sealing: what is still awaited.
+	Pending any
+}
+
+func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
+
+// GetStatus is the HTTP status of the answer.
+func (e *Error) GetStatus() int {
+	if e.HTTPStatus != 0 {
+		return e.HTTPStatus
+	}
+	return e.Code.Status()
+}
+
+// RetryAfterSeconds is the value of the header Retry-After; 0 means no header.
+func (e *Error) RetryAfterSeconds() int {
+	return int((e.RetryAfter + time.Second - 1) / time.Second)
+}
+
+// MarshalJSON writes the contract's error envelope.
+func (e *Error) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		OK               bool              `json:"ok"`
+		Code             Code              `json:"error"`
+		Message          string            `json:"message"`
+		ContractVersion  string            `json:"contractVersion"`
+		Field            string            `json:"field,omitempty"`
+		ValidationErrors []ValidationError `json:"validationErrors,omitempty"`
+		RequiredScopes   []string          `json:"requiredScopes,omitempty"`
+		KeyScopes        []string          `json:"keyScopes,omitempty"`
+		Reason           Reason            `json:"reason,omitempty"`
+		Substrate        string            `json:"substrate,omitempty"`
+		Gate             string            `json:"gate,omitempty"`
+		Violations       json.RawMessage   `json:"violations,omitempty"`
+		Pending          any               `json:"pending,omitempty"`
+		RequestID        string            `json:"requestId,omitempty"`
+	}{
+		false, e.Code, e.Message, ContractVersion, e.Field, e.ValidationErrors, e.RequiredScopes, e.KeyScopes,
+		e.Reason, e.Substrate, e.Gate, e.Violations, e.Pending, e.RequestID,
+	})
+}
+
+// NotFound names what was looked for by its noun alone: the answer has the same
+// bytes for another tenant's record and for none at all.
+func NotFound(noun string) *Error {
+	return &Error{Code: ResourceNotFound, Message: "no such " + noun + " in this tenant"}
+}
+
+// Conflict refuses a transition.
+func Conflict(message string) *Error { return &Error{Code: StateConflict, Message: message} }
+
+// Invalid refuses a body for its faults, of which there must be at least one.
+// Field is the first; the whole list is given when there are several.
+func Invalid(faults ...ValidationError) *Error {
+	e := &Error{Code: ValidationFailed, Message: faults[0].Field + ": " + faults[0].Message, Field: faults[0].Field}
+	if len(faults) > 1 {
+		e.Message = "several fields are not valid"
+		e.ValidationErrors = faults
+	}
+	return e
+}
+
+// Unavailable is a 503.
+func Unavailable(reason Reason, message string, retryAfter time.Duration) *Error {
+	return &Error{Code: InternalError, Message: message, HTTPStatus: http.StatusServiceUnavailable, Reason: reason, RetryAfter: retryAfter}
+}
+
+// TooLarge is a 413.
+func TooLarge(message string) *Error {
+	return &Error{Code: BadRequest, Message: message, HTTPStatus: http.StatusRequestEntityTooLarge}
+}
+
+// From turns any error into what a caller may see of it. An error that is no
+// *Error becomes INTERNAL_ERROR with a fixed text; whoever calls From logs it.
+// The result is the caller's own copy, free to be given a RequestID.
+func From(err error) *Error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		c := *e
+		return &c
+	}
+	return &Error{Code: InternalError, Message: "internal error"}
+}

@@ -1,0 +1,74 @@
+package api
+
+import (
+	"crypto/rand"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+)
+
+// Prefix is the part of an id that says what it names.
+type Prefix string
+
+// Prefixes of the contract and of the design.
+const (
+	PrefixTenant    Prefix = "tnt_"
+	PrefixOrg       Prefix = "org_"
+	PrefixDeveloper Prefix = "dev_"
+	PrefixKey       Prefix = "key_"
+	PrefixBasis     Prefix = "bas_"
+	PrefixRight     Prefix = "rgh_"
+	PrefixReceipt   Prefix = "rcp_"
+	PrefixEvent     Prefix = "evt_"
+	PrefixPack      Prefix = "ppk_"
+	PrefixNode      Prefix = "nod_"
+)
+
+// SystemTenant owns the events of nodes and operators.
+const SystemTenant = "tnt_system"
+
+// ulidLen is the length of a ULID's text form.
+const ulidLen = ulid.EncodedSize
+
+// NewID makes an id: the prefix and a ULID (github.com/ulid/spec) of at, in
+// milliseconds, and 80 bits from crypto/rand.
+func NewID(p Prefix, at time.Time) string {
+	var entropy [10]byte
+	rand.Read(entropy[:]) // never fails: crypto/rand crashes the process instead
+	b := make([]byte, 0, len(p)+ulidLen)
+	return string(AppendID(b, p, at, entropy))
+}
+
+// AppendID is NewID with given random bits, for callers that draw them in one go.
+func AppendID(dst []byte, p Prefix, at time.Time, entropy [10]byte) []byte {
+	var id ulid.ULID
+	ms := uint64(at.UnixMilli())
+	for i := range 6 {
+		id[i] = byte(ms >> (40 - 8*i))
+	}
+	copy(id[6:], entropy[:])
+	dst = append(dst, p...)
+	n := len(dst)
+	dst = append(dst, make([]byte, ulidLen)...)
+	_ = id.MarshalTextTo(dst[n:]) // the length is right, the one way it can fail
+	return dst
+}
+
+// IsID says whether s is the prefix followed by a ULID in its canonical upper
+// case form.
+func IsID[T string | []byte](p Prefix, s T) bool {
+	if len(s) != len(p)+ulidLen || string(s[:len(p)]) != string(p) {
+		return false
+	}
+	rest := s[len(p):]
+	if rest[0] > '7' {
+		return false
+	}
+	for i := range len(rest) {
+		if strings.IndexByte(ulid.Encoding, rest[i]) < 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,173 @@
+// Package auth turns the header "Authorization: Bearer <API_KEY>" into a
+// Principal, and owns the format of API keys.
+//
+// A key is mun_<env>_<key id>_<secret>_<crc>: env is "test" or "live", the key
+// id lacks its prefix "key_", the secret is 32 random bytes in base62, and crc is
+// the CRC-32 (IEEE) of everything before it, in 8 lower-case hex digits. The crc
+// keeps typing errors and random probes away from the look-up. Of the secret only
+// its SHA-256 is ever stored: a secret of 256 random bits needs no slow hash. The
+// comparison takes the same time for every wrong secret, and an unknown key, a
+// wrong secret, an expired and a revoked key get the same answer.
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math/big"
+	"strings"
+	"time"
+
+	"muniment/gateway/api"
+)
+
+const (
+	keyIDLen  = 26 // a ULID
+	secretLen = 43 // 32 bytes in base62
+	crcLen    = 8
+)
+
+// Environments of a key.
+const (
+	EnvTest = "test"
+	EnvLive = "live"
+)
+
+// NewKey makes an API key for a key id from 32 bytes of random. token is shown
+// to its owner once and never stored; prefix and hash are what a record keeps.
+func NewKey(random io.Reader, env, keyID string) (token, prefix string, hash [32]byte, err error) {
+	if env != EnvTest && env != EnvLive {
+		return "", "", hash, fmt.Errorf("%q is no environment of a key", env)
+	}
+	if !api.IsID(api.PrefixKey, keyID) {
+		return "", "", hash, fmt.Errorf("%q is no key id", keyID)
+	}
+	var raw [32]byte
+	if _, err := io.ReadFull(random, raw[:]); err != nil {
+		return "", "", hash, fmt.Errorf("cannot draw a secret: %w", err)
+	}
+	digits := new(big.Int).SetBytes(raw[:]).Text(62)
+	secret := strings.Repeat("0", secretLen-len(digits)) + digits
+	prefix = "mun_" + env + "_" + strings.TrimPrefix(keyID, string(api.PrefixKey))
+	body := prefix + "_" + secret
+	return fmt.Sprintf("%s_%08x", body, crc32.ChecksumIEEE([]byte(body))), prefix, sha256.Sum256([]byte(secret)), nil
+}
+
+// Token is an API key as a caller presented it: well formed, not yet known.
+type Token struct {
+	KeyID string
+	// Prefix is everything before the secret, so that a test key can't be passed
+	// off as a live one.
+	Prefix     string
+	SecretHash [32]byte
+}
+
+// ParseToken reads an API key. Whatever is not exactly one is refused, without a
+// look-up.
+func ParseToken(s string) (Token, bool) {
+	rest, ok := strings.CutPrefix(s, "mun_")
+	if !ok || len(s) != len("mun_test_")+keyIDLen+1+secretLen+1+crcLen {
+		return Token{}, false
+	}
+	env, rest, _ := strings.Cut(rest, "_")
+	if (env != EnvTest && env != EnvLive) || len(rest) != keyIDLen+1+secretLen+1+crcLen {
+		return Token{}, false
+	}
+	id, secret, crc := rest[:keyIDLen], rest[keyIDLen+1:keyIDLen+1+secretLen], rest[len(rest)-crcLen:]
+	if rest[keyIDLen] != '_' || rest[len(rest)-crcLen-1] != '_' {
+		return Token{}, false
+	}
+	if !crcMatches(crc, crc32.ChecksumIEEE([]byte(s[:len(s)-crcLen-1]))) {
+		return Token{}, false
+	}
+	keyID := string(api.PrefixKey) + id
+	if !api.IsID(api.PrefixKey, keyID) {
+		return Token{}, false
+	}
+	prefix := s[:len(s)-1-secretLen-1-crcLen]
+	return Token{KeyID: keyID, Prefix: prefix, SecretHash: sha256.Sum256([]byte(secret))}, true
+}
+
+func crcMatches(text string, sum uint32) bool {
+	const hex = "0123456789abcdef"
+	for i := range crcLen {
+		if text[i] != hex[sum>>(28-4*i)&0xf] {
+			return false
+		}
+	}
+	return true
+}
+
+// Principal is who calls: the key, and through it developer and tenant.
+type Principal struct {
+	*api.Key
+}
+
+// Keys finds keys by id.
+type Keys interface {
+	// Key returns the key's newest snapshot, nil if there is none. The snapshot is
+	// shared and must not be changed. An error means that it could not be found
+	// out; it is told to the caller as it is.
+	Key(ctx context.Context, keyID string) (*api.Key, error)
+}
+
+// Errors of authentication. They are shared: copy before changing (api.From does).
+var (
+	errRequired = &api.Error{Code: api.AuthRequired, Message: "the header Authorization: Bearer <API_KEY> is missing or malformed"}
+	errInvalid  = &api.Error{Code: api.AuthInvalid, Message: "the API key is not valid"}
+)
+
+// Authenticate answers who sent the header. Errors that a caller may see are
+// *api.Error: AUTH_REQUIRED for a missing or malformed header, AUTH_INVALID for a
+// key that is malformed, unknown, expired or revoked.
+func Authenticate(ctx context.Context, header string, keys Keys, now time.Time) (Principal, error) {
+	scheme, credentials, found := strings.Cut(header, " ")
+	if !found || !strings.EqualFold(scheme, "Bearer") || credentials == "" || strings.ContainsAny(credentials, " \t,") {
+		return Principal{}, errRequired
+	}
+	token, ok := ParseToken(credentials)
+	if !ok {
+		return Principal{}, errInvalid
+	}
+	key, err := keys.Key(ctx, token.KeyID)
+	if err != nil {
+		return Principal{}, err
+	}
+	if key == nil || key.Prefix != token.Prefix || !live(key, now) || subtle.ConstantTimeCompare(key.SecretHash[:], token.SecretHash[:]) != 1 {
+		return Principal{}, errInvalid
+	}
+	return Principal{key}, nil
+}
+
+// live says whether the key may be used at a moment.
+func live(k *api.Key, now time.Time) bool {
+	if !k.RevokedAt.IsZero() && !now.Before(k.RevokedAt) {
+		return false
+	}
+	return k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt)
+}
+
+// Require is nil when the principal passes a check for the scope, else 403.
+func (p Principal) Require(s api.Scope) error {
+	if p.Scopes.Allows(s) {
+		return nil
+	}
+	return api.Missing(s, p.Scopes)
+}
+
+type principalKey struct{}
+
+// WithPrincipal returns a context that carries the caller through control's rooms.
+func WithPrincipal(ctx context.Context, p Principal) context.Context {
+	return context.WithValue(ctx, principalKey{}, p)
+}
+
+// PrincipalFrom returns the caller that WithPrincipal put there. Control's
+// middleware does so on every authenticated route; without it the call panics,
+// which is better than serving somebody else's tenant.
+func PrincipalFrom(ctx context.Context) Principal {
+	return ctx.Value(principalKey{}).(Principal)
+}
