@@ -1,0 +1,206 @@
+package gate
+
+// field is a telemetry field that the gate knows: the contract's 38, and seven
+// that it recognises among the additional ones.
+type field uint8
+
+const (
+	speedMph field = iota
+	remoteIDActive
+	bvlosWaiverID
+	voicePromptActive
+	headsetWorn
+	immersionLevel
+	passthroughActive
+	roomScaleBounded
+	boundaryProximity
+	locomotionState
+	comfortVectionRisk
+	lightingState
+	visibilityState
+	spatialAnchorPersistent
+	geoAnchored
+	occlusionResolved
+	fovPresence
+	gazeInView
+	dwellInViewMs
+	eyeTrackingConsent
+	spatialMappingConsent
+	minorMode
+	bystanderCaptureRisk
+	linkState
+	beamID
+	coverageCellID
+	groundStationID
+	footprintRegion
+	spectrumBand
+	dopplerLocked
+	weatherAttenuationDb
+	licensedRegionMatch
+	onboardProcessed
+	viewable
+	completionState
+	muted
+	audible
+	appState
+
+	optOut
+	optedOut
+	guardianConsent
+	profiled
+	bvlos
+	neuralDataConsent
+	deliveredSubstrate
+
+	fieldCount
+)
+
+// class says who may see a field after the gate has read it.
+type class uint8
+
+const (
+	measurement  class = iota // M: always kept
+	eye                       // E: kept with eyeTrackingConsent, and not of a minor
+	space                     // S: kept with spatialMappingConsent, not of a minor, and no bystander possible
+	networkPlace              // N: kept, but not of a minor
+	gateOnly                  // G: never leaves the gate
+	extension                 // X: not in the contract; never leaves the gate, only counted
+
+	classCount
+)
+
+type kind uint8
+
+const (
+	boolean kind = iota
+	enum
+	number
+	text
+)
+
+// spec is a row of the table of fields.
+type spec struct {
+	name  string
+	class class
+	kind  kind
+
+	values []value // boolean and enum: what is allowed, and the fact each states
+	min    float64 // number: the least that is allowed
+	over   []threshold
+	given  fact // stated by any value; by a text only when it is not blank
+
+	nullable bool // null is allowed and means absent
+	failSafe bool // an extension of which anything but false and null means true
+}
+
+type value struct {
+	text string
+	fact fact
+}
+
+// threshold states a fact of a number: at or above a limit, or only above it.
+type threshold struct {
+	fact  fact
+	limit float64
+	above bool
+}
+
+func (t threshold) met(x float64) bool { return x > t.limit || x == t.limit && !t.above }
+
+// flag is the values of a boolean, with the facts that true and false state.
+func flag(whenTrue, whenFalse fact) []value {
+	return []value{no: {"false", whenFalse}, yes: {"true", whenTrue}}
+}
+
+// The places of false and true in a flag.
+const no, yes = 0, 1
+
+// fields is the table. The order is the contract's.
+var fields = [fieldCount]spec{
+	speedMph: {name: "speedMph", class: gateOnly, kind: number, given: speedGiven, over: []threshold{
+		{fact: speedAboveZero, limit: 0, above: true},
+		{fact: drivingSpeed, limit: drivingMph}}},
+	remoteIDActive:     {name: "remoteIdActive", class: gateOnly, kind: boolean, values: flag(remoteIDTrue, remoteIDFalse)},
+	bvlosWaiverID:      {name: "bvlosWaiverId", class: gateOnly, kind: text, given: waiverGiven, nullable: true},
+	voicePromptActive:  {name: "voicePromptActive", class: gateOnly, kind: boolean, values: flag(voicePromptTrue, noFact)},
+	headsetWorn:        {name: "headsetWorn", class: measurement, kind: boolean, values: flag(noFact, headsetWornFalse)},
+	immersionLevel:     {name: "immersionLevel", class: gateOnly, kind: enum, values: []value{{"mixed", immersionMixed}, {"progressive", immersionProgressive}, {"full", immersionFull}}},
+	passthroughActive:  {name: "passthroughActive", class: gateOnly, kind: boolean, values: flag(passthroughTrue, passthroughFalse)},
+	roomScaleBounded:   {name: "roomScaleBounded", class: gateOnly, kind: boolean, values: flag(noFact, roomBoundedFalse)},
+	boundaryProximity:  {name: "boundaryProximity", class: gateOnly, kind: enum, values: []value{{"inside", noFact}, {"near_edge", boundaryNearEdge}, {"outside", boundaryOutside}}},
+	locomotionState:    {name: "locomotionState", class: gateOnly, kind: enum, values: []value{{"stationary", locomotionStationary}, {"seated", locomotionSeated}, {"walking", locomotionWalking}, {"in_vehicle", locomotionInVehicle}}},
+	comfortVectionRisk: {name: "comfortVectionRisk", class: gateOnly, kind: enum, values: []value{{"low", noFact}, {"med", vectionMed}, {"high", vectionHigh}}},
+	lightingState:      {name: "lightingState", class: measurement, kind: enum, values: []value{{"ok", noFact}, {"too_dark", lightingTooDark}, {"too_bright", lightingTooBright}}},
+	visibilityState:    {name: "visibilityState", class: measurement, kind: enum, values: []value{{"visible", noFact}, {"blurred", visibilityBlurred}, {"hidden", visibilityHidden}}},
+
+	spatialAnchorPersistent: {name: "spatialAnchorPersistent", class: space, kind: boolean, values: flag(anchorPersistentTrue, noFact)},
+	geoAnchored:             {name: "geoAnchored", class: space, kind: boolean, values: flag(noFact, noFact)},
+	occlusionResolved:       {name: "occlusionResolved", class: space, kind: boolean, values: flag(occlusionResolvedTrue, noFact)},
+	fovPresence:             {name: "fovPresence", class: measurement, kind: boolean, values: flag(noFact, fovPresenceFalse)},
+	gazeInView:              {name: "gazeInView", class: eye, kind: boolean, values: flag(noFact, noFact), given: eyeDerived},
+	dwellInViewMs:           {name: "dwellInViewMs", class: eye, kind: number, given: eyeDerived},
+	eyeTrackingConsent:      {name: "eyeTrackingConsent", class: measurement, kind: boolean, values: flag(noFact, noFact)},
+	spatialMappingConsent:   {name: "spatialMappingConsent", class: measurement, kind: boolean, values: flag(mappingConsentTrue, mappingConsentFalse)},
+	minorMode:               {name: "minorMode", class: gateOnly, kind: boolean, values: flag(minorTrue, noFact)},
+	bystanderCaptureRisk:    {name: "bystanderCaptureRisk", class: gateOnly, kind: enum, values: []value{{"none", noFact}, {"possible", bystanderPossible}}},
+
+	linkState:            {name: "linkState", class: measurement, kind: enum, values: []value{{"acquired", linkAcquired}, {"degraded", noFact}, {"lost", linkLost}}},
+	beamID:               {name: "beamId", class: networkPlace, kind: text},
+	coverageCellID:       {name: "coverageCellId", class: networkPlace, kind: text},
+	groundStationID:      {name: "groundStationId", class: measurement, kind: text},
+	footprintRegion:      {name: "footprintRegion", class: measurement, kind: text},
+	spectrumBand:         {name: "spectrumBand", class: measurement, kind: text},
+	dopplerLocked:        {name: "dopplerLocked", class: measurement, kind: boolean, values: flag(noFact, dopplerLockedFalse)},
+	weatherAttenuationDb: {name: "weatherAttenuationDb", class: measurement, kind: number, min: -maxNumber, over: []threshold{{fact: deepFade, limit: deepFadeDb, above: true}}},
+	licensedRegionMatch:  {name: "licensedRegionMatch", class: measurement, kind: boolean, values: flag(noFact, licensedRegionFalse)},
+	onboardProcessed:     {name: "onboardProcessed", class: measurement, kind: boolean, values: flag(noFact, noFact)},
+
+	viewable:        {name: "viewable", class: measurement, kind: boolean, values: flag(noFact, viewableFalse)},
+	completionState: {name: "completionState", class: measurement, kind: enum, values: []value{{"started", noFact}, {"first_quartile", noFact}, {"midpoint", noFact}, {"third_quartile", noFact}, {"complete", noFact}}},
+	muted:           {name: "muted", class: measurement, kind: boolean, values: flag(mutedTrue, noFact)},
+	audible:         {name: "audible", class: measurement, kind: boolean, values: flag(noFact, audibleFalse)},
+	appState:        {name: "appState", class: measurement, kind: enum, values: []value{{"foreground", noFact}, {"background", appBackground}}},
+
+	optOut:             {name: "optOut", class: extension, kind: boolean, values: flag(optedOutTrue, noFact), failSafe: true},
+	optedOut:           {name: "optedOut", class: extension, kind: boolean, values: flag(optedOutTrue, noFact), failSafe: true},
+	guardianConsent:    {name: "guardianConsent", class: extension, kind: boolean, values: flag(guardianConsentTrue, noFact)},
+	profiled:           {name: "profiled", class: extension, kind: boolean, values: flag(profiledTrue, noFact)},
+	bvlos:              {name: "bvlos", class: extension, kind: boolean, values: flag(bvlosDeclared, noFact)},
+	neuralDataConsent:  {name: "neuralDataConsent", class: extension, kind: boolean, values: flag(neuralConsentTrue, neuralConsentFalse)},
+	deliveredSubstrate: {name: "substrate", class: extension, kind: enum, values: concreteSubstrates()},
+}
+
+// concreteSubstrates is every substrate but Any, in order, so that the place of
+// a value is the Substrate itself.
+func concreteSubstrates() []value {
+	var values []value
+	for _, name := range substrateNames[:Any] {
+		values = append(values, value{name, noFact})
+	}
+	return values
+}
+
+// fieldNamed finds a field by its name in exact case.
+var fieldNamed = func() map[string]field {
+	m := make(map[string]field, fieldCount)
+	for f := range fieldCount {
+		m[fields[f].name] = f
+	}
+	return m
+}()
+
+// path is how violations and faults name a field.
+func (f field) path() string { return "telemetry." + fields[f].name }
+
+// fieldSet is a set of fields.
+type fieldSet uint64
+
+func (set fieldSet) has(f field) bool { return set&(1<<f) != 0 }
+
+// ofClass is the fields of each class.
+var ofClass = func() (sets [classCount]fieldSet) {
+	for f := range fieldCount {
+		sets[fields[f].class] |= 1 << f
+	}
+	return sets
+}()

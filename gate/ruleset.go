@@ -1,0 +1,131 @@
+package gate
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"strings"
+)
+
+// RulesetHash identifies the tables by which a delivery was decided: the
+// base64url SHA-256 of their canonical text. It changes when a field, a fact, a
+// threshold, a rule, a suppression or a class of the projection does, and not
+// when only a wording does. Every receipt's event carries it.
+func RulesetHash() string { return rulesetHash }
+
+var rulesetHash = func() string {
+	sum := sha256.Sum256([]byte(rulesetText()))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}()
+
+// rulesetText is the tables as text, one row a line.
+func rulesetText() string {
+	var b strings.Builder
+	names := factNames()
+	fmt.Fprintln(&b, Version)
+	fmt.Fprintf(&b, "bars audible=%dms video=%dms display=%dms number=%d text=%d\n", audibleBarMs, videoBarMs, displayBarMs, int64(maxNumber), maxTextBytes)
+	for f := range fieldCount {
+		writeField(&b, &fields[f], names)
+	}
+	for i := range rules {
+		r := &rules[i]
+		fmt.Fprintf(&b, "refuse %s %s on %s fields", r.Code, r.ID, r.On)
+		for _, f := range r.Fields {
+			fmt.Fprintf(&b, " %s", fields[f].name)
+		}
+		fmt.Fprintln(&b)
+		writeTerms(&b, r.Terms, names)
+	}
+	for i := range suppressions {
+		s := &suppressions[i]
+		fmt.Fprintf(&b, "suppress %s on %s\n", s.Reason, s.On)
+		writeTerms(&b, s.Terms, names)
+	}
+	return b.String()
+}
+
+func writeField(b *strings.Builder, s *spec, names [factCount]string) {
+	fmt.Fprintf(b, "field %s %c", s.name, "MESNGX"[s.class])
+	switch s.kind {
+	case number:
+		fmt.Fprintf(b, " number>=%.0f", s.min)
+	case text:
+		fmt.Fprint(b, " text")
+	default:
+		for i, v := range s.values {
+			fmt.Fprintf(b, "%c%s", " |"[min(i, 1)], v.text)
+		}
+	}
+	if s.nullable {
+		fmt.Fprint(b, " nullable")
+	}
+	if s.failSafe {
+		fmt.Fprint(b, " failsafe")
+	}
+	fmt.Fprintln(b)
+}
+
+func writeTerms(b *strings.Builder, terms []term, names [factCount]string) {
+	for i := range terms {
+		t := &terms[i]
+		fmt.Fprint(b, " ")
+		for _, f := range setOf(t.All).list() {
+			fmt.Fprintf(b, " %s", names[f])
+		}
+		for _, f := range setOf(t.None).list() {
+			fmt.Fprintf(b, " !%s", names[f])
+		}
+		if t.NotAny {
+			fmt.Fprint(b, " notany")
+		}
+		if t.Only != 0 {
+			fmt.Fprintf(b, " only %s", t.Only)
+		}
+		if t.Tell != nil {
+			fmt.Fprintf(b, " field %s", fields[t.Tell.Field].name)
+		}
+		fmt.Fprintln(b)
+	}
+}
+
+// factNames names each fact by how it is read off: "linkState=lost",
+// "speedMph>=5"; one that several fields state, by all of them.
+func factNames() (names [factCount]string) {
+	add := func(f fact, name string) {
+		if f != noFact {
+			names[f] = strings.TrimPrefix(names[f]+"/"+name, "/")
+		}
+	}
+	for f := range fieldCount {
+		s := &fields[f]
+		add(s.given, s.name)
+		for _, v := range s.values {
+			add(v.fact, s.name+"="+v.text)
+		}
+		for _, o := range s.over {
+			op := ">="
+			if o.above {
+				op = ">"
+			}
+			add(o.fact, fmt.Sprintf("%s%s%v", s.name, op, o.limit))
+		}
+	}
+	add(bvlosDeclared, "right.bvlos")
+	add(regionUnlicensed, "footprintRegion-not-in-right.regions")
+	add(otherSubstrate, "substrate-not-of-right")
+	add(speedOverCap, fmt.Sprintf("speedMph>right.maxSpeedMph<%d", drivingMph))
+	add(dwellZero, "dwellMs=0")
+	add(dwellUnderAudible, fmt.Sprintf("dwellMs<%d", audibleBarMs))
+	return names
+}
+
+// String lists the names of the set, joined by commas.
+func (set surfaces) String() string {
+	var names []string
+	for s := range Substrate(Substrates) {
+		if set.has(s) {
+			names = append(names, s.String())
+		}
+	}
+	return strings.Join(names, ",")
+}
