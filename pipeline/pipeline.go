@@ -43,6 +43,9 @@ type Appender interface {
 }
 
 // Reader reads the log. Safe for concurrent use, also beside an Appender.
+//
+// Offsets count on when a new generation begins within a log, so the end of a
+// generation is the beginning of the next one.
 type Reader interface {
 	// Bounds returns the first position still held and the end: the position that
 	// the next durable record will get. An empty partition has first == end.
@@ -55,11 +58,17 @@ type Reader interface {
 
 	// Scan calls fn for every durable record of from ≤ position < to, in order and
 	// without a gap. An entry is valid only during its call. It stops with fn's
-	// error, with ErrGone when from is no longer held, with ErrDamaged at the first
-	// record that can't be trusted; it never leaves one out silently.
+	// error, with ctx's when that is done, with ErrGone when from is no longer held,
+	// with ErrBeyondEnd when from is behind the end, with ErrDamaged at the first
+	// record that can't be trusted; it never leaves one out silently. A to behind
+	// the end means the end.
+	//
+	// What an engine carries whole but can't parse, as a foreign message of a shared
+	// topic, is an entry with empty headers whose Event is all of its bytes.
 	Scan(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error
 
 	// Wait blocks until a durable record stands at the position, or ctx is done.
+	// ErrGone for a position at which none can stand any more.
 	Wait(ctx context.Context, at sealer.Position) error
 }
 

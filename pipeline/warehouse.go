@@ -9,7 +9,8 @@ import (
 )
 
 // Warehouse keeps the loaded events and answers questions about them. Every
-// answer is computed from deduplicated rows.
+// answer is computed from deduplicated rows, for one tenant, and sees every
+// Load that returned before the question was asked. Safe for concurrent use.
 type Warehouse interface {
 	Sink
 
@@ -18,17 +19,22 @@ type Warehouse interface {
 	Events(ctx context.Context, q EventQuery) ([]Row, error)
 	// Event returns one row by its id, ErrNoEvent if the tenant has none.
 	Event(ctx context.Context, tenantID, eventID string) (Row, error)
-	// Metering sums the recorded metering decisions. A duplicate (see
-	// MeterRow.Reason) is counted with quantity 0.
+	// Metering sums the recorded metering decisions, ordered by right, substrate,
+	// basis, metering basis and reason. A duplicate (see MeterRow.Reason) is
+	// counted with quantity 0; whether a row is one never depends on the query.
 	Metering(ctx context.Context, q MeterQuery) ([]MeterRow, error)
 	// CountEvents counts the loaded events of a tenant.
 	CountEvents(ctx context.Context, tenantID string) (int64, error)
-	// Duplicates lists, for the rows of one tenant in after < pos ≤ upTo, each
-	// delivery whose idempotency hash also stands at a lower position on an event
-	// at most 24 h older, with the lowest such event.
+	// Duplicates lists, for the rows of one tenant in after < pos ≤ upTo and in
+	// the order of their positions, each delivery whose idempotency hash also
+	// stands at a lower position on an event at most 24 h older (or newer), with
+	// the lowest such event. The zero position as after stands before every
+	// duplicate: the lowest row of a hash is none.
 	Duplicates(ctx context.Context, tenantID string, after, upTo sealer.Position) ([]Duplicate, error)
-	// SetAsides lists the records that hold sealing for a tenant: its own, and
-	// those of its partition that name no readable tenant.
+	// SetAsides lists the records that hold sealing for a tenant, in the order of
+	// their positions: its own, and those of its partition that name no readable
+	// tenant. Of a tenant without rows the partition is unknown: every such record
+	// holds it.
 	SetAsides(ctx context.Context, tenantID string) ([]SetAside, error)
 }
 
@@ -39,8 +45,11 @@ type Sink interface {
 	// number of loaders, changes nothing: rows are keyed by (tenantId, eventId) and
 	// the lowest position wins. A batch is stored wholly or may be loaded again.
 	Load(ctx context.Context, b Batch) error
-	// Resume returns the position that the newest Load of the partition named as
-	// Next; ok is false when nothing was loaded yet.
+	// Resume returns the highest Next that a Load of the partition has named; ok is
+	// false when nothing was loaded yet. It never goes back, so the late Load of a
+	// loader that was thought dead can't undo the progress of its successor: within
+	// a generation the higher offset wins, and a higher generation beats every
+	// offset of a lower one.
 	Resume(ctx context.Context, partition int32) (next sealer.Position, ok bool, err error)
 }
 
@@ -88,11 +97,13 @@ type Batch struct {
 // SetAside is a record that can't be loaded: kept verbatim, with why.
 type SetAside struct {
 	Position sealer.Position
-	// TenantID is what the record's header says; empty if it is unreadable.
-	TenantID string
-	EventID  string
-	Reason   string
-	Record   []byte
+	// TenantID and EventID are what the record's headers say. A header that can't
+	// be an id is empty: the record then holds its whole partition.
+	TenantID, EventID string
+	// Reason is the text of the check that failed.
+	Reason string
+	// Record is the record as sealer.AppendRecord encodes it.
+	Record []byte
 }
 
 // EventQuery selects rows of one tenant.
@@ -112,6 +123,7 @@ type EventQuery struct {
 type MeterQuery struct {
 	TenantID string
 	// From and To bound renderedAt, From inclusive, To exclusive; zero is open.
+	// Rows have whole milliseconds, the bounds may be finer.
 	From, To time.Time
 	// RightID keeps one right; empty keeps all.
 	RightID string

@@ -1,0 +1,358 @@
+package pipeline
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"muniment/sealer"
+)
+
+var (
+	// ErrGap: records that were never loaded are no longer in the log, or the log
+	// skipped a position. The loader has stopped; an operator has to look.
+	ErrGap = errors.New("gap in the log")
+	// ErrLogBehind: the warehouse has loaded positions that the log doesn't hold
+	// yet, so the log is not the one that was loaded. The loader has stopped.
+	ErrLogBehind = errors.New("log ends before what was loaded from it")
+)
+
+// maxBatchBytes ends a batch early, so that large records don't add up to
+// gigabytes: one batch holds this much, or a single record.
+const maxBatchBytes = 16 << 20
+
+// LoaderConfig is what a Loader works with.
+type LoaderConfig struct {
+	// Log is read, Warehouse is written. Required.
+	Log       Reader
+	Warehouse Sink
+	// Partition of the log. A partition may have several loaders for a while, as
+	// after a rebalance: they waste work and harm nothing.
+	Partition int32
+	// BatchSize is the most records of one Load. Default 5,000.
+	BatchSize int
+	// MinBackoff and MaxBackoff bound the pause after a failed call to the
+	// warehouse or the log; it doubles from the first to the second. Defaults
+	// 100 ms and 10 s.
+	MinBackoff, MaxBackoff time.Duration
+	// Now is the clock that batches are timed with. Default time.Now.
+	Now func() time.Time
+	// Logger hears of set-aside records and of failures. Default: nobody.
+	Logger *slog.Logger
+	// Registerer gets the loader's metrics, labelled with the partition; nil keeps
+	// them unregistered.
+	Registerer prometheus.Registerer
+}
+
+func (c LoaderConfig) validate() error {
+	switch {
+	case c.Log == nil:
+		return errors.New("loader: Log is nil")
+	case c.Warehouse == nil:
+		return errors.New("loader: Warehouse is nil")
+	case c.Partition < 0:
+		return errors.New("loader: Partition is negative")
+	case c.BatchSize < 0:
+		return errors.New("loader: BatchSize is negative")
+	case c.MinBackoff < 0 || c.MaxBackoff < 0:
+		return errors.New("loader: a backoff is negative")
+	}
+	return nil
+}
+
+// Loader brings one partition of the log into the warehouse.
+type Loader struct {
+	cfg     LoaderConfig
+	log     *slog.Logger
+	metrics *metrics
+
+	mu sync.Mutex
+	// resumed is closed while the loader may work, open while it is paused.
+	// Guarded by mu.
+	resumed chan struct{}
+}
+
+// NewLoader wires a loader; Run works.
+func NewLoader(cfg LoaderConfig) (*Loader, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	cfg.BatchSize = cmp.Or(cfg.BatchSize, 5000)
+	cfg.MinBackoff = cmp.Or(cfg.MinBackoff, 100*time.Millisecond)
+	cfg.MaxBackoff = max(cmp.Or(cfg.MaxBackoff, 10*time.Second), cfg.MinBackoff)
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	log := cfg.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	m, err := newMetrics(cfg.Registerer, cfg.Partition)
+	if err != nil {
+		return nil, fmt.Errorf("cannot register loader metrics: %w", err)
+	}
+	l := &Loader{
+		cfg:     cfg,
+		log:     log.With("partition", cfg.Partition),
+		metrics: m,
+		resumed: make(chan struct{}),
+	}
+	close(l.resumed)
+	return l, nil
+}
+
+// Pause lets the batch at hand finish and starts no other until Resume.
+func (l *Loader) Pause() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.resumed:
+		l.resumed = make(chan struct{})
+	default:
+	}
+}
+
+// Resume ends a Pause; without one it does nothing.
+func (l *Loader) Resume() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.resumed:
+	default:
+		close(l.resumed)
+	}
+}
+
+// Run loads what the log holds and what comes, until ctx is done; then it
+// returns nil. It returns an error only when going on would lose or invent
+// records: ErrGap, ErrLogBehind, ErrDamaged, or the log's ErrFailed and
+// ErrClosed. Every other failure, of the warehouse or of the log, is logged,
+// counted and tried again.
+func (l *Loader) Run(ctx context.Context) error {
+	err := l.run(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("loader of partition %d stopped: %w", l.cfg.Partition, err)
+}
+
+func (l *Loader) run(ctx context.Context) error {
+	var next sealer.Position
+	err := l.retry(ctx, "cannot find the position to load from", func() (err error) {
+		next, err = l.start(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	l.metrics.position.Set(float64(next.Offset))
+	for {
+		err := l.retry(ctx, "cannot wait for the log", func() error {
+			return l.cfg.Log.Wait(ctx, next)
+		})
+		if err != nil {
+			return err
+		}
+		if err := l.awaitResume(ctx); err != nil {
+			return err
+		}
+		var entries []sealer.Entry
+		err = l.retry(ctx, "cannot read the log", func() (err error) {
+			entries, err = l.read(ctx, next)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if next, err = l.load(ctx, entries); err != nil {
+			return err
+		}
+	}
+}
+
+// start is where the partition is to be loaded from.
+func (l *Loader) start(ctx context.Context) (sealer.Position, error) {
+	first, end, err := l.cfg.Log.Bounds(ctx, l.cfg.Partition)
+	if err != nil {
+		return sealer.Position{}, err
+	}
+	// Offsets count from 0, so a warehouse without a position has to begin there.
+	next, ok, err := l.cfg.Warehouse.Resume(ctx, l.cfg.Partition)
+	switch {
+	case err != nil:
+		return sealer.Position{}, err
+	case !ok:
+		next = sealer.Position{Generation: first.Generation, Partition: l.cfg.Partition}
+	}
+	if next.Generation < end.Generation && ok {
+		// The log was recreated or restored since it was last loaded: its offsets may
+		// count anew, or stand for other records. All it holds is loaded once more.
+		if first.Offset > next.Offset {
+			return sealer.Position{}, gap(next, first)
+		}
+		l.log.WarnContext(ctx, "log has a new generation, loading it from its start",
+			"loaded", next.String(), "first", first.String(), "end", end.String())
+		return first, nil
+	}
+	if next.Compare(end) > 0 {
+		return sealer.Position{}, fmt.Errorf("%w: loaded up to %s, the log ends at %s", ErrLogBehind, next, end)
+	}
+	if first.Compare(next) > 0 {
+		return sealer.Position{}, gap(next, first)
+	}
+	return next, nil
+}
+
+func gap(from, to sealer.Position) error {
+	return fmt.Errorf("%w: nothing from %s up to %s", ErrGap, from, to)
+}
+
+// read returns the records from next on, at least one and at most a batch.
+func (l *Loader) read(ctx context.Context, next sealer.Position) ([]sealer.Entry, error) {
+	log := l.cfg.Log
+	_, end, err := log.Bounds(ctx, l.cfg.Partition)
+	if err != nil {
+		return nil, err
+	}
+	if next.Compare(end) >= 0 {
+		return nil, fmt.Errorf("%w: a record was there at %s, the log ends at %s", ErrLogBehind, next, end)
+	}
+	l.metrics.lag.Set(float64(end.Offset - next.Offset))
+
+	to := end
+	to.Offset = min(end.Offset, next.Offset+int64(l.cfg.BatchSize))
+	entries := make([]sealer.Entry, 0, to.Offset-next.Offset)
+	var bytes int
+	enough := errors.New("batch is full")
+	expected := next
+	err = log.Scan(ctx, next, to, func(e sealer.Entry) error {
+		if e.Offset != expected.Offset || e.Generation < expected.Generation {
+			return gap(expected, e.Position)
+		}
+		size := len(e.Event) + len(e.Private)
+		if len(entries) == l.cfg.BatchSize || len(entries) > 0 && bytes+size > maxBatchBytes {
+			return enough
+		}
+		// The entry's bytes are the log's once this call returns.
+		e.Event, e.Private = slices.Clone(e.Event), slices.Clone(e.Private)
+		entries = append(entries, e)
+		bytes += size
+		expected = e.Position.Next()
+		return nil
+	})
+	switch {
+	case errors.Is(err, enough):
+		return entries, nil
+	case errors.Is(err, ErrGone):
+		first, _, boundsErr := log.Bounds(ctx, l.cfg.Partition)
+		if boundsErr != nil {
+			return nil, boundsErr
+		}
+		return nil, errors.Join(gap(expected, first), err)
+	case err != nil:
+		return nil, err
+	case expected.Offset < to.Offset:
+		return nil, gap(expected, to)
+	}
+	return entries, nil
+}
+
+// load brings the entries into the warehouse and returns the position behind
+// them. It tries until they are there.
+func (l *Loader) load(ctx context.Context, entries []sealer.Entry) (sealer.Position, error) {
+	begun := l.cfg.Now()
+	b := newBatch(entries)
+	for _, s := range b.SetAside {
+		l.log.ErrorContext(ctx, "record set aside, sealing is held",
+			"position", s.Position.String(), "tenant", s.TenantID, "err", s.Reason)
+	}
+	err := l.retry(ctx, "cannot load into the warehouse", func() error {
+		err := l.cfg.Warehouse.Load(ctx, b)
+		if err != nil {
+			// The alarm on a warehouse that is away is its lag.
+			if _, end, boundsErr := l.cfg.Log.Bounds(ctx, l.cfg.Partition); boundsErr == nil {
+				l.metrics.lag.Set(float64(end.Offset - entries[0].Offset))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return sealer.Position{}, err
+	}
+	l.metrics.loaded(b, l.cfg.Now().Sub(begun))
+	return b.Next, nil
+}
+
+// newBatch checks a contiguous, non-empty run of entries on all cores.
+func newBatch(entries []sealer.Entry) Batch {
+	rows := make([]Row, len(entries))
+	faults := make([]error, len(entries))
+	share := max(64, (len(entries)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
+	var checkers sync.WaitGroup
+	for from := 0; from < len(entries); from += share {
+		checkers.Go(func() {
+			for i := from; i < min(from+share, len(entries)); i++ {
+				rows[i], faults[i] = NewRow(entries[i])
+			}
+		})
+	}
+	checkers.Wait()
+
+	last := entries[len(entries)-1].Position
+	b := Batch{Partition: last.Partition, Rows: rows[:0], Next: last.Next()}
+	for i, fault := range faults {
+		if fault != nil {
+			b.SetAside = append(b.SetAside, newSetAside(entries[i], fault))
+			continue
+		}
+		b.Rows = append(b.Rows, rows[i])
+	}
+	return b
+}
+
+// retry calls try until it succeeds, ctx is done or the failure is one that
+// trying again can't mend; then it returns try's last error.
+func (l *Loader) retry(ctx context.Context, message string, try func() error) error {
+	for pause := l.cfg.MinBackoff; ; pause = min(2*pause, l.cfg.MaxBackoff) {
+		err := try()
+		if err == nil || ctx.Err() != nil || final(err) {
+			return err
+		}
+		l.metrics.failures.Inc()
+		l.log.WarnContext(ctx, message, "err", err, "retry_in", pause)
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+	}
+}
+
+// final says that a failure stays: what is missing or damaged in the log is so
+// the next time too.
+func final(err error) bool {
+	return slices.ContainsFunc([]error{ErrGap, ErrLogBehind, ErrGone, ErrDamaged, ErrFailed, ErrClosed},
+		func(sentinel error) bool { return errors.Is(err, sentinel) })
+}
+
+func (l *Loader) awaitResume(ctx context.Context) error {
+	l.mu.Lock()
+	resumed := l.resumed
+	l.mu.Unlock()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-resumed:
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,64 @@
+package pipeline
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics of one loader, all labelled with its partition. An alarm on records
+// that near the log's retention compares lag with what the log still holds.
+type metrics struct {
+	position prometheus.Gauge
+	lag      prometheus.Gauge
+	rows     prometheus.Counter
+	setAside prometheus.Counter
+	failures prometheus.Counter
+	seconds  prometheus.Histogram
+}
+
+func newMetrics(reg prometheus.Registerer, partition int32) (*metrics, error) {
+	labels := prometheus.Labels{"partition": strconv.Itoa(int(partition))}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "muniment", Subsystem: "loader", Name: name, Help: help, ConstLabels: labels,
+		})
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "muniment", Subsystem: "loader", Name: name, Help: help, ConstLabels: labels,
+		})
+	}
+	m := &metrics{
+		position: gauge("position", "Offset that the warehouse has loaded up to."),
+		lag:      gauge("lag_records", "Records in the log that were not yet loaded when it was last read."),
+		rows:     counter("rows_total", "Records loaded as rows, copies of one event each counted."),
+		setAside: counter("set_aside_total", "Records set aside because their parts disagree or can't be read."),
+		failures: counter("failures_total", "Failed calls to the log or the warehouse that were tried again."),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "muniment", Subsystem: "loader", Name: "batch_seconds",
+			Help:        "Time from a batch being read to its being durable in the warehouse, retries included.",
+			Buckets:     prometheus.ExponentialBuckets(0.001, 4, 9),
+			ConstLabels: labels,
+		}),
+	}
+	if reg == nil {
+		return m, nil
+	}
+	for _, c := range []prometheus.Collector{m.position, m.lag, m.rows, m.setAside, m.failures, m.seconds} {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// loaded notes a batch that is in the warehouse.
+func (m *metrics) loaded(b Batch, took time.Duration) {
+	m.position.Set(float64(b.Next.Offset))
+	m.lag.Sub(float64(len(b.Rows) + len(b.SetAside)))
+	m.rows.Add(float64(len(b.Rows)))
+	m.setAside.Add(float64(len(b.SetAside)))
+	m.seconds.Observe(took.Seconds())
+}

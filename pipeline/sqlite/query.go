@@ -1,0 +1,191 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// filter gathers conditions and their arguments.
+type filter struct {
+	where []string
+	args  []any
+}
+
+func (f *filter) add(condition string, args ...any) {
+	f.where = append(f.where, condition)
+	f.args = append(f.args, args...)
+}
+
+func (f *filter) String() string { return strings.Join(f.where, " AND ") }
+
+// Events lists rows of one tenant in the order of their positions.
+func (w *Warehouse) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error) {
+	if q.Limit <= 0 {
+		return nil, fmt.Errorf("cannot list events: limit %d is not positive", q.Limit)
+	}
+	var f filter
+	f.add("tenant_id = ?", q.TenantID)
+	if q.After != nil {
+		f.add("(generation, position) > (?, ?)", q.After.Generation, q.After.Offset)
+	}
+	if q.Before != nil {
+		f.add("(generation, position) < (?, ?)", q.Before.Generation, q.Before.Offset)
+	}
+	if len(q.Types) > 0 {
+		types := make([]any, len(q.Types))
+		for i, t := range q.Types {
+			types[i] = t
+		}
+		f.add("type IN (?"+strings.Repeat(", ?", len(types)-1)+")", types...)
+	}
+	order := "generation, position"
+	if q.Newest {
+		order = "generation DESC, position DESC"
+	}
+	rows, err := collect(ctx, w.read, scanRow, `SELECT `+strings.Join(columns, ", ")+` FROM events
+		WHERE `+f.String()+` ORDER BY `+order+` LIMIT ?`, append(f.args, q.Limit)...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list events of %s: %w", q.TenantID, err)
+	}
+	return rows, nil
+}
+
+// Event returns one row by its id, or pipeline.ErrNoEvent.
+func (w *Warehouse) Event(ctx context.Context, tenantID, eventID string) (pipeline.Row, error) {
+	row, err := scanRow(w.read.QueryRowContext(ctx, `SELECT `+strings.Join(columns, ", ")+` FROM events
+		WHERE tenant_id = ? AND event_id = ?`, tenantID, eventID).Scan)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return pipeline.Row{}, fmt.Errorf("%w: %s", pipeline.ErrNoEvent, eventID)
+	case err != nil:
+		return pipeline.Row{}, fmt.Errorf("cannot read event %s: %w", eventID, err)
+	}
+	return row, nil
+}
+
+// CountEvents counts the loaded events of a tenant.
+func (w *Warehouse) CountEvents(ctx context.Context, tenantID string) (n int64, err error) {
+	err = w.read.QueryRowContext(ctx, `SELECT COUNT(*) FROM events WHERE tenant_id = ?`, tenantID).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("cannot count events of %s: %w", tenantID, err)
+	}
+	return n, nil
+}
+
+// earlier selects the events that make e a duplicate: those with its idempotency
+// hash at a lower position, unless they are more than 24 h older.
+const earlier = `FROM events AS p
+	WHERE p.tenant_id = e.tenant_id AND p.idempotency = e.idempotency
+		AND (p.generation, p.position) < (e.generation, e.position)
+		AND p.at >= e.at - 86400000`
+
+// Metering sums the recorded decisions by right, substrate, basis and reason.
+func (w *Warehouse) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
+	var f filter
+	f.add("e.tenant_id = ?", q.TenantID)
+	f.add("e.rendered_at IS NOT NULL")
+	if !q.From.IsZero() {
+		f.add("e.rendered_at >= ?", ceilMilli(q.From))
+	}
+	if !q.To.IsZero() {
+		f.add("e.rendered_at < ?", ceilMilli(q.To))
+	}
+	if q.RightID != "" {
+		f.add("e.right_id = ?", q.RightID)
+	}
+	if q.AsOf != nil {
+		f.add("(e.generation, e.position) < (?, ?)", q.AsOf.Generation, q.AsOf.Offset)
+	}
+	rows, err := collect(ctx, w.read, scanMeterRow, `
+		SELECT right_id, substrate, basis_id,
+			CASE WHEN duplicate THEN 'none' ELSE metering_basis END AS metering_basis,
+			CASE WHEN duplicate THEN '`+pipeline.ReasonDuplicate+`' ELSE reason END AS reason,
+			COUNT(*), SUM(CASE WHEN duplicate THEN 0 ELSE quantity_ms END)
+		FROM (SELECT e.*, EXISTS (SELECT 1 `+earlier+`) AS duplicate FROM events AS e WHERE `+f.String()+`)
+		GROUP BY 1, 2, 3, 4, 5
+		ORDER BY 1, 2, 3, 4, 5`, f.args...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot sum metering of %s: %w", q.TenantID, err)
+	}
+	return rows, nil
+}
+
+func scanMeterRow(scan func(...any) error) (r pipeline.MeterRow, err error) {
+	err = scan(&r.RightID, &r.Substrate, &r.BasisID, &r.MeteringBasis, &r.Reason, &r.Receipts, &r.QuantityMs)
+	return r, err
+}
+
+// ceilMilli is the first whole millisecond at or after t: rows have whole
+// milliseconds, so x ≥ t and x < t mean the same with it.
+func ceilMilli(t time.Time) int64 {
+	ms := t.UnixMilli()
+	if t.After(time.UnixMilli(ms)) {
+		ms++
+	}
+	return ms
+}
+
+// Duplicates lists the duplicates in after < pos ≤ upTo with what they repeat.
+func (w *Warehouse) Duplicates(ctx context.Context, tenantID string, after, upTo sealer.Position) ([]pipeline.Duplicate, error) {
+	rows, err := collect(ctx, w.read, scanDuplicate, `SELECT event_id, first FROM (
+			SELECT e.event_id, e.generation, e.position,
+				(SELECT p.event_id `+earlier+` ORDER BY p.generation, p.position LIMIT 1) AS first
+			FROM events AS e
+			WHERE e.tenant_id = ? AND e.idempotency IS NOT NULL
+				AND (e.generation, e.position) > (?, ?) AND (e.generation, e.position) <= (?, ?))
+		WHERE first IS NOT NULL ORDER BY generation, position`,
+		tenantID, after.Generation, after.Offset, upTo.Generation, upTo.Offset)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list duplicates of %s: %w", tenantID, err)
+	}
+	return rows, nil
+}
+
+func scanDuplicate(scan func(...any) error) (d pipeline.Duplicate, err error) {
+	err = scan(&d.EventID, &d.FirstEventID)
+	return d, err
+}
+
+// SetAsides lists the records that hold sealing for a tenant.
+func (w *Warehouse) SetAsides(ctx context.Context, tenantID string) ([]pipeline.SetAside, error) {
+	rows, err := collect(ctx, w.read, scanSetAside, `
+		SELECT generation, log_partition, position, tenant_id, event_id, reason, record FROM set_aside
+		WHERE tenant_id = ?1 OR tenant_id = '' AND log_partition =
+			COALESCE((SELECT log_partition FROM events WHERE tenant_id = ?1 LIMIT 1), log_partition)
+		ORDER BY log_partition, generation, position`, tenantID)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list records set aside for %s: %w", tenantID, err)
+	}
+	return rows, nil
+}
+
+func scanSetAside(scan func(...any) error) (s pipeline.SetAside, err error) {
+	p := &s.Position
+	err = scan(&p.Generation, &p.Partition, &p.Offset, &s.TenantID, &s.EventID, &s.Reason, &s.Record)
+	return s, err
+}
+
+// collect runs a query and reads all of its rows.
+func collect[T any](ctx context.Context, db *sql.DB, scan func(func(...any) error) (T, error), query string, args ...any) ([]T, error) {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []T
+	for rows.Next() {
+		one, err := scan(rows.Scan)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, rows.Err()
+}

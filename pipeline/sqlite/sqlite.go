@@ -1,0 +1,177 @@
+// Package sqlite is the embedded warehouse: one SQLite file in WAL mode.
+//
+// It promises what pipeline.Warehouse promises. A Load is one transaction with
+// the loader's next position in it, synced before it returns, so that after a
+// crash rows and position agree. There is one writer connection and a separate
+// pool of readers: a question never waits for loading, and sees a consistent
+// state while the next batch is written.
+//
+// What is a duplicate is worked out when it is asked, from an index, and never
+// stored: a replay may bring an earlier copy or an earlier key at any time.
+//
+// A full disk or a failing one makes Load return an error and changes nothing;
+// the loader keeps the batch and tries again. The file must be on a local disk:
+// WAL doesn't work over a network. The schema only ever grows; a file that a
+// newer version has migrated is refused.
+//
+// Not here: rollups (a node's warehouse sums its rows when asked) and retention
+// (the embedded warehouse keeps everything).
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/pressly/goose/v3"
+	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"muniment/pipeline"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Config says where the warehouse is.
+type Config struct {
+	// Path is the database file. It is created, readable by its owner only, when it
+	// doesn't exist; its folder must exist.
+	Path string
+	// Readers is the most questions that are answered at once; further ones wait.
+	// Default 8.
+	Readers int
+	// Logger is told of migrations. Default: nobody.
+	Logger *slog.Logger
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.Path == "":
+		return errors.New("sqlite warehouse: Path is empty")
+	case c.Readers < 0:
+		return errors.New("sqlite warehouse: Readers is negative")
+	}
+	return nil
+}
+
+// Warehouse is the embedded warehouse. Safe for concurrent use.
+type Warehouse struct {
+	// write has one connection: SQLite has one writer, and a queue in front of it
+	// is kinder than its busy timeout.
+	write *sql.DB
+	read  *sql.DB
+	// load holds the prepared statements of Load; they belong to write.
+	load statements
+}
+
+var _ pipeline.Warehouse = (*Warehouse)(nil)
+
+// Open opens the warehouse at cfg.Path, creates it when it doesn't exist, and
+// brings its schema up to date. The caller closes it.
+func Open(ctx context.Context, cfg Config) (_ *Warehouse, err error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("cannot open warehouse %s: %w", cfg.Path, err)
+		}
+	}()
+	// SQLite would create the file for everybody to read.
+	file, err := os.OpenFile(cfg.Path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := file.Close(); err != nil {
+		return nil, err
+	}
+
+	w := &Warehouse{}
+	defer func() {
+		if err != nil {
+			w.Close()
+		}
+	}()
+	// A batch is several megabytes: at SQLite's default of 1,000 pages each commit
+	// would also pay for a checkpoint.
+	if w.write, err = connect(cfg.Path,
+		"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(5000)",
+		"wal_autocheckpoint(8000)", "journal_size_limit(67108864)", "cache_size(-65536)"); err != nil {
+		return nil, err
+	}
+	w.write.SetMaxOpenConns(1)
+	if err := migrate(ctx, w.write, cfg.Logger); err != nil {
+		return nil, err
+	}
+	if err := w.load.prepare(ctx, w.write); err != nil {
+		return nil, err
+	}
+	if w.read, err = connect(cfg.Path, "query_only(1)", "busy_timeout(5000)", "mmap_size(268435456)"); err != nil {
+		return nil, err
+	}
+	readers := cmp.Or(cfg.Readers, 8)
+	w.read.SetMaxOpenConns(readers)
+	w.read.SetMaxIdleConns(readers)
+	return w, nil
+}
+
+// Close waits for running calls and closes the file. Calls after it fail.
+func (w *Warehouse) Close() error {
+	var errs []error
+	for _, db := range []*sql.DB{w.read, w.write} {
+		if db != nil {
+			errs = append(errs, db.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// connect opens a pool on the file whose connections all run the pragmas.
+func connect(path string, pragmas ...string) (*sql.DB, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	dsn := url.URL{
+		Scheme:   "file",
+		Path:     filepath.ToSlash(path),
+		RawQuery: url.Values{"_txlock": {"immediate"}, "_pragma": pragmas}.Encode(),
+	}
+	return sql.Open("sqlite", dsn.String())
+}
+
+// migrate brings the schema up to date, and refuses a newer one: this version
+// wouldn't know what its columns mean.
+func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
+	folder, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	steps, err := goose.NewProvider(goose.DialectSQLite3, db, folder)
+	if err != nil {
+		return err
+	}
+	have, known, err := steps.GetVersions(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot read schema version: %w", err)
+	}
+	if have > known {
+		return fmt.Errorf("schema version %d is newer than %d, the newest that this program knows", have, known)
+	}
+	done, err := steps.Up(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot migrate schema: %w", err)
+	}
+	if log != nil && len(done) > 0 {
+		log.InfoContext(ctx, "warehouse schema migrated", "from", have, "to", known)
+	}
+	return nil
+}
