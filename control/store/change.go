@@ -1,0 +1,143 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// Tx is one change of state. It is valid inside the function that Change calls,
+// and used by one goroutine.
+type Tx struct {
+	*sql.Tx
+	db       *DB
+	revision int64 // 0: none taken yet
+	emitted  bool
+}
+
+// Change runs fn in one write transaction and commits it. When it returns nil,
+// everything that fn wrote is on disk, and the nodes' polls and the relay are
+// awake. When fn fails, nothing of it remains, and fn's error comes back as it
+// is. Changes run one at a time, so fn must be short and must not wait for
+// anything but the database; it must use tx and not the read pool.
+func (db *DB) Change(ctx context.Context, fn func(tx *Tx) error) error {
+	inner, err := db.write.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("cannot begin a change: %w", err)
+	}
+	defer inner.Rollback() // without effect after the commit
+	tx := &Tx{Tx: inner, db: db}
+	if err := fn(tx); err != nil {
+		return err
+	}
+	if err := inner.Commit(); err != nil {
+		return fmt.Errorf("cannot commit a change: %w", err)
+	}
+	if tx.revision != 0 {
+		db.changed.raise()
+	}
+	if tx.emitted {
+		db.queued.raise()
+	}
+	return nil
+}
+
+// Revision takes the next number of the one revision counter; further calls in
+// this change return the same number.
+func (tx *Tx) Revision(ctx context.Context) (int64, error) {
+	if tx.revision == 0 {
+		n, err := tx.count(ctx, "revision")
+		if err != nil {
+			return 0, err
+		}
+		tx.revision = n
+	}
+	return tx.revision, nil
+}
+
+func (tx *Tx) count(ctx context.Context, counter string) (n int64, err error) {
+	err = tx.QueryRowContext(ctx, `UPDATE counters SET value = value + 1 WHERE name = $1 RETURNING value`, counter).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("cannot take the next %s number: %w", counter, err)
+	}
+	return n, nil
+}
+
+// Emit puts an audit event into the outbox. At is now when it is zero, and cut to
+// milliseconds; EventID is made when it is empty. The canonical bytes are made
+// here, once: every copy that ever reaches the log has them.
+func (tx *Tx) Emit(ctx context.Context, e sealer.Event) error {
+	if e.At.IsZero() {
+		e.At = tx.db.Now()
+	}
+	e.At = Time(Millis(e.At))
+	if e.EventID == "" {
+		e.EventID = api.NewID(api.PrefixEvent, e.At)
+	}
+	text, err := sealer.AppendEvent(nil, &e)
+	if err != nil {
+		return fmt.Errorf("cannot emit %s: %w", e.Type, err)
+	}
+	seq, err := tx.count(ctx, "outbox")
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO outbox (epoch, seq, tenant_id, event_id, event) VALUES ($1, $2, $3, $4, $5)`,
+		tx.db.epoch, seq, e.TenantID, e.EventID, string(text))
+	if err != nil {
+		return fmt.Errorf("cannot emit %s: %w", e.Type, err)
+	}
+	tx.emitted = true
+	return nil
+}
+
+// Publish makes c the newest state of its right or key in the feed. Its revision
+// must be the one that this change took.
+func (tx *Tx) Publish(ctx context.Context, c api.Change) error {
+	if c.Revision == 0 || c.Revision != tx.revision {
+		return fmt.Errorf("cannot publish revision %d in the change of revision %d", c.Revision, tx.revision)
+	}
+	kind, id, stopped, err := describe(c)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("cannot publish %s %s: %w", kind, id, err)
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO feed (kind, id, revision, stopped, change) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (kind, id) DO UPDATE SET revision = excluded.revision, change = excluded.change,
+			stopped = CASE WHEN feed.stopped = 1 THEN 1 ELSE excluded.stopped END`,
+		kind, id, c.Revision, stopped, string(text))
+	if err != nil {
+		return fmt.Errorf("cannot publish %s %s: %w", kind, id, err)
+	}
+	return nil
+}
+
+// Kinds of the feed's entries.
+const (
+	kindRight = "right"
+	kindKey   = "key"
+)
+
+func describe(c api.Change) (kind, id string, stopped int, err error) {
+	switch {
+	case c.Right != nil && c.Key == nil:
+		if c.Right.State != api.RightActive {
+			stopped = 1
+		}
+		return kindRight, c.Right.ID, stopped, nil
+	case c.Key != nil && c.Right == nil:
+		if !c.Key.RevokedAt.IsZero() {
+			stopped = 1
+		}
+		return kindKey, c.Key.ID, stopped, nil
+	}
+	return "", "", 0, errors.New("cannot publish a change that is not of one right or one key")
+}

@@ -1,0 +1,144 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"muniment/gateway/api"
+)
+
+// Sizes of an answer of the feed.
+const (
+	defaultFeed = 1000
+	maxFeed     = 10000
+)
+
+// Feed answers at once with what came after req.After, in the order of the
+// revisions, as one committed state of the database holds it. A change that was
+// superseded is left out: its successor is in this answer or a later one.
+//
+// An answer never ends inside a revision, so it may hold more than req.Limit when
+// one commit changed more than that. The first copy (After 0) is never cut: a
+// node that went on from the middle of it would be sent everything that lies
+// behind, and not only what may never be forgotten.
+func (db *DB) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error) {
+	f := api.Feed{Incarnation: db.incarnation, Changes: []api.Change{}}
+	err := db.view(ctx, func(tx *sql.Tx) (err error) {
+		if f.Newest, err = newest(ctx, tx); err != nil {
+			return err
+		}
+		f.UpTo = f.Newest
+		if req.After >= f.Newest {
+			return nil
+		}
+		if req.After == 0 {
+			f.Changes, err = changes(ctx, tx, `SELECT change FROM feed WHERE stopped = 1 ORDER BY revision, kind, id`)
+			return err
+		}
+		// One more than the answer holds, to see whether there are more.
+		f.Changes, err = changes(ctx, tx, `SELECT change FROM feed WHERE revision > $1 ORDER BY revision, kind, id LIMIT $2`,
+			req.After, limit(req)+1)
+		if err != nil {
+			return err
+		}
+		return cut(ctx, tx, &f, limit(req))
+	})
+	if err != nil {
+		return api.Feed{}, fmt.Errorf("cannot read the feed after revision %d: %w", req.After, err)
+	}
+	return f, nil
+}
+
+// cut ends an answer of more than n changes at the last whole revision.
+func cut(ctx context.Context, tx *sql.Tx, f *api.Feed, n int) (err error) {
+	if len(f.Changes) <= n {
+		return nil
+	}
+	open := f.Changes[n].Revision // may go on behind what was read
+	for n > 0 && f.Changes[n-1].Revision == open {
+		n--
+	}
+	if n > 0 {
+		f.Changes = f.Changes[:n]
+		f.UpTo = f.Changes[n-1].Revision
+		return nil
+	}
+	f.UpTo = open
+	f.Changes, err = changes(ctx, tx, `SELECT change FROM feed WHERE revision = $1 ORDER BY kind, id`, open)
+	return err
+}
+
+func limit(req api.FeedRequest) int {
+	if req.Limit <= 0 {
+		return defaultFeed
+	}
+	return min(req.Limit, maxFeed)
+}
+
+// Right reads the newest snapshot of a right, and the revision that the database
+// had reached when it was read. It is nil when there is none.
+func (db *DB) Right(ctx context.Context, rightID string) (*api.Right, int64, error) {
+	c, asOf, err := db.snapshot(ctx, kindRight, rightID)
+	return c.Right, asOf, err
+}
+
+// Key is Right for an API key.
+func (db *DB) Key(ctx context.Context, keyID string) (*api.Key, int64, error) {
+	c, asOf, err := db.snapshot(ctx, kindKey, keyID)
+	return c.Key, asOf, err
+}
+
+func (db *DB) snapshot(ctx context.Context, kind, id string) (c api.Change, asOf int64, err error) {
+	err = db.view(ctx, func(tx *sql.Tx) (err error) {
+		if asOf, err = newest(ctx, tx); err != nil {
+			return err
+		}
+		found, err := changes(ctx, tx, `SELECT change FROM feed WHERE kind = $1 AND id = $2`, kind, id)
+		if len(found) > 0 {
+			c = found[0]
+		}
+		return err
+	})
+	if err != nil {
+		return api.Change{}, 0, fmt.Errorf("cannot read the %s %q: %w", kind, id, err)
+	}
+	return c, asOf, nil
+}
+
+// view runs fn on one committed state of the database.
+func (db *DB) view(ctx context.Context, fn func(tx *sql.Tx) error) error {
+	tx, err := db.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	return errors.Join(fn(tx), tx.Rollback())
+}
+
+func newest(ctx context.Context, tx *sql.Tx) (n int64, err error) {
+	err = tx.QueryRowContext(ctx, `SELECT value FROM counters WHERE name = 'revision'`).Scan(&n)
+	return n, err
+}
+
+func changes(ctx context.Context, tx *sql.Tx, query string, args ...any) ([]api.Change, error) {
+	rows, err := tx.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	list := []api.Change{}
+	for rows.Next() {
+		var text []byte
+		var c api.Change
+		if err := rows.Scan(&text); err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(text, &c); err != nil {
+			return nil, err
+		}
+		list = append(list, c)
+	}
+	return list, rows.Err()
+}

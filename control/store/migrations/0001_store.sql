@@ -1,0 +1,54 @@
+-- +goose Up
+
+-- Counters that only rise. 'revision' is the one revision counter: whoever takes
+-- a number holds its row until the commit, so commit order is revision order.
+-- 'outbox' numbers the audit events of the newest epoch.
+CREATE TABLE counters (
+    name  TEXT   PRIMARY KEY,
+    value BIGINT NOT NULL
+);
+INSERT INTO counters (name, value) VALUES ('revision', 0), ('outbox', 0);
+
+-- The lives of this database, newest last. A restore adds one.
+CREATE TABLE incarnations (
+    epoch      BIGINT PRIMARY KEY,
+    id         TEXT   NOT NULL UNIQUE,
+    started_at BIGINT NOT NULL
+);
+
+-- Audit events on their way to the log, in the order they must get there.
+CREATE TABLE outbox (
+    epoch     BIGINT NOT NULL,
+    seq       BIGINT NOT NULL,
+    tenant_id TEXT   NOT NULL,
+    event_id  TEXT   NOT NULL UNIQUE,
+    event     TEXT   NOT NULL,
+    PRIMARY KEY (epoch, seq)
+);
+CREATE INDEX outbox_by_tenant ON outbox (tenant_id, epoch, seq);
+
+-- The newest state of every right and key, as nodes get it. stopped is 1 once it
+-- was suspended or revoked, for good: a node may never forget such an entry.
+CREATE TABLE feed (
+    kind     TEXT   NOT NULL,
+    id       TEXT   NOT NULL,
+    revision BIGINT NOT NULL,
+    stopped  BIGINT NOT NULL,
+    change   TEXT   NOT NULL,
+    PRIMARY KEY (kind, id)
+);
+CREATE INDEX feed_by_revision ON feed (revision, kind, id);
+CREATE INDEX feed_stopped ON feed (revision, kind, id) WHERE stopped = 1;
+
+-- The newest log position known to be durable: one row.
+CREATE TABLE high_water (
+    name     TEXT PRIMARY KEY,
+    position TEXT NOT NULL
+);
+
+-- +goose Down
+DROP TABLE high_water;
+DROP TABLE feed;
+DROP TABLE outbox;
+DROP TABLE incarnations;
+DROP TABLE counters;

@@ -1,0 +1,48 @@
+-- +goose Up
+
+-- The head of a tenant's Merkle log: what the next pack is built on. It moves by
+-- compare-and-set on sequence, in the transaction that adds the pack.
+CREATE TABLE proof_heads (
+    tenant_id TEXT   NOT NULL PRIMARY KEY,
+    sequence  BIGINT NOT NULL, -- how many packs were sealed
+    pack_id   TEXT   NOT NULL, -- the newest of them
+    tree_size BIGINT NOT NULL,
+    root_hash TEXT   NOT NULL, -- base64url
+    hashes    TEXT   NOT NULL, -- compact range of the tree, JSON array of base64url
+    position  TEXT   NOT NULL  -- of the last sealed entry in the event log
+);
+
+-- Every root that was or may have been signed. A row is written before anything
+-- is signed and never changes, so no log signs two roots of one size.
+CREATE TABLE proof_roots (
+    tenant_id   TEXT   NOT NULL,
+    tree_size   BIGINT NOT NULL,
+    root_hash   TEXT   NOT NULL, -- base64url
+    reserved_at BIGINT NOT NULL, -- microseconds
+    PRIMARY KEY (tenant_id, tree_size)
+);
+
+CREATE TABLE proof_packs (
+    pack_id         TEXT   NOT NULL PRIMARY KEY,
+    tenant_id       TEXT   NOT NULL,
+    sequence        BIGINT NOT NULL, -- from 1, without gaps
+    revision        BIGINT NOT NULL,
+    first_index     BIGINT NOT NULL, -- leaf index of the first entry
+    entries         BIGINT NOT NULL,
+    root_hash       TEXT   NOT NULL, -- of the first first_index + entries leaves, base64url
+    first_position  TEXT   NOT NULL, -- of the first entry in the event log
+    last_generation BIGINT NOT NULL, -- of the last entry's position
+    last_offset     BIGINT NOT NULL,
+    sealed_at       BIGINT NOT NULL, -- microseconds
+    signing_key_id  TEXT   NOT NULL,
+    bytes           BIGINT NOT NULL, -- of the pack's file
+    sha256          TEXT   NOT NULL, -- of the pack's file, base64url
+    header          TEXT   NOT NULL, -- verbatim, as the file's first line has it
+    UNIQUE (tenant_id, sequence)
+);
+CREATE INDEX proof_packs_by_position ON proof_packs (tenant_id, last_generation, last_offset);
+
+-- +goose Down
+DROP TABLE proof_packs;
+DROP TABLE proof_roots;
+DROP TABLE proof_heads;

@@ -1,0 +1,172 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"muniment/sealer"
+)
+
+// Node is the name under which control's events stand in the log.
+const Node = "control"
+
+// Appender is the log, as the relay needs it. Append returns when the record is
+// durable; after an error it may or may not be.
+type Appender interface {
+	Append(ctx context.Context, r *sealer.Record) (sealer.Position, error)
+}
+
+// How the relay works: rows it takes at once, and its waiting after a failed
+// append, which doubles up to the longest.
+const (
+	relayBatch    = 256
+	relayRetry    = 10 * time.Millisecond
+	relayRetryMax = 5 * time.Second
+)
+
+// Relay carries the outbox to the log, in order, until ctx is done; then it
+// returns nil. A failed append is logged and tried again until it succeeds:
+// nothing overtakes it. One Relay runs at a time; a second is refused.
+func (db *DB) Relay(ctx context.Context, log Appender) error {
+	if !db.relaying.TryLock() {
+		return errors.New("the outbox has a relay already")
+	}
+	defer db.relaying.Unlock()
+	wait := relayRetry
+	for ctx.Err() == nil {
+		queued := db.queued.wait()
+		n, err := db.relay(ctx, log)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			db.metrics.failed.Inc()
+			db.cfg.Logger.Error("cannot relay an event to the log", "err", err, "retryIn", wait)
+			pause(ctx, time.After(wait))
+			wait = min(2*wait, relayRetryMax)
+		case n == 0:
+			wait = relayRetry
+			pause(ctx, queued)
+		default:
+			wait = relayRetry
+		}
+	}
+	return nil
+}
+
+func pause[T any](ctx context.Context, until <-chan T) {
+	select {
+	case <-ctx.Done():
+	case <-until:
+	}
+}
+
+// relay appends the oldest rows and deletes those that are durable. It returns
+// how many there were.
+func (db *DB) relay(ctx context.Context, log Appender) (int, error) {
+	pending, err := db.pending(ctx)
+	if err != nil || len(pending) == 0 {
+		return 0, err
+	}
+	sent := 0
+	for i := range pending {
+		if _, err = log.Append(ctx, &pending[i]); err != nil {
+			err = fmt.Errorf("cannot append %s: %w", pending[i].EventID, err)
+			break
+		}
+		sent++
+	}
+	if sent > 0 {
+		// What is durable is deleted even when ctx has ended, to spare a copy.
+		last := pending[sent-1]
+		_, gone := db.write.ExecContext(context.WithoutCancel(ctx), `DELETE FROM outbox WHERE epoch < $1 OR (epoch = $1 AND seq <= $2)`,
+			last.Epoch, last.Seq)
+		if gone != nil {
+			return sent, errors.Join(err, fmt.Errorf("cannot clear the outbox: %w", gone))
+		}
+		db.metrics.relayed.Add(float64(sent))
+		db.relayed.raise()
+	}
+	return sent, err
+}
+
+// pending reads the oldest rows of the outbox.
+func (db *DB) pending(ctx context.Context) ([]sealer.Record, error) {
+	rows, err := db.read.QueryContext(ctx, `SELECT epoch, seq, tenant_id, event_id, event FROM outbox ORDER BY epoch, seq LIMIT $1`, relayBatch)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the outbox: %w", err)
+	}
+	defer rows.Close()
+	var list []sealer.Record
+	for rows.Next() {
+		r := sealer.Record{Node: Node}
+		if err := rows.Scan(&r.Epoch, &r.Seq, &r.TenantID, &r.EventID, &r.Event); err != nil {
+			return nil, fmt.Errorf("cannot read the outbox: %w", err)
+		}
+		list = append(list, r)
+	}
+	return list, rows.Err()
+}
+
+// Drain returns when every event of the tenant that was in the outbox at the call
+// is durable in the log, or with ctx's error. Something else must run Relay.
+func (db *DB) Drain(ctx context.Context, tenantID string) error {
+	const newest = `SELECT epoch, seq FROM outbox WHERE tenant_id = $1 ORDER BY epoch DESC, seq DESC LIMIT 1`
+	const left = `SELECT 1 FROM outbox WHERE tenant_id = $1 AND (epoch < $2 OR (epoch = $2 AND seq <= $3)) LIMIT 1`
+	var epoch, seq int64
+	err := db.read.QueryRowContext(ctx, newest, tenantID).Scan(&epoch, &seq)
+	for err == nil {
+		relayed := db.relayed.wait()
+		if err = db.read.QueryRowContext(ctx, left, tenantID, epoch, seq).Scan(new(int)); err == nil {
+			pause(ctx, relayed)
+			err = ctx.Err()
+		}
+	}
+	if !errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("cannot drain the outbox of %s: %w", tenantID, err)
+	}
+	return nil
+}
+
+// HighWater is the newest log position that SetHighWater was told of; ok is false
+// when it never was. A log that ends before it has lost records.
+func (db *DB) HighWater(ctx context.Context) (p sealer.Position, ok bool, err error) {
+	var text string
+	err = db.read.QueryRowContext(ctx, `SELECT position FROM high_water WHERE name = 'log'`).Scan(&text)
+	if errors.Is(err, sql.ErrNoRows) {
+		return p, false, nil
+	}
+	if err == nil {
+		p, err = sealer.ParsePosition(text)
+	}
+	if err != nil {
+		return p, false, fmt.Errorf("cannot read the log's high-water mark: %w", err)
+	}
+	return p, true, nil
+}
+
+// SetHighWater records that the log is durable up to p. A position before the
+// recorded one changes nothing: the mark only rises.
+func (db *DB) SetHighWater(ctx context.Context, p sealer.Position) error {
+	return db.Change(ctx, func(tx *Tx) error {
+		var text string
+		err := tx.QueryRowContext(ctx, `SELECT position FROM high_water WHERE name = 'log'`).Scan(&text)
+		if err == nil {
+			var old sealer.Position
+			if old, err = sealer.ParsePosition(text); err == nil && p.Compare(old) <= 0 {
+				return nil
+			}
+		}
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return fmt.Errorf("cannot read the log's high-water mark: %w", err)
+		}
+		_, err = tx.ExecContext(ctx, `INSERT INTO high_water (name, position) VALUES ('log', $1)
+			ON CONFLICT (name) DO UPDATE SET position = excluded.position`, p.String())
+		if err != nil {
+			return fmt.Errorf("cannot record the log's high-water mark: %w", err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,44 @@
+package store
+
+import (
+	"encoding/base64"
+	"strings"
+
+	"muniment/gateway/api"
+)
+
+// Page is what every list operation takes; an operation's input embeds it.
+type Page struct {
+	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"The most records to answer with."`
+	Cursor string `query:"cursor" maxLength:"256" doc:"nextCursor of the answer before."`
+}
+
+// cursorVersion begins a cursor's text, so that another form can follow later.
+const cursorVersion = "1:"
+
+var cursorCoding = base64.RawURLEncoding.Strict()
+
+// Key is the key of the last record that the caller has seen; empty on the first
+// page. A cursor that this service did not make is refused with 422.
+func (p Page) Key() (string, error) {
+	if p.Cursor == "" {
+		return "", nil
+	}
+	text, err := cursorCoding.DecodeString(p.Cursor)
+	key, ok := strings.CutPrefix(string(text), cursorVersion)
+	if err != nil || !ok || key == "" {
+		return "", api.Invalid(api.ValidationError{Field: "cursor", Message: "is no cursor of this list"})
+	}
+	return key, nil
+}
+
+// Cut makes a page of rows that were read with one more than limit. next is the
+// cursor of the page behind it, nil when this is the last one.
+func Cut[T any](rows []T, limit int, key func(T) string) (page []T, next *string) {
+	if len(rows) <= limit {
+		return rows, nil
+	}
+	page = rows[:limit]
+	cursor := cursorCoding.EncodeToString([]byte(cursorVersion + key(page[limit-1])))
+	return page, &cursor
+}

@@ -1,0 +1,232 @@
+// Package store is control's database, and the one way in which control changes
+// state.
+//
+// A change is one transaction (Change): the room checks and writes its record,
+// takes the next number of the one revision counter, and writes an audit event
+// to the outbox and the new state to the feed. All of it is committed, on disk,
+// or none. Since the counter's row is held until the commit, commit order is
+// revision order: whoever has seen revision R has seen everything up to R.
+//
+// A relay carries the outbox to the event log in the order of the commits. It
+// deletes a row only after the log made it durable, so a crash in between puts a
+// copy into the log, with the same event id and the same bytes, which nothing
+// downstream counts. While the log is away or full the outbox grows and state
+// changes go on; the gauge muniment_store_outbox_events shows it.
+//
+// The database is SQLite (modernc.org/sqlite): WAL, every commit synced, one
+// writing connection, so that writers queue here and never meet SQLITE_BUSY, and
+// a pool of readers that see whole commits only. The SQL is the part that
+// PostgreSQL runs unchanged: $1 placeholders, ids as TEXT, times as BIGINT
+// milliseconds, JSON as TEXT, truth values as 0 and 1.
+//
+// Rooms own their tables and their SQL; this room owns the transaction, the
+// outbox, the feed and the migrations of them all, because a schema has one
+// order. It knows nothing of what a right or a key means, but for one thing: what
+// was ever stopped stays in a node's first copy for ever.
+package store
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/pressly/goose/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"muniment/gateway/api"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// readers is the size of the read pool: reads are short, and never wait for a
+// writer.
+const readers = 8
+
+// Config of a database.
+type Config struct {
+	// Path of the database file. Its folder must exist, on a local disk.
+	Path string
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+	// Logger; nil is slog.Default.
+	Logger *slog.Logger
+	// Registerer takes the metrics; nil leaves them unregistered.
+	Registerer prometheus.Registerer
+}
+
+// DB is an open database. It is safe for concurrent use.
+type DB struct {
+	cfg   Config
+	write *sql.DB // exactly one connection
+	read  *sql.DB
+
+	incarnation string
+	epoch       uint64
+
+	changed  broadcast // raised by a commit that took a revision
+	queued   broadcast // raised by a commit that emitted an event
+	relayed  broadcast // raised when events have left the outbox
+	relaying sync.Mutex
+	metrics  metrics
+}
+
+// Open opens the database, makes it when there is none, and brings its schema up
+// to date. The caller closes it.
+func Open(ctx context.Context, cfg Config) (*DB, error) {
+	if cfg.Path == "" {
+		return nil, errors.New("cannot open control's database: Path is empty")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	db := &DB{cfg: cfg}
+	if err := db.open(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot open control's database %s: %w", cfg.Path, err), db.Close())
+	}
+	return db, nil
+}
+
+func (db *DB) open(ctx context.Context) error {
+	// SQLite would make the file readable for all; it holds the hashes of keys.
+	f, err := os.OpenFile(db.cfg.Path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if db.write, err = sql.Open("sqlite", dsn(db.cfg.Path, "_txlock", "immediate")); err != nil {
+		return err
+	}
+	db.write.SetMaxOpenConns(1)
+	if err := migrate(ctx, db.write); err != nil {
+		return err
+	}
+	if db.read, err = sql.Open("sqlite", dsn(db.cfg.Path, "_pragma", "query_only(1)")); err != nil {
+		return err
+	}
+	db.read.SetMaxOpenConns(readers)
+	db.read.SetMaxIdleConns(readers)
+	if err := db.live(ctx); err != nil {
+		return err
+	}
+	return db.register()
+}
+
+func dsn(path, key, value string) string {
+	q := url.Values{"_pragma": {
+		"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
+	}}
+	q.Add(key, value)
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
+}
+
+func migrate(ctx context.Context, db *sql.DB) error {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	p, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return err
+	}
+	_, err = p.Up(ctx)
+	return err
+}
+
+// live reads which life of the database this is, and begins the first.
+func (db *DB) live(ctx context.Context) error {
+	return db.Change(ctx, func(tx *Tx) error {
+		err := tx.QueryRowContext(ctx, `SELECT epoch, id FROM incarnations ORDER BY epoch DESC LIMIT 1`).Scan(&db.epoch, &db.incarnation)
+		if !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		now := db.Now()
+		db.epoch, db.incarnation = 1, api.NewID("inc_", now)
+		_, err = tx.ExecContext(ctx, `INSERT INTO incarnations (epoch, id, started_at) VALUES ($1, $2, $3)`,
+			db.epoch, db.incarnation, Millis(now))
+		return err
+	})
+}
+
+// Close closes all connections. Relay must have returned.
+func (db *DB) Close() error {
+	var errs []error
+	for _, pool := range []*sql.DB{db.read, db.write} {
+		if pool != nil {
+			errs = append(errs, pool.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Read is the pool for queries: a query, or a transaction on it, sees one
+// committed state. It refuses to write.
+func (db *DB) Read() *sql.DB { return db.read }
+
+// Now is the database's clock, in UTC and whole milliseconds, the precision of
+// every time that is stored.
+func (db *DB) Now() time.Time { return db.cfg.Now().UTC().Truncate(time.Millisecond) }
+
+// Incarnation names this life of the database. A restore makes a new one.
+func (db *DB) Incarnation() string { return db.incarnation }
+
+// Changed returns a channel that is closed by the next commit that took a
+// revision. To miss nothing, take the channel before reading.
+func (db *DB) Changed() <-chan struct{} { return db.changed.wait() }
+
+// Millis is how a time is stored.
+func Millis(t time.Time) int64 { return t.UnixMilli() }
+
+// NullMillis is how an optional time is stored: NULL for the zero time.
+func NullMillis(t time.Time) sql.NullInt64 {
+	return sql.NullInt64{Int64: t.UnixMilli(), Valid: !t.IsZero()}
+}
+
+// Time reads what Millis stored.
+func Time(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// NullTime reads what NullMillis stored.
+func NullTime(ms sql.NullInt64) time.Time {
+	if !ms.Valid {
+		return time.Time{}
+	}
+	return Time(ms.Int64)
+}
+
+// broadcast wakes everyone who waits. The zero value is ready.
+type broadcast struct {
+	mu sync.Mutex
+	ch chan struct{} // nil: nobody waits
+}
+
+func (b *broadcast) wait() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ch == nil {
+		b.ch = make(chan struct{})
+	}
+	return b.ch
+}
+
+func (b *broadcast) raise() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ch != nil {
+		close(b.ch)
+		b.ch = nil
+	}
+}
