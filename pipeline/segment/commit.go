@@ -1,0 +1,313 @@
+package segment
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// group is the records that share one sync.
+type group struct {
+	buf   []byte // room for the group's header, then the records; under Log.mu until taken
+	count int
+	taken chan struct{} // closed when nothing is added any more
+
+	// Valid once done is closed.
+	done  chan struct{}
+	first sealer.Position
+	err   error
+}
+
+// recordOverhead is the most that AppendRecord adds to the fields of a record:
+// a version, five lengths and two numbers.
+const recordOverhead = 1 + 7*10
+
+// newGroup makes a group over a buffer that nobody uses any more.
+func newGroup(buf []byte) *group {
+	return &group{
+		buf:   append(buf[:0], make([]byte, groupHeaderSize)...),
+		taken: make(chan struct{}),
+		done:  make(chan struct{}),
+	}
+}
+
+func (g *group) add(r *sealer.Record) {
+	start := len(g.buf)
+	g.buf = beginRecord(g.buf)
+	g.buf = sealer.AppendRecord(g.buf, r)
+	finishRecord(g.buf, start)
+	g.count++
+}
+
+var (
+	// errSync marks the failure of a sync, after which nothing can be believed.
+	errSync = errors.New("sync failed")
+	// errMaxBytes is a full log on a disk that is not.
+	errMaxBytes = errors.New("the next segment would exceed MaxBytes")
+)
+
+// run is the committer. It ends when the log was closed and all is written, or
+// when it failed.
+func (l *Log) run() {
+	failure := l.commitAll()
+	close(l.stopped)
+	if failure != nil {
+		l.cfg.OnFailure(failure)
+	}
+}
+
+func (l *Log) commitAll() (failure error) {
+	for g := l.take(); g != nil; g = l.take() {
+		err := l.commit(g)
+		if errors.Is(err, pipeline.ErrFailed) {
+			return err
+		}
+		l.recycle(g)
+	}
+	if l.clean {
+		return nil
+	}
+	err := l.commit(newGroup(nil))
+	if errors.Is(err, pipeline.ErrFull) {
+		return nil // without the mark nothing is lost
+	}
+	l.closeErr = err
+	return nil
+}
+
+// take waits for records and takes them, all that have gathered; nil when the log
+// is closed and none are left.
+func (l *Log) take() *group {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.pending.count == 0 && !l.closing {
+		l.work.Wait()
+	}
+	if l.pending.count == 0 {
+		return nil
+	}
+	g := l.pending
+	l.pending = newGroup(l.spare)
+	l.spare = nil
+	close(g.taken)
+	return g
+}
+
+// recycle gives the buffer of a group back, which nobody else looks at.
+func (l *Log) recycle(g *group) {
+	l.mu.Lock()
+	l.spare = g.buf
+	l.mu.Unlock()
+}
+
+// commit makes a group durable and wakes those who wait for it. Its error is
+// theirs: pipeline.ErrFull, or pipeline.ErrFailed for good.
+func (l *Log) commit(g *group) error {
+	h, err := l.write(g)
+	switch {
+	case err == nil:
+		g.first = l.publish(&h)
+		close(g.done)
+		l.metrics.records.Observe(float64(g.count))
+		// Hashed while the callers prepare the next group.
+		l.chain, l.clean = sha256.Sum256(g.buf), g.count == 0
+		if l.full {
+			l.full = false
+			l.cfg.Log.Info("log has room again", "end", l.end.String())
+		}
+	case !errors.Is(err, errSync) && (isExhausted(err) || errors.Is(err, errMaxBytes)):
+		g.err = fmt.Errorf("%w: %w", pipeline.ErrFull, err)
+		close(g.done)
+		l.metrics.failures.WithLabelValues("full").Inc()
+		if !l.full {
+			l.full = true
+			l.cfg.Log.Warn("log is full", "err", err)
+		}
+	default:
+		g.err = fmt.Errorf("%w: %w", pipeline.ErrFailed, err)
+		l.metrics.failures.WithLabelValues("failed").Inc()
+		l.cfg.Log.Error("log has failed", "err", err)
+		l.fail(g.err)
+		close(g.done)
+	}
+	return g.err
+}
+
+// write puts the group behind the last one and syncs it.
+func (l *Log) write(g *group) (groupHeader, error) {
+	if err := l.makeRoom(g); err != nil {
+		return groupHeader{}, err
+	}
+	s := l.tail
+	h := groupHeader{
+		body:    len(g.buf) - groupHeaderSize,
+		count:   g.count,
+		salt:    s.salt,
+		first:   s.end,
+		written: l.cfg.Now().UnixMilli(),
+		chain:   l.chain,
+	}
+	h.put(g.buf)
+	if _, err := s.file.WriteAt(g.buf, s.pos); err != nil {
+		if isExhausted(err) {
+			return h, l.rewind(err)
+		}
+		return h, err
+	}
+	started := time.Now()
+	if err := s.file.Datasync(); err != nil {
+		return h, fmt.Errorf("%w: %w", errSync, err)
+	}
+	l.metrics.sync.Observe(time.Since(started).Seconds())
+	return h, nil
+}
+
+// rewind removes, durably, what a failed write left behind the last group: it may
+// be a whole group that nobody was promised. It returns the error of the write
+// for which it was called.
+func (l *Log) rewind(cause error) error {
+	s := l.tail
+	if err := s.file.Truncate(s.pos); err != nil {
+		return fmt.Errorf("%w: cannot cut after %w: %w", errSync, cause, err)
+	}
+	l.resize(s, s.pos)
+	if err := s.file.Sync(); err != nil {
+		return fmt.Errorf("%w: after %w: %w", errSync, cause, err)
+	}
+	return cause
+}
+
+// makeRoom sees to it that the last segment can take the group: that it is not
+// full, and that its room is allocated. The mark of a shutdown always fits.
+func (l *Log) makeRoom(g *group) error {
+	s := l.tail
+	end := s.pos + int64(len(g.buf))
+	if end > l.cfg.SegmentBytes && s.end > s.first && g.count > 0 {
+		return l.roll(s.generation)
+	}
+	if want := max(l.cfg.SegmentBytes, end); s.size < want && !l.noAlloc {
+		if err := l.allocate(s.file, s.size, want); err != nil {
+			return err
+		}
+		if !l.noAlloc {
+			l.resize(s, want)
+		}
+	}
+	return nil
+}
+
+func (l *Log) allocate(f File, from, to int64) error {
+	err := f.Allocate(from, to-from)
+	if errors.Is(err, errors.ErrUnsupported) {
+		l.noAlloc = true
+		return nil
+	}
+	return err
+}
+
+// roll goes on in a new segment.
+func (l *Log) roll(generation uint32) error {
+	s, err := l.create(generation)
+	if err != nil {
+		return err
+	}
+	l.Reader.mu.Lock()
+	l.segs = append(l.segs, s)
+	l.end = s.position(s.end)
+	l.Reader.mu.Unlock()
+	l.tail, l.clean = s, false
+	l.metrics.bytes.Set(float64(l.size()))
+	return nil
+}
+
+// create makes the segment that follows the last one. It has its name only once
+// its header is durable.
+func (l *Log) create(generation uint32) (s *segment, err error) {
+	if l.cfg.MaxBytes > 0 && l.size()+l.cfg.SegmentBytes > l.cfg.MaxBytes {
+		return nil, errMaxBytes
+	}
+	h := fileHeader{generation: generation, salt: newSalt(), chain: l.chain}
+	if l.tail != nil {
+		h.first = l.tail.end
+	}
+	unnamed := filepath.Join(l.cfg.Dir, unnamedFile)
+	f, err := l.cfg.FS.Create(unnamed)
+	if err != nil {
+		return nil, fmt.Errorf("cannot create segment: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			l.cfg.FS.Remove(unnamed)
+		}
+	}()
+	if err := l.allocate(f, 0, l.cfg.SegmentBytes); err != nil {
+		return nil, fmt.Errorf("cannot allocate segment: %w", err)
+	}
+	if _, err := f.WriteAt(h.encode(), 0); err != nil {
+		return nil, fmt.Errorf("cannot write segment header: %w", err)
+	}
+	if err := f.Sync(); err != nil {
+		return nil, fmt.Errorf("%w: segment header: %w", errSync, err)
+	}
+	if err := l.cfg.FS.Rename(unnamed, filepath.Join(l.cfg.Dir, h.name())); err != nil {
+		return nil, fmt.Errorf("cannot name segment: %w", err)
+	}
+	if err := l.cfg.FS.SyncDir(l.cfg.Dir); err != nil {
+		return nil, fmt.Errorf("%w: log folder: %w", errSync, err)
+	}
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	return &segment{fileHeader: h, file: f, end: h.first, pos: fileHeaderSize, size: size}, nil
+}
+
+// publish shows the group that was just synced to readers.
+func (l *Log) publish(h *groupHeader) (first sealer.Position) {
+	l.Reader.mu.Lock()
+	defer l.Reader.mu.Unlock()
+	l.tail.grow(h)
+	first = l.end
+	l.end = l.tail.position(l.tail.end)
+	l.wake()
+	l.metrics.end.Set(float64(l.end.Offset))
+	return first
+}
+
+// resize records the size of the last file.
+func (l *Log) resize(s *segment, size int64) {
+	l.Reader.mu.Lock()
+	s.size = size
+	l.Reader.mu.Unlock()
+	l.metrics.bytes.Set(float64(l.size()))
+}
+
+// size is that of all files.
+func (l *Log) size() (n int64) {
+	l.Reader.mu.RLock()
+	defer l.Reader.mu.RUnlock()
+	for _, s := range l.segs {
+		n += s.size
+	}
+	return n
+}
+
+// fail refuses every Append from now on, the pending ones first.
+func (l *Log) fail(why error) {
+	l.mu.Lock()
+	l.refuse = why
+	l.pending.err = why
+	close(l.pending.taken)
+	close(l.pending.done)
+	l.mu.Unlock()
+
+	l.Reader.mu.Lock()
+	l.stop(why)
+	l.Reader.mu.Unlock()
+}

@@ -1,0 +1,116 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"muniment/sealer"
+)
+
+// Config says where a log lives and how it behaves.
+type Config struct {
+	// Dir is the folder of the log. It is made if it isn't there, and belongs to
+	// one log: a second Open of it is refused while the first is open.
+	Dir string
+
+	// SegmentBytes is the size of a segment file; default 64 MiB, least 4 KiB. It
+	// may change from one Open to the next. A group that is larger than a whole
+	// segment gets a larger one.
+	SegmentBytes int64
+
+	// MaxBytes bounds the files of the log together; 0 is no bound. A record that
+	// would need a new segment beyond it is refused with pipeline.ErrFull until
+	// Retain has made room.
+	MaxBytes int64
+
+	// PendingBytes bounds the records that wait for the running sync; default
+	// 8 MiB. Append blocks while they are more.
+	PendingBytes int
+
+	// AtLeast is an end of the log, as Bounds told it, that was recorded somewhere
+	// else. Open refuses a log that ends before it with ErrRollback; nil checks
+	// nothing.
+	AtLeast *sealer.Position
+
+	// Generation is the least generation that new records get; default 1. A log
+	// of a lower one goes on in a new segment of this generation, and what the
+	// lower one may have held from there on is gone (see pipeline.ErrGone). So an
+	// operator who accepts a rollback opens with AtLeast.Generation + 1.
+	Generation uint32
+
+	// Now is the clock that groups are stamped with; default time.Now.
+	Now func() time.Time
+
+	// Log gets one line when a torn tail is cut, when the disk is full, and when
+	// the log fails; nil discards them.
+	Log *slog.Logger
+
+	// Registerer takes the metrics until Close; nil keeps them to ourselves. Two
+	// logs on one registry need prometheus.WrapRegistererWith a label each.
+	Registerer prometheus.Registerer
+
+	// OnFailure is called once, after a sync or a write failed for good and every
+	// waiting Append was told so. It may call Close. The process should stop; nil
+	// does nothing.
+	OnFailure func(error)
+
+	// FS is the file system, for fault tests; nil is the operating system's.
+	FS FS
+}
+
+const (
+	defaultSegmentBytes = 64 << 20
+	leastSegmentBytes   = 4 << 10
+	defaultPendingBytes = 8 << 20
+	mostPendingBytes    = 1 << 30
+)
+
+// ErrRollback says that the log ends before a position that it once had: it was
+// restored from an older copy, or its newest records are damaged. Nothing was
+// changed. See Config.Generation for how to go on nevertheless.
+var ErrRollback = errors.New("log is shorter than it was")
+
+// ErrLocked says that another process has the folder open.
+var ErrLocked = errors.New("log folder is in use")
+
+// complete fills in the defaults, or names the field that can't be.
+func (c Config) complete() (Config, error) {
+	if c.SegmentBytes == 0 {
+		c.SegmentBytes = defaultSegmentBytes
+	}
+	if c.PendingBytes == 0 {
+		c.PendingBytes = defaultPendingBytes
+	}
+	if c.Generation == 0 {
+		c.Generation = 1
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.OnFailure == nil {
+		c.OnFailure = func(error) {}
+	}
+	if c.FS == nil {
+		c.FS = osFS{}
+	}
+	switch {
+	case c.Dir == "":
+		return c, errors.New("segment: Dir is empty")
+	case c.SegmentBytes < leastSegmentBytes:
+		return c, fmt.Errorf("segment: SegmentBytes %d is below %d", c.SegmentBytes, leastSegmentBytes)
+	case c.MaxBytes != 0 && c.MaxBytes < c.SegmentBytes:
+		return c, fmt.Errorf("segment: MaxBytes %d holds no segment of %d", c.MaxBytes, c.SegmentBytes)
+	case c.PendingBytes < 0, c.PendingBytes > mostPendingBytes:
+		return c, fmt.Errorf("segment: PendingBytes %d is not in 1 to %d", c.PendingBytes, mostPendingBytes)
+	case c.AtLeast != nil && c.AtLeast.Partition != 0:
+		return c, fmt.Errorf("segment: AtLeast %s is of partition %d, this log has only 0", c.AtLeast, c.AtLeast.Partition)
+	}
+	return c, nil
+}

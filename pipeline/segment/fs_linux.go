@@ -1,0 +1,45 @@
+package segment
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+func (f osFile) Allocate(off, n int64) error {
+	err := f.control(func(fd int) error { return unix.Fallocate(fd, 0, off, n) })
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
+		return errors.ErrUnsupported
+	}
+	return f.wrap("fallocate", err)
+}
+
+func (f osFile) Datasync() error {
+	return f.wrap("fdatasync", f.control(unix.Fdatasync))
+}
+
+// control runs a system call on the descriptor, again when a signal got in its
+// way, and keeps Close from taking the descriptor away meanwhile.
+func (f osFile) control(call func(fd int) error) error {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var callErr error
+	err = conn.Control(func(fd uintptr) {
+		for {
+			if callErr = call(int(fd)); callErr != unix.EINTR {
+				return
+			}
+		}
+	})
+	return errors.Join(err, callErr)
+}
+
+func (f osFile) wrap(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &os.PathError{Op: op, Path: f.Name(), Err: err}
+}

@@ -1,0 +1,285 @@
+// Package segment keeps the event log of one node in append-only files: the
+// embedded log, and a gateway's spool.
+//
+// It promises that a record whose Append returned nil is on disk and stays
+// there: a crash of the process or of the machine at any moment loses none, no
+// damaged one is ever served, and a log that became shorter is noticed. format.go
+// says how that looks on disk.
+//
+// Callers encode into a shared buffer under a short lock and wait. One committer
+// goroutine writes what has gathered as one group, syncs once, and wakes them;
+// what queues meanwhile is the next group. It never lingers for more.
+//
+// What it refuses, and what happens when something is wrong:
+//   - Too much is pending: Append blocks until the committer has taken some, or
+//     its ctx is done.
+//   - The disk, or MaxBytes, is full: the group fails with pipeline.ErrFull and
+//     its traces are removed, durably, before anything else is acknowledged. The
+//     log works on as soon as there is room.
+//   - A sync or a write fails: every Append, waiting or later, fails with
+//     pipeline.ErrFailed and OnFailure is told once. Nothing is tried again: after
+//     a failed sync the kernel may call pages clean that never reached the disk.
+//   - The last group is not whole, and nothing readable follows: it was promised
+//     to nobody; Open cuts it off and says so in the log. The one case that
+//     looks the same is damage to the very last group after a crash, which only a
+//     recorded end, Config.AtLeast, can tell. After a clean shutdown there is
+//     nothing to confuse, because an empty group follows the last record.
+//   - Anything else that does not match its checksum or its neighbour: Open and
+//     the reader that meets it fail with pipeline.ErrDamaged, naming file and byte.
+//
+// Decisions: files are never reused, so old bytes can't pass for new ones. The
+// disk must write a sector wholly or not at all, and keep what a sync reported.
+// The chain of hashes finds accidents; that nobody rewrote history is proven by
+// the tenants' Merkle logs, not here. Non-goals: replication, compaction, more
+// than one partition, and files that several processes write.
+package segment
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// Log is a log that is open for appending and reading.
+type Log struct {
+	Reader
+
+	cfg     Config
+	lock    io.Closer
+	metrics *metrics
+	stopped chan struct{} // closed when the committer has ended
+	// retaining is held by Retain, which may run beside everything else.
+	retaining sync.Mutex
+
+	mu      sync.Mutex
+	work    sync.Cond // the pending group got its first record, or closing
+	pending *group
+	spare   []byte // buffer for the group after the pending one
+	refuse  error  // why Append accepts nothing any more
+	closing bool
+
+	// The rest belongs to the committer.
+
+	tail     *segment // the last segment
+	chain    digest   // hash of the last group
+	clean    bool     // the last group marks a clean shutdown
+	noAlloc  bool     // the file system can't preallocate
+	full     bool     // the last group found no room
+	closeErr error    // of the last write; for Close, after stopped
+}
+
+var _ pipeline.Log = (*Log)(nil)
+
+// Open opens the log of a folder, or starts one there. It reads the whole log and
+// checks every byte of it before it returns.
+//
+// It fails with ErrLocked while the folder is open elsewhere, with
+// pipeline.ErrDamaged if a record that was acknowledged can't be read, and with
+// ErrRollback if the log ends before Config.AtLeast. Only a torn tail is mended.
+func Open(cfg Config) (*Log, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	if err := cfg.FS.MkdirAll(cfg.Dir); err != nil {
+		return nil, fmt.Errorf("cannot make log folder: %w", err)
+	}
+	lock, err := cfg.FS.Lock(filepath.Join(cfg.Dir, lockName))
+	if err != nil {
+		return nil, fmt.Errorf("cannot lock log %s: %w", cfg.Dir, err)
+	}
+	l, err := open(cfg)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot open log %s: %w", cfg.Dir, err), lock.Close())
+	}
+	l.lock = lock
+	go l.run()
+	return l, nil
+}
+
+func open(cfg Config) (l *Log, err error) {
+	found, err := load(cfg.FS, cfg.Dir, false)
+	if err != nil {
+		return nil, err
+	}
+	l = &Log{cfg: cfg, metrics: newMetrics(), stopped: make(chan struct{}), chain: found.chain, clean: found.clean}
+	l.work.L = &l.mu
+	l.pending = newGroup(nil)
+	l.start(found.segs)
+	defer func() {
+		if err != nil {
+			l.Reader.Close()
+		}
+	}()
+	if err := found.checkEnd(cfg); err != nil {
+		return nil, err
+	}
+	if err := found.settle(cfg); err != nil {
+		return nil, err
+	}
+	if n := len(l.segs); n > 0 {
+		l.tail = l.segs[n-1]
+	}
+	if l.tail == nil || l.tail.generation < cfg.Generation {
+		if err := l.roll(cfg.Generation); err != nil {
+			return nil, err
+		}
+	}
+	if err := l.metrics.register(cfg.Registerer); err != nil {
+		return nil, err
+	}
+	l.metrics.end.Set(float64(l.end.Offset))
+	l.metrics.bytes.Set(float64(l.size()))
+	return l, nil
+}
+
+// checkEnd refuses a log that is shorter than it once was.
+func (r *recovered) checkEnd(cfg Config) error {
+	end := sealer.Position{Generation: cfg.Generation}
+	where := "it is empty"
+	if n := len(r.segs); n > 0 {
+		s := r.segs[n-1]
+		end = sealer.Position{Generation: max(s.generation, cfg.Generation), Offset: s.end}
+		where = fmt.Sprintf("%s ends at byte %d", s.name(), s.pos)
+		if r.torn > 0 {
+			where += fmt.Sprintf(", before %d bytes that are no group", r.torn)
+		}
+	}
+	if cfg.AtLeast != nil && end.Compare(*cfg.AtLeast) < 0 {
+		return fmt.Errorf("%w: it ends at %s, but once ended at %s (%s)", ErrRollback, end, cfg.AtLeast, where)
+	}
+	return nil
+}
+
+// settle cuts a torn tail and makes what was found as durable as it is about to
+// be believed. The process before may have died between a write and its sync, or
+// of a failed sync after which the kernel takes its pages for clean: so the last
+// group is written once more, over itself, before the sync.
+func (r *recovered) settle(cfg Config) error {
+	if len(r.segs) == 0 {
+		return nil
+	}
+	s := r.segs[len(r.segs)-1]
+	if r.torn > 0 {
+		cfg.Log.Warn("cut a torn tail off the log", "file", s.name(), "byte", s.pos, "bytes", r.torn, "end", s.position(s.end).String())
+		if err := s.file.Truncate(s.pos); err != nil {
+			return fmt.Errorf("cannot cut torn tail: %w", err)
+		}
+		s.size = s.pos
+	}
+	group := make([]byte, s.pos-r.tailAt)
+	if _, err := s.file.ReadAt(group, r.tailAt); err != nil {
+		return fmt.Errorf("cannot read last group: %w", err)
+	}
+	if _, err := s.file.WriteAt(group, r.tailAt); err != nil {
+		return fmt.Errorf("cannot write last group again: %w", err)
+	}
+	if err := s.file.Sync(); err != nil {
+		return fmt.Errorf("cannot sync last segment: %w", err)
+	}
+	if err := cfg.FS.SyncDir(cfg.Dir); err != nil {
+		return fmt.Errorf("cannot sync log folder: %w", err)
+	}
+	return nil
+}
+
+// Append implements pipeline.Appender. A record of more than 16 MiB is refused.
+func (l *Log) Append(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
+	started := time.Now()
+	g, i, err := l.enqueue(ctx, r)
+	if err != nil {
+		return sealer.Position{}, fmt.Errorf("cannot append: %w", err)
+	}
+	select {
+	case <-g.done:
+	case <-ctx.Done():
+		return sealer.Position{}, fmt.Errorf("gave up on append: %w", ctx.Err())
+	}
+	if g.err != nil {
+		return sealer.Position{}, fmt.Errorf("cannot append: %w", g.err)
+	}
+	l.metrics.append.Observe(time.Since(started).Seconds())
+	at := g.first
+	at.Offset += int64(i)
+	return at, nil
+}
+
+// enqueue encodes the record into the pending group, as its i-th.
+func (l *Log) enqueue(ctx context.Context, r *sealer.Record) (g *group, i int, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, 0, err
+	}
+	size := len(r.TenantID) + len(r.EventID) + len(r.Node) + len(r.Event) + len(r.Private)
+	if size > maxRecord-recordOverhead {
+		return nil, 0, fmt.Errorf("record of %d bytes is too large", size)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.refuse == nil && l.pending.count > 0 && len(l.pending.buf)+size > l.cfg.PendingBytes {
+		if err := l.awaitRoom(ctx); err != nil {
+			return nil, 0, err
+		}
+	}
+	if l.refuse != nil {
+		return nil, 0, l.refuse
+	}
+	g, i = l.pending, l.pending.count
+	g.add(r)
+	if i == 0 {
+		l.work.Signal()
+	}
+	return g, i, nil
+}
+
+// awaitRoom blocks until the committer has taken the pending group. The caller
+// holds l.mu.
+func (l *Log) awaitRoom(ctx context.Context) error {
+	taken := l.pending.taken
+	l.mu.Unlock()
+	defer l.mu.Lock()
+	select {
+	case <-taken:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Close makes durable what is pending, marks a clean shutdown, and releases the
+// folder. Calls that run or come later fail with pipeline.ErrClosed. A second
+// Close waits for the first and returns what it returned.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	first := !l.closing
+	l.closing = true
+	if l.refuse == nil {
+		l.refuse = pipeline.ErrClosed
+	}
+	l.work.Signal()
+	l.mu.Unlock()
+
+	<-l.stopped
+	if !first {
+		return nil
+	}
+	l.metrics.unregister(l.cfg.Registerer)
+	if err := errors.Join(l.closeErr, l.Reader.Close(), l.lock.Close()); err != nil {
+		return fmt.Errorf("cannot close log %s: %w", l.cfg.Dir, err)
+	}
+	return nil
+}
+
+func newSalt() uint64 {
+	var b [8]byte
+	rand.Read(b[:])
+	return binary.LittleEndian.Uint64(b[:])
+}

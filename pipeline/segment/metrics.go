@@ -1,0 +1,82 @@
+package segment
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics of one log. What is labelled "reason" is full (no room, passes) or
+// failed (for good).
+type metrics struct {
+	append   prometheus.Histogram
+	sync     prometheus.Histogram
+	records  prometheus.Histogram
+	bytes    prometheus.Gauge
+	end      prometheus.Gauge
+	failures *prometheus.CounterVec
+
+	all []prometheus.Collector
+}
+
+func newMetrics() *metrics {
+	m := &metrics{
+		append: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "muniment_log_append_seconds",
+			Help:    "Time from Append to the record being durable.",
+			Buckets: prometheus.ExponentialBuckets(100e-6, 2, 15),
+		}),
+		sync: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "muniment_log_sync_seconds",
+			Help:    "Time of one sync of the log to disk.",
+			Buckets: prometheus.ExponentialBuckets(100e-6, 2, 15),
+		}),
+		records: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "muniment_log_group_records",
+			Help:    "Records that share one sync.",
+			Buckets: prometheus.ExponentialBuckets(1, 2, 13),
+		}),
+		bytes: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "muniment_log_bytes",
+			Help: "Bytes of all segment files, preallocation included.",
+		}),
+		end: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "muniment_log_end_offset",
+			Help: "Offset that the next durable record gets.",
+		}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "muniment_log_failures_total",
+			Help: "Groups of records that could not be made durable, by reason.",
+		}, []string{"reason"}),
+	}
+	for _, reason := range []string{"full", "failed"} {
+		m.failures.WithLabelValues(reason)
+	}
+	m.all = []prometheus.Collector{m.append, m.sync, m.records, m.bytes, m.end, m.failures}
+	return m
+}
+
+// register shows the metrics on a registry, all or none; nil shows them nowhere.
+func (m *metrics) register(r prometheus.Registerer) error {
+	if r == nil {
+		return nil
+	}
+	for i, c := range m.all {
+		if err := r.Register(c); err != nil {
+			for _, c := range m.all[:i] {
+				r.Unregister(c)
+			}
+			return errors.Join(errors.New("cannot register the log's metrics"), err)
+		}
+	}
+	return nil
+}
+
+func (m *metrics) unregister(r prometheus.Registerer) {
+	if r == nil {
+		return
+	}
+	for _, c := range m.all {
+		r.Unregister(c)
+	}
+}

@@ -1,0 +1,156 @@
+package segment
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"muniment/pipeline"
+)
+
+// recovered is what a folder holds, read and checked from the first byte to the
+// last. Nothing was changed.
+type recovered struct {
+	segs []*segment // oldest first
+	// chain is the hash of the last group, clean whether it marks a shutdown.
+	chain digest
+	clean bool
+	// tailAt is where the last group of the last segment begins.
+	tailAt int64
+	// torn is how many bytes behind the last group of the last segment have to be
+	// cut off: the remains of a group that never became durable.
+	torn int64
+}
+
+// readAhead is the buffer for reading a log from end to end.
+const readAhead = 256 << 10
+
+// load reads and checks the log of a folder, which may have none.
+func load(fs FS, dir string, readOnly bool) (r *recovered, err error) {
+	names, err := fs.List(dir)
+	if err != nil {
+		return nil, err
+	}
+	r = &recovered{}
+	defer func() {
+		if err != nil {
+			closeAll(r.segs)
+		}
+	}()
+	v := &view{ahead: readAhead}
+	for _, name := range names {
+		if !isSegmentName(name) {
+			continue
+		}
+		if r.torn > 0 {
+			s := r.segs[len(r.segs)-1]
+			return r, s.damaged(s.pos, errNoGroup.Error()+", though another segment follows")
+		}
+		if err := r.add(fs, dir, name, readOnly, v); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// add opens the next segment, links it to the one before and checks its groups.
+func (r *recovered) add(fs FS, dir, name string, readOnly bool, v *view) error {
+	f, err := fs.Open(filepath.Join(dir, name), readOnly)
+	if err != nil {
+		return err
+	}
+	s := &segment{file: f}
+	r.segs = append(r.segs, s)
+	if s.size, err = f.Size(); err != nil {
+		return err
+	}
+	*v = view{file: f, limit: s.size, ahead: readAhead, buf: v.buf[:0]}
+
+	b, err := v.bytes(0, fileHeaderSize)
+	if err == nil {
+		s.fileHeader, err = parseFileHeader(b)
+	} else if !errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("cannot read %s: %w", name, err)
+	}
+	// A file gets its name after its header is durable, so this is never a tear.
+	if err != nil {
+		return fmt.Errorf("%w: %s at byte 0: %w", pipeline.ErrDamaged, name, err)
+	}
+	if s.name() != name {
+		return fmt.Errorf("%w: %s at byte 0: the header is that of %s", pipeline.ErrDamaged, name, s.name())
+	}
+	if n := len(r.segs); n > 1 {
+		prev := r.segs[n-2]
+		if s.first != prev.end || s.chain != r.chain {
+			return s.damaged(0, fmt.Sprintf("does not continue %s, which ends at offset %d", prev.name(), prev.end))
+		}
+	}
+	return r.walk(s, v)
+}
+
+// walk checks the groups of a segment up to its zeros or up to what can't be
+// read, which is either a torn tail or damage.
+func (r *recovered) walk(s *segment, v *view) error {
+	s.end, s.pos = s.first, fileHeaderSize
+	r.chain, r.clean, r.tailAt = s.chain, false, s.pos
+	for {
+		h, raw, err := v.group(s.pos, s.salt)
+		if errors.Is(err, errNoGroup) {
+			return r.tail(s, v)
+		}
+		if err != nil {
+			return s.unreadable(s.pos, err)
+		}
+		if h.first != s.end || h.chain != r.chain {
+			return s.damaged(s.pos, fmt.Sprintf("does not continue the group before, which ends at offset %d", s.end))
+		}
+		r.chain, r.clean, r.tailAt = sha256.Sum256(raw), h.count == 0, s.pos
+		s.grow(&h)
+	}
+}
+
+// tail decides what stands behind the last readable group: zeros, the remains of
+// a group that was never promised, or damage in front of groups that were.
+func (r *recovered) tail(s *segment, v *view) error {
+	blank := true
+	for pos := s.pos; pos < s.size; {
+		b, err := v.bytes(pos, int(min(readAhead, s.size-pos)))
+		if err != nil {
+			return s.unreadable(pos, err)
+		}
+		blank = blank && bytes.Count(b, []byte{0}) == len(b)
+		if at := findGroup(b[1:], s.salt); at >= 0 {
+			return s.damaged(s.pos, fmt.Sprintf("%v, though one follows at byte %d", errNoGroup, pos+1+int64(at)))
+		}
+		if pos += int64(len(b)); pos < s.size {
+			pos -= groupHeaderSize // a header may lie across the edge
+		}
+	}
+	if !blank {
+		r.torn = s.size - s.pos
+	}
+	return nil
+}
+
+// findGroup finds a group header of a file anywhere in b, or tells −1.
+func findGroup(b []byte, salt uint64) int {
+	for at := 0; ; at++ {
+		i := bytes.Index(b[at:], []byte(groupMagic))
+		if i < 0 || at+i+groupHeaderSize > len(b) {
+			return -1
+		}
+		at += i
+		if _, ok := parseGroupHeader(b[at:at+groupHeaderSize], salt); ok {
+			return at
+		}
+	}
+}
+
+func closeAll(segs []*segment) {
+	for _, s := range segs {
+		s.file.Close()
+	}
+}
