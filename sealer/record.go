@@ -1,4 +1,3 @@
-// Package sealer signs and hashes: it owns every format that a stranger verifies.
 package sealer
 
 import (

@@ -1,0 +1,215 @@
+package sealer
+
+import (
+	"crypto"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+
+	"muniment/gate"
+)
+
+const (
+	// TypeDelivery is the type of the event that carries a receipt.
+	TypeDelivery = "delivery.recorded"
+	// Algorithm is the only signature algorithm, RFC 8032.
+	Algorithm = "ed25519"
+
+	subjectRight = "right"
+)
+
+// Delivery is what a delivery.recorded event says beside the receipt. Its strings
+// may be borrowed from a request's buffer.
+type Delivery struct {
+	TenantID      string
+	Actor         Ref
+	RightID       string
+	RightRevision int64
+	BasisID       string
+	// Substrate is the effective one, under whose rules it was decided.
+	Substrate gate.Substrate
+	Metering  gate.Metering
+	// Idempotency is base64url SHA-256(tenantId ‖ 0 ‖ key); empty without a key.
+	Idempotency string
+	// PrivateCommitment is Commit of the private part; empty for none.
+	PrivateCommitment string
+}
+
+// Signer seals deliveries for one node. It is safe for concurrent use if its key is.
+type Signer struct {
+	// KeyID is KeyID of the key's public half.
+	KeyID string
+	// Node is the id of the node, as it stands in each witness.
+	Node string
+	// Key is an Ed25519 key.
+	Key crypto.Signer
+}
+
+// SealDelivery signs the receipt and appends the canonical text of its
+// delivery.recorded event to dst.
+//
+// It first sets r.Witness to "edge:<node>:<hash>", the hash being base64url
+// SHA-256 over the event's canonical text without data.receipt and
+// data.signature. The signature covers the receipt with its witness, and so
+// tenant, right, revision, gate and metering too: a receipt can't be moved under
+// another event. The event's id is "evt_" + the ULID of the receipt, its moment
+// is IssuedAt.
+//
+// An error means that dst was not extended: the receipt is out of its bounds (id
+// not of IssuedAt, rendered after it, dwell not within 0 to MaxDwellMs, strings
+// no UTF-8), or the key failed.
+func (s *Signer) SealDelivery(dst []byte, d *Delivery, r *Receipt) ([]byte, error) {
+	if err := checkReceipt(r); err != nil {
+		return dst, fmt.Errorf("cannot seal delivery: %w", err)
+	}
+	var eventID [len(eventPrefix) + 26]byte
+	copy(eventID[:], eventPrefix)
+	copy(eventID[len(eventPrefix):], r.ReceiptID[len(receiptPrefix):])
+	e := Event{
+		EventID:           string(eventID[:]),
+		TenantID:          d.TenantID,
+		Type:              TypeDelivery,
+		At:                r.IssuedAt,
+		Actor:             d.Actor,
+		Subject:           Ref{subjectRight, d.RightID},
+		PrivateCommitment: d.PrivateCommitment,
+	}
+	if err := e.check(); err != nil {
+		return dst, fmt.Errorf("cannot seal delivery: %w", err)
+	}
+	if !utf8.ValidString(d.BasisID) || d.BasisID == "" || (d.Idempotency != "" && !isHash(d.Idempotency)) {
+		return dst, errors.New("cannot seal delivery: basis or idempotency hash is malformed")
+	}
+
+	// Write the event as the witness hashes it, then once more with receipt and
+	// signature in their places.
+	start := len(dst)
+	dst = d.appendDecision(e.appendHead(dst))
+	beforeReceipt := len(dst)
+	dst = e.appendTail(d.appendSubstrate(d.appendRight(dst)))
+	sum := sha256.Sum256(dst[start:])
+	witness := string(appendWitness(make([]byte, 0, 128), s.Node, sum))
+	r.Witness = &witness
+
+	dst = append(dst[:beforeReceipt], `,"receipt":`...)
+	receipt := len(dst)
+	dst = AppendReceipt(dst, r)
+	signature, err := sign(s.Key, dst[receipt:])
+	if err != nil {
+		return dst[:start], fmt.Errorf("cannot sign receipt: %w", err)
+	}
+	dst = d.appendRight(dst)
+	dst = append(dst, `,"signature":`...)
+	dst = appendSignature(dst, s.KeyID, signature)
+	return e.appendTail(d.appendSubstrate(dst)), nil
+}
+
+// checkReceipt asks for the bounds of a receipt, but for its witness.
+func checkReceipt(r *Receipt) error {
+	if _, err := checkID(receiptPrefix, r.ReceiptID, r.IssuedAt); err != nil {
+		return err
+	}
+	switch {
+	case !(r.DwellMs >= 0 && r.DwellMs <= MaxDwellMs): // catches NaN too
+		return fmt.Errorf("dwellMs %v is not within 0 and %d", r.DwellMs, int64(MaxDwellMs))
+	case r.IssuedAt.UnixMilli() < r.RenderedAt.UnixMilli():
+		return fmt.Errorf("issued at %s, before it was rendered at %s", FormatTime(r.IssuedAt), FormatTime(r.RenderedAt))
+	case r.SpatialAnchorID == "":
+		return errors.New("spatialAnchorId is empty")
+	case !utf8.ValidString(r.SpatialAnchorID),
+		r.SpatialPlacementID != nil && !utf8.ValidString(*r.SpatialPlacementID),
+		r.CorrelationID != nil && !utf8.ValidString(*r.CorrelationID):
+		return errors.New("a string is no UTF-8")
+	}
+	if _, err := decodeBase64(r.Nonce, nonceBytes); err != nil {
+		return fmt.Errorf("nonce: %w", err)
+	}
+	return nil
+}
+
+const nonceBytes = 16
+
+// The members of data in their order: appendDecision, receipt, appendRight,
+// signature, appendSubstrate.
+
+func (d *Delivery) appendDecision(dst []byte) []byte {
+	dst = append(dst, `{"basisId":`...)
+	dst = appendString(dst, d.BasisID)
+	dst = append(dst, `,"gate":{"ruleset":`...)
+	dst = appendString(dst, gate.RulesetHash())
+	dst = append(dst, `,"version":`...)
+	dst = appendString(dst, gate.Version)
+	dst = append(dst, '}')
+	if d.Idempotency != "" {
+		dst = append(dst, `,"idempotency":`...)
+		dst = appendString(dst, d.Idempotency)
+	}
+	m := &d.Metering
+	dst = append(dst, `,"metering":{"basis":`...)
+	dst = appendString(dst, m.Basis.String())
+	dst = append(dst, `,"metered":`...)
+	dst = strconv.AppendBool(dst, m.Metered)
+	dst = append(dst, `,"quantityMs":`...)
+	dst = strconv.AppendInt(dst, m.QuantityMs, 10)
+	dst = append(dst, `,"reason":`...)
+	dst = appendString(dst, m.Reason.String())
+	dst = append(dst, `,"reasons":`...)
+	dst = m.Reasons.AppendJSON(dst)
+	return append(dst, '}')
+}
+
+func (d *Delivery) appendRight(dst []byte) []byte {
+	dst = append(dst, `,"rightId":`...)
+	dst = appendString(dst, d.RightID)
+	dst = append(dst, `,"rightRevision":`...)
+	return strconv.AppendInt(dst, d.RightRevision, 10)
+}
+
+func (d *Delivery) appendSubstrate(dst []byte) []byte {
+	dst = append(dst, `,"substrate":`...)
+	dst = appendString(dst, d.Substrate.String())
+	return append(dst, '}')
+}
+
+// appendSignature appends {"algorithm":…,"keyId":…,"value":…}.
+func appendSignature(dst []byte, keyID string, signature []byte) []byte {
+	dst = append(dst, `{"algorithm":"`+Algorithm+`","keyId":`...)
+	dst = appendString(dst, keyID)
+	dst = append(dst, `,"value":"`...)
+	dst = base64url.AppendEncode(dst, signature)
+	return append(dst, `"}`...)
+}
+
+func appendWitness(dst []byte, node string, sum Hash) []byte {
+	dst = append(dst, "edge:"...)
+	dst = append(dst, node...)
+	dst = append(dst, ':')
+	return base64url.AppendEncode(dst, sum[:])
+}
+
+// RecordedDelivery is a delivery.recorded event, taken apart.
+type RecordedDelivery struct {
+	Event   Event
+	Receipt Receipt
+	// ReceiptText is what was signed; it aliases the event's text.
+	ReceiptText []byte
+	KeyID       string
+	Algorithm   string
+	Signature   []byte
+
+	RightID              string
+	RightRevision        int64
+	BasisID              string
+	Substrate            string
+	GateVersion, Ruleset string
+	Metered              bool
+	Reason               string
+	Reasons              []string
+	Basis                string
+	QuantityMs           int64
+	Idempotency          string
+	// Node is the node that the witness names.
+	Node string
+}

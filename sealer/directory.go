@@ -1,0 +1,307 @@
+package sealer
+
+import (
+	"crypto"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+)
+
+// Directory lists every key that ever signed, with its purpose and its window.
+// It is signed by an online directory key, to which a root key has delegated in
+// the directory itself.
+type Directory struct {
+	// Keys hold each key id once; the directory key is among them.
+	Keys     []Key
+	IssuedAt time.Time
+	// SnapshotID is the issuer's name for this state of the directory.
+	SnapshotID string
+	// Delegation is what Delegate returned.
+	Delegation string
+
+	byID map[string]int
+}
+
+// delegationHeader is the first line of a delegation, so that the root can't be
+// made to delegate by a note meant for something else.
+const delegationHeader = "muniment/directory-key.v1"
+
+// Delegate lets key sign directories issued from notBefore on, and before
+// notAfter unless it is nil. It returns a C2SP signed note by the root of five
+// lines: "muniment/directory-key.v1", key id, public key in base64url, notBefore,
+// and notAfter or "-".
+func Delegate(root note.Signer, key ed25519.PublicKey, notBefore time.Time, notAfter *time.Time) (string, error) {
+	text, err := note.Sign(&note.Note{Text: delegationText(key, notBefore, notAfter)}, root)
+	if err != nil {
+		return "", fmt.Errorf("cannot delegate to directory key %s: %w", KeyID(key), err)
+	}
+	return string(text), nil
+}
+
+func delegationText(key ed25519.PublicKey, notBefore time.Time, notAfter *time.Time) string {
+	until := "-"
+	if notAfter != nil {
+		until = FormatTime(*notAfter)
+	}
+	return strings.Join([]string{
+		delegationHeader, KeyID(key), base64url.EncodeToString(key), FormatTime(notBefore), until, "",
+	}, "\n")
+}
+
+// SignDirectory returns the canonical text of d, signed by the delegated key:
+//
+//	{"delegation":…,"issuedAt":…,"keys":[…],"signature":{…},"snapshotId":…}
+//
+// The signature is over the same object without its member signature. It fails
+// when Delegation is for another key, a key is malformed, or an id is twice there.
+func SignDirectory(d *Directory, key crypto.Signer) ([]byte, error) {
+	text, err := d.sign(key)
+	if err != nil {
+		return nil, fmt.Errorf("cannot sign key directory: %w", err)
+	}
+	return text, nil
+}
+
+func (d *Directory) sign(key crypto.Signer) ([]byte, error) {
+	pub, err := publicKey(key)
+	if err != nil {
+		return nil, err
+	}
+	signature, err := sign(key, d.append(nil, nil))
+	if err != nil {
+		return nil, err
+	}
+	text := d.append(nil, func(dst []byte) []byte { return appendSignature(dst, KeyID(pub), signature) })
+	// What can't be read again must not be published.
+	if _, err := ReadDirectory(text); err != nil {
+		return nil, err
+	}
+	return text, nil
+}
+
+// append appends the canonical text, with a signature member if there is one.
+func (d *Directory) append(dst []byte, signature func([]byte) []byte) []byte {
+	dst = append(dst, `{"delegation":`...)
+	dst = appendString(dst, d.Delegation)
+	dst = append(dst, `,"issuedAt":`...)
+	dst = appendQuotedTime(dst, d.IssuedAt)
+	dst = append(dst, `,"keys":[`...)
+	for i := range d.Keys {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = d.Keys[i].append(dst)
+	}
+	dst = append(dst, ']')
+	if signature != nil {
+		dst = append(dst, `,"signature":`...)
+		dst = signature(dst)
+	}
+	dst = append(dst, `,"snapshotId":`...)
+	dst = appendString(dst, d.SnapshotID)
+	return append(dst, '}')
+}
+
+func (k *Key) append(dst []byte) []byte {
+	dst = append(dst, `{"algorithm":`...)
+	dst = appendString(dst, k.Algorithm)
+	dst = append(dst, `,"keyId":`...)
+	dst = appendString(dst, k.KeyID)
+	dst = append(dst, `,"notAfter":`...)
+	dst = appendNullTime(dst, k.NotAfter)
+	dst = append(dst, `,"notBefore":`...)
+	dst = appendQuotedTime(dst, k.NotBefore)
+	dst = append(dst, `,"publicKey":`...)
+	dst = appendString(dst, k.PublicKey)
+	dst = append(dst, `,"purpose":`...)
+	dst = appendString(dst, k.Purpose)
+	dst = append(dst, `,"revokedAt":`...)
+	dst = appendNullTime(dst, k.RevokedAt)
+	return append(dst, '}')
+}
+
+func appendNullTime(dst []byte, t *time.Time) []byte {
+	if t == nil {
+		return append(dst, "null"...)
+	}
+	return appendQuotedTime(dst, *t)
+}
+
+// ReadDirectory reads a signed directory strictly and verifies that the
+// directory key which its delegation names has signed it. It does not ask who
+// delegated: see VerifyDirectory.
+func ReadDirectory(text []byte) (*Directory, error) {
+	d, err := readDirectory(text)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read key directory: %w", err)
+	}
+	return d, nil
+}
+
+// VerifyDirectory is ReadDirectory, and verifies that the root key, a C2SP vkey,
+// has delegated to the directory key for the moment of issue.
+func VerifyDirectory(text []byte, rootVkey string) (*Directory, error) {
+	root, err := note.NewVerifier(rootVkey)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read root key: %w", err)
+	}
+	d, err := readDirectory(text)
+	if err != nil {
+		return nil, fmt.Errorf("cannot verify key directory: %w", err)
+	}
+	said, err := openNote(d.Delegation, root)
+	if err == nil && said != delegationLines(d.Delegation) {
+		err = ErrNotCanonical
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot verify key directory: delegation by the root: %w", err)
+	}
+	return d, nil
+}
+
+func readDirectory(text []byte) (*Directory, error) {
+	d := new(Directory)
+	s := scanner{text: string(text)}
+	s.lit(`{"delegation":`)
+	d.Delegation = s.name()
+	s.lit(`,"issuedAt":`)
+	d.IssuedAt = s.time()
+	s.lit(`,"keys":`)
+	s.list(func() { d.Keys = append(d.Keys, s.key()) })
+	signatureFrom := s.at
+	s.lit(`,"signature":`)
+	keyID, signature := s.signature()
+	signatureTo := s.at
+	s.lit(`,"snapshotId":`)
+	d.SnapshotID = s.name()
+	s.lit(`}`)
+	if err := s.end(); err != nil {
+		return nil, err
+	}
+
+	d.byID = make(map[string]int, len(d.Keys))
+	for i := range d.Keys {
+		k := &d.Keys[i]
+		if _, err := k.Public(); err != nil {
+			return nil, err
+		}
+		if _, twice := d.byID[k.KeyID]; twice {
+			return nil, fmt.Errorf("key %s is listed twice", k.KeyID)
+		}
+		d.byID[k.KeyID] = i
+	}
+	pub, code := d.Find(keyID, PurposeDirectory, d.IssuedAt)
+	if code != "" {
+		return nil, fmt.Errorf("directory key %s: %s", keyID, code)
+	}
+	signed := s.text[:signatureFrom] + s.text[signatureTo:]
+	if !ed25519.Verify(pub, []byte(signed), signature) {
+		return nil, errors.New("signature of the directory key is invalid")
+	}
+	return d, d.checkDelegation(pub)
+}
+
+// delegationLines is what a delegation says: the note up to the blank line.
+func delegationLines(delegation string) string {
+	text, _, _ := strings.Cut(delegation, "\n\n")
+	return text + "\n"
+}
+
+// checkDelegation asks that the delegation is for pub at the moment of issue.
+func (d *Directory) checkDelegation(pub ed25519.PublicKey) error {
+	text := delegationLines(d.Delegation)
+	lines := strings.Split(text, "\n")
+	if len(lines) != 6 || lines[0] != delegationHeader {
+		return errors.New("the delegation is not for a directory key")
+	}
+	notBefore, err := ParseTime(lines[3])
+	if err != nil {
+		return err
+	}
+	var notAfter *time.Time
+	if lines[4] != "-" {
+		t, err := ParseTime(lines[4])
+		if err != nil {
+			return err
+		}
+		notAfter = &t
+	}
+	if delegationText(pub, notBefore, notAfter) != text {
+		return errors.New("the delegation is for another key")
+	}
+	if d.IssuedAt.Before(notBefore) || (notAfter != nil && !d.IssuedAt.Before(*notAfter)) {
+		return fmt.Errorf("the delegation does not cover %s", FormatTime(d.IssuedAt))
+	}
+	return nil
+}
+
+func (s *scanner) key() (k Key) {
+	s.lit(`{"algorithm":`)
+	k.Algorithm = s.name()
+	s.lit(`,"keyId":`)
+	k.KeyID = s.name()
+	s.lit(`,"notAfter":`)
+	k.NotAfter = s.nullTime()
+	s.lit(`,"notBefore":`)
+	k.NotBefore = s.time()
+	s.lit(`,"publicKey":`)
+	k.PublicKey = s.name()
+	s.lit(`,"purpose":`)
+	k.Purpose = s.name()
+	s.lit(`,"revokedAt":`)
+	k.RevokedAt = s.nullTime()
+	s.lit(`}`)
+	return k
+}
+
+// Find returns the public key that may have signed for purpose at the moment at.
+// If there is none it says why: KeyUnknown, KeyPurpose, KeyOutsideWindow or
+// KeyRevoked. A revoked key is refused whatever the moment, which whoever holds
+// the stolen key may have written himself; see FindSealed.
+func (d *Directory) Find(keyID, purpose string, at time.Time) (ed25519.PublicKey, Code) {
+	return d.find(keyID, purpose, at, nil)
+}
+
+// FindSealed is Find for a signature that is known to have stood under a
+// checkpoint of sealedAt: a key revoked only after that passes.
+func (d *Directory) FindSealed(keyID, purpose string, at, sealedAt time.Time) (ed25519.PublicKey, Code) {
+	return d.find(keyID, purpose, at, &sealedAt)
+}
+
+func (d *Directory) find(keyID, purpose string, at time.Time, sealedAt *time.Time) (ed25519.PublicKey, Code) {
+	k := d.key(keyID)
+	if k == nil {
+		return nil, KeyUnknown
+	}
+	pub, err := k.Public()
+	switch {
+	case err != nil:
+		return nil, KeyUnknown
+	case k.Purpose != purpose:
+		return nil, KeyPurpose
+	case at.Before(k.NotBefore), k.NotAfter != nil && !at.Before(*k.NotAfter):
+		return nil, KeyOutsideWindow
+	case k.RevokedAt != nil && (sealedAt == nil || !sealedAt.Before(*k.RevokedAt) || !at.Before(*k.RevokedAt)):
+		return nil, KeyRevoked
+	}
+	return pub, ""
+}
+
+// key returns the entry of an id, nil if there is none.
+func (d *Directory) key(keyID string) *Key {
+	if i, ok := d.byID[keyID]; ok {
+		return &d.Keys[i]
+	}
+	if d.byID == nil { // assembled by hand, not read
+		for i := range d.Keys {
+			if d.Keys[i].KeyID == keyID {
+				return &d.Keys[i]
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,2 @@
+// Package sealer signs and hashes: it owns every format that a stranger verifies.
+package sealer

@@ -1,0 +1,151 @@
+package sealer
+
+import (
+	"fmt"
+	"time"
+	"unicode/utf8"
+)
+
+// Ref names something by its kind and id: {"id":…,"kind":…}.
+type Ref struct{ Kind, ID string }
+
+// Event is one state change, as it is hashed: its canonical text is a leaf of
+// the tenant's Merkle log and is kept verbatim everywhere.
+type Event struct {
+	// EventID is "evt_" + a ULID of the moment At. It is the event's identity.
+	EventID  string
+	TenantID string
+	// Type is <noun>.<past participle>, such as "right.revoked".
+	Type           string
+	At             time.Time
+	Actor, Subject Ref
+	// Data is an object in RFC 8785 form (see Canonical). No personal data
+	// belongs here: an event is never erased.
+	Data []byte
+	// PrivateCommitment is Commit of the private part; empty for none, which is
+	// null in the text.
+	PrivateCommitment string
+}
+
+// AppendEvent appends the canonical text of e. It fails when Data is no
+// canonical object, when a string is empty or no UTF-8, or when the id is not of
+// the moment At.
+func AppendEvent(dst []byte, e *Event) ([]byte, error) {
+	if err := e.check(); err != nil {
+		return dst, fmt.Errorf("cannot write event: %w", err)
+	}
+	if len(e.Data) == 0 || e.Data[0] != '{' || !isCanonical(e.Data) {
+		return dst, fmt.Errorf("cannot write event: data is no object in RFC 8785 form: %w", ErrNotCanonical)
+	}
+	dst = e.appendHead(dst)
+	dst = append(dst, e.Data...)
+	return e.appendTail(dst), nil
+}
+
+// appendHead appends what comes before data.
+func (e *Event) appendHead(dst []byte) []byte {
+	dst = append(dst, `{"actor":`...)
+	dst = appendRef(dst, e.Actor)
+	dst = append(dst, `,"at":`...)
+	dst = appendQuotedTime(dst, e.At)
+	return append(dst, `,"data":`...)
+}
+
+// appendTail appends what comes behind data.
+func (e *Event) appendTail(dst []byte) []byte {
+	dst = append(dst, `,"eventId":`...)
+	dst = appendString(dst, e.EventID)
+	dst = append(dst, `,"privateCommitment":`...)
+	if e.PrivateCommitment == "" {
+		dst = append(dst, "null"...)
+	} else {
+		dst = appendString(dst, e.PrivateCommitment)
+	}
+	dst = append(dst, `,"subject":`...)
+	dst = appendRef(dst, e.Subject)
+	dst = append(dst, `,"tenantId":`...)
+	dst = appendString(dst, e.TenantID)
+	dst = append(dst, `,"type":`...)
+	dst = appendString(dst, e.Type)
+	return append(dst, `,"v":1}`...)
+}
+
+func appendRef(dst []byte, r Ref) []byte {
+	dst = append(dst, `{"id":`...)
+	dst = appendString(dst, r.ID)
+	dst = append(dst, `,"kind":`...)
+	dst = appendString(dst, r.Kind)
+	return append(dst, '}')
+}
+
+// check asks for all that an event must have beside its data.
+func (e *Event) check() error {
+	if _, err := checkID(eventPrefix, e.EventID, e.At); err != nil {
+		return err
+	}
+	for _, f := range [...]struct{ name, value string }{
+		{"tenantId", e.TenantID}, {"type", e.Type},
+		{"actor.kind", e.Actor.Kind}, {"actor.id", e.Actor.ID},
+		{"subject.kind", e.Subject.Kind}, {"subject.id", e.Subject.ID},
+	} {
+		if f.value == "" || !utf8.ValidString(f.value) {
+			return fmt.Errorf("%s is empty or no UTF-8", f.name)
+		}
+	}
+	if c := e.PrivateCommitment; c != "" && !isHash(c) {
+		return fmt.Errorf("privateCommitment %q is no base64url SHA-256", c)
+	}
+	return nil
+}
+
+// ParseEvent reads exactly what AppendEvent writes; another spelling is
+// ErrNotCanonical. Data aliases b, the strings don't.
+func ParseEvent(b []byte) (Event, error) {
+	e, _, err := parseEnvelope(b)
+	if err == nil && !isCanonical(e.Data) {
+		err = fmt.Errorf("data: %w", ErrNotCanonical)
+	}
+	if err != nil {
+		return Event{}, fmt.Errorf("cannot read event: %w", err)
+	}
+	return e, nil
+}
+
+// parseEnvelope reads an event but only delimits its data, which begins at dataAt.
+func parseEnvelope(b []byte) (e Event, dataAt int, err error) {
+	s := scanner{text: string(b)}
+	s.lit(`{"actor":`)
+	e.Actor = s.ref()
+	s.lit(`,"at":`)
+	e.At = s.time()
+	s.lit(`,"data":`)
+	dataAt = s.at
+	s.object()
+	e.Data = b[dataAt:s.at:s.at]
+	s.lit(`,"eventId":`)
+	e.EventID = s.name()
+	s.lit(`,"privateCommitment":`)
+	if !s.has("null") {
+		e.PrivateCommitment = s.name()
+	}
+	s.lit(`,"subject":`)
+	e.Subject = s.ref()
+	s.lit(`,"tenantId":`)
+	e.TenantID = s.name()
+	s.lit(`,"type":`)
+	e.Type = s.name()
+	s.lit(`,"v":1}`)
+	if err = s.end(); err == nil {
+		err = e.check()
+	}
+	return e, dataAt, err
+}
+
+func (s *scanner) ref() (r Ref) {
+	s.lit(`{"id":`)
+	r.ID = s.name()
+	s.lit(`,"kind":`)
+	r.Kind = s.name()
+	s.lit(`}`)
+	return r
+}

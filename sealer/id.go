@@ -1,0 +1,36 @@
+package sealer
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+)
+
+const (
+	eventPrefix   = "evt_"
+	receiptPrefix = "rcp_"
+)
+
+// parseID reads prefix + ULID in its one spelling.
+func parseID(prefix, id string) (ulid.ULID, error) {
+	text, ok := strings.CutPrefix(id, prefix)
+	u, err := ulid.ParseStrict(text)
+	if !ok || err != nil || u.String() != text {
+		return ulid.ULID{}, fmt.Errorf("%q is no id of the form %s + ULID", id, prefix)
+	}
+	return u, nil
+}
+
+// checkID asks that id is prefix + a ULID of the moment at, to the millisecond.
+func checkID(prefix, id string, at time.Time) (ulid.ULID, error) {
+	u, err := parseID(prefix, id)
+	if err != nil {
+		return u, err
+	}
+	if int64(u.Time()) != at.UnixMilli() {
+		return u, fmt.Errorf("id %s is of %s, not of %s", id, FormatTime(u.Timestamp()), FormatTime(at))
+	}
+	return u, nil
+}

@@ -1,0 +1,85 @@
+package sealer
+
+// Code names what was checked and how it came out. The list is closed and part
+// of the format: scripts match on it.
+type Code string
+
+// Codes of checks that passed.
+const (
+	// DirectoryOK: the key directory is signed by its directory key, to which the
+	// root key has delegated.
+	DirectoryOK Code = "directory.ok"
+	// SignatureOK: every signature is by a key that was valid when it signed.
+	SignatureOK Code = "signature.ok"
+	// CheckpointOK: the signed checkpoint states the pack's size and root.
+	CheckpointOK Code = "checkpoint.ok"
+	// ConsistencyOK: the log of this pack extends the log of the previous one.
+	ConsistencyOK Code = "consistency.ok"
+	// InclusionOK: every entry is the leaf that its place in the tree asks for.
+	InclusionOK Code = "inclusion.ok"
+	// WitnessOK: every receipt stands in the event that it was signed for.
+	WitnessOK Code = "witness.ok"
+	// MeteringOK: rows and duplicates are what the entries add up to.
+	MeteringOK Code = "metering.ok"
+)
+
+// Codes of remarks. They are no failure, but say what a check rests on.
+const (
+	// AnchorKeys: keys were taken from a file on trust, not from a root key.
+	AnchorKeys Code = "anchor.keys"
+	// DuplicatesUnproven: a duplicate names an earlier leaf that no given pack holds.
+	DuplicatesUnproven Code = "duplicates.unproven"
+	// ChainGap: packs between two given ones were not given.
+	ChainGap Code = "chain.gap"
+)
+
+// Codes of failures.
+const (
+	// FormatInvalid: not the format, or not its one canonical spelling.
+	FormatInvalid Code = "format.invalid"
+	// DirectoryInvalid: the directory is not signed under the root key.
+	DirectoryInvalid Code = "directory.invalid"
+	// SignatureInvalid: the signature is not that of the named key over this text.
+	SignatureInvalid Code = "signature.invalid"
+	// KeyUnknown: the directory does not list the signing key.
+	KeyUnknown Code = "key.unknown"
+	// KeyPurpose: the key is for something else.
+	KeyPurpose Code = "key.purpose"
+	// KeyOutsideWindow: signed before the key's notBefore or from its notAfter on.
+	KeyOutsideWindow Code = "key.outside_window"
+	// KeyRevoked: the key is revoked, and nothing proves the signature older.
+	KeyRevoked Code = "key.revoked"
+	// EntryAltered: an entry contradicts itself or is no canonical event.
+	EntryAltered Code = "entry.altered"
+	// EntryRepeated: an event id stands twice in the log.
+	EntryRepeated Code = "entry.repeated"
+	// WitnessMismatch: a receipt was moved under another event.
+	WitnessMismatch Code = "witness.mismatch"
+	// TenantMismatch: an entry is of another tenant than its pack.
+	TenantMismatch Code = "tenant.mismatch"
+	// CountMismatch: more or fewer entries than the header states.
+	CountMismatch Code = "count.mismatch"
+	// RootMismatch: the entries are not the leaves under the root.
+	RootMismatch Code = "root.mismatch"
+	// CheckpointMismatch: the checkpoint states another log, size or root.
+	CheckpointMismatch Code = "checkpoint.mismatch"
+	// ConsistencyMismatch: the pack does not extend the previous one.
+	ConsistencyMismatch Code = "consistency.mismatch"
+	// ChainFork: two packs claim the same leaves of one log.
+	ChainFork Code = "chain.fork"
+	// MeteringMismatch: the rows are not what the entries add up to.
+	MeteringMismatch Code = "metering.mismatch"
+	// DuplicatesMismatch: the list of duplicates is not that of the entries.
+	DuplicatesMismatch Code = "duplicates.mismatch"
+	// SettlementMismatch: the settlement is not what the rules make of the entries.
+	SettlementMismatch Code = "settlement.mismatch"
+)
+
+// Verdict is the outcome of one check.
+type Verdict struct {
+	Code Code `json:"code"`
+	OK   bool `json:"ok"`
+	// Index counts the entries of a pack from 0; nil for what is no entry.
+	Index   *int   `json:"index"`
+	Message string `json:"message,omitempty"`
+}
