@@ -1,0 +1,56 @@
+package snapshot
+
+import (
+	"math"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type metrics struct {
+	hits, misses, changes, feedErrors, loadErrors prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer, v *View) *metrics {
+	lookups := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "muniment_rights_lookups_total",
+		Help: "Rights and keys looked up, by whether the cache could answer.",
+	}, []string{"result"})
+	m := &metrics{
+		hits:   lookups.WithLabelValues("hit"),
+		misses: lookups.WithLabelValues("miss"),
+		changes: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "muniment_rights_changes_total", Help: "Changes of rights and keys applied from control's feed.",
+		}),
+		feedErrors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "muniment_rights_feed_errors_total", Help: "Questions to control's feed that failed.",
+		}),
+		loadErrors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "muniment_rights_load_errors_total", Help: "Questions to control for one right or key that failed.",
+		}),
+	}
+	reg.MustRegister(lookups, m.changes, m.feedErrors, m.loadErrors,
+		gauge("muniment_rights_lease_age_seconds", "Age of the lease on rights; +Inf without one. Deliveries are refused above the bound.", func() float64 {
+			age, held := v.LeaseAge()
+			if !held {
+				return math.Inf(1)
+			}
+			return age.Seconds()
+		}),
+		gauge("muniment_rights_lease_bound_seconds", "Age of the lease from which deliveries are refused.", func() float64 {
+			return v.cfg.Bound.Seconds()
+		}),
+		gauge("muniment_rights_applied_revision", "Newest revision of control's feed that was applied.", func() float64 {
+			return float64(v.Applied())
+		}),
+		gauge("muniment_rights_stopped_entries", "Rights and keys remembered because they are or were stopped.", func() float64 {
+			v.mu.RLock()
+			defer v.mu.RUnlock()
+			return float64(len(v.rights) + len(v.revoked))
+		}),
+	)
+	return m
+}
+
+func gauge(name, help string, value func() float64) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
+}

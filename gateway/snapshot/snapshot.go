@@ -1,0 +1,307 @@
+// Package snapshot is a node's view of rights and API keys: what the node needs
+// to decide a delivery without asking control, and the proof that it may.
+//
+// Control keeps one feed of changes, ordered by revision. Run asks for it again
+// and again; once the node has applied everything up to the newest revision that
+// an answer named, it holds a lease from the moment it asked, on its own clock,
+// which runs through suspend. Fresh fails as soon as the lease is older than the
+// bound. So a receipt is never issued later than the acknowledgement of a
+// revocation plus the bound, whatever the network does, and no two clocks have to
+// agree.
+//
+// What a decision is taken from, in this order:
+//
+//  1. The stopped map. Every right that is or ever was suspended or revoked, and
+//     every revoked key, stands in it with its newest revision and state. It is a
+//     plain map and never evicts: it is the one authority for "not stopped".
+//  2. The cache. Ristretto holds decoded snapshots, and may lose any of them, late
+//     or early, without changing an answer. It drops writes, delays them, and lets a
+//     slow writer bring back an old value, so a cached snapshot is used only if
+//     it was read from the database at or after the newest change that the
+//     feed told of it.
+//  3. Control itself (Source.Right, Source.Key), one question at a time for
+//     each id.
+//
+// "The newest change that the feed told" is kept in a fixed table by hash of the
+// id: two ids that share a slot cost a needless question, never a wrong answer.
+//
+// The view fails closed. A database with another incarnation, or with a newest
+// revision below what the node has applied, was restored: the view is stale from
+// then on until the process starts again, because a rollback may have forgotten
+// revocations. A right that can't be decoded is an internal error, not a right
+// without limits.
+//
+// Memory: the stopped map grows with the number of rights ever stopped, which
+// control's database bounds; everything else is fixed by Config.
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dgraph-io/ristretto/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"muniment/gate"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+)
+
+// Source is control as a node sees it. Safe for concurrent use.
+type Source interface {
+	// Feed answers what came after req.After: at once if there is anything, else
+	// after at most half a second. The answer was read after the call began.
+	Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error)
+	// Right reads one right from the primary database; nil if there is none. asOf
+	// is the database's newest revision at that read.
+	Right(ctx context.Context, rightID string) (r *api.Right, asOf int64, err error)
+	// Key reads one API key, likewise.
+	Key(ctx context.Context, keyID string) (k *api.Key, asOf int64, err error)
+}
+
+// Right is a right that a delivery can be decided by. It is immutable.
+type Right struct {
+	api.Right
+	// Gate is what the constraint gate needs of it.
+	Gate gate.Right
+}
+
+// Config configures a View. Source and NodeID are required.
+type Config struct {
+	Source Source
+	// NodeID names this node in its questions.
+	NodeID string
+	// Bound is the longest age of a lease. Default 30 s.
+	Bound time.Duration
+	// Capacity is how many rights, and how many keys, are cached. Default 100,000.
+	Capacity int64
+	// LoadTimeout bounds one question to the source for a right or key that is not
+	// cached. Default 2 s.
+	LoadTimeout time.Duration
+	// Clock reads a clock that never steps and runs while the machine is
+	// suspended. Default CLOCK_BOOTTIME.
+	Clock      func() time.Duration
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+func (c *Config) complete() error {
+	if c.Source == nil {
+		return errors.New("snapshot: Source is missing")
+	}
+	if c.NodeID == "" {
+		return errors.New("snapshot: NodeID is empty")
+	}
+	if c.Bound < 0 || c.Capacity < 0 || c.LoadTimeout < 0 {
+		return errors.New("snapshot: Bound, Capacity and LoadTimeout must not be negative")
+	}
+	if c.Bound == 0 {
+		c.Bound = 30 * time.Second
+	}
+	if c.Capacity == 0 {
+		c.Capacity = 100_000
+	}
+	if c.LoadTimeout == 0 {
+		c.LoadTimeout = 2 * time.Second
+	}
+	if c.Clock == nil {
+		c.Clock = bootClock
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Registerer == nil {
+		c.Registerer = prometheus.NewRegistry()
+	}
+	return nil
+}
+
+// View is the node's view. It is safe for concurrent use.
+type View struct {
+	cfg     Config
+	metrics *metrics
+
+	applied atomic.Int64 // the newest revision that was applied wholly
+	lease   atomic.Int64 // when the lease began, as nanoseconds of Clock plus 1; 0: none
+	lost    atomic.Bool  // the database was restored under us; never reset
+
+	incarnation string // owned by Run
+
+	mu      sync.RWMutex
+	rights  map[string]stoppedRight // every right that is or was stopped
+	revoked map[string]*api.Key     // every key that is or will be revoked
+
+	told       floors
+	rightCache *ristretto.Cache[string, cached[Right]]
+	keyCache   *ristretto.Cache[string, cached[api.Key]]
+	rightLoads flights[Right]
+	keyLoads   flights[api.Key]
+}
+
+// stoppedRight is what is remembered forever of a right that was ever stopped.
+type stoppedRight struct {
+	tenantID string
+	revision int64
+	state    api.RightState
+}
+
+var _ auth.Keys = (*View)(nil)
+
+// New makes a view that knows nothing and holds no lease; Run fills it. Close
+// frees its caches.
+func New(cfg Config) (*View, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	v := &View{cfg: cfg, rights: map[string]stoppedRight{}, revoked: map[string]*api.Key{}}
+	var err error
+	if v.rightCache, err = newCache[Right](cfg.Capacity); err != nil {
+		return nil, fmt.Errorf("cannot make the cache of rights: %w", err)
+	}
+	if v.keyCache, err = newCache[api.Key](cfg.Capacity); err != nil {
+		v.rightCache.Close()
+		return nil, fmt.Errorf("cannot make the cache of keys: %w", err)
+	}
+	v.metrics = newMetrics(cfg.Registerer, v)
+	return v, nil
+}
+
+// Close frees the caches. No method may be called after it.
+func (v *View) Close() {
+	v.rightCache.Close()
+	v.keyCache.Close()
+}
+
+// Applied is the newest revision of the feed that was applied wholly.
+func (v *View) Applied() int64 { return v.applied.Load() }
+
+// LeaseAge is how long ago the feed was asked the question whose answer the view
+// rests on; false if it never held a lease or has lost it for good.
+func (v *View) LeaseAge() (time.Duration, bool) {
+	began := v.lease.Load()
+	if began == 0 || v.lost.Load() {
+		return 0, false
+	}
+	return v.cfg.Clock() - time.Duration(began-1), true
+}
+
+var (
+	errStale = api.Unavailable(api.RightsStale, "this node has not heard from control for too long to decide a delivery", time.Second)
+	errLost  = api.Unavailable(api.RightsStale, "control's database was restored; this node must be started again", time.Minute)
+	errAway  = api.Unavailable(api.RightsStale, "control can't be asked now", time.Second)
+)
+
+// Fresh is nil while the node holds a lease, else a 503 RIGHTS_STALE.
+func (v *View) Fresh() error {
+	if v.lost.Load() {
+		return errLost
+	}
+	if age, held := v.LeaseAge(); !held || age > v.cfg.Bound {
+		return errStale
+	}
+	return nil
+}
+
+var (
+	errNoRight   = api.NotFound("right")
+	errSuspended = api.Conflict("the right is not ACTIVE: it is SUSPENDED")
+	errRevoked   = api.Conflict("the right is not ACTIVE: it is REVOKED")
+	errBlocked   = api.Conflict("the right is not ACTIVE: a right that it derives from is stopped")
+)
+
+func stop(state api.RightState) error {
+	switch state {
+	case api.RightActive:
+		return nil
+	case api.RightSuspended:
+		return errSuspended
+	default: // an unknown state is no permission
+		return errRevoked
+	}
+}
+
+// Right returns the tenant's right, ACTIVE together with all its ancestors as far
+// as the feed has been applied. The other answers are *api.Error: 404 if the
+// tenant has no such right (the same for another tenant's), 409 if it or an
+// ancestor is stopped, 503 if control would have to be asked and can't be.
+// rightID is not kept; it may be borrowed from a buffer.
+//
+// It does not look at the lease; see Fresh.
+func (v *View) Right(ctx context.Context, tenantID, rightID string) (*Right, error) {
+	if !api.IsID(api.PrefixRight, rightID) {
+		return nil, errNoRight
+	}
+	known, ok := v.stoppedRight(rightID)
+	if ok && known.tenantID != tenantID {
+		return nil, errNoRight
+	}
+	if ok && known.state != api.RightActive {
+		return nil, stop(known.state)
+	}
+	r, err := v.loadRight(ctx, rightID, known.revision)
+	if err != nil {
+		return nil, err
+	}
+	if r == nil || r.TenantID != tenantID {
+		return nil, errNoRight
+	}
+	if err := stop(r.State); err != nil {
+		return nil, err
+	}
+	if v.anyStopped(r.Ancestors) {
+		return nil, errBlocked
+	}
+	return r, nil
+}
+
+func (v *View) stoppedRight(id string) (stoppedRight, bool) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	s, ok := v.rights[id]
+	return s, ok
+}
+
+func (v *View) anyStopped(ids []string) bool {
+	if len(ids) == 0 {
+		return false
+	}
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	for _, id := range ids {
+		if s, ok := v.rights[id]; ok && s.state != api.RightActive {
+			return true
+		}
+	}
+	return false
+}
+
+// Key returns the newest snapshot of an API key, nil if there is none. A key with
+// a moment of revocation is returned with it: whether it has passed is for the
+// caller to say. The error is a 503 if control can't be asked.
+func (v *View) Key(ctx context.Context, keyID string) (*api.Key, error) {
+	v.mu.RLock()
+	k := v.revoked[keyID]
+	v.mu.RUnlock()
+	if k != nil {
+		return k, nil
+	}
+	return v.loadKey(ctx, keyID)
+}
+
+// decode makes a right ready for decisions.
+func decode(r *api.Right) (*Right, error) {
+	s, ok := gate.ParseSubstrate(r.Substrate)
+	if !ok {
+		return nil, fmt.Errorf("cannot decode right %s: %q is no substrate", r.ID, r.Substrate)
+	}
+	g, err := gate.ParseRight(s, r.Scope)
+	if err != nil {
+		return nil, fmt.Errorf("cannot decode right %s: %w", r.ID, err)
+	}
+	return &Right{Right: *r, Gate: g}, nil
+}
