@@ -18,7 +18,7 @@ CREATE TABLE proof_roots (
     tenant_id   TEXT   NOT NULL,
     tree_size   BIGINT NOT NULL,
     root_hash   TEXT   NOT NULL, -- base64url
-    reserved_at BIGINT NOT NULL, -- microseconds
+    reserved_at BIGINT NOT NULL, -- milliseconds
     PRIMARY KEY (tenant_id, tree_size)
 );
 
@@ -33,7 +33,7 @@ CREATE TABLE proof_packs (
     first_position  TEXT   NOT NULL, -- of the first entry in the event log
     last_generation BIGINT NOT NULL, -- of the last entry's position
     last_offset     BIGINT NOT NULL,
-    sealed_at       BIGINT NOT NULL, -- microseconds
+    sealed_at       BIGINT NOT NULL, -- milliseconds
     signing_key_id  TEXT   NOT NULL,
     bytes           BIGINT NOT NULL, -- of the pack's file
     sha256          TEXT   NOT NULL, -- of the pack's file, base64url
