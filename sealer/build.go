@@ -1,0 +1,139 @@
+package sealer
+
+import (
+	"crypto"
+	"fmt"
+	"time"
+)
+
+// PackConfig is what a pack is built from, beside its entries.
+type PackConfig struct {
+	// PackID and TenantID name the pack and whose log it is a slice of.
+	PackID, TenantID string
+	// Before is the tree of the log before the first entry: SealedPack.Tree of the
+	// pack before, or NewTree. It is not changed.
+	Before *Tree
+	// Previous is the pack before; nil for the first.
+	Previous *PackRef
+	SealedAt time.Time
+	// Directory is a signed key directory as SignDirectory returns it. It must list
+	// Key, with PurposePack or PurposeSandbox, and the keys of all receipts, with
+	// PurposeReceipt or PurposeSandbox respectively.
+	Directory []byte
+	// Key is the Ed25519 key that signs the pack.
+	Key crypto.Signer
+	// Earlier names, for entries that repeat a delivery of an earlier pack, the
+	// lowest such leaf by event id. Repetitions within the pack are found anyway.
+	Earlier map[string]uint64
+}
+
+// PackBuilder builds one pack out of its entries, in one pass and without
+// keeping them. It belongs to one goroutine; it uses all processors to verify
+// each receipt before it stands under a checkpoint.
+type PackBuilder struct {
+	cfg    PackConfig
+	ledger *ledger
+	crew   *crew
+	added  int
+}
+
+// NewPackBuilder begins a pack. Whoever begins one must Seal or Abort it.
+func NewPackBuilder(cfg PackConfig) (*PackBuilder, error) {
+	b, err := newPackBuilder(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("cannot build pack %s: %w", cfg.PackID, err)
+	}
+	return b, nil
+}
+
+func newPackBuilder(cfg PackConfig) (*PackBuilder, error) {
+	directory, err := ReadDirectory(cfg.Directory)
+	if err != nil {
+		return nil, err
+	}
+	pub, err := publicKey(cfg.Key)
+	if err != nil {
+		return nil, err
+	}
+	receipts, _, code := packKey(directory, KeyID(pub), cfg.SealedAt)
+	if code != "" {
+		return nil, fmt.Errorf("key %s: %s", KeyID(pub), code)
+	}
+	b := &PackBuilder{cfg: cfg, ledger: newLedger(cfg.TenantID, cfg.Before, newHistory(cfg.Before.Size()))}
+	b.ledger.claim = func(event *Event, _ uint64) (uint64, bool) {
+		first, ok := cfg.Earlier[event.EventID]
+		return first, ok
+	}
+	in := &inspector{directory: directory, purpose: receipts, sealedAt: cfg.SealedAt}
+	b.crew = newCrew(in.inspect, b.ledger.fold)
+	return b, nil
+}
+
+// Add takes the next entry, the text of an event verbatim. The builder reads it
+// until Seal returns, so it must not be changed; it is not kept beyond. What is
+// wrong with an entry is told by Seal.
+func (b *PackBuilder) Add(event []byte) {
+	b.added++
+	if b.added <= MaxPackEntries {
+		b.crew.add(event)
+	}
+}
+
+// Abort gives the pack up. It does nothing after Seal.
+func (b *PackBuilder) Abort() { b.crew.wait() }
+
+// Seal ends the pack and signs it. It fails, naming the first, if an entry is not
+// what it has to be: canonical, of this tenant, of an id of its own, a delivery
+// with its own witness and a valid signature.
+func (b *PackBuilder) Seal() (*SealedPack, error) {
+	p, err := b.seal()
+	if err != nil {
+		return nil, fmt.Errorf("cannot seal pack %s: %w", b.cfg.PackID, err)
+	}
+	return p, nil
+}
+
+func (b *PackBuilder) seal() (*SealedPack, error) {
+	b.crew.wait()
+	l := b.ledger
+	if len(l.faults) > 0 {
+		f := l.faults[0]
+		return nil, fmt.Errorf("entry %d: %s: %s", *f.Index, f.Code, f.Message)
+	}
+	pub, err := publicKey(b.cfg.Key)
+	if err != nil {
+		return nil, err
+	}
+	consistency, err := b.cfg.Before.Consistency(l.leaves)
+	if err != nil {
+		return nil, err
+	}
+	h := PackHeader{
+		Consistency:  consistency,
+		Count:        b.added,
+		Directory:    b.cfg.Directory,
+		Duplicates:   l.duplicates,
+		FirstIndex:   b.cfg.Before.Size(),
+		Metering:     l.meter.Rows(),
+		PackID:       b.cfg.PackID,
+		Previous:     b.cfg.Previous,
+		RootHash:     l.tree.Root(),
+		SealedAt:     b.cfg.SealedAt,
+		SigningKeyID: KeyID(pub),
+		TenantID:     b.cfg.TenantID,
+		TreeSize:     l.tree.Size(),
+	}
+	if h.Checkpoint, err = SignCheckpoint(Checkpoint{Origin(h.TenantID), h.TreeSize, h.RootHash}, b.cfg.Key); err != nil {
+		return nil, err
+	}
+	text := h.append(nil)
+	// What can't be read again must not be signed.
+	if h, err = parsePackHeader(text); err != nil {
+		return nil, err
+	}
+	signature, err := sign(b.cfg.Key, text)
+	if err != nil {
+		return nil, err
+	}
+	return &SealedPack{Header: h, HeaderText: text, Signature: signature, Tree: l.tree, before: b.cfg.Before.Clone()}, nil
+}

@@ -1,0 +1,73 @@
+package sealer
+
+import (
+	"crypto/ed25519"
+	"fmt"
+	"time"
+)
+
+// ledger folds the entries of one pack, in their order: leaves, totals,
+// duplicates, and every fault. Building a pack and verifying one is the same
+// work up to what is claimed about duplicates.
+type ledger struct {
+	tenantID string
+	history  *history
+	// claim says what else than the history names an entry a duplicate: the
+	// builder's knowledge of earlier packs, or the header that is verified.
+	claim func(e *Event, leaf uint64) (first uint64, ok bool)
+
+	tree       *Tree
+	first      uint64
+	leaves     []Hash
+	meter      Meter
+	duplicates []Duplicate
+	deliveries int
+	faults     []Verdict
+}
+
+func newLedger(tenantID string, before *Tree, h *history) *ledger {
+	return &ledger{tenantID: tenantID, history: h, tree: before.Clone(), first: before.Size()}
+}
+
+func (l *ledger) fold(f finding) {
+	leaf := l.first + uint64(len(l.leaves))
+	l.leaves = append(l.leaves, f.leaf)
+	l.tree.Append(f.leaf)
+	switch {
+	case f.code != "":
+		l.fault(f.code, f.err.Error())
+		return
+	case f.event.TenantID != l.tenantID:
+		l.fault(TenantMismatch, fmt.Sprintf("event %s is of %s", f.event.EventID, f.event.TenantID))
+	case l.history.repeated(f.event.EventID):
+		l.fault(EntryRepeated, fmt.Sprintf("event %s stands in the log before", f.event.EventID))
+	}
+	if f.delivery == nil {
+		return
+	}
+	l.deliveries++
+	first, duplicate := l.history.first(leaf, f.delivery)
+	if claimed, ok := l.claim(&f.event, leaf); ok && claimed < l.history.start && f.delivery.Idempotency != "" {
+		first, duplicate = claimed, true // from before what the history knows
+	}
+	if duplicate {
+		l.duplicates = append(l.duplicates, Duplicate{Leaf: leaf, First: first})
+	}
+	l.meter.Add(f.delivery, duplicate)
+}
+
+// fault notes what is wrong with the entry that was folded last.
+func (l *ledger) fault(code Code, message string) {
+	index := len(l.leaves) - 1
+	l.faults = append(l.faults, Verdict{Code: code, Index: &index, Message: message})
+}
+
+// packKey finds the key of a pack and the purpose that the keys of its receipts
+// must have: a sandbox proves itself only.
+func packKey(d *Directory, keyID string, at time.Time) (receipts string, pub ed25519.PublicKey, code Code) {
+	if pub, code = d.Find(keyID, PurposeSandbox, at); code == KeyPurpose {
+		pub, code = d.Find(keyID, PurposePack, at)
+		return PurposeReceipt, pub, code
+	}
+	return PurposeSandbox, pub, code
+}

@@ -1,0 +1,277 @@
+package sealer
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// MaxPackEntries is the most entries of one pack.
+const MaxPackEntries = 100_000
+
+// PackHeader is what a proof pack states about its entries, a contiguous slice of
+// one tenant's log. Its canonical text is what the pack's signature is over.
+type PackHeader struct {
+	// Checkpoint is the C2SP signed note for TreeSize and RootHash.
+	Checkpoint string
+	// Consistency is the RFC 6962 proof from the previous tree to this one; empty
+	// for the first pack.
+	Consistency []Hash
+	// Count is the number of entries, 1 to MaxPackEntries.
+	Count int
+	// Directory is the signed key directory, verbatim.
+	Directory []byte
+	// Duplicates are the entries that repeat an earlier delivery, by rising leaf.
+	Duplicates []Duplicate
+	// FirstIndex is the leaf of the first entry, and the size of the previous tree.
+	FirstIndex uint64
+	// Metering adds up all deliveries of the pack; sorted, see MeterRow.
+	Metering []MeterRow
+	PackID   string
+	// Previous is the pack before this one; nil if FirstIndex is 0.
+	Previous *PackRef
+	RootHash Hash
+	SealedAt time.Time
+	// SigningKeyID names the key of the signature and of the checkpoint, of
+	// PurposePack or, for a sandbox, PurposeSandbox.
+	SigningKeyID string
+	TenantID     string
+	// TreeSize is FirstIndex + Count.
+	TreeSize uint64
+}
+
+// PackRef names a sealed pack and the tree that it ended with.
+type PackRef struct {
+	PackID   string
+	RootHash Hash
+	TreeSize uint64
+}
+
+// Ref is how the next pack names this one.
+func (h *PackHeader) Ref() PackRef { return PackRef{h.PackID, h.RootHash, h.TreeSize} }
+
+// append appends the canonical text. settlement is an empty list until there are
+// settlement rules.
+func (h *PackHeader) append(dst []byte) []byte {
+	dst = append(dst, `{"checkpoint":`...)
+	dst = appendString(dst, h.Checkpoint)
+	dst = append(dst, `,"consistency":[`...)
+	for i, node := range h.Consistency {
+		dst = appendComma(dst, i)
+		dst = appendHash(dst, node)
+	}
+	dst = append(dst, `],"count":`...)
+	dst = strconv.AppendInt(dst, int64(h.Count), 10)
+	dst = append(dst, `,"directory":`...)
+	dst = append(dst, h.Directory...)
+	dst = append(dst, `,"duplicates":[`...)
+	for i, d := range h.Duplicates {
+		dst = appendComma(dst, i)
+		dst = append(dst, `{"first":`...)
+		dst = strconv.AppendUint(dst, d.First, 10)
+		dst = append(dst, `,"leaf":`...)
+		dst = strconv.AppendUint(dst, d.Leaf, 10)
+		dst = append(dst, '}')
+	}
+	dst = append(dst, `],"firstIndex":`...)
+	dst = strconv.AppendUint(dst, h.FirstIndex, 10)
+	dst = append(dst, `,"metering":[`...)
+	for i := range h.Metering {
+		dst = appendComma(dst, i)
+		dst = h.Metering[i].append(dst)
+	}
+	dst = append(dst, `],"packId":`...)
+	dst = appendString(dst, h.PackID)
+	dst = append(dst, `,"previous":`...)
+	if h.Previous == nil {
+		dst = append(dst, "null"...)
+	} else {
+		dst = append(dst, `{"packId":`...)
+		dst = appendString(dst, h.Previous.PackID)
+		dst = append(dst, `,"rootHash":`...)
+		dst = appendHash(dst, h.Previous.RootHash)
+		dst = append(dst, `,"treeSize":`...)
+		dst = strconv.AppendUint(dst, h.Previous.TreeSize, 10)
+		dst = append(dst, '}')
+	}
+	dst = append(dst, `,"rootHash":`...)
+	dst = appendHash(dst, h.RootHash)
+	dst = append(dst, `,"sealedAt":`...)
+	dst = appendQuotedTime(dst, h.SealedAt)
+	dst = append(dst, `,"settlement":[],"signingKeyId":`...)
+	dst = appendString(dst, h.SigningKeyID)
+	dst = append(dst, `,"tenantId":`...)
+	dst = appendString(dst, h.TenantID)
+	dst = append(dst, `,"treeSize":`...)
+	dst = strconv.AppendUint(dst, h.TreeSize, 10)
+	return append(dst, `,"v":1}`...)
+}
+
+func appendComma(dst []byte, i int) []byte {
+	if i > 0 {
+		dst = append(dst, ',')
+	}
+	return dst
+}
+
+func appendHash(dst []byte, h Hash) []byte {
+	dst = append(dst, '"')
+	dst = base64url.AppendEncode(dst, h[:])
+	return append(dst, '"')
+}
+
+func (r *MeterRow) append(dst []byte) []byte {
+	dst = append(dst, `{"basisId":`...)
+	dst = appendString(dst, r.BasisID)
+	dst = append(dst, `,"meteringBasis":`...)
+	dst = appendString(dst, r.MeteringBasis)
+	dst = append(dst, `,"quantityMs":`...)
+	dst = strconv.AppendInt(dst, r.QuantityMs, 10)
+	dst = append(dst, `,"reason":`...)
+	dst = appendString(dst, r.Reason)
+	dst = append(dst, `,"receipts":`...)
+	dst = strconv.AppendInt(dst, r.Receipts, 10)
+	dst = append(dst, `,"rightId":`...)
+	dst = appendString(dst, r.RightID)
+	dst = append(dst, `,"substrate":`...)
+	dst = appendString(dst, r.Substrate)
+	return append(dst, '}')
+}
+
+// ParsePackHeader reads the canonical text of a header and checks what it says
+// about itself: sizes, order of lists. It verifies no signature.
+func ParsePackHeader(text []byte) (PackHeader, error) {
+	h, err := parsePackHeader(text)
+	if err != nil {
+		return PackHeader{}, fmt.Errorf("cannot read pack header: %w", err)
+	}
+	return h, nil
+}
+
+func parsePackHeader(text []byte) (h PackHeader, err error) {
+	s := scanner{text: string(text)}
+	s.lit(`{"checkpoint":`)
+	h.Checkpoint = s.name()
+	s.lit(`,"consistency":`)
+	s.list(func() { h.Consistency = append(h.Consistency, s.hash()) })
+	s.lit(`,"count":`)
+	h.Count = int(s.integer())
+	s.lit(`,"directory":`)
+	directoryAt := s.at
+	s.object()
+	h.Directory = text[directoryAt:s.at:s.at]
+	s.lit(`,"duplicates":`)
+	s.list(func() { h.Duplicates = append(h.Duplicates, s.duplicate()) })
+	s.lit(`,"firstIndex":`)
+	h.FirstIndex = uint64(s.integer())
+	s.lit(`,"metering":`)
+	s.list(func() { h.Metering = append(h.Metering, s.meterRow()) })
+	s.lit(`,"packId":`)
+	h.PackID = s.name()
+	s.lit(`,"previous":`)
+	if !s.has("null") {
+		h.Previous = s.packRef()
+	}
+	s.lit(`,"rootHash":`)
+	h.RootHash = s.hash()
+	s.lit(`,"sealedAt":`)
+	h.SealedAt = s.time()
+	s.lit(`,"settlement":[],"signingKeyId":`)
+	h.SigningKeyID = s.name()
+	s.lit(`,"tenantId":`)
+	h.TenantID = s.name()
+	s.lit(`,"treeSize":`)
+	h.TreeSize = uint64(s.integer())
+	s.lit(`,"v":1}`)
+	if err := s.end(); err != nil {
+		return h, err
+	}
+	return h, h.check()
+}
+
+func (s *scanner) duplicate() (d Duplicate) {
+	s.lit(`{"first":`)
+	d.First = uint64(s.integer())
+	s.lit(`,"leaf":`)
+	d.Leaf = uint64(s.integer())
+	s.lit(`}`)
+	return d
+}
+
+func (s *scanner) meterRow() (r MeterRow) {
+	s.lit(`{"basisId":`)
+	r.BasisID = s.name()
+	s.lit(`,"meteringBasis":`)
+	r.MeteringBasis = s.name()
+	s.lit(`,"quantityMs":`)
+	r.QuantityMs = s.integer()
+	s.lit(`,"reason":`)
+	r.Reason = s.name()
+	s.lit(`,"receipts":`)
+	r.Receipts = s.integer()
+	s.lit(`,"rightId":`)
+	r.RightID = s.name()
+	s.lit(`,"substrate":`)
+	r.Substrate = s.name()
+	s.lit(`}`)
+	return r
+}
+
+func (s *scanner) packRef() *PackRef {
+	r := new(PackRef)
+	s.lit(`{"packId":`)
+	r.PackID = s.name()
+	s.lit(`,"rootHash":`)
+	r.RootHash = s.hash()
+	s.lit(`,"treeSize":`)
+	r.TreeSize = uint64(s.integer())
+	s.lit(`}`)
+	return r
+}
+
+// check asks that the header agrees with itself.
+func (h *PackHeader) check() error {
+	switch {
+	case h.Count < 1 || h.Count > MaxPackEntries:
+		return fmt.Errorf("a pack of %d entries", h.Count)
+	case h.TreeSize != h.FirstIndex+uint64(h.Count):
+		return fmt.Errorf("%d entries from leaf %d on make no tree of %d", h.Count, h.FirstIndex, h.TreeSize)
+	case (h.Previous == nil) != (h.FirstIndex == 0), h.Previous != nil && h.Previous.TreeSize != h.FirstIndex:
+		return fmt.Errorf("the previous pack does not end at leaf %d", h.FirstIndex)
+	}
+	for i, d := range h.Duplicates {
+		if d.First >= d.Leaf || d.Leaf < h.FirstIndex || d.Leaf >= h.TreeSize ||
+			(i > 0 && d.Leaf <= h.Duplicates[i-1].Leaf) {
+			return fmt.Errorf("duplicate %d of leaf %d is out of place", d.Leaf, d.First)
+		}
+	}
+	return nil
+}
+
+// SealedPack is what PackBuilder.Seal returns: a pack without its entries, which
+// go to a BundleWriter once more.
+type SealedPack struct {
+	Header PackHeader
+	// HeaderText is the canonical text of Header, the bytes that are signed.
+	HeaderText []byte
+	// Signature is by the key that Header.SigningKeyID names.
+	Signature []byte
+	// Tree is the tree of the log as the pack ends. The next pack begins with it.
+	Tree *Tree
+
+	before *Tree
+}
+
+// signatureLine is the last line of a bundle, without its newline.
+func signatureLine(keyID string, signature []byte) []byte {
+	return append(appendSignature([]byte(`{"signature":`), keyID, signature), '}')
+}
+
+// parseSignatureLine reads what signatureLine writes.
+func parseSignatureLine(line []byte) (keyID string, signature []byte, err error) {
+	s := scanner{text: string(line)}
+	s.lit(`{"signature":`)
+	keyID, signature = s.signature()
+	s.lit(`}`)
+	return keyID, signature, s.end()
+}

@@ -1,0 +1,249 @@
+package sealer
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+const (
+	// MaxEventBytes is the longest event of a pack.
+	MaxEventBytes = 1 << 20
+	// maxHeaderBytes is the longest header: 100,000 rows of metering and as many
+	// duplicates fit.
+	maxHeaderBytes = 64 << 20
+	// maxObjectBytes bounds the one-object form, which is held in memory.
+	maxObjectBytes = 256 << 20
+)
+
+// BundleWriter writes a sealed pack as NDJSON: header, entries, signature.
+type BundleWriter struct {
+	w    *bufio.Writer
+	pack *SealedPack
+	tree *Tree
+	err  error
+}
+
+// NewBundleWriter begins a bundle of p.
+func NewBundleWriter(w io.Writer, p *SealedPack) *BundleWriter {
+	b := &BundleWriter{w: bufio.NewWriterSize(w, 1<<16), pack: p, tree: p.before.Clone()}
+	b.line(p.HeaderText)
+	return b
+}
+
+// Add writes the next entry, the text of an event verbatim.
+func (b *BundleWriter) Add(event []byte) error {
+	b.tree.Append(LeafHash(event))
+	b.line(event)
+	return b.err
+}
+
+// Close ends the bundle with its signature; it does not close or sync the writer
+// underneath. It fails if the entries are not the sealed ones.
+func (b *BundleWriter) Close() error {
+	h := &b.pack.Header
+	if b.tree.Size() != h.TreeSize || b.tree.Root() != h.RootHash {
+		b.err = errors.Join(b.err, errors.New("the entries written are not those that were sealed"))
+	}
+	if b.err == nil {
+		b.line(signatureLine(h.SigningKeyID, b.pack.Signature))
+	}
+	if b.err == nil {
+		b.err = b.w.Flush()
+	}
+	if b.err != nil {
+		return fmt.Errorf("cannot write bundle of pack %s: %w", h.PackID, b.err)
+	}
+	return nil
+}
+
+func (b *BundleWriter) line(text []byte) {
+	if b.err == nil {
+		_, b.err = b.w.Write(text)
+	}
+	if b.err == nil {
+		b.err = b.w.WriteByte('\n')
+	}
+}
+
+// AppendPackObject appends the pack as one JSON object, whose entries are strings
+// that hold the canonical texts: {"entries":[…],"header":{…},"signature":{…}}.
+func AppendPackObject(dst []byte, p *SealedPack, entries [][]byte) []byte {
+	dst = append(dst, `{"entries":[`...)
+	for i, e := range entries {
+		dst = appendComma(dst, i)
+		dst = appendString(dst, string(e))
+	}
+	dst = append(dst, `],"header":`...)
+	dst = append(dst, p.HeaderText...)
+	dst = append(dst, `,"signature":`...)
+	dst = appendSignature(dst, p.Header.SigningKeyID, p.Signature)
+	return append(dst, '}')
+}
+
+// PackReader reads a pack of either form, strictly: whatever is not the one
+// spelling of a pack is ErrNotCanonical. A bundle is streamed.
+type PackReader struct {
+	header     PackHeader
+	headerText []byte
+	signature  []byte
+
+	lines   *bufio.Reader // of a bundle
+	entries []string      // left of an object
+	read    int
+}
+
+// ReadPack begins to read a pack and returns once the header is read. The header
+// is only parsed; nothing is verified.
+func ReadPack(r io.Reader) (*PackReader, error) {
+	p := new(PackReader)
+	err := p.begin(bufio.NewReaderSize(r, 1<<16))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read pack: %w", err)
+	}
+	return p, nil
+}
+
+const objectStart = `{"entries":[`
+
+func (p *PackReader) begin(r *bufio.Reader) (err error) {
+	start, err := r.Peek(len(objectStart))
+	if err != nil && err != io.EOF {
+		return err
+	}
+	if string(start) == objectStart {
+		return p.readObject(r)
+	}
+	p.lines = r
+	if p.headerText, err = p.line(maxHeaderBytes); err != nil {
+		return noEOF(err)
+	}
+	p.header, err = parsePackHeader(p.headerText)
+	return err
+}
+
+func (p *PackReader) readObject(r io.Reader) error {
+	text, err := io.ReadAll(io.LimitReader(r, maxObjectBytes+1))
+	if err != nil {
+		return err
+	}
+	if len(text) > maxObjectBytes {
+		return fmt.Errorf("an object of more than %d bytes", maxObjectBytes)
+	}
+	s := scanner{text: string(text)}
+	s.lit(`{"entries":`)
+	s.list(func() { p.entries = append(p.entries, s.name()) })
+	s.lit(`,"header":`)
+	headerAt := s.at
+	s.object()
+	p.headerText = text[headerAt:s.at:s.at]
+	s.lit(`,"signature":`)
+	keyID, signature := s.signature()
+	s.lit(`}`)
+	if err := s.end(); err != nil {
+		return err
+	}
+	if p.header, err = parsePackHeader(p.headerText); err != nil {
+		return err
+	}
+	return p.setSignature(keyID, signature)
+}
+
+func (p *PackReader) setSignature(keyID string, signature []byte) error {
+	if keyID != p.header.SigningKeyID {
+		return fmt.Errorf("signed by key %s, the header names %s", keyID, p.header.SigningKeyID)
+	}
+	p.signature = signature
+	return nil
+}
+
+// Header returns the header; HeaderText its text, which is what was signed.
+func (p *PackReader) Header() *PackHeader { return &p.header }
+
+// HeaderText returns the canonical text of the header.
+func (p *PackReader) HeaderText() []byte { return p.headerText }
+
+// Signature returns the signature over HeaderText; nil until Next returned io.EOF.
+func (p *PackReader) Signature() []byte { return p.signature }
+
+// Next returns the text of the next entry, which the caller owns; io.EOF behind
+// the last, once the signature and the end of the file are read. How many there
+// have to be is for the caller to compare with the header.
+func (p *PackReader) Next() ([]byte, error) {
+	event, err := p.next()
+	if err != nil && err != io.EOF {
+		return nil, fmt.Errorf("cannot read pack %s behind entry %d: %w", p.header.PackID, p.read, err)
+	}
+	p.read++
+	return event, err
+}
+
+var signatureStart = []byte(`{"signature":`)
+
+func (p *PackReader) next() ([]byte, error) {
+	if p.lines == nil {
+		if len(p.entries) == 0 {
+			return nil, io.EOF
+		}
+		event := []byte(p.entries[0])
+		p.entries = p.entries[1:]
+		return event, nil
+	}
+	if p.signature != nil {
+		return nil, io.EOF
+	}
+	line, err := p.line(MaxEventBytes)
+	if err != nil {
+		return nil, noEOF(err)
+	}
+	if !bytes.HasPrefix(line, signatureStart) {
+		return line, nil
+	}
+	keyID, signature, err := parseSignatureLine(line)
+	if err != nil {
+		return nil, err
+	}
+	switch _, err := p.lines.Peek(1); err {
+	case io.EOF:
+	case nil:
+		return nil, fmt.Errorf("%w: more behind the signature", ErrNotCanonical)
+	default:
+		return nil, err
+	}
+	if err := p.setSignature(keyID, signature); err != nil {
+		return nil, err
+	}
+	return nil, io.EOF
+}
+
+// line reads one line, whose newline it takes off. The last one has it too.
+func (p *PackReader) line(limit int) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := p.lines.ReadSlice('\n')
+		if len(line)+len(part) > limit+1 {
+			return nil, fmt.Errorf("%w: a line of more than %d bytes", ErrNotCanonical, limit)
+		}
+		line = append(line, part...)
+		switch err {
+		case nil:
+			return slices.Clip(line[:len(line)-1]), nil
+		case bufio.ErrBufferFull:
+		case io.EOF:
+			return nil, io.ErrUnexpectedEOF
+		default:
+			return nil, err
+		}
+	}
+}
+
+// noEOF makes the end of a file a fault.
+func noEOF(err error) error {
+	if err == io.ErrUnexpectedEOF || err == io.EOF {
+		return fmt.Errorf("%w: the file ends too early", ErrNotCanonical)
+	}
+	return err
+}
