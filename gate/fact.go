@@ -2,10 +2,10 @@ package gate
 
 import "math/bits"
 
-// fact is one yes-or-no reading that some rule asks for. A boolean field has a
+// fact is one yes-or-no reading that some row of a table asks for. A boolean field has a
 // fact for true and one for false, so that neither means absent; an enumeration
-// has one for each value a rule names; a number has one for each threshold. Of a
-// field no rule asks about there are none.
+// has one for each value a row names; a number has one for each threshold. Of a
+// field no row asks about there are none.
 type fact uint8
 
 const (
@@ -40,6 +40,7 @@ const (
 	occlusionResolvedTrue
 	fovPresenceFalse
 	eyeDerived // gazeInView or dwellInViewMs is given, whatever it says
+	eyeConsentTrue
 	mappingConsentTrue
 	mappingConsentFalse
 	minorTrue
@@ -74,7 +75,7 @@ const (
 )
 
 // factSet holds facts; the zero set states nothing. noFact takes a bit that no
-// rule asks for, which spares the decoder a branch.
+// row asks for, which spares the decoder a branch.
 type factSet uint64
 
 func setOf(list []fact) factSet {

@@ -55,15 +55,16 @@ const (
 	fieldCount
 )
 
-// class says who may see a field after the gate has read it.
+// class says what becomes of a field after the gate has read it; the table of
+// project.go says when a class is kept.
 type class uint8
 
 const (
-	measurement  class = iota // M: always kept
-	eye                       // E: kept with eyeTrackingConsent, and not of a minor
-	space                     // S: kept with spatialMappingConsent, not of a minor, and no bystander possible
-	networkPlace              // N: kept, but not of a minor
-	gateOnly                  // G: never leaves the gate
+	measurement  class = iota // M: what was rendered, and the consents themselves
+	eye                       // E: derived from eyes
+	space                     // S: derived from the mapped space around the viewer
+	networkPlace              // N: where in the network, and so roughly where at all
+	gateOnly                  // G: for the rules only; never leaves the gate
 	extension                 // X: not in the contract; never leaves the gate, only counted
 
 	classCount
@@ -107,12 +108,12 @@ type threshold struct {
 
 func (t threshold) met(x float64) bool { return x > t.limit || x == t.limit && !t.above }
 
-// flag is the values of a boolean, with the facts that true and false state.
-func flag(whenTrue, whenFalse fact) []value {
+// trueFalse is the values of a boolean, with the facts that true and false state.
+func trueFalse(whenTrue, whenFalse fact) []value {
 	return []value{no: {"false", whenFalse}, yes: {"true", whenTrue}}
 }
 
-// The places of false and true in a flag.
+// The places of false and true in a boolean's values.
 const no, yes = 0, 1
 
 // fields is the table. The order is the contract's.
@@ -120,28 +121,28 @@ var fields = [fieldCount]spec{
 	speedMph: {name: "speedMph", class: gateOnly, kind: number, given: speedGiven, over: []threshold{
 		{fact: speedAboveZero, limit: 0, above: true},
 		{fact: drivingSpeed, limit: drivingMph}}},
-	remoteIDActive:     {name: "remoteIdActive", class: gateOnly, kind: boolean, values: flag(remoteIDTrue, remoteIDFalse)},
+	remoteIDActive:     {name: "remoteIdActive", class: gateOnly, kind: boolean, values: trueFalse(remoteIDTrue, remoteIDFalse)},
 	bvlosWaiverID:      {name: "bvlosWaiverId", class: gateOnly, kind: text, given: waiverGiven, nullable: true},
-	voicePromptActive:  {name: "voicePromptActive", class: gateOnly, kind: boolean, values: flag(voicePromptTrue, noFact)},
-	headsetWorn:        {name: "headsetWorn", class: measurement, kind: boolean, values: flag(noFact, headsetWornFalse)},
+	voicePromptActive:  {name: "voicePromptActive", class: gateOnly, kind: boolean, values: trueFalse(voicePromptTrue, noFact)},
+	headsetWorn:        {name: "headsetWorn", class: measurement, kind: boolean, values: trueFalse(noFact, headsetWornFalse)},
 	immersionLevel:     {name: "immersionLevel", class: gateOnly, kind: enum, values: []value{{"mixed", immersionMixed}, {"progressive", immersionProgressive}, {"full", immersionFull}}},
-	passthroughActive:  {name: "passthroughActive", class: gateOnly, kind: boolean, values: flag(passthroughTrue, passthroughFalse)},
-	roomScaleBounded:   {name: "roomScaleBounded", class: gateOnly, kind: boolean, values: flag(noFact, roomBoundedFalse)},
+	passthroughActive:  {name: "passthroughActive", class: gateOnly, kind: boolean, values: trueFalse(passthroughTrue, passthroughFalse)},
+	roomScaleBounded:   {name: "roomScaleBounded", class: gateOnly, kind: boolean, values: trueFalse(noFact, roomBoundedFalse)},
 	boundaryProximity:  {name: "boundaryProximity", class: gateOnly, kind: enum, values: []value{{"inside", noFact}, {"near_edge", boundaryNearEdge}, {"outside", boundaryOutside}}},
 	locomotionState:    {name: "locomotionState", class: gateOnly, kind: enum, values: []value{{"stationary", locomotionStationary}, {"seated", locomotionSeated}, {"walking", locomotionWalking}, {"in_vehicle", locomotionInVehicle}}},
 	comfortVectionRisk: {name: "comfortVectionRisk", class: gateOnly, kind: enum, values: []value{{"low", noFact}, {"med", vectionMed}, {"high", vectionHigh}}},
 	lightingState:      {name: "lightingState", class: measurement, kind: enum, values: []value{{"ok", noFact}, {"too_dark", lightingTooDark}, {"too_bright", lightingTooBright}}},
 	visibilityState:    {name: "visibilityState", class: measurement, kind: enum, values: []value{{"visible", noFact}, {"blurred", visibilityBlurred}, {"hidden", visibilityHidden}}},
 
-	spatialAnchorPersistent: {name: "spatialAnchorPersistent", class: space, kind: boolean, values: flag(anchorPersistentTrue, noFact)},
-	geoAnchored:             {name: "geoAnchored", class: space, kind: boolean, values: flag(noFact, noFact)},
-	occlusionResolved:       {name: "occlusionResolved", class: space, kind: boolean, values: flag(occlusionResolvedTrue, noFact)},
-	fovPresence:             {name: "fovPresence", class: measurement, kind: boolean, values: flag(noFact, fovPresenceFalse)},
-	gazeInView:              {name: "gazeInView", class: eye, kind: boolean, values: flag(noFact, noFact), given: eyeDerived},
+	spatialAnchorPersistent: {name: "spatialAnchorPersistent", class: space, kind: boolean, values: trueFalse(anchorPersistentTrue, noFact)},
+	geoAnchored:             {name: "geoAnchored", class: space, kind: boolean, values: trueFalse(noFact, noFact)},
+	occlusionResolved:       {name: "occlusionResolved", class: space, kind: boolean, values: trueFalse(occlusionResolvedTrue, noFact)},
+	fovPresence:             {name: "fovPresence", class: measurement, kind: boolean, values: trueFalse(noFact, fovPresenceFalse)},
+	gazeInView:              {name: "gazeInView", class: eye, kind: boolean, values: trueFalse(noFact, noFact), given: eyeDerived},
 	dwellInViewMs:           {name: "dwellInViewMs", class: eye, kind: number, given: eyeDerived},
-	eyeTrackingConsent:      {name: "eyeTrackingConsent", class: measurement, kind: boolean, values: flag(noFact, noFact)},
-	spatialMappingConsent:   {name: "spatialMappingConsent", class: measurement, kind: boolean, values: flag(mappingConsentTrue, mappingConsentFalse)},
-	minorMode:               {name: "minorMode", class: gateOnly, kind: boolean, values: flag(minorTrue, noFact)},
+	eyeTrackingConsent:      {name: "eyeTrackingConsent", class: measurement, kind: boolean, values: trueFalse(eyeConsentTrue, noFact)},
+	spatialMappingConsent:   {name: "spatialMappingConsent", class: measurement, kind: boolean, values: trueFalse(mappingConsentTrue, mappingConsentFalse)},
+	minorMode:               {name: "minorMode", class: gateOnly, kind: boolean, values: trueFalse(minorTrue, noFact)},
 	bystanderCaptureRisk:    {name: "bystanderCaptureRisk", class: gateOnly, kind: enum, values: []value{{"none", noFact}, {"possible", bystanderPossible}}},
 
 	linkState:            {name: "linkState", class: measurement, kind: enum, values: []value{{"acquired", linkAcquired}, {"degraded", noFact}, {"lost", linkLost}}},
@@ -150,23 +151,23 @@ var fields = [fieldCount]spec{
 	groundStationID:      {name: "groundStationId", class: measurement, kind: text},
 	footprintRegion:      {name: "footprintRegion", class: measurement, kind: text},
 	spectrumBand:         {name: "spectrumBand", class: measurement, kind: text},
-	dopplerLocked:        {name: "dopplerLocked", class: measurement, kind: boolean, values: flag(noFact, dopplerLockedFalse)},
+	dopplerLocked:        {name: "dopplerLocked", class: measurement, kind: boolean, values: trueFalse(noFact, dopplerLockedFalse)},
 	weatherAttenuationDb: {name: "weatherAttenuationDb", class: measurement, kind: number, min: -maxNumber, over: []threshold{{fact: deepFade, limit: deepFadeDb, above: true}}},
-	licensedRegionMatch:  {name: "licensedRegionMatch", class: measurement, kind: boolean, values: flag(noFact, licensedRegionFalse)},
-	onboardProcessed:     {name: "onboardProcessed", class: measurement, kind: boolean, values: flag(noFact, noFact)},
+	licensedRegionMatch:  {name: "licensedRegionMatch", class: measurement, kind: boolean, values: trueFalse(noFact, licensedRegionFalse)},
+	onboardProcessed:     {name: "onboardProcessed", class: measurement, kind: boolean, values: trueFalse(noFact, noFact)},
 
-	viewable:        {name: "viewable", class: measurement, kind: boolean, values: flag(noFact, viewableFalse)},
+	viewable:        {name: "viewable", class: measurement, kind: boolean, values: trueFalse(noFact, viewableFalse)},
 	completionState: {name: "completionState", class: measurement, kind: enum, values: []value{{"started", noFact}, {"first_quartile", noFact}, {"midpoint", noFact}, {"third_quartile", noFact}, {"complete", noFact}}},
-	muted:           {name: "muted", class: measurement, kind: boolean, values: flag(mutedTrue, noFact)},
-	audible:         {name: "audible", class: measurement, kind: boolean, values: flag(noFact, audibleFalse)},
+	muted:           {name: "muted", class: measurement, kind: boolean, values: trueFalse(mutedTrue, noFact)},
+	audible:         {name: "audible", class: measurement, kind: boolean, values: trueFalse(noFact, audibleFalse)},
 	appState:        {name: "appState", class: measurement, kind: enum, values: []value{{"foreground", noFact}, {"background", appBackground}}},
 
-	optOut:             {name: "optOut", class: extension, kind: boolean, values: flag(optedOutTrue, noFact), failSafe: true},
-	optedOut:           {name: "optedOut", class: extension, kind: boolean, values: flag(optedOutTrue, noFact), failSafe: true},
-	guardianConsent:    {name: "guardianConsent", class: extension, kind: boolean, values: flag(guardianConsentTrue, noFact)},
-	profiled:           {name: "profiled", class: extension, kind: boolean, values: flag(profiledTrue, noFact)},
-	bvlos:              {name: "bvlos", class: extension, kind: boolean, values: flag(bvlosDeclared, noFact)},
-	neuralDataConsent:  {name: "neuralDataConsent", class: extension, kind: boolean, values: flag(neuralConsentTrue, neuralConsentFalse)},
+	optOut:             {name: "optOut", class: extension, kind: boolean, values: trueFalse(optedOutTrue, noFact), failSafe: true},
+	optedOut:           {name: "optedOut", class: extension, kind: boolean, values: trueFalse(optedOutTrue, noFact), failSafe: true},
+	guardianConsent:    {name: "guardianConsent", class: extension, kind: boolean, values: trueFalse(guardianConsentTrue, noFact)},
+	profiled:           {name: "profiled", class: extension, kind: boolean, values: trueFalse(profiledTrue, noFact)},
+	bvlos:              {name: "bvlos", class: extension, kind: boolean, values: trueFalse(bvlosDeclared, noFact)},
+	neuralDataConsent:  {name: "neuralDataConsent", class: extension, kind: boolean, values: trueFalse(neuralConsentTrue, neuralConsentFalse)},
 	deliveredSubstrate: {name: "substrate", class: extension, kind: enum, values: concreteSubstrates()},
 }
 

@@ -1,19 +1,27 @@
 package gate
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
-// kept is the fields that may be kept: measurements always, network places
-// unless of a minor, the rest by its own consent. A dropped field leaves no null:
-// that would still tell that it was sent.
-func (t *Telemetry) kept() fieldSet {
-	keep := ofClass[measurement]
-	if !t.stated.has(minorTrue) {
-		keep |= ofClass[networkPlace]
-		if t.isTrue(eyeTrackingConsent) {
-			keep |= ofClass[eye]
-		}
-		if t.isTrue(spatialMappingConsent) && !t.stated.has(bystanderPossible) {
-			keep |= ofClass[space]
+// keeping is the table of the consent projection: when the fields of a class may
+// be kept. A class without a row is never kept.
+var keeping = []struct {
+	class class
+	when  term
+}{
+	{measurement, term{}},
+	{networkPlace, term{None: facts{minorTrue}}},
+	{eye, term{All: facts{eyeConsentTrue}, None: facts{minorTrue}}},
+	{space, term{All: facts{mappingConsentTrue}, None: facts{minorTrue, bystanderPossible}}},
+}
+
+// kept is the given fields that may be kept.
+func (t *Telemetry) kept() (keep fieldSet) {
+	for i := range keeping {
+		if k := &keeping[i]; k.when.holds(t.stated) {
+			keep |= ofClass[k.class]
 		}
 	}
 	return keep & t.given
@@ -21,7 +29,8 @@ func (t *Telemetry) kept() fieldSet {
 
 // AppendProjection appends what may be kept of the observation as an RFC 8785
 // object: "{}" when that is nothing. Minor mode, gate-only and additional fields
-// are never in it. It does not allocate when dst has room.
+// are never in it. A dropped field leaves no null, which would still tell that it
+// was sent. It does not allocate when dst has room.
 func (t *Telemetry) AppendProjection(dst []byte) []byte {
 	keep := t.kept()
 	dst = append(dst, '{')
@@ -48,11 +57,6 @@ var byName = func() []field {
 			list = append(list, f)
 		}
 	}
-	slices.SortFunc(list, func(a, b field) int {
-		if fields[a].name < fields[b].name {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(list, func(a, b field) int { return strings.Compare(fields[a].name, fields[b].name) })
 	return list
 }()

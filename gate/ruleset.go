@@ -25,7 +25,11 @@ func rulesetText() string {
 	fmt.Fprintln(&b, Version)
 	fmt.Fprintf(&b, "bars audible=%dms video=%dms display=%dms number=%d text=%d\n", audibleBarMs, videoBarMs, displayBarMs, int64(maxNumber), maxTextBytes)
 	for f := range fieldCount {
-		writeField(&b, &fields[f], names)
+		writeField(&b, &fields[f])
+	}
+	for i := range keeping {
+		fmt.Fprintf(&b, "keep %c when", keeping[i].class.letter())
+		writeTerm(&b, &keeping[i].when, names)
 	}
 	for i := range rules {
 		r := &rules[i]
@@ -44,8 +48,8 @@ func rulesetText() string {
 	return b.String()
 }
 
-func writeField(b *strings.Builder, s *spec, names [factCount]string) {
-	fmt.Fprintf(b, "field %s %c", s.name, "MESNGX"[s.class])
+func writeField(b *strings.Builder, s *spec) {
+	fmt.Fprintf(b, "field %s %c", s.name, s.class.letter())
 	switch s.kind {
 	case number:
 		fmt.Fprintf(b, " number>=%.0f", s.min)
@@ -67,26 +71,31 @@ func writeField(b *strings.Builder, s *spec, names [factCount]string) {
 
 func writeTerms(b *strings.Builder, terms []term, names [factCount]string) {
 	for i := range terms {
-		t := &terms[i]
 		fmt.Fprint(b, " ")
-		for _, f := range setOf(t.All).list() {
-			fmt.Fprintf(b, " %s", names[f])
-		}
-		for _, f := range setOf(t.None).list() {
-			fmt.Fprintf(b, " !%s", names[f])
-		}
-		if t.NotAny {
-			fmt.Fprint(b, " notany")
-		}
-		if t.Only != 0 {
-			fmt.Fprintf(b, " only %s", t.Only)
-		}
-		if t.Tell != nil {
-			fmt.Fprintf(b, " field %s", fields[t.Tell.Field].name)
-		}
-		fmt.Fprintln(b)
+		writeTerm(b, &terms[i], names)
 	}
 }
+
+func writeTerm(b *strings.Builder, t *term, names [factCount]string) {
+	for _, f := range setOf(t.All).list() {
+		fmt.Fprintf(b, " %s", names[f])
+	}
+	for _, f := range setOf(t.None).list() {
+		fmt.Fprintf(b, " !%s", names[f])
+	}
+	if t.NotAny {
+		fmt.Fprint(b, " notany")
+	}
+	if t.Only != 0 {
+		fmt.Fprintf(b, " only %s", t.Only)
+	}
+	if t.Tell != nil {
+		fmt.Fprintf(b, " field %s", fields[t.Tell.Field].name)
+	}
+	fmt.Fprintln(b)
+}
+
+func (c class) letter() byte { return "MESNGX"[c] }
 
 // factNames names each fact by how it is read off: "linkState=lost",
 // "speedMph>=5"; one that several fields state, by all of them.

@@ -37,7 +37,7 @@ func (t *Telemetry) Extra() int { return t.extra }
 // EyeConsentMissing says that eye-derived fields came without the consent that
 // makes them valid. They are dropped; this may be counted, without values.
 func (t *Telemetry) EyeConsentMissing() bool {
-	return t.given&ofClass[eye] != 0 && !t.isTrue(eyeTrackingConsent)
+	return t.given&ofClass[eye] != 0 && !t.stated.has(eyeConsentTrue)
 }
 
 func (t *Telemetry) isTrue(f field) bool { return t.given.has(f) && t.choice[f] == yes }
