@@ -1,0 +1,68 @@
+// Package conform holds the suites that every log and every warehouse passes:
+// what the interfaces of pipeline promise in words, as tests.
+//
+// An engine's package calls Log or Warehouse from one test with a function that
+// opens a fresh engine. The suites use nothing but the interfaces and the hooks
+// of LogEngine and WarehouseEngine, so that the embedded and the scaled engines
+// are held to one text. MemoryLog and MemoryWarehouse are the smallest things
+// that pass; the suites' own tests break them in all the ways that the suites
+// claim to notice. Imported by tests only.
+package conform
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"muniment/pipeline"
+)
+
+// LogEngine is a log under test.
+type LogEngine struct {
+	pipeline.Log
+	// Reopen ends the log as a crash would, as far as the engine can be made to
+	// crash in process, and returns it opened again.
+	Reopen func() pipeline.Log
+	// Retire drops the oldest records, some but only such as stand before the given
+	// offset, and returns when Bounds tells so. nil: the engine can't be asked to.
+	Retire func(before int64)
+}
+
+// WarehouseEngine is a warehouse under test.
+type WarehouseEngine struct {
+	pipeline.Warehouse
+	// Reopen ends the warehouse as a crash would, as far as the engine can be made
+	// to crash in process, and returns it opened again.
+	Reopen func() pipeline.Warehouse
+}
+
+// Log runs the suite of pipeline.Log. Each case opens an empty log of its own;
+// open leaves closing it to tb.Cleanup.
+func Log(t *testing.T, open func(tb testing.TB) LogEngine) {
+	run(t, logCases, open)
+}
+
+// Warehouse runs the suite of pipeline.Warehouse. Each case opens an empty
+// warehouse of its own; open leaves closing it to tb.Cleanup.
+func Warehouse(t *testing.T, open func(tb testing.TB) WarehouseEngine) {
+	run(t, warehouseCases, open)
+}
+
+// testCase is one promise. Its check fails tb when the engine breaks it.
+type testCase[E any] struct {
+	name  string
+	check func(tb testing.TB, ctx context.Context, e E)
+}
+
+// patience bounds a case, so that an engine that blocks for ever fails.
+const patience = time.Minute
+
+func run[E any](t *testing.T, cases []testCase[E], open func(tb testing.TB) E) {
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			c.check(t, ctx, open(t))
+		})
+	}
+}

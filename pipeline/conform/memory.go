@@ -1,0 +1,252 @@
+package conform
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// MemoryLog is a log in memory with one partition, 0, and one generation. It
+// shows the contract in its plainest form, and serves tests that need a log but
+// no disk; inside testing/synctest too, as it waits on channels only. Its zero
+// value is ready to use.
+type MemoryLog struct {
+	mu      sync.Mutex
+	entries []sealer.Entry // from first on
+	first   int64
+	grown   chan struct{} // closed at the next append, nil while nobody waits
+}
+
+var _ pipeline.Log = (*MemoryLog)(nil)
+
+// Append implements pipeline.Appender.
+func (l *MemoryLog) Append(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
+	own := *r
+	own.Event, own.Private = slices.Clone(r.Event), slices.Clone(r.Private)
+	return l.append(ctx, own)
+}
+
+func (l *MemoryLog) append(ctx context.Context, r sealer.Record) (sealer.Position, error) {
+	if err := ctx.Err(); err != nil {
+		return sealer.Position{}, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := l.end()
+	l.entries = append(l.entries, sealer.Entry{Position: at, Record: r})
+	if l.grown != nil {
+		close(l.grown)
+		l.grown = nil
+	}
+	return at, nil
+}
+
+// position makes a position of an offset.
+func position(offset int64) sealer.Position {
+	return sealer.Position{Generation: 1, Offset: offset}
+}
+
+// end is the position behind the last entry. The caller holds l.mu.
+func (l *MemoryLog) end() sealer.Position {
+	return position(l.first + int64(len(l.entries)))
+}
+
+// Retire drops the entries before an offset.
+func (l *MemoryLog) Retire(before int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if drop := min(before-l.first, int64(len(l.entries))); drop > 0 {
+		l.entries = l.entries[drop:]
+		l.first += drop
+	}
+}
+
+// Bounds implements pipeline.Reader.
+func (l *MemoryLog) Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return position(l.first), l.end(), ctx.Err()
+}
+
+// Read implements pipeline.Reader.
+func (l *MemoryLog) Read(ctx context.Context, at sealer.Position) (sealer.Entry, error) {
+	e, err := l.entry(at)
+	e.Event, e.Private = slices.Clone(e.Event), slices.Clone(e.Private)
+	return e, cmp.Or(err, ctx.Err())
+}
+
+func (l *MemoryLog) entry(at sealer.Position) (sealer.Entry, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case at.Compare(position(l.first)) < 0:
+		return sealer.Entry{}, fmt.Errorf("%w: %s", pipeline.ErrGone, at)
+	case at.Compare(l.end()) >= 0:
+		return sealer.Entry{}, fmt.Errorf("%w: %s", pipeline.ErrBeyondEnd, at)
+	}
+	return l.entries[at.Offset-l.first], nil
+}
+
+// Scan implements pipeline.Reader.
+func (l *MemoryLog) Scan(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
+	_, end, err := l.Bounds(ctx, from.Partition)
+	if err != nil {
+		return err
+	}
+	if to.Compare(end) > 0 {
+		to = end
+	}
+	for at := from; at.Compare(to) < 0; at = at.Next() {
+		e, err := l.Read(ctx, at)
+		if err != nil {
+			return err
+		}
+		if err := fn(e); err != nil {
+			return err
+		}
+	}
+	if from.Compare(end) > 0 {
+		return fmt.Errorf("%w: %s", pipeline.ErrBeyondEnd, from)
+	}
+	return nil
+}
+
+// Wait implements pipeline.Reader.
+func (l *MemoryLog) Wait(ctx context.Context, at sealer.Position) error {
+	for {
+		_, err := l.entry(at)
+		if !errors.Is(err, pipeline.ErrBeyondEnd) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-l.next(at):
+		}
+	}
+}
+
+// next is closed when an entry at the position may stand there.
+func (l *MemoryLog) next(at sealer.Position) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if at.Compare(l.end()) < 0 {
+		there := make(chan struct{})
+		close(there)
+		return there
+	}
+	if l.grown == nil {
+		l.grown = make(chan struct{})
+	}
+	return l.grown
+}
+
+// MemoryWarehouse is a warehouse in memory that answers by the suite's model,
+// for tests that need a warehouse but no engine. Its zero value is ready to use.
+type MemoryWarehouse struct {
+	mu       sync.Mutex
+	rows     []pipeline.Row // collapsed, in the order of their positions
+	setAside []pipeline.SetAside
+	resume   map[int32]sealer.Position
+}
+
+var _ pipeline.Warehouse = (*MemoryWarehouse)(nil)
+
+// Load implements pipeline.Sink.
+func (w *MemoryWarehouse) Load(ctx context.Context, b pipeline.Batch) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rows = collapse(slices.Concat(w.rows, b.Rows))
+	for _, s := range b.SetAside {
+		if !slices.ContainsFunc(w.setAside, func(have pipeline.SetAside) bool { return have.Position == s.Position }) {
+			w.setAside = append(w.setAside, s)
+		}
+	}
+	slices.SortFunc(w.setAside, func(a, b pipeline.SetAside) int {
+		return cmp.Or(cmp.Compare(a.Position.Partition, b.Position.Partition), a.Position.Compare(b.Position))
+	})
+	if have, ok := w.resume[b.Partition]; !ok || have.Compare(b.Next) < 0 {
+		if w.resume == nil {
+			w.resume = map[int32]sealer.Position{}
+		}
+		w.resume[b.Partition] = b.Next
+	}
+	return nil
+}
+
+// Resume implements pipeline.Sink.
+func (w *MemoryWarehouse) Resume(ctx context.Context, partition int32) (sealer.Position, bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	next, ok := w.resume[partition]
+	return next, ok, ctx.Err()
+}
+
+// all returns the rows; nobody changes them after a Load.
+func (w *MemoryWarehouse) all() []pipeline.Row {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.rows
+}
+
+// Events implements pipeline.Warehouse.
+func (w *MemoryWarehouse) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error) {
+	if q.Limit <= 0 {
+		return nil, fmt.Errorf("limit %d is not positive", q.Limit)
+	}
+	return events(w.all(), q), ctx.Err()
+}
+
+// Event implements pipeline.Warehouse.
+func (w *MemoryWarehouse) Event(ctx context.Context, tenantID, eventID string) (pipeline.Row, error) {
+	for _, r := range w.all() {
+		if r.TenantID == tenantID && r.EventID == eventID {
+			return r, ctx.Err()
+		}
+	}
+	return pipeline.Row{}, fmt.Errorf("%w: %s", pipeline.ErrNoEvent, eventID)
+}
+
+// Metering implements pipeline.Warehouse.
+func (w *MemoryWarehouse) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
+	return meter(w.all(), q, day), ctx.Err()
+}
+
+// CountEvents implements pipeline.Warehouse.
+func (w *MemoryWarehouse) CountEvents(ctx context.Context, tenantID string) (n int64, err error) {
+	for _, r := range w.all() {
+		if r.TenantID == tenantID {
+			n++
+		}
+	}
+	return n, ctx.Err()
+}
+
+// Duplicates implements pipeline.Warehouse.
+func (w *MemoryWarehouse) Duplicates(ctx context.Context, tenantID string, after, upTo sealer.Position) ([]pipeline.Duplicate, error) {
+	return duplicates(w.all(), tenantID, after, upTo), ctx.Err()
+}
+
+// SetAsides implements pipeline.Warehouse.
+func (w *MemoryWarehouse) SetAsides(ctx context.Context, tenantID string) ([]pipeline.SetAside, error) {
+	rows := w.all()
+	i := slices.IndexFunc(rows, func(r pipeline.Row) bool { return r.TenantID == tenantID })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var held []pipeline.SetAside
+	for _, s := range w.setAside {
+		if s.TenantID == tenantID || s.TenantID == "" && (i < 0 || rows[i].Partition == s.Position.Partition) {
+			held = append(held, s)
+		}
+	}
+	return held, ctx.Err()
+}

@@ -1,0 +1,613 @@
+package conform
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+var warehouseCases = []testCase[WarehouseEngine]{
+	{"an empty warehouse knows nothing", checkEmptyWarehouse},
+	{"rows come back as they were loaded", checkWholeRows},
+	{"loading again changes nothing", checkReload},
+	{"the lowest position wins", checkLowestWins},
+	{"the position never goes back", checkResume},
+	{"rows and position survive a crash together", checkWarehouseSurvives},
+	{"a cancelled load is whole or absent", checkCancelledLoad},
+	{"metering and duplicates equal the model", checkModel},
+	{"a duplicate is at most a day younger", checkDayEdge},
+	{"a duplicate's first may be out of view", checkFirstOutOfView},
+	{"bounds of time are exact", checkTimeBounds},
+	{"as of a position nothing behind it counts", checkAsOf},
+	{"tenants see nothing of each other", checkTenantsApart},
+	{"cursors neither skip nor repeat", checkCursors},
+	{"paging goes on beside loading", checkPagingBesideLoads},
+	{"set-aside records hold their tenant or partition", checkSetAsides},
+}
+
+// noon is the time around which test events happen; rows have milliseconds.
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 123e6, time.UTC)
+
+// at is a position in partition 3 of generation 1.
+func at(offset int64) sealer.Position {
+	return sealer.Position{Generation: 1, Partition: 3, Offset: offset}
+}
+
+// audit makes a row of another type than a delivery.
+func audit(tenant string, p sealer.Position) pipeline.Row {
+	id := fmt.Sprintf("evt_%s_%s", tenant, p)
+	return pipeline.Row{
+		Entry: sealer.Entry{Position: p, Record: sealer.Record{
+			TenantID: tenant, EventID: id, Node: "nod_conform", Epoch: 7, Seq: uint64(p.Offset + 1),
+			Event: []byte(`{"eventId":"` + id + `"}`),
+		}},
+		Type: "right.issued", At: noon, SubjectKind: "right", SubjectID: "rgh_1",
+	}
+}
+
+// delivery makes a row of a metered delivery; key may be empty.
+func delivery(tenant string, p sealer.Position, issued time.Time, key string) pipeline.Row {
+	r := audit(tenant, p)
+	r.Private = []byte(`{"salt":"s"}`)
+	r.Type, r.At = "delivery.recorded", issued
+	r.Delivery = &pipeline.Delivery{
+		ReceiptID: "rcp_" + r.EventID, RightID: "rgh_1", RightRevision: 4, BasisID: "bas_1", Substrate: "CTV",
+		RenderedAt: issued.Add(-time.Second), IssuedAt: issued, SigningKeyID: "sig_1",
+		Metered: true, Reason: "METERED", MeteringBasis: "viewable", QuantityMs: 1000, Idempotency: key,
+	}
+	return r
+}
+
+// load loads rows of partition 3 as one batch that ends behind the last of them.
+func load(tb require.TestingT, ctx context.Context, w pipeline.Sink, rows ...pipeline.Row) {
+	last := slices.MaxFunc(rows, func(a, b pipeline.Row) int { return a.Compare(b.Position) })
+	require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: 3, Rows: rows, Next: last.Next()}))
+}
+
+// requireRows compares rows, and takes no bytes for empty ones.
+func requireRows(tb require.TestingT, want, got []pipeline.Row) {
+	plain := func(rows []pipeline.Row) []pipeline.Row {
+		rows = slices.Clone(rows)
+		for i, r := range rows {
+			rows[i].Event, rows[i].Private = append([]byte{}, r.Event...), append([]byte{}, r.Private...)
+		}
+		return rows
+	}
+	require.Equal(tb, len(want), len(got), "number of rows")
+	require.Equal(tb, plain(want), plain(got))
+}
+
+// everything asks for all rows of a tenant.
+func everything(tb require.TestingT, ctx context.Context, w pipeline.Warehouse, tenant string) []pipeline.Row {
+	rows, err := w.Events(ctx, pipeline.EventQuery{TenantID: tenant, Limit: math.MaxInt32})
+	require.NoError(tb, err)
+	return rows
+}
+
+func checkEmptyWarehouse(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	_, ok, err := w.Resume(ctx, 3)
+	require.NoError(tb, err)
+	require.False(tb, ok)
+	require.Empty(tb, everything(tb, ctx, w, "tnt_a"))
+	_, err = w.Event(ctx, "tnt_a", "evt_1")
+	require.ErrorIs(tb, err, pipeline.ErrNoEvent)
+	n, err := w.CountEvents(ctx, "tnt_a")
+	require.NoError(tb, err)
+	require.Zero(tb, n)
+	lines, err := w.Metering(ctx, pipeline.MeterQuery{TenantID: "tnt_a"})
+	require.NoError(tb, err)
+	require.Empty(tb, lines)
+	_, err = w.Events(ctx, pipeline.EventQuery{TenantID: "tnt_a"})
+	require.Error(tb, err, "a limit is asked for")
+}
+
+func checkWholeRows(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	plain := audit("tnt_a", at(0))
+	odd := audit("tnt_a", at(1))
+	odd.Node, odd.Epoch, odd.Seq = "", math.MaxUint64, math.MaxUint64-1
+	odd.Event, odd.Private = []byte{0, 255, '\'', '\n', 0}, []byte{0}
+	odd.SubjectKind, odd.SubjectID = "sübject", "a'b\"c"
+	large := audit("tnt_a", at(2))
+	large.Event = bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	metered := delivery("tnt_a", at(3), noon, "key")
+	refused := delivery("tnt_a", at(4), noon.Add(time.Millisecond), "")
+	refused.Delivery.Metered, refused.Delivery.Reason, refused.Delivery.MeteringBasis, refused.Delivery.QuantityMs = false, "NOT_VISIBLE", "none", 0
+	refused.Private = nil
+	want := []pipeline.Row{plain, odd, large, metered, refused}
+	load(tb, ctx, w, want...)
+
+	for _, w := range []pipeline.Warehouse{w, w.Reopen()} {
+		requireRows(tb, want, everything(tb, ctx, w, "tnt_a"))
+		for _, r := range want {
+			got, err := w.Event(ctx, "tnt_a", r.EventID)
+			require.NoError(tb, err)
+			requireRows(tb, []pipeline.Row{r}, []pipeline.Row{got})
+		}
+		n, err := w.CountEvents(ctx, "tnt_a")
+		require.NoError(tb, err)
+		require.EqualValues(tb, len(want), n)
+	}
+}
+
+// checkReload has several loaders bring one log, in batches of any cut, order and
+// overlap, copies of events included.
+func checkReload(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	const n, loaders = 300, 4
+	random := rand.New(rand.NewPCG(1, 2))
+	var log []pipeline.Row
+	for i := range int64(n) {
+		if i > 0 && random.IntN(5) == 0 {
+			again := log[random.IntN(len(log))]
+			again.Position = at(i)
+			log = append(log, again)
+			continue
+		}
+		log = append(log, delivery("tnt_a", at(i), noon.Add(time.Duration(i)*time.Minute), fmt.Sprint("key ", random.IntN(n))))
+	}
+	errs := make([]error, loaders)
+	var wg sync.WaitGroup
+	for l := range loaders {
+		random := rand.New(rand.NewPCG(3, uint64(l)))
+		wg.Go(func() {
+			batch := func(from, to int) {
+				errs[l] = errors.Join(errs[l], w.Load(ctx, pipeline.Batch{Partition: 3, Rows: log[from:to], Next: at(int64(to))}))
+			}
+			for range 10 {
+				from := random.IntN(n)
+				batch(from, from+1+random.IntN(n-from))
+			}
+			for from := l; from < n; from += 100 {
+				batch(from, min(from+100, n))
+			}
+			batch(0, 4)
+		})
+	}
+	wg.Wait()
+	require.NoError(tb, errors.Join(errs...))
+
+	want := collapse(log)
+	requireRows(tb, want, everything(tb, ctx, w, "tnt_a"))
+	count, err := w.CountEvents(ctx, "tnt_a")
+	require.NoError(tb, err)
+	require.EqualValues(tb, len(want), count)
+	lines, err := w.Metering(ctx, pipeline.MeterQuery{TenantID: "tnt_a"})
+	require.NoError(tb, err)
+	require.Equal(tb, meter(want, pipeline.MeterQuery{TenantID: "tnt_a"}, day), lines)
+	next, _, err := w.Resume(ctx, 3)
+	require.NoError(tb, err)
+	require.Equal(tb, at(n), next)
+}
+
+func checkLowestWins(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	original := delivery("tnt_a", at(5), noon, "key")
+	place := func(generation uint32, offset int64) pipeline.Row {
+		r := original
+		r.Generation, r.Offset, r.Seq = generation, offset, uint64(offset)
+		return r
+	}
+	for _, step := range []struct{ bring, want pipeline.Row }{
+		{place(2, 5), place(2, 5)},
+		{place(2, 9), place(2, 5)},
+		{place(2, 3), place(2, 3)},
+		{place(3, 1), place(2, 3)},
+		{place(1, 8), place(1, 8)},
+		{place(1, 8), place(1, 8)},
+	} {
+		load(tb, ctx, w, step.bring)
+		requireRows(tb, []pipeline.Row{step.want}, everything(tb, ctx, w, "tnt_a"))
+	}
+	// Within one batch too, in either order.
+	twice := func(tenant string, offset int64) pipeline.Row {
+		r := audit(tenant, at(1))
+		r.Offset = offset
+		return r
+	}
+	load(tb, ctx, w, twice("tnt_b", 20), twice("tnt_b", 30))
+	requireRows(tb, []pipeline.Row{twice("tnt_b", 20)}, everything(tb, ctx, w, "tnt_b"))
+	load(tb, ctx, w, twice("tnt_c", 50), twice("tnt_c", 40))
+	requireRows(tb, []pipeline.Row{twice("tnt_c", 40)}, everything(tb, ctx, w, "tnt_c"))
+}
+
+func checkResume(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	place := func(generation uint32, offset int64) sealer.Position {
+		return sealer.Position{Generation: generation, Partition: 3, Offset: offset}
+	}
+	for _, step := range []struct{ next, want sealer.Position }{
+		{place(1, 100), place(1, 100)},
+		{place(1, 50), place(1, 100)}, // a loader that was thought dead
+		{place(1, 101), place(1, 101)},
+		{place(2, 7), place(2, 7)},
+		{place(1, 5000), place(2, 7)},
+	} {
+		require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: 3, Next: step.next}))
+		next, ok, err := w.Resume(ctx, 3)
+		require.NoError(tb, err)
+		require.True(tb, ok)
+		require.Equal(tb, step.want, next, "after a load up to %s", step.next)
+	}
+	_, ok, err := w.Resume(ctx, 4)
+	require.NoError(tb, err)
+	require.False(tb, ok, "another partition has a position of its own")
+}
+
+func checkWarehouseSurvives(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	var want []pipeline.Row
+	held := pipeline.SetAside{Position: at(2), TenantID: "tnt_a", EventID: "evt_x", Reason: "forged", Record: []byte{1, 0}}
+	want = append(want, audit("tnt_a", at(0)), delivery("tnt_a", at(1), noon, "key"))
+	require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: 3, Rows: want, SetAside: []pipeline.SetAside{held}, Next: at(3)}))
+	opened := w.Warehouse
+	for i := range int64(3) {
+		opened = w.Reopen()
+		next, ok, err := opened.Resume(ctx, 3)
+		require.NoError(tb, err)
+		require.True(tb, ok)
+		require.Equal(tb, at(3+i), next)
+		requireRows(tb, want, everything(tb, ctx, opened, "tnt_a"))
+		list, err := opened.SetAsides(ctx, "tnt_a")
+		require.NoError(tb, err)
+		require.Equal(tb, []pipeline.SetAside{held}, list)
+
+		want = append(want, audit("tnt_a", at(3+i)))
+		load(tb, ctx, opened, want[len(want)-1])
+	}
+}
+
+func checkCancelledLoad(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	var rows []pipeline.Row
+	for i := range int64(20) {
+		rows = append(rows, audit("tnt_a", at(i)))
+	}
+	b := pipeline.Batch{Partition: 3, Rows: rows, Next: at(20)}
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	failed := w.Load(cancelled, b)
+
+	opened := w.Reopen()
+	_, moved, err := opened.Resume(ctx, 3)
+	require.NoError(tb, err)
+	if failed == nil || moved {
+		requireRows(tb, rows, everything(tb, ctx, opened, "tnt_a"))
+		require.True(tb, moved)
+	}
+	require.NoError(tb, opened.Load(ctx, b))
+	requireRows(tb, rows, everything(tb, ctx, opened, "tnt_a"))
+}
+
+// tenants numbers the tenants of random tests, so that each draw has its own.
+var tenants atomic.Int64
+
+// drawRows draws the events of one tenant around the edges of a day, with few
+// keys, rights and reasons, some of them copied to later positions.
+func drawRows(t *rapid.T, tenant string) []pipeline.Row {
+	var rows []pipeline.Row
+	n := rapid.IntRange(1, 25).Draw(t, "rows")
+	offset := int64(0)
+	for range n {
+		offset += rapid.Int64Range(1, 3).Draw(t, "step")
+		p := at(offset)
+		p.Generation = uint32(1 + offset/20)
+		if len(rows) > 0 && rapid.IntRange(0, 4).Draw(t, "copy") == 0 {
+			again := rows[rapid.IntRange(0, len(rows)-1).Draw(t, "of")]
+			again.Position = p
+			rows = append(rows, again)
+			continue
+		}
+		if rapid.IntRange(0, 5).Draw(t, "audit") == 0 {
+			rows = append(rows, audit(tenant, p))
+			continue
+		}
+		issued := noon.Add(time.Duration(rapid.SampledFrom([]int64{
+			-86_400_001, -86_400_000, -86_399_999, -1, 0, 1, 86_399_999, 86_400_000, 86_400_001,
+		}).Draw(t, "issued")) * time.Millisecond)
+		r := delivery(tenant, p, issued, rapid.SampledFrom([]string{"", "", "k1", "k1", "k2"}).Draw(t, "key"))
+		d := r.Delivery
+		d.RightID = rapid.SampledFrom([]string{"rgh_1", "rgh_2"}).Draw(t, "right")
+		d.BasisID = rapid.SampledFrom([]string{"bas_1", "bas_2"}).Draw(t, "basis")
+		d.Substrate = rapid.SampledFrom([]string{"CTV", "DOOH"}).Draw(t, "substrate")
+		d.RenderedAt = issued.Add(-time.Duration(rapid.Int64Range(0, 3_600_000).Draw(t, "late")) * time.Millisecond)
+		d.QuantityMs = rapid.Int64Range(0, 1<<40).Draw(t, "quantity")
+		if rapid.Bool().Draw(t, "suppressed") {
+			d.Metered, d.Reason, d.MeteringBasis, d.QuantityMs = false, "NOT_VISIBLE", "none", 0
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+func checkModel(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	rapid.Check(tb, func(t *rapid.T) {
+		tenant := fmt.Sprintf("tnt_%d", tenants.Add(1))
+		log := drawRows(t, tenant)
+		shuffled := rapid.Permutation(log).Draw(t, "order of loading")
+		cut := rapid.IntRange(1, len(log)).Draw(t, "cut")
+		load(t, ctx, w, shuffled[:cut]...)
+		if cut < len(shuffled) {
+			load(t, ctx, w, shuffled[cut:]...)
+		}
+		rows := collapse(log)
+		requireRows(t, rows, everything(t, ctx, w, tenant))
+
+		last := log[len(log)-1].Position
+		place := func(name string) *sealer.Position {
+			p := log[rapid.IntRange(0, len(log)-1).Draw(t, name)].Position
+			return &p
+		}
+		instant := func(name string) time.Time {
+			return noon.Add(time.Duration(rapid.Int64Range(-100_000_000, 100_000_000).Draw(t, name)) * time.Millisecond)
+		}
+		queries := []pipeline.MeterQuery{
+			{},
+			{From: instant("from"), To: instant("to")},
+			{RightID: "rgh_2"},
+			{AsOf: place("as of")},
+			{RightID: "rgh_1", AsOf: place("as of"), From: instant("from")},
+		}
+		for _, q := range queries {
+			q.TenantID = tenant
+			lines, err := w.Metering(ctx, q)
+			require.NoError(t, err)
+			require.ElementsMatch(t, meter(rows, q, day), lines, "%+v", q)
+			require.Equal(t, meter(rows, q, day), append([]pipeline.MeterRow(nil), lines...), "order of lines")
+		}
+		for _, window := range [][2]sealer.Position{{{}, last}, {*place("after"), last}, {{}, *place("up to")}, {*place("after"), *place("up to")}} {
+			list, err := w.Duplicates(ctx, tenant, window[0], window[1])
+			require.NoError(t, err)
+			require.Equal(t, duplicates(rows, tenant, window[0], window[1]), append([]pipeline.Duplicate(nil), list...), "in %v", window)
+		}
+	})
+}
+
+func checkDayEdge(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	for i, edge := range []struct {
+		older     time.Duration
+		duplicate bool
+	}{
+		{0, true},
+		{day - time.Millisecond, true},
+		{day, true},
+		{day + time.Millisecond, false},
+		{-time.Minute, true}, // a clock behind that of the first
+		{-2 * day, true},
+	} {
+		tenant := fmt.Sprintf("tnt_edge%d", i)
+		earlier := delivery(tenant, at(int64(10*i)), noon.Add(-edge.older), "key")
+		later := delivery(tenant, at(int64(10*i+1)), noon, "key")
+		// The later one may well be loaded first.
+		load(tb, ctx, w, later)
+		load(tb, ctx, w, earlier)
+
+		lines, err := w.Metering(ctx, pipeline.MeterQuery{TenantID: tenant})
+		require.NoError(tb, err)
+		var quantity, receipts int64
+		for _, line := range lines {
+			quantity += line.QuantityMs
+			receipts += line.Receipts
+		}
+		list, err := w.Duplicates(ctx, tenant, sealer.Position{}, later.Position)
+		require.NoError(tb, err)
+		require.EqualValues(tb, 2, receipts, "%s older", edge.older)
+		if edge.duplicate {
+			require.EqualValues(tb, 1000, quantity, "%s older", edge.older)
+			require.Equal(tb, []pipeline.Duplicate{{EventID: later.EventID, FirstEventID: earlier.EventID}}, list)
+		} else {
+			require.EqualValues(tb, 2000, quantity, "%s older", edge.older)
+			require.Empty(tb, list)
+		}
+	}
+}
+
+// checkFirstOutOfView asks for an hour, a right and a slice that hold only the
+// later of two deliveries with one key.
+func checkFirstOutOfView(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	earlier := delivery("tnt_a", at(1), noon.Add(-3*time.Hour), "key")
+	later := delivery("tnt_a", at(2), noon, "key")
+	later.Delivery.RightID = "rgh_2"
+	load(tb, ctx, w, earlier, later)
+	want := []pipeline.MeterRow{{RightID: "rgh_2", Substrate: "CTV", BasisID: "bas_1", MeteringBasis: "none", Reason: pipeline.ReasonDuplicate, Receipts: 1}}
+	for _, q := range []pipeline.MeterQuery{
+		{TenantID: "tnt_a", From: noon.Add(-time.Hour)},
+		{TenantID: "tnt_a", RightID: "rgh_2"},
+	} {
+		lines, err := w.Metering(ctx, q)
+		require.NoError(tb, err)
+		require.Equal(tb, want, lines)
+	}
+	list, err := w.Duplicates(ctx, "tnt_a", earlier.Position, later.Position)
+	require.NoError(tb, err)
+	require.Equal(tb, []pipeline.Duplicate{{EventID: later.EventID, FirstEventID: earlier.EventID}}, list)
+}
+
+func checkTimeBounds(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	r := delivery("tnt_a", at(0), noon, "")
+	load(tb, ctx, w, r)
+	rendered := r.Delivery.RenderedAt
+	for _, c := range []struct {
+		from, to time.Time
+		want     int
+	}{
+		{time.Time{}, time.Time{}, 1},
+		{rendered, time.Time{}, 1},
+		{rendered.Add(time.Nanosecond), time.Time{}, 0},
+		{rendered.Add(-time.Nanosecond), time.Time{}, 1},
+		{time.Time{}, rendered, 0},
+		{time.Time{}, rendered.Add(time.Nanosecond), 1},
+		{time.Time{}, rendered.Add(-time.Nanosecond), 0},
+		{rendered, rendered.Add(time.Millisecond), 1},
+		{rendered.In(time.FixedZone("", 3600)), rendered.Add(time.Millisecond), 1},
+	} {
+		lines, err := w.Metering(ctx, pipeline.MeterQuery{TenantID: "tnt_a", From: c.from, To: c.to})
+		require.NoError(tb, err)
+		require.Len(tb, lines, c.want, "from %s to %s", c.from, c.to)
+	}
+}
+
+// checkAsOf asks, after more was loaded, for what was true at each position.
+func checkAsOf(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	var rows []pipeline.Row
+	for i := range int64(12) {
+		rows = append(rows, delivery("tnt_a", at(i), noon.Add(time.Duration(i)*time.Second), fmt.Sprint("key ", i%4)))
+	}
+	load(tb, ctx, w, rows...)
+	for i := range int64(13) {
+		asOf := at(i)
+		lines, err := w.Metering(ctx, pipeline.MeterQuery{TenantID: "tnt_a", AsOf: &asOf})
+		require.NoError(tb, err)
+		want := meter(rows[:i], pipeline.MeterQuery{TenantID: "tnt_a"}, day)
+		require.Equal(tb, want, append([]pipeline.MeterRow(nil), lines...), "as of %d", i)
+	}
+}
+
+func checkTenantsApart(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	// The same event id and the same key in both, side by side.
+	mine, theirs := delivery("tnt_a", at(1), noon, "key"), delivery("tnt_b", at(0), noon, "key")
+	theirs.EventID = mine.EventID
+	only := audit("tnt_b", at(2))
+	held := pipeline.SetAside{Position: at(3), TenantID: "tnt_b", EventID: "evt_x", Reason: "forged", Record: []byte{1}}
+	require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: 3, Rows: []pipeline.Row{theirs, mine, only}, SetAside: []pipeline.SetAside{held}, Next: at(4)}))
+
+	requireRows(tb, []pipeline.Row{mine}, everything(tb, ctx, w, "tnt_a"))
+	requireRows(tb, []pipeline.Row{theirs, only}, everything(tb, ctx, w, "tnt_b"))
+	_, err := w.Event(ctx, "tnt_a", only.EventID)
+	require.ErrorIs(tb, err, pipeline.ErrNoEvent)
+	n, err := w.CountEvents(ctx, "tnt_a")
+	require.NoError(tb, err)
+	require.EqualValues(tb, 1, n)
+	lines, err := w.Metering(ctx, pipeline.MeterQuery{TenantID: "tnt_a"})
+	require.NoError(tb, err)
+	require.Equal(tb, meter([]pipeline.Row{mine}, pipeline.MeterQuery{TenantID: "tnt_a"}, day), lines, "another tenant's key makes no duplicate")
+	list, err := w.Duplicates(ctx, "tnt_a", sealer.Position{}, at(9))
+	require.NoError(tb, err)
+	require.Empty(tb, list)
+	setAside, err := w.SetAsides(ctx, "tnt_a")
+	require.NoError(tb, err)
+	require.Empty(tb, setAside)
+	for _, stranger := range []string{"", "tnt_", "tnt_A", "tnt_%", "tnt_c"} {
+		require.Empty(tb, everything(tb, ctx, w, stranger), "%q", stranger)
+	}
+}
+
+// pages pages through a query until nothing is left.
+func pages(tb testing.TB, ctx context.Context, w pipeline.Warehouse, q pipeline.EventQuery) []pipeline.Row {
+	var all []pipeline.Row
+	for {
+		page, err := w.Events(ctx, q)
+		require.NoError(tb, err)
+		require.LessOrEqual(tb, len(page), q.Limit)
+		all = append(all, page...)
+		if len(page) == 0 {
+			return all
+		}
+		last := page[len(page)-1].Position
+		if q.Newest {
+			q.Before = &last
+		} else {
+			q.After = &last
+		}
+	}
+}
+
+func checkCursors(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	var rows []pipeline.Row
+	for i := range int64(40) {
+		p := at(i)
+		p.Generation = uint32(1 + i/15)
+		tenant := "tnt_a"
+		if i%4 == 3 {
+			tenant = "tnt_b"
+		}
+		if i%3 == 0 {
+			rows = append(rows, delivery(tenant, p, noon, ""))
+		} else {
+			rows = append(rows, audit(tenant, p))
+		}
+	}
+	load(tb, ctx, w, rows...)
+	middle, late := rows[10].Position, rows[31].Position
+	for _, q := range []pipeline.EventQuery{
+		{},
+		{Newest: true},
+		{Types: []string{"right.issued"}},
+		{Types: []string{"delivery.recorded", "right.issued", "right.revoked"}, Newest: true},
+		{Types: []string{"right.revoked"}},
+		{After: &middle, Before: &late},
+		{After: &middle, Before: &late, Newest: true},
+		{After: &late, Before: &middle},
+	} {
+		q.TenantID, q.Limit = "tnt_a", len(rows)
+		want := events(rows, q)
+		for _, limit := range []int{1, 2, 7, len(rows)} {
+			q.Limit = limit
+			requireRows(tb, want, pages(tb, ctx, w, q))
+		}
+	}
+}
+
+// checkPagingBesideLoads pages upward while rows are loaded: what was there when
+// it began must come, and nothing may come twice.
+func checkPagingBesideLoads(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	const n, before = 200, 50
+	var rows []pipeline.Row
+	for i := range int64(n) {
+		rows = append(rows, audit("tnt_a", at(i)))
+	}
+	load(tb, ctx, w, rows[:before]...)
+	loaded := make(chan error, 1)
+	go func() {
+		var err error
+		for i := before; i < n && err == nil; i += 10 {
+			err = w.Load(ctx, pipeline.Batch{Partition: 3, Rows: rows[i : i+10], Next: at(int64(i + 10))})
+		}
+		loaded <- err
+	}()
+	seen := pages(tb, ctx, w, pipeline.EventQuery{TenantID: "tnt_a", Limit: 7})
+	require.NoError(tb, <-loaded)
+	require.GreaterOrEqual(tb, len(seen), before)
+	requireRows(tb, rows[:len(seen)], seen)
+}
+
+func checkSetAsides(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	held := func(partition int32, offset int64, tenant string) pipeline.SetAside {
+		return pipeline.SetAside{
+			Position: sealer.Position{Generation: 1, Partition: partition, Offset: offset},
+			TenantID: tenant, EventID: "evt_1", Reason: "header and event disagree", Record: []byte{0, 1, 255},
+		}
+	}
+	other := audit("tnt_b", sealer.Position{Generation: 1, Partition: 4, Offset: 0})
+	here := []pipeline.SetAside{held(3, 1, "tnt_a"), held(3, 2, ""), held(3, 3, "tnt_c")}
+	there := []pipeline.SetAside{held(4, 1, "")}
+	for range 2 { // setting aside again changes nothing
+		require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: 3, Rows: []pipeline.Row{audit("tnt_a", at(0))}, SetAside: here, Next: at(4)}))
+		require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: 4, Rows: []pipeline.Row{other}, SetAside: there,
+			Next: sealer.Position{Generation: 1, Partition: 4, Offset: 2}}))
+	}
+	for _, c := range []struct {
+		tenant string
+		want   []pipeline.SetAside
+	}{
+		{"tnt_a", []pipeline.SetAside{here[0], here[1]}},
+		{"tnt_b", there},
+		{"tnt_c", []pipeline.SetAside{here[1], here[2], there[0]}},
+		{"tnt_d", []pipeline.SetAside{here[1], there[0]}},
+	} {
+		list, err := w.SetAsides(ctx, c.tenant)
+		require.NoError(tb, err)
+		require.Equal(tb, c.want, list, c.tenant)
+	}
+	next, _, err := w.Resume(ctx, 3)
+	require.NoError(tb, err)
+	require.Equal(tb, at(4), next, "a record set aside doesn't stop its partition")
+}
