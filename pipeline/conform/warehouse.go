@@ -508,6 +508,7 @@ func pages(tb testing.TB, ctx context.Context, w pipeline.Warehouse, q pipeline.
 		require.NoError(tb, err)
 		require.LessOrEqual(tb, len(page), q.Limit)
 		all = append(all, page...)
+		require.Less(tb, len(all), 1000, "paging doesn't end")
 		if len(page) == 0 {
 			return all
 		}

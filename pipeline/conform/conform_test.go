@@ -1,0 +1,578 @@
+package conform
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+func TestMemoryLogConforms(t *testing.T) {
+	Log(t, func(testing.TB) LogEngine { return memoryLog() })
+}
+
+func TestMemoryWarehouseConforms(t *testing.T) {
+	Warehouse(t, func(testing.TB) WarehouseEngine { return memoryWarehouse() })
+}
+
+func memoryLog() LogEngine {
+	l := &MemoryLog{}
+	return LogEngine{Log: l, Reopen: func() pipeline.Log { return l }, Retire: l.Retire}
+}
+
+func memoryWarehouse() WarehouseEngine {
+	w := &MemoryWarehouse{}
+	return WarehouseEngine{Warehouse: w, Reopen: func() pipeline.Warehouse { return w }}
+}
+
+// trial stands in for a test that is meant to fail.
+type trial struct {
+	testing.TB
+	mu     sync.Mutex
+	failed bool
+}
+
+func (t *trial) Errorf(string, ...any) { t.Fail() }
+func (t *trial) Error(...any)          { t.Fail() }
+func (t *trial) Fatalf(string, ...any) { t.FailNow() }
+func (t *trial) Fatal(...any)          { t.FailNow() }
+func (t *trial) Logf(string, ...any)   {}
+func (t *trial) Log(...any)            {}
+func (t *trial) Fail()                 { t.mu.Lock(); t.failed = true; t.mu.Unlock() }
+func (t *trial) Failed() bool          { t.mu.Lock(); defer t.mu.Unlock(); return t.failed }
+
+// breaks reports whether the engine breaks the promise.
+func breaks[E any](tb testing.TB, c testCase[E], e E) bool {
+	t := &trial{TB: tb}
+	ctx, cancel := context.WithTimeout(tb.Context(), 10*time.Second)
+	defer cancel()
+	done := make(chan struct{})
+	go func() { // FailNow ends its goroutine
+		defer close(done)
+		c.check(t, ctx, e)
+	}()
+	<-done
+	return t.Failed()
+}
+
+func (t *trial) FailNow() {
+	t.Fail()
+	runtime.Goexit()
+}
+
+// requireCaught asks that the case of this name, at least, fails the engine.
+func requireCaught[E any](t *testing.T, cases []testCase[E], name string, open func() E) {
+	i := slices.IndexFunc(cases, func(c testCase[E]) bool { return c.name == name })
+	require.GreaterOrEqual(t, i, 0, "no case %q", name)
+	require.True(t, breaks(t, cases[i], open()), "a broken engine passes %q", name)
+}
+
+// wrongLog is a MemoryLog with some calls replaced.
+type wrongLog struct {
+	*MemoryLog
+	append func(context.Context, *sealer.Record) (sealer.Position, error)
+	read   func(context.Context, sealer.Position) (sealer.Entry, error)
+	scan   func(context.Context, sealer.Position, sealer.Position, func(sealer.Entry) error) error
+	wait   func(context.Context, sealer.Position) error
+	bounds func(context.Context, int32) (sealer.Position, sealer.Position, error)
+}
+
+func (l *wrongLog) Append(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
+	if l.append != nil {
+		return l.append(ctx, r)
+	}
+	return l.MemoryLog.Append(ctx, r)
+}
+
+func (l *wrongLog) Read(ctx context.Context, at sealer.Position) (sealer.Entry, error) {
+	if l.read != nil {
+		return l.read(ctx, at)
+	}
+	return l.MemoryLog.Read(ctx, at)
+}
+
+func (l *wrongLog) Scan(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
+	if l.scan != nil {
+		return l.scan(ctx, from, to, fn)
+	}
+	return l.MemoryLog.Scan(ctx, from, to, fn)
+}
+
+func (l *wrongLog) Wait(ctx context.Context, at sealer.Position) error {
+	if l.wait != nil {
+		return l.wait(ctx, at)
+	}
+	return l.MemoryLog.Wait(ctx, at)
+}
+
+func (l *wrongLog) Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error) {
+	if l.bounds != nil {
+		return l.bounds(ctx, partition)
+	}
+	return l.MemoryLog.Bounds(ctx, partition)
+}
+
+func TestLogSuiteCatches(t *testing.T) {
+	for _, fault := range []struct {
+		name   string
+		caught string
+		spoil  func(l *wrongLog, e *LogEngine)
+	}{
+		{"an end behind the end", "an empty log ends where it begins", func(l *wrongLog, _ *LogEngine) {
+			l.bounds = func(ctx context.Context, p int32) (sealer.Position, sealer.Position, error) {
+				first, end, err := l.MemoryLog.Bounds(ctx, p)
+				return first, end.Next(), err
+			}
+		}},
+		{"the private part lost", "records come back as they were appended", func(l *wrongLog, _ *LogEngine) {
+			l.append = func(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
+				own := *r
+				own.Private = nil
+				return l.MemoryLog.Append(ctx, &own)
+			}
+		}},
+		{"large records refused", "records come back as they were appended", func(l *wrongLog, _ *LogEngine) {
+			l.append = func(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
+				if len(r.Event) > 1<<19 {
+					return sealer.Position{}, pipeline.ErrFull
+				}
+				return l.MemoryLog.Append(ctx, r)
+			}
+		}},
+		{"every tenth position left out", "positions are contiguous", func(l *wrongLog, _ *LogEngine) {
+			l.append = func(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
+				if r.Seq%10 == 0 {
+					l.MemoryLog.Append(ctx, r)
+				}
+				return l.MemoryLog.Append(ctx, r)
+			}
+		}},
+		{"a position given twice", "concurrent appends get positions of their own", func(l *wrongLog, _ *LogEngine) {
+			l.append = func(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
+				at, err := l.MemoryLog.Append(ctx, r)
+				at.Offset &^= 1
+				return at, err
+			}
+		}},
+		{"acknowledged before it can be read", "concurrent appends get positions of their own", func(l *wrongLog, _ *LogEngine) {
+			l.read = func(ctx context.Context, at sealer.Position) (sealer.Entry, error) {
+				_, end, _ := l.Bounds(ctx, 0)
+				if at.Next() == end {
+					return sealer.Entry{}, pipeline.ErrBeyondEnd
+				}
+				return l.MemoryLog.Read(ctx, at)
+			}
+		}},
+		{"the caller's buffers kept", "the caller keeps the record", func(l *wrongLog, _ *LogEngine) {
+			l.append = func(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
+				return l.MemoryLog.append(ctx, *r)
+			}
+		}},
+		{"its own buffers given away", "the reader owns what it read", func(l *wrongLog, _ *LogEngine) {
+			l.read = func(_ context.Context, at sealer.Position) (sealer.Entry, error) { return l.entry(at) }
+		}},
+		{"the last record of a range left out", "a scan is exactly its range", func(l *wrongLog, _ *LogEngine) {
+			l.scan = func(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
+				to.Offset--
+				return l.MemoryLog.Scan(ctx, from, to, fn)
+			}
+		}},
+		{"a range without an end", "a scan is exactly its range", func(l *wrongLog, _ *LogEngine) {
+			l.scan = func(ctx context.Context, from, _ sealer.Position, fn func(sealer.Entry) error) error {
+				_, end, _ := l.Bounds(ctx, 0)
+				return l.MemoryLog.Scan(ctx, from, end, fn)
+			}
+		}},
+		{"a from behind the end passed over", "a scan is exactly its range", func(l *wrongLog, _ *LogEngine) {
+			l.scan = func(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
+				if err := l.MemoryLog.Scan(ctx, from, to, fn); !errors.Is(err, pipeline.ErrBeyondEnd) {
+					return err
+				}
+				return nil
+			}
+		}},
+		{"the caller's error passed over", "a scan stops with the caller", func(l *wrongLog, _ *LogEngine) {
+			l.scan = func(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
+				return l.MemoryLog.Scan(ctx, from, to, func(e sealer.Entry) error { fn(e); return nil })
+			}
+		}},
+		{"the caller's context ignored", "a scan stops with the caller", func(l *wrongLog, _ *LogEngine) {
+			l.scan = func(_ context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
+				return l.MemoryLog.Scan(context.Background(), from, to, fn)
+			}
+		}},
+		{"a record in a hundred skipped", "a scan misses nothing beside appends", func(l *wrongLog, _ *LogEngine) {
+			l.scan = func(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
+				return l.MemoryLog.Scan(ctx, from, to, func(e sealer.Entry) error {
+					if e.Offset%100 == 57 {
+						return nil
+					}
+					return fn(e)
+				})
+			}
+		}},
+		{"generations ignored", "other generations are gone or to come", func(l *wrongLog, _ *LogEngine) {
+			l.read = func(ctx context.Context, at sealer.Position) (sealer.Entry, error) {
+				at.Generation = 1
+				return l.MemoryLog.Read(ctx, at)
+			}
+		}},
+		{"waiters let go at once", "waiting ends with the record or the caller", func(l *wrongLog, _ *LogEngine) {
+			l.wait = func(context.Context, sealer.Position) error { return nil }
+		}},
+		{"failed for good after a cancelled append", "a cancelled append leaves the log sound", func(l *wrongLog, _ *LogEngine) {
+			failed := false
+			l.append = func(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
+				if failed = failed || ctx.Err() != nil; failed {
+					return sealer.Position{}, pipeline.ErrFailed
+				}
+				return l.MemoryLog.Append(ctx, r)
+			}
+		}},
+		{"half a record of a cancelled append", "a cancelled append leaves the log sound", func(l *wrongLog, _ *LogEngine) {
+			l.append = func(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
+				if err := ctx.Err(); err != nil {
+					l.MemoryLog.Append(context.Background(), &sealer.Record{TenantID: r.TenantID, EventID: r.EventID})
+					return sealer.Position{}, err
+				}
+				return l.MemoryLog.Append(ctx, r)
+			}
+		}},
+		{"the last record lost in a crash", "what was appended survives a crash", func(l *wrongLog, e *LogEngine) {
+			e.Reopen = func() pipeline.Log { l.entries = l.entries[:len(l.entries)-1]; return l }
+		}},
+		{"a position left out after a crash", "what was appended survives a crash", func(l *wrongLog, e *LogEngine) {
+			e.Reopen = func() pipeline.Log { l.MemoryLog.Append(context.Background(), &sealer.Record{}); return l }
+		}},
+		{"the retired called never written", "what was retired is gone", func(l *wrongLog, _ *LogEngine) {
+			l.scan = func(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
+				err := l.MemoryLog.Scan(ctx, from, to, fn)
+				if errors.Is(err, pipeline.ErrGone) {
+					return pipeline.ErrBeyondEnd
+				}
+				return err
+			}
+		}},
+		{"more retired than was asked", "what was retired is gone", func(l *wrongLog, e *LogEngine) {
+			e.Retire = func(before int64) { l.Retire(before + 1) }
+		}},
+	} {
+		t.Run(fault.name, func(t *testing.T) {
+			requireCaught(t, logCases, fault.caught, func() LogEngine {
+				e := memoryLog()
+				l := &wrongLog{MemoryLog: e.Log.(*MemoryLog)}
+				e.Log, e.Reopen = l, func() pipeline.Log { return l }
+				fault.spoil(l, &e)
+				return e
+			})
+		})
+	}
+}
+
+// wrongWarehouse is a MemoryWarehouse with some calls replaced.
+type wrongWarehouse struct {
+	*MemoryWarehouse
+	load       func(context.Context, pipeline.Batch) error
+	resume     func(context.Context, int32) (sealer.Position, bool, error)
+	events     func(context.Context, pipeline.EventQuery) ([]pipeline.Row, error)
+	metering   func(context.Context, pipeline.MeterQuery) ([]pipeline.MeterRow, error)
+	count      func(context.Context, string) (int64, error)
+	duplicates func(context.Context, string, sealer.Position, sealer.Position) ([]pipeline.Duplicate, error)
+	setAsides  func(context.Context, string) ([]pipeline.SetAside, error)
+}
+
+func (w *wrongWarehouse) Load(ctx context.Context, b pipeline.Batch) error {
+	if w.load != nil {
+		return w.load(ctx, b)
+	}
+	return w.MemoryWarehouse.Load(ctx, b)
+}
+
+func (w *wrongWarehouse) Resume(ctx context.Context, p int32) (sealer.Position, bool, error) {
+	if w.resume != nil {
+		return w.resume(ctx, p)
+	}
+	return w.MemoryWarehouse.Resume(ctx, p)
+}
+
+func (w *wrongWarehouse) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error) {
+	if w.events != nil {
+		return w.events(ctx, q)
+	}
+	return w.MemoryWarehouse.Events(ctx, q)
+}
+
+func (w *wrongWarehouse) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
+	if w.metering != nil {
+		return w.metering(ctx, q)
+	}
+	return w.MemoryWarehouse.Metering(ctx, q)
+}
+
+func (w *wrongWarehouse) CountEvents(ctx context.Context, tenant string) (int64, error) {
+	if w.count != nil {
+		return w.count(ctx, tenant)
+	}
+	return w.MemoryWarehouse.CountEvents(ctx, tenant)
+}
+
+func (w *wrongWarehouse) Duplicates(ctx context.Context, tenant string, after, upTo sealer.Position) ([]pipeline.Duplicate, error) {
+	if w.duplicates != nil {
+		return w.duplicates(ctx, tenant, after, upTo)
+	}
+	return w.MemoryWarehouse.Duplicates(ctx, tenant, after, upTo)
+}
+
+func (w *wrongWarehouse) SetAsides(ctx context.Context, tenant string) ([]pipeline.SetAside, error) {
+	if w.setAsides != nil {
+		return w.setAsides(ctx, tenant)
+	}
+	return w.MemoryWarehouse.SetAsides(ctx, tenant)
+}
+
+// alterRows changes each row before it is loaded.
+func (w *wrongWarehouse) alterRows(alter func(*pipeline.Row)) {
+	w.load = func(ctx context.Context, b pipeline.Batch) error {
+		b.Rows = slices.Clone(b.Rows)
+		for i := range b.Rows {
+			if d := b.Rows[i].Delivery; d != nil {
+				own := *d
+				b.Rows[i].Delivery = &own
+			}
+			alter(&b.Rows[i])
+		}
+		return w.MemoryWarehouse.Load(ctx, b)
+	}
+}
+
+// meterWithin measures with another window than a day.
+func (w *wrongWarehouse) meterWithin(window time.Duration) {
+	w.metering = func(_ context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
+		return meter(w.all(), q, window), nil
+	}
+}
+
+func TestWarehouseSuiteCatches(t *testing.T) {
+	// A failing property must not leave files behind, and need not be simplified.
+	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.shrinktime": "0s"} {
+		before := flag.Lookup(name).Value.String()
+		require.NoError(t, flag.Set(name, value))
+		t.Cleanup(func() { require.NoError(t, flag.Set(name, before)) })
+	}
+	const model = "metering and duplicates equal the model"
+	for _, fault := range []struct {
+		name   string
+		caught string
+		spoil  func(w *wrongWarehouse, e *WarehouseEngine)
+	}{
+		{"something there from the start", "an empty warehouse knows nothing", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.resume = func(context.Context, int32) (sealer.Position, bool, error) { return sealer.Position{}, true, nil }
+		}},
+		{"event text trimmed", "rows come back as they were loaded", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.alterRows(func(r *pipeline.Row) { r.Event = bytes.TrimRight(r.Event, "\x00") })
+		}},
+		{"numbers signed", "rows come back as they were loaded", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.alterRows(func(r *pipeline.Row) { r.Epoch &= 1<<63 - 1 })
+		}},
+		{"times in seconds", "rows come back as they were loaded", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.alterRows(func(r *pipeline.Row) { r.At = r.At.Truncate(time.Second) })
+		}},
+		{"copies counted", "loading again changes nothing", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			var mu sync.Mutex
+			var n int64
+			w.load = func(ctx context.Context, b pipeline.Batch) error {
+				mu.Lock()
+				n += int64(len(b.Rows))
+				mu.Unlock()
+				return w.MemoryWarehouse.Load(ctx, b)
+			}
+			w.count = func(context.Context, string) (int64, error) { return n, nil }
+		}},
+		{"the first copy wins", "the lowest position wins", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.load = func(ctx context.Context, b pipeline.Batch) error {
+				b.Rows = slices.DeleteFunc(slices.Clone(b.Rows), func(r pipeline.Row) bool {
+					_, err := w.Event(ctx, r.TenantID, r.EventID)
+					return err == nil
+				})
+				return w.MemoryWarehouse.Load(ctx, b)
+			}
+		}},
+		{"the lowest offset wins over the lower generation", "the lowest position wins", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.alterRows(func(r *pipeline.Row) { r.Generation = 2 })
+		}},
+		{"the newest load names the position", "the position never goes back", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.load = func(ctx context.Context, b pipeline.Batch) error {
+				delete(w.MemoryWarehouse.resume, b.Partition)
+				return w.MemoryWarehouse.Load(ctx, b)
+			}
+		}},
+		{"one position for all partitions", "the position never goes back", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.resume = func(ctx context.Context, _ int32) (sealer.Position, bool, error) {
+				return w.MemoryWarehouse.Resume(ctx, 3)
+			}
+		}},
+		{"the position ahead of the rows in a crash", "rows and position survive a crash together", func(w *wrongWarehouse, e *WarehouseEngine) {
+			e.Reopen = func() pipeline.Warehouse { w.rows = w.rows[:len(w.rows)-1]; return w }
+		}},
+		{"the position lost in a crash", "rows and position survive a crash together", func(w *wrongWarehouse, e *WarehouseEngine) {
+			e.Reopen = func() pipeline.Warehouse { clear(w.MemoryWarehouse.resume); return w }
+		}},
+		{"the set-aside lost in a crash", "rows and position survive a crash together", func(w *wrongWarehouse, e *WarehouseEngine) {
+			e.Reopen = func() pipeline.Warehouse { w.setAside = nil; return w }
+		}},
+		{"a cancelled load keeps its position and half of its rows", "a cancelled load is whole or absent", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.load = func(ctx context.Context, b pipeline.Batch) error {
+				if err := ctx.Err(); err != nil {
+					b.Rows = b.Rows[:len(b.Rows)/2]
+					return errors.Join(err, w.MemoryWarehouse.Load(context.Background(), b))
+				}
+				return w.MemoryWarehouse.Load(ctx, b)
+			}
+		}},
+		{"no duplicates known", model, func(w *wrongWarehouse, _ *WarehouseEngine) { w.meterWithin(-1000 * day) }},
+		{"a day without its last millisecond", "a duplicate is at most a day younger", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.meterWithin(day - time.Millisecond)
+		}},
+		{"a day and a millisecond", "a duplicate is at most a day younger", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.meterWithin(day + time.Millisecond)
+		}},
+		{"a window of a millisecond too much", model, func(w *wrongWarehouse, _ *WarehouseEngine) { w.meterWithin(day + time.Millisecond) }},
+		{"the last key stands for the first", model, func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.duplicates = func(_ context.Context, tenant string, after, upTo sealer.Position) ([]pipeline.Duplicate, error) {
+				list := duplicates(w.all(), tenant, after, upTo)
+				for i := range list {
+					if i > 0 {
+						list[i].FirstEventID = list[i-1].EventID
+					}
+				}
+				return list, nil
+			}
+		}},
+		{"duplicates of the slice alone", "a duplicate's first may be out of view", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.duplicates = func(_ context.Context, tenant string, after, upTo sealer.Position) ([]pipeline.Duplicate, error) {
+				inside := slices.DeleteFunc(slices.Clone(w.all()), func(r pipeline.Row) bool { return r.Compare(after) <= 0 })
+				return duplicates(inside, tenant, after, upTo), nil
+			}
+		}},
+		{"duplicates of the hour alone", "a duplicate's first may be out of view", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.metering = func(_ context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
+				inside := slices.DeleteFunc(slices.Clone(w.all()), func(r pipeline.Row) bool {
+					return r.Delivery != nil && r.Delivery.RenderedAt.Before(q.From)
+				})
+				return meter(inside, q, day), nil
+			}
+		}},
+		{"from taken in whole milliseconds", "bounds of time are exact", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.metering = func(_ context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
+				q.From = q.From.Truncate(time.Millisecond)
+				return meter(w.all(), q, day), nil
+			}
+		}},
+		{"hours of issuing", "bounds of time are exact", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.alterRows(func(r *pipeline.Row) { r.Delivery.RenderedAt = r.Delivery.IssuedAt })
+		}},
+		{"as of counts the row there", "as of a position nothing behind it counts", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.metering = func(_ context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
+				after := q.AsOf.Next()
+				q.AsOf = &after
+				return meter(w.all(), q, day), nil
+			}
+		}},
+		{"all tenants listed", "tenants see nothing of each other", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.events = func(_ context.Context, q pipeline.EventQuery) ([]pipeline.Row, error) {
+				return w.all(), nil
+			}
+		}},
+		{"all tenants' keys compared", "tenants see nothing of each other", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.metering = func(_ context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
+				rows := slices.Clone(w.all())
+				for i := range rows {
+					rows[i].TenantID = q.TenantID
+				}
+				return meter(rows, q, day), nil
+			}
+		}},
+		{"a cursor that repeats its row", "cursors neither skip nor repeat", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.events = func(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error) {
+				if q.Before != nil && q.Newest {
+					at := q.Before.Next()
+					q.Before = &at
+				}
+				return w.MemoryWarehouse.Events(ctx, q)
+			}
+		}},
+		{"a cursor that skips a row", "cursors neither skip nor repeat", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.events = func(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error) {
+				if q.After != nil {
+					at := q.After.Next()
+					q.After = &at
+				}
+				return w.MemoryWarehouse.Events(ctx, q)
+			}
+		}},
+		{"positions ordered by offset alone", "cursors neither skip nor repeat", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.events = func(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error) {
+				if q.After != nil {
+					at := *q.After
+					at.Generation = 1
+					q.After = &at
+				}
+				return w.MemoryWarehouse.Events(ctx, q)
+			}
+		}},
+		{"types ignored", "cursors neither skip nor repeat", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.events = func(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error) {
+				q.Types = nil
+				return w.MemoryWarehouse.Events(ctx, q)
+			}
+		}},
+		{"a row too late to be seen", "paging goes on beside loading", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.load = func(ctx context.Context, b pipeline.Batch) error {
+				if len(b.Rows) == 50 {
+					b.Rows = slices.Delete(slices.Clone(b.Rows), 20, 21)
+				}
+				return w.MemoryWarehouse.Load(ctx, b)
+			}
+		}},
+		{"unreadable records hold nobody", "set-aside records hold their tenant or partition", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.setAsides = func(ctx context.Context, tenant string) ([]pipeline.SetAside, error) {
+				list, err := w.MemoryWarehouse.SetAsides(ctx, tenant)
+				return slices.DeleteFunc(list, func(s pipeline.SetAside) bool { return s.TenantID == "" }), err
+			}
+		}},
+		{"unreadable records hold every partition", "set-aside records hold their tenant or partition", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.setAsides = func(ctx context.Context, tenant string) ([]pipeline.SetAside, error) {
+				return slices.DeleteFunc(slices.Clone(w.setAside), func(s pipeline.SetAside) bool {
+					return s.TenantID != "" && s.TenantID != tenant
+				}), nil
+			}
+		}},
+		{"set aside once more at each load", "set-aside records hold their tenant or partition", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.load = func(ctx context.Context, b pipeline.Batch) error {
+				err := w.MemoryWarehouse.Load(ctx, b)
+				w.setAside = slices.Concat(w.setAside, b.SetAside)
+				return err
+			}
+		}},
+	} {
+		t.Run(fault.name, func(t *testing.T) {
+			requireCaught(t, warehouseCases, fault.caught, func() WarehouseEngine {
+				e := memoryWarehouse()
+				w := &wrongWarehouse{MemoryWarehouse: e.Warehouse.(*MemoryWarehouse)}
+				e.Warehouse, e.Reopen = w, func() pipeline.Warehouse { return w }
+				fault.spoil(w, &e)
+				return e
+			})
+		})
+	}
+}
