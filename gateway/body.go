@@ -1,0 +1,306 @@
+package gateway
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"muniment/gate"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+const (
+	maxDepth         = 32
+	maxText          = 512 // bytes of an id or anchor
+	maxSubject       = 256 // bytes of dataSubjectId
+	maxFaultPath     = 256 // bytes of a field name that is told back
+	msgMissing       = "is missing"
+	msgTwice         = "is given twice"
+	msgNumber        = "must be a number"
+	msgString        = "must be a string"
+	msgStringOrNull  = "must be a string or null"
+	msgEmpty         = "must not be empty"
+	msgTooLong       = "must be at most 512 bytes"
+	msgSubjectLong   = "must be at most 256 bytes"
+	fieldBody        = "body"
+	fieldRight       = "rightId"
+	fieldAnchor      = "spatialAnchorId"
+	fieldDwell       = "dwellMs"
+	fieldPlacement   = "spatialPlacementId"
+	fieldCorrelation = "correlationId"
+	fieldSubject     = "dataSubjectId"
+	fieldTelemetry   = "telemetry"
+)
+
+// msgDwell names sealer.MaxDwellMs.
+var msgDwell = "must be from 0 to " + strconv.Itoa(sealer.MaxDwellMs)
+
+var (
+	errNotJSON = &api.Error{Code: api.BadRequest, Message: "the body is not one JSON value in UTF-8"}
+	errTooDeep = &api.Error{Code: api.BadRequest, Message: "the body nests deeper than 32 levels"}
+)
+
+// observation is the decoded body of a delivery. It is reused: its strings are
+// views of the request's body, or of text where the body has escapes, and are
+// valid until the next decode. Nothing of it may outlive the request.
+type observation struct {
+	rightID, spatialAnchorID, dataSubjectID string
+	placement, correlation                  string
+	hasPlacement, hasCorrelation            bool
+	dwellMs                                 float64
+	telemetry                               gate.Telemetry
+
+	body    []byte
+	input   bytes.Buffer
+	decoder jsontext.Decoder
+	text    []byte // unescaped strings; only ever appended to, so that views of it stay true
+	faults  []gate.Fault
+}
+
+// decode reads the body. The error is 400 or 422.
+func (o *observation) decode(body []byte) error {
+	o.reset(body)
+	if tooDeep(body) {
+		return errTooDeep
+	}
+	if err := o.read(); err != nil {
+		return o.refusal(err)
+	}
+	if len(o.faults) > 0 {
+		return invalid(o.faults)
+	}
+	return nil
+}
+
+func (o *observation) reset(body []byte) {
+	o.rightID, o.spatialAnchorID, o.dataSubjectID, o.placement, o.correlation = "", "", "", "", ""
+	o.hasPlacement, o.hasCorrelation, o.dwellMs = false, false, 0
+	o.telemetry.Reset()
+	o.body, o.text, o.faults = body, o.text[:0], o.faults[:0]
+	o.input = *bytes.NewBuffer(body)
+	// A bytes.Buffer is parsed where it lies, without a copy.
+	o.decoder.Reset(&o.input)
+}
+
+// The fields that must be there, as bits.
+const (
+	sawRight = 1 << iota
+	sawAnchor
+	sawDwell
+)
+
+// read takes the object apart in one pass. Its error is the decoder's; faults of
+// fields are collected.
+func (o *observation) read() error {
+	d := &o.decoder
+	if d.PeekKind() != jsontext.KindBeginObject {
+		if err := d.SkipValue(); err != nil {
+			return err
+		}
+		o.fault(fieldBody, "must be an object")
+		return o.end()
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return err
+	}
+	saw := 0
+	for d.PeekKind() != jsontext.KindEndObject {
+		name, err := o.name()
+		if err != nil {
+			return err
+		}
+		switch string(name) {
+		case fieldRight:
+			saw |= sawRight
+			_, err = o.string(&o.rightID, fieldRight, false, maxText)
+		case fieldAnchor:
+			saw |= sawAnchor
+			_, err = o.string(&o.spatialAnchorID, fieldAnchor, false, maxText)
+		case fieldDwell:
+			saw |= sawDwell
+			err = o.dwell()
+		case fieldPlacement:
+			o.hasPlacement, err = o.string(&o.placement, fieldPlacement, true, maxText)
+		case fieldCorrelation:
+			o.hasCorrelation, err = o.string(&o.correlation, fieldCorrelation, true, maxText)
+		case fieldSubject:
+			_, err = o.string(&o.dataSubjectID, fieldSubject, true, maxSubject)
+		case fieldTelemetry:
+			o.faults, err = o.telemetry.Decode(d, o.faults)
+		default:
+			err = d.SkipValue()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return err
+	}
+	for _, must := range [...]struct {
+		bit  int
+		name string
+	}{{sawRight, fieldRight}, {sawAnchor, fieldAnchor}, {sawDwell, fieldDwell}} {
+		if saw&must.bit == 0 {
+			o.fault(must.name, msgMissing)
+		}
+	}
+	return o.end()
+}
+
+// end asks that nothing but white space follows.
+func (o *observation) end() error {
+	switch _, err := o.decoder.ReadToken(); err {
+	case io.EOF:
+		return nil
+	case nil:
+		return errNotJSON
+	default:
+		return err
+	}
+}
+
+// value reads the next value and returns it as part of the body.
+func (o *observation) value() (jsontext.Value, error) {
+	raw, err := o.decoder.ReadValue()
+	if err != nil {
+		return nil, err
+	}
+	end := o.decoder.InputOffset()
+	return o.body[end-int64(len(raw)) : end], nil
+}
+
+// name reads a member's name, valid until the next value.
+func (o *observation) name() ([]byte, error) {
+	raw, err := o.value()
+	if err != nil {
+		return nil, err
+	}
+	return o.unquote(raw)
+}
+
+func (o *observation) unquote(raw jsontext.Value) ([]byte, error) {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return raw[1 : len(raw)-1], nil
+	}
+	from := len(o.text)
+	var err error
+	o.text, err = jsontext.AppendUnquote(o.text, raw)
+	return o.text[from:], err
+}
+
+// string reads a text field into dst; given is false for null.
+func (o *observation) string(dst *string, field string, optional bool, limit int) (given bool, err error) {
+	raw, err := o.value()
+	if err != nil {
+		return false, err
+	}
+	switch kind := raw.Kind(); {
+	case kind == jsontext.KindNull && optional:
+		return false, nil
+	case kind != jsontext.KindString && optional:
+		o.fault(field, msgStringOrNull)
+		return false, nil
+	case kind != jsontext.KindString:
+		o.fault(field, msgString)
+		return false, nil
+	}
+	b, err := o.unquote(raw)
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case len(b) == 0 && (!optional || field == fieldSubject):
+		o.fault(field, msgEmpty)
+	case len(b) > limit && limit == maxSubject:
+		o.fault(field, msgSubjectLong)
+	case len(b) > limit:
+		o.fault(field, msgTooLong)
+	}
+	*dst = view(b)
+	return true, nil
+}
+
+func (o *observation) dwell() error {
+	raw, err := o.value()
+	if err != nil {
+		return err
+	}
+	if raw.Kind() != jsontext.KindNumber {
+		o.fault(fieldDwell, msgNumber)
+		return nil
+	}
+	ms, err := strconv.ParseFloat(view(raw), 64)
+	if err != nil || !(ms >= 0 && ms <= sealer.MaxDwellMs) { // an error is a number that no float64 holds
+		o.fault(fieldDwell, msgDwell)
+		return nil
+	}
+	o.dwellMs = ms + 0 // −0 + 0 is 0
+	return nil
+}
+
+func (o *observation) fault(field, message string) {
+	o.faults = append(o.faults, gate.Fault{Field: field, Message: message})
+}
+
+// refusal turns the decoder's error into an answer: a name given twice is 422 on
+// its path, provided the body is JSON otherwise; all else is 400.
+func (o *observation) refusal(err error) error {
+	var syntax *jsontext.SyntacticError
+	if !errors.Is(err, jsontext.ErrDuplicateName) || !errors.As(err, &syntax) ||
+		!jsontext.Value(o.body).IsValid(jsontext.AllowDuplicateNames(true)) {
+		return errNotJSON
+	}
+	path := make([]string, 0, maxDepth)
+	for token := range syntax.JSONPointer.Tokens() {
+		path = append(path, token)
+	}
+	field := strings.Join(path, ".")
+	if len(field) > maxFaultPath {
+		field = strings.ToValidUTF8(field[:maxFaultPath], "")
+	}
+	return api.Invalid(api.ValidationError{Field: field, Message: msgTwice})
+}
+
+func invalid(faults []gate.Fault) *api.Error {
+	all := make([]api.ValidationError, len(faults))
+	for i, f := range faults {
+		all[i] = api.ValidationError{Field: f.Field, Message: f.Message}
+	}
+	return api.Invalid(all...)
+}
+
+// tooDeep says whether the body nests deeper than maxDepth. Nearly every body has
+// fewer brackets than that, and needs no look at their order.
+func tooDeep(body []byte) bool {
+	if bytes.Count(body, []byte{'{'})+bytes.Count(body, []byte{'['}) <= maxDepth {
+		return false
+	}
+	depth, quoted := 0, false
+	for i := 0; i < len(body); i++ {
+		switch c := body[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			if depth++; depth > maxDepth {
+				return true
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return false
+}
+
+// view is b as a string without a copy. It is true only as long as b is not
+// written to: within one request, for a request's body.
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -1,0 +1,162 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"muniment/gateway/snapshot"
+	"muniment/sealer"
+)
+
+// Log is the durable log that a gateway writes to and reads its own answers from.
+// Safe for concurrent use. The contract of each method is pipeline.Log's.
+type Log interface {
+	// Append returns once the record is durable. On an error nothing is promised. The
+	// record's slices and strings are the caller's again when it returns.
+	Append(ctx context.Context, r *sealer.Record) (sealer.Position, error)
+	// Read returns the record at a position; the caller owns it.
+	Read(ctx context.Context, at sealer.Position) (sealer.Entry, error)
+	// Scan calls fn for every record of from ≤ position < to, in order.
+	Scan(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error
+	// Bounds returns the first position still held and the one behind the last.
+	Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error)
+}
+
+// Config configures a Gateway. NodeID, Rights, Log, Signer and DialControl are
+// required.
+type Config struct {
+	// NodeID is this node's id, Epoch the number of its start: with a sequence number
+	// they head each record it writes.
+	NodeID string
+	Epoch  uint64
+	// Rights is the node's view of rights and keys. Whoever made it runs it.
+	Rights *snapshot.View
+	Log    Log
+	// Partitions are those of Log that hold this node's events. Default: 0 alone.
+	Partitions []int32
+	// Signer signs receipts. Its key stands in the key directory already.
+	Signer *sealer.Signer
+	// DialControl opens a connection to control, which speaks HTTP/1.1 on it.
+	DialControl func() (net.Conn, error)
+
+	// MaxConns bounds the open connections. Default 16,384.
+	MaxConns int
+	// MaxConnsPerIP bounds those of one IPv4 address or IPv6 /64. Default 0: no
+	// bound, as all connections of a proxy come from one address.
+	MaxConnsPerIP int
+	// MaxInFlight bounds the requests being answered, at 503 OVERLOADED. Default
+	// 4,096.
+	MaxInFlight int
+	// MaxTenantInFlight bounds the deliveries of one tenant being answered, at 429.
+	// Default a quarter of MaxInFlight.
+	MaxTenantInFlight int
+	// MaxForwards bounds the requests that control is answering. Default 512.
+	MaxForwards int
+
+	// ReadTimeout bounds how long a request may take to arrive. Default 10 s.
+	ReadTimeout time.Duration
+	// WriteTimeout bounds each single write of an answer. Default 10 s.
+	WriteTimeout time.Duration
+	// IdleTimeout is how long a quiet connection is kept. Default 60 s.
+	IdleTimeout time.Duration
+	// AppendTimeout bounds how long a delivery waits for the right, the log, and an
+	// earlier answer's record. Default 5 s.
+	AppendTimeout time.Duration
+	// ControlTimeout bounds how long control may be silent while it answers. Default
+	// 60 s.
+	ControlTimeout time.Duration
+
+	// IdempotencyEntries bounds the keys that are remembered. Default 5,000,000.
+	IdempotencyEntries int
+	// IdempotencyWait bounds how long a request waits for an earlier one with its
+	// key. Default 5 s.
+	IdempotencyWait time.Duration
+
+	// DrainDelay, DrainGrace and DrainTimeout: see Gateway.Run. Defaults 0, 1 s, 10 s.
+	DrainDelay, DrainGrace, DrainTimeout time.Duration
+
+	// Now reads the clock that receipts are dated by. Default time.Now.
+	Now        func() time.Time
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+func (c *Config) complete() error {
+	switch {
+	case c.NodeID == "":
+		return errors.New("gateway: NodeID is empty")
+	case c.Rights == nil:
+		return errors.New("gateway: Rights is missing")
+	case c.Log == nil:
+		return errors.New("gateway: Log is missing")
+	case c.Signer == nil || c.Signer.Key == nil:
+		return errors.New("gateway: Signer is missing")
+	case c.DialControl == nil:
+		return errors.New("gateway: DialControl is missing")
+	}
+	for _, n := range []struct {
+		name  string
+		value *int
+		usual int
+	}{
+		{"MaxConns", &c.MaxConns, 16_384},
+		{"MaxConnsPerIP", &c.MaxConnsPerIP, 0},
+		{"MaxInFlight", &c.MaxInFlight, 4_096},
+		{"MaxForwards", &c.MaxForwards, 512},
+		{"IdempotencyEntries", &c.IdempotencyEntries, 5_000_000},
+	} {
+		if *n.value < 0 {
+			return fmt.Errorf("gateway: %s is negative", n.name)
+		}
+		if *n.value == 0 {
+			*n.value = n.usual
+		}
+	}
+	if c.MaxTenantInFlight < 0 {
+		return errors.New("gateway: MaxTenantInFlight is negative")
+	}
+	if c.MaxTenantInFlight == 0 {
+		c.MaxTenantInFlight = max(1, c.MaxInFlight/4)
+	}
+	for _, d := range []struct {
+		name  string
+		value *time.Duration
+		usual time.Duration
+	}{
+		{"ReadTimeout", &c.ReadTimeout, 10 * time.Second},
+		{"WriteTimeout", &c.WriteTimeout, 10 * time.Second},
+		{"IdleTimeout", &c.IdleTimeout, time.Minute},
+		{"AppendTimeout", &c.AppendTimeout, 5 * time.Second},
+		{"ControlTimeout", &c.ControlTimeout, time.Minute},
+		{"IdempotencyWait", &c.IdempotencyWait, 5 * time.Second},
+		{"DrainDelay", &c.DrainDelay, 0},
+		{"DrainGrace", &c.DrainGrace, time.Second},
+		{"DrainTimeout", &c.DrainTimeout, 10 * time.Second},
+	} {
+		if *d.value < 0 {
+			return fmt.Errorf("gateway: %s is negative", d.name)
+		}
+		if *d.value == 0 {
+			*d.value = d.usual
+		}
+	}
+	if c.Partitions == nil {
+		c.Partitions = []int32{0}
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Registerer == nil {
+		c.Registerer = prometheus.NewRegistry()
+	}
+	return nil
+}

@@ -1,0 +1,312 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"hash"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"muniment/gate"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+	"muniment/gateway/snapshot"
+	"muniment/sealer"
+)
+
+var (
+	errTooLarge   = api.TooLarge("the body is larger than 64 KiB")
+	errTenantBusy = &api.Error{Code: api.RateLimited, Message: "this tenant has too many deliveries in hand on this node", RetryAfter: time.Second}
+	errNotYet     = api.Conflict("the right is not in effect yet")
+	errNoLonger   = api.Conflict("the right is no longer in effect")
+	errLogAway    = api.Unavailable(api.LogUnavailable, "the delivery could not be made durable; nothing was promised", time.Second)
+)
+
+const (
+	nonceBytes = 16
+	saltBytes  = 16
+	idBytes    = 10
+)
+
+// delivery is the working memory of one POST /v1/delivery. It is pooled: its
+// buffers are reused, and whatever is borrowed from them, or from the request,
+// is gone when the handler returns.
+type delivery struct {
+	observation
+	deadline deadline
+	hash     hash.Hash // SHA-256
+
+	tenant  string
+	keyID   string
+	claim   claimed
+	right   *snapshot.Right
+	receipt sealer.Receipt
+	sealed  sealer.Delivery
+	private sealer.Private
+	record  sealer.Record
+	random  [idBytes + nonceBytes + saltBytes]byte
+
+	ids        []byte // receipt id, event id, nonce, as text
+	projection []byte
+	secret     []byte // the private part
+	event      []byte
+	answer     []byte
+	sum        []byte
+}
+
+func newDelivery() *delivery {
+	return &delivery{hash: sha256.New(), ids: make([]byte, 0, 128), sum: make([]byte, 0, 64)}
+}
+
+// deliver answers POST /v1/delivery. It reads in the order of the package comment.
+func (g *Gateway) deliver(ctx *fasthttp.RequestCtx) error {
+	arrived := g.now()
+	body := ctx.PostBody()
+	if len(body) > maxDeliveryBody { // the path may have been spelt with escapes
+		return errTooLarge
+	}
+	d := g.pool.Get().(*delivery)
+	defer g.pool.Put(d)
+	d.deadline.begin(g.cfg.AppendTimeout)
+	defer d.deadline.end()
+
+	principal, err := auth.Authenticate(&d.deadline, view(ctx.Request.Header.Peek(fasthttp.HeaderAuthorization)), g.rights, arrived)
+	if err != nil {
+		return err
+	}
+	if err := principal.Require(api.DeliveryWrite); err != nil {
+		return err
+	}
+	d.tenant, d.keyID = principal.TenantID, principal.ID
+	share := g.tenant(d.tenant)
+	defer share.Add(-1)
+	if share.Add(1) > int64(g.cfg.MaxTenantInFlight) {
+		return errTenantBusy
+	}
+	if err := d.decode(body); err != nil {
+		return err
+	}
+	key := ctx.Request.Header.Peek(api.HeaderIdempotencyKey)
+	if key == nil {
+		d.claim = claimed{}
+		return g.issue(ctx, d, arrived)
+	}
+	return g.once(ctx, d, key, arrived)
+}
+
+func (g *Gateway) tenant(id string) *atomic.Int64 {
+	if n, ok := g.tenants.Load(id); ok {
+		return n.(*atomic.Int64)
+	}
+	n, _ := g.tenants.LoadOrStore(id, new(atomic.Int64))
+	return n.(*atomic.Int64)
+}
+
+// issue decides the delivery, signs and appends it, and answers.
+func (g *Gateway) issue(ctx *fasthttp.RequestCtx, d *delivery, arrived time.Time) error {
+	if err := g.decide(d, arrived); err != nil {
+		return err
+	}
+	if err := g.seal(d); err != nil {
+		return err
+	}
+	at, err := g.log.Append(&d.deadline, &d.record)
+	if err != nil {
+		g.metrics.appendErrors.Inc()
+		return errLogAway
+	}
+	d.claim.keep(at, d.receipt.IssuedAt)
+	g.metrics.metered(d.sealed.Metering.Reason)
+	return d.respond(ctx, d.event)
+}
+
+// decide asks right and gate. What passes is in d.right and d.sealed.
+func (g *Gateway) decide(d *delivery, arrived time.Time) (err error) {
+	// The moment of issue is read before lease and right are looked at: what holds
+	// for them held at that moment.
+	issued := g.now()
+	if issued.Before(arrived) {
+		issued = arrived // the clock stepped back
+	}
+	d.receipt.RenderedAt, d.receipt.IssuedAt = arrived, issued
+	if err := g.rights.Fresh(); err != nil {
+		return err
+	}
+	if d.right, err = g.rights.Right(&d.deadline, d.tenant, d.rightID); err != nil {
+		return err
+	}
+	r := d.right
+	if arrived.Before(r.EffectiveFrom) {
+		return errNotYet
+	}
+	if !r.EffectiveUntil.IsZero() && !arrived.Before(r.EffectiveUntil) {
+		return errNoLonger
+	}
+	verdict := gate.Evaluate(&r.Gate, &d.telemetry, d.dwellMs)
+	if verdict.Refused() {
+		return g.refused(d, verdict)
+	}
+	d.sealed.Substrate = verdict.Substrate
+	d.sealed.Metering = verdict.Meter(&d.telemetry, d.dwellMs)
+	return nil
+}
+
+// refused is the 412, with every violation; it is counted for the tenant.
+func (g *Gateway) refused(d *delivery, verdict gate.Verdict) error {
+	violations := verdict.Violations(&d.right.Gate, &d.telemetry)
+	for i := range violations {
+		g.metrics.refused(violations[i].Rule)
+		g.refusals.add(d.tenant, d.right.ID, violations[i].Rule)
+	}
+	text, err := json.Marshal(violations)
+	if err != nil {
+		return fmt.Errorf("cannot write violations: %w", err)
+	}
+	return &api.Error{
+		Code: api.PreconditionFailed, Message: gate.ConstraintMessage(verdict.Substrate, len(violations)),
+		Substrate: verdict.Substrate.String(), Gate: gate.Version, Violations: text,
+	}
+}
+
+// seal fills d.record with the signed event.
+func (g *Gateway) seal(d *delivery) error {
+	if _, err := io.ReadFull(g.random, d.random[:]); err != nil {
+		return fmt.Errorf("cannot draw random bits: %w", err)
+	}
+	d.name()
+	d.commit()
+	r := &d.receipt
+	r.DwellMs, r.SpatialAnchorID = d.dwellMs, d.spatialAnchorID
+	r.SpatialPlacementID, r.CorrelationID = nil, nil
+	if d.hasPlacement {
+		r.SpatialPlacementID = &d.placement
+	}
+	if d.hasCorrelation {
+		r.CorrelationID = &d.correlation
+	}
+	s := &d.sealed
+	s.TenantID, s.Actor = d.tenant, sealer.Ref{Kind: "key", ID: d.keyID}
+	s.RightID, s.RightRevision, s.BasisID = d.right.ID, d.right.Revision, d.right.BasisID
+	s.Idempotency = d.claim.text()
+
+	var err error
+	if d.event, err = g.signer.SealDelivery(d.event[:0], s, r); err != nil {
+		return err
+	}
+	d.record.TenantID, d.record.Node, d.record.Epoch, d.record.Seq = d.tenant, g.cfg.NodeID, g.cfg.Epoch, g.seq.Add(1)
+	d.record.Event, d.record.Private = d.event, d.secret
+	return nil
+}
+
+// name writes receipt id, event id and nonce from the random bits.
+func (d *delivery) name() {
+	at, entropy := d.receipt.IssuedAt, [idBytes]byte(d.random[:idBytes])
+	b := api.AppendID(d.ids[:0], api.PrefixReceipt, at, entropy)
+	receipt := len(b)
+	b = api.AppendID(b, api.PrefixEvent, at, entropy)
+	event := len(b)
+	b = base64.RawURLEncoding.AppendEncode(b, d.random[idBytes:idBytes+nonceBytes])
+	d.ids = b
+	d.receipt.ReceiptID, d.record.EventID, d.receipt.Nonce = view(b[:receipt]), view(b[receipt:event]), view(b[event:])
+}
+
+// commit writes the private part and the commitment to it.
+func (d *delivery) commit() {
+	p := &d.private
+	p.Salt = [saltBytes]byte(d.random[idBytes+nonceBytes:])
+	p.DataSubject = d.dataSubjectID
+	p.AttentionMs = d.sealed.Metering.AttentionMs
+	p.Telemetry = nil
+	if d.projection = d.telemetry.AppendProjection(d.projection[:0]); len(d.projection) > len("{}") {
+		p.Telemetry = d.projection
+	}
+	p.RequestHash = ""
+	if d.claim.held() {
+		p.RequestHash = d.requestHash(p.Salt, d.body)
+	}
+	d.secret = sealer.AppendPrivate(d.secret[:0], p)
+	d.sealed.PrivateCommitment = sealer.Commit(p.Salt, d.secret)
+}
+
+// requestHash is base64url SHA-256(salt ‖ body). It is valid until the next call.
+func (d *delivery) requestHash(salt [saltBytes]byte, body []byte) string {
+	d.hash.Reset()
+	d.hash.Write(salt[:])
+	d.hash.Write(body)
+	var sum [sha256.Size]byte
+	d.hash.Sum(sum[:0])
+	d.sum = base64.RawURLEncoding.AppendEncode(d.sum[:0], sum[:])
+	return view(d.sum)
+}
+
+// respond renders the answer from the event's text: a first answer and its replay
+// have the same bytes because they come from here.
+func (d *delivery) respond(ctx *fasthttp.RequestCtx, event []byte) error {
+	parts, err := sealer.SplitDelivery(event)
+	if err != nil {
+		return err
+	}
+	d.answer = appendAnswer(d.answer[:0], &parts)
+	ctx.SetContentType(contentJSON)
+	ctx.SetBody(d.answer)
+	return nil
+}
+
+func appendAnswer(dst []byte, p *sealer.DeliveryParts) []byte {
+	dst = append(dst, `{"ok":true,"data":{"receipt":`...)
+	dst = append(dst, p.Receipt...)
+	dst = append(dst, `,"substrate":`...)
+	dst = append(dst, p.Substrate...)
+	dst = append(dst, `,"signature":`...)
+	dst = append(dst, p.Signature...)
+	dst = append(dst, `,"metering":`...)
+	dst = append(dst, p.Metering...)
+	return append(dst, `},"contractVersion":"`+api.ContractVersion+`"}`...)
+}
+
+// deadline is a context that ends after a time, and can be used again: one timer
+// serves all requests of a delivery's life, where context.WithTimeout would make
+// a context, a timer and a channel for each.
+type deadline struct {
+	timer *time.Timer
+	done  chan struct{}
+	at    time.Time
+}
+
+var _ context.Context = (*deadline)(nil)
+
+func (d *deadline) begin(after time.Duration) {
+	d.at = time.Now().Add(after)
+	if d.timer == nil {
+		done := make(chan struct{})
+		d.done, d.timer = done, time.AfterFunc(after, func() { close(done) })
+		return
+	}
+	d.timer.Reset(after)
+}
+
+// end stops the clock. A deadline that has passed is not used again.
+func (d *deadline) end() {
+	if !d.timer.Stop() {
+		d.timer, d.done = nil, nil
+	}
+}
+
+func (d *deadline) Deadline() (time.Time, bool) { return d.at, true }
+func (d *deadline) Done() <-chan struct{}       { return d.done }
+func (d *deadline) Value(any) any               { return nil }
+
+func (d *deadline) Err() error {
+	select {
+	case <-d.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}

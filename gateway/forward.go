@@ -1,0 +1,187 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"muniment/gateway/api"
+)
+
+// controlUnavailable is the reason of a 503 when control can't be reached.
+const controlUnavailable api.Reason = "CONTROL_UNAVAILABLE"
+
+var (
+	errControlAway = api.Unavailable(controlUnavailable, "the control service can't be reached", time.Second)
+	errControlBusy = api.Unavailable(api.Overloaded, "the control service has too many requests in hand", time.Second)
+)
+
+func (g *Gateway) newControlClient() *fasthttp.HostClient {
+	return &fasthttp.HostClient{
+		Addr: "control",
+		Dial: func(string) (net.Conn, error) {
+			c, err := g.cfg.DialControl()
+			if err != nil {
+				return nil, err
+			}
+			return &controlConn{Conn: c, silence: g.cfg.ControlTimeout}, nil
+		},
+		MaxConns: g.cfg.MaxForwards,
+		// Below any server's own idle timeout, so that a request does not meet a
+		// connection that is being closed.
+		MaxIdleConnDuration:           5 * time.Second,
+		StreamResponseBody:            true,
+		DisablePathNormalizing:        true,
+		NoDefaultUserAgentHeader:      true,
+		DisableHeaderNamesNormalizing: true,
+		SecureErrorLogMessage:         true,
+	}
+}
+
+// controlConn bounds the silence between two reads instead of the whole answer,
+// which may be a stream.
+type controlConn struct {
+	net.Conn
+	silence time.Duration
+}
+
+func (c *controlConn) Read(b []byte) (int, error) {
+	if err := c.Conn.SetReadDeadline(time.Now().Add(c.silence)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(b)
+}
+
+// forward hands the request to control and streams its answer back.
+func (g *Gateway) forward(ctx *fasthttp.RequestCtx) error {
+	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
+	defer fasthttp.ReleaseRequest(req)
+	g.prepare(ctx, req)
+	if err := g.control.Do(req, resp); err != nil {
+		fasthttp.ReleaseResponse(resp)
+		if errors.Is(err, fasthttp.ErrNoFreeConns) {
+			return errControlBusy
+		}
+		g.logger.Warn("cannot reach control", "err", err)
+		return errControlAway
+	}
+	g.relay(ctx, resp)
+	return nil
+}
+
+// hopByHop headers belong to one connection (RFC 9110, section 7.6.1). Length and
+// coding of the body are set anew.
+func hopByHop(name string) bool {
+	switch strings.ToLower(name) {
+	case "connection", "keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization", "te", "trailer",
+		"transfer-encoding", "upgrade", "content-length", "expect":
+		return true
+	}
+	return false
+}
+
+// claimedOrigin headers say where a request comes from. A caller's own word for it
+// is worth nothing.
+func claimedOrigin(name string) bool {
+	name = strings.ToLower(name)
+	return name == "forwarded" || name == "x-real-ip" || strings.HasPrefix(name, "x-forwarded-")
+}
+
+// named says whether the Connection header lists the name.
+func named(connection, name string) bool {
+	for option := range strings.SplitSeq(connection, ",") {
+		if strings.EqualFold(strings.TrimSpace(option), name) {
+			return true
+		}
+	}
+	return false
+}
+
+// prepare copies the request as control shall see it.
+func (g *Gateway) prepare(ctx *fasthttp.RequestCtx, req *fasthttp.Request) {
+	from, to := &ctx.Request.Header, &req.Header
+	to.DisableNormalizing()
+	to.SetMethodBytes(from.Method())
+	uri := ctx.Request.URI()
+	path := bytes.Clone(uri.PathOriginal())
+	if len(path) == 0 {
+		path = []byte{'/'}
+	}
+	if q := uri.QueryString(); len(q) > 0 {
+		path = append(append(path, '?'), q...)
+	}
+	to.SetRequestURIBytes(path)
+	to.SetHostBytes(ctx.Host())
+	connection := string(from.Peek(fasthttp.HeaderConnection))
+	for k, v := range from.All() {
+		name := string(k)
+		if hopByHop(name) || claimedOrigin(name) || named(connection, name) || strings.EqualFold(name, fasthttp.HeaderHost) ||
+			strings.EqualFold(name, api.HeaderRequestID) {
+			continue
+		}
+		to.AddBytesKV(k, v)
+	}
+	to.Set("X-Forwarded-For", ctx.RemoteIP().String())
+	to.SetBytesV(api.HeaderRequestID, ctx.Response.Header.Peek(api.HeaderRequestID))
+	req.SetBodyRaw(ctx.Request.Body())
+}
+
+// relay turns control's answer into ours. The body is streamed; whoever reads it
+// to its end, or closes it, gives control's connection back.
+func (g *Gateway) relay(ctx *fasthttp.RequestCtx, resp *fasthttp.Response) {
+	to := &ctx.Response.Header
+	ctx.SetStatusCode(resp.StatusCode())
+	connection := string(resp.Header.Peek(fasthttp.HeaderConnection))
+	for k, v := range resp.Header.All() {
+		name := string(k)
+		if hopByHop(name) || named(connection, name) || strings.EqualFold(name, api.HeaderRequestID) || strings.EqualFold(name, fasthttp.HeaderDate) {
+			continue
+		}
+		if strings.EqualFold(name, fasthttp.HeaderContentType) {
+			to.SetContentTypeBytes(v)
+			continue
+		}
+		to.AddBytesKV(k, v)
+	}
+	var body io.ReadCloser = &relayed{resp}
+	if bytes.HasPrefix(resp.Header.ContentType(), []byte("text/event-stream")) {
+		body = g.endless(body)
+		ctx.Response.ImmediateHeaderFlush = true
+	}
+	ctx.SetBodyStream(body, max(resp.Header.ContentLength(), -1))
+}
+
+// relayed is the body of control's answer.
+type relayed struct{ resp *fasthttp.Response }
+
+func (r *relayed) Read(b []byte) (int, error) {
+	if s := r.resp.BodyStream(); s != nil {
+		return s.Read(b)
+	}
+	return 0, io.EOF
+}
+
+func (r *relayed) Close() error {
+	err := r.resp.CloseBodyStream()
+	fasthttp.ReleaseResponse(r.resp)
+	return err
+}
+
+// endless lets a stream without an end of its own end when the gateway drains.
+func (g *Gateway) endless(body io.ReadCloser) io.ReadCloser {
+	pr, pw := io.Pipe()
+	stop := context.AfterFunc(g.draining, func() { pw.Close() })
+	go func() {
+		defer stop()
+		defer body.Close()
+		_, err := io.Copy(pw, body)
+		pw.CloseWithError(err)
+	}()
+	return pr
+}

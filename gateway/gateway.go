@@ -1,0 +1,229 @@
+// Package gateway is the service's front door: a fasthttp server that decides
+// POST /v1/delivery itself and hands every other route to control.
+//
+// The promise: a receipt that a caller holds is never lost and never counted
+// twice. Sign, make durable, answer 200; never another order. Whatever goes wrong
+// before the log has acknowledged is a 503 that promises nothing.
+//
+// Order of a delivery, and the answer when it stops there: framing and size (400,
+// 413), key (401), scope (403), the tenant's share of this node (429), JSON (400)
+// and its fields (422), a known Idempotency-Key (the first answer again), lease on
+// rights (503), right (404), its state and window (409), constraint gate (412),
+// sign, append, answer. delivery.go reads in this order.
+//
+// Decisions:
+//
+//   - Text fields (rightId, spatialAnchorId, spatialPlacementId, correlationId) hold
+//     at most 512 bytes, dataSubjectId at most 256. dwellMs is at most
+//     sealer.MaxDwellMs. rightId and dataSubjectId must not be empty.
+//     Nesting above 32 is 400.
+//   - A name given twice anywhere in the body is 422 on its path, but a body that
+//     is no JSON even apart from that is 400.
+//   - Idempotency: concurrent requests with one key wait for the first of them, for
+//     at most Config.IdempotencyWait, and then get its bytes with
+//     "Idempotent-Replayed: true". Only when the wait runs out do they get 409 with
+//     retry-after. A first request that was refused or failed frees the key, and the
+//     next in line tries for itself. Which body belongs to a key is known from the
+//     log alone: the salted hash in the event's private part. Where that part was
+//     erased, the key alone decides.
+//   - Keys are remembered for 24 h or the newest Config.IdempotencyEntries, in
+//     this process's memory, rebuilt from the log when the node starts. The
+//     limit is shared out over 64 shards by hash.
+//   - When an append fails, nobody knows whether the record is in the log. The caller
+//     gets 503 and the key is free; should the record turn up after all, the
+//     retry's event is a duplicate of it by its hash, and is metered zero.
+//   - seq counts the attempts to append: a number whose append failed may be missing.
+//   - Overload is refused before work is done: a bound on connections, on connections
+//     of one address, on requests in flight (503 OVERLOADED), and on each tenant's
+//     (429), so that one tenant can't crowd out the others.
+//   - fasthttp's unsafe defaults are closed: its own error texts become our envelope,
+//     its log lines lose their arguments (they quote headers), a message with a
+//     transfer coding, folded headers, or more than 100 headers is refused unread.
+//   - A connection that is closed on unread input is closed in two steps, so that the
+//     answer is not lost to a reset.
+//   - Draining: see Gateway.Run.
+//
+// What is down: without control, deliveries go on until the lease ends, all other
+// routes are 503. Without the log, deliveries are 503.
+//
+// Not here: TLS (a proxy's job), the rules (gate), the formats (sealer), the
+// truth about rights (control).
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"muniment/gateway/api"
+	"muniment/gateway/snapshot"
+	"muniment/sealer"
+)
+
+// Gateway serves one node. Make it with New, run it with Run.
+type Gateway struct {
+	cfg     Config
+	rights  *snapshot.View
+	log     Log
+	signer  *sealer.Signer
+	now     func() time.Time
+	logger  *slog.Logger
+	metrics *metrics
+	random  io.Reader
+
+	server   *fasthttp.Server
+	control  *fasthttp.HostClient
+	claims   *claims
+	refusals refusals
+	pool     sync.Pool // of *delivery
+	seq      atomic.Uint64
+	inFlight atomic.Int64
+	tenants  sync.Map // tenant id → *atomic.Int64, its requests in flight
+
+	phase atomic.Int32
+	// draining ends when connections must not be kept for long-lived answers.
+	draining context.Context
+	drain    context.CancelFunc
+}
+
+// The phases of a gateway's life, in their order.
+const (
+	starting  int32 = iota // rebuilding what the log knows
+	serving                //
+	leaving                // told to stop: still answers everything, but each answer closes its connection
+	refusing               // the grace is over: deliveries get 503 DRAINING
+	phaseGone              // all connections are closed
+)
+
+// New wires a gateway; nothing runs yet.
+func New(cfg Config) (*Gateway, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	g := &Gateway{
+		cfg: cfg, rights: cfg.Rights, log: cfg.Log, signer: cfg.Signer, now: cfg.Now, logger: cfg.Logger, random: rand.Reader,
+		claims: newClaims(cfg.IdempotencyEntries),
+	}
+	g.draining, g.drain = context.WithCancel(context.Background())
+	g.pool.New = func() any { return newDelivery() }
+	g.metrics = newMetrics(cfg.Registerer, g)
+	g.control = g.newControlClient()
+	g.server = &fasthttp.Server{
+		Handler:        g.handle,
+		ErrorHandler:   g.refuseUnread,
+		HeaderReceived: headerReceived,
+		// Connections are bounded by our own listener, which answers in our envelope.
+		Concurrency:                  cfg.MaxConns + 1,
+		ReadBufferSize:               maxHeaderBytes,
+		ReadTimeout:                  cfg.ReadTimeout,
+		IdleTimeout:                  cfg.IdleTimeout,
+		MaxRequestBodySize:           maxBody,
+		DisablePreParseMultipartForm: true,
+		NoDefaultServerHeader:        true,
+		NoDefaultContentType:         true,
+		SecureErrorLogMessage:        true,
+		Logger:                       serverLog{cfg.Logger},
+	}
+	return g, nil
+}
+
+// serverLog takes fasthttp's log lines. Their arguments may quote what a caller
+// sent, an Authorization header included, so only the constant format is kept.
+type serverLog struct{ log *slog.Logger }
+
+func (l serverLog) Printf(format string, _ ...any) {
+	l.log.Debug("http server reports", "format", format)
+}
+
+// Run rebuilds what the log knows, then serves ln until ctx is done, then drains
+// and returns nil. Any other return is a failure to start or of the listener. It
+// owns ln. A gateway runs once.
+//
+// Draining, in this order: the node is no longer ready (Ready). For
+// Config.DrainDelay it serves on and still accepts, so that a balancer can take
+// notice. Then everything in the accept queue is taken and the listener closes.
+// Every answer now closes its connection, and requests on connections that were
+// accepted are still served for Config.DrainGrace; a connection that says nothing
+// for that long is closed. Later requests get 503 DRAINING. A connection is always
+// closed in two steps, so none that was accepted is reset. What has not ended
+// after Config.DrainTimeout is cut. Last, refusal counts are written to the log: the
+// view of rights and the log must outlive Run.
+func (g *Gateway) Run(ctx context.Context, ln net.Listener) error {
+	defer ln.Close()
+	if err := g.rebuild(ctx); err != nil {
+		return fmt.Errorf("cannot rebuild the idempotency index: %w", err)
+	}
+	l := newListener(ln, &g.cfg, g.metrics)
+	served := make(chan error, 1)
+	go func() { served <- g.server.Serve(l) }()
+
+	flushing, stopFlushing := context.WithCancel(context.WithoutCancel(ctx))
+	var flusher sync.WaitGroup
+	flusher.Go(func() { g.flushRefusals(flushing) })
+	defer flusher.Wait()
+	defer stopFlushing()
+
+	g.phase.Store(serving)
+	select {
+	case err := <-served:
+		return fmt.Errorf("cannot accept connections: %w", err)
+	case <-ctx.Done():
+	}
+	defer g.phase.Store(phaseGone)
+	return g.leave(context.WithoutCancel(ctx), l, served)
+}
+
+func (g *Gateway) leave(ctx context.Context, l *listener, served <-chan error) error {
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.DrainDelay+g.cfg.DrainTimeout)
+	defer cancel()
+	g.phase.Store(leaving)
+	g.logger.Info("gateway drains", "connections", l.open())
+	wait(ctx, g.cfg.DrainDelay)
+	l.stop()
+	<-served
+
+	grace := time.AfterFunc(g.cfg.DrainGrace, func() {
+		g.phase.Store(refusing)
+		g.drain()
+	})
+	defer grace.Stop()
+	cut := l.drain(ctx, g.cfg.DrainGrace)
+	g.drain()
+	g.control.CloseIdleConnections()
+	if cut > 0 {
+		g.logger.Warn("gateway cut connections that did not end in time", "connections", cut)
+	}
+	return nil
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+var errNotServing = fmt.Errorf("not accepting requests")
+
+// Ready is nil while the gateway accepts requests and may decide deliveries.
+func (g *Gateway) Ready() error {
+	if g.phase.Load() != serving {
+		return errNotServing
+	}
+	return g.rights.Fresh()
+}
+
+var errDraining = api.Unavailable(api.Draining, "this node is going away; send the request again on a new connection", time.Second)

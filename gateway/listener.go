@@ -1,0 +1,255 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"muniment/gateway/api"
+)
+
+const (
+	// lingering bounds the second step of a close, in time and bytes.
+	lingerTime  = 500 * time.Millisecond
+	lingerBytes = 1 << 20
+	// acceptQueue is how long the kernel's queue is emptied when the listener stops.
+	acceptQueue = 20 * time.Millisecond
+)
+
+// listener hands connections to fasthttp and keeps account of them: how many, from
+// where, and which are quiet. It answers those above a bound itself, because
+// fasthttp would do so without our envelope.
+type listener struct {
+	net.Listener
+	cfg      *Config
+	metrics  *metrics
+	stopping atomic.Bool
+
+	mu    sync.Mutex
+	conns map[*conn]struct{}
+	perIP map[netip.Addr]int
+}
+
+func newListener(ln net.Listener, cfg *Config, m *metrics) *listener {
+	return &listener{Listener: ln, cfg: cfg, metrics: m, conns: map[*conn]struct{}{}, perIP: map[netip.Addr]int{}}
+}
+
+// Accept returns the next connection within the bounds, and io.EOF, which ends
+// fasthttp's Serve, once the listener was stopped and its queue is empty.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		inner, err := l.Listener.Accept()
+		switch {
+		case err == nil:
+		case l.stopping.Load():
+			return nil, io.EOF
+		case isTemporary(err):
+			l.metrics.acceptErrors.Inc()
+			time.Sleep(10 * time.Millisecond) // out of descriptors: some must be closed first
+			continue
+		default:
+			return nil, err
+		}
+		c := &conn{Conn: inner, owner: l, ip: subnet(inner.RemoteAddr())}
+		c.quietSince.Store(time.Now().UnixNano())
+		if refusal := l.admit(c); refusal != "" {
+			l.metrics.refusedConns.Inc()
+			c.gentle.Store(true)
+			go c.turnAway(refusal)
+			continue
+		}
+		return c, nil
+	}
+}
+
+func isTemporary(err error) bool {
+	var t interface{ Temporary() bool }
+	return errors.As(err, &t) && t.Temporary()
+}
+
+// admit takes the connection into account, or says why not. A connection that is
+// turned away counts too, while it is told so, up to twice the bound.
+func (l *listener) admit(c *conn) (refusal string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case len(l.conns) >= 2*l.cfg.MaxConns:
+		c.mute = true
+		return "too many connections"
+	case len(l.conns) >= l.cfg.MaxConns:
+		refusal = "this node has too many connections"
+	case l.cfg.MaxConnsPerIP > 0 && l.perIP[c.ip] >= l.cfg.MaxConnsPerIP:
+		refusal = "too many connections from this address"
+	}
+	l.conns[c] = struct{}{}
+	l.perIP[c.ip]++
+	return refusal
+}
+
+func (l *listener) forget(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, ok := l.conns[c]; !ok {
+		return
+	}
+	delete(l.conns, c)
+	if l.perIP[c.ip]--; l.perIP[c.ip] <= 0 {
+		delete(l.perIP, c.ip)
+	}
+}
+
+func (l *listener) open() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.conns)
+}
+
+// subnet is the unit that a bound per address counts: IPv6 customers own a /64.
+func subnet(a net.Addr) netip.Addr {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	ip := tcp.AddrPort().Addr().Unmap()
+	if ip.Is6() {
+		p, _ := ip.Prefix(64) // fails for bit counts out of range only
+		return p.Addr()
+	}
+	return ip
+}
+
+// stop ends Accept once it has taken what the kernel has queued: closing the
+// socket would reset those. New connections are refused from then on.
+func (l *listener) stop() {
+	l.stopping.Store(true)
+	if d, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok && d.SetDeadline(time.Now().Add(acceptQueue)) == nil {
+		return
+	}
+	l.Listener.Close()
+}
+
+// drain closes connections as they fall quiet and returns when none is left, or
+// when ctx is done; then it cuts the rest and says how many. A connection is quiet
+// if no byte of a request came for the grace, which begins now for those that were
+// quiet before.
+func (l *listener) drain(ctx context.Context, grace time.Duration) (cut int) {
+	l.Listener.Close()
+	began := time.Now()
+	tick := time.NewTicker(min(max(grace/10, time.Millisecond), 50*time.Millisecond))
+	defer tick.Stop()
+	for {
+		now := time.Now()
+		left := l.all()
+		if len(left) == 0 {
+			return 0
+		}
+		for _, c := range left {
+			since := c.quietSince.Load()
+			if since == 0 {
+				continue // a request is under way
+			}
+			if quiet := now.Sub(time.Unix(0, max(since, began.UnixNano()))); quiet >= grace {
+				c.Conn.SetReadDeadline(now) // wakes its worker, which closes it
+			}
+		}
+		select {
+		case <-ctx.Done():
+			for _, c := range left {
+				c.Conn.Close()
+			}
+			return len(left)
+		case <-tick.C:
+		}
+	}
+}
+
+func (l *listener) all() []*conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make([]*conn, 0, len(l.conns))
+	for c := range l.conns {
+		all = append(all, c)
+	}
+	return all
+}
+
+// conn is a client's connection. Each of its writes has its own deadline, so that
+// an answer may stream for hours as long as the client takes it.
+type conn struct {
+	net.Conn
+	owner *listener
+	ip    netip.Addr
+	mute  bool // turned away without a word
+
+	quietSince atomic.Int64 // Unix nanoseconds of the last answer; 0 while a request is read or answered
+	gentle     atomic.Bool  // input may be unread: close in two steps
+	closed     atomic.Bool
+}
+
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.quietSince.Store(0)
+	}
+	return n, err
+}
+
+func (c *conn) Write(b []byte) (int, error) {
+	now := time.Now()
+	if err := c.Conn.SetWriteDeadline(now.Add(c.owner.cfg.WriteTimeout)); err != nil {
+		return 0, err
+	}
+	n, err := c.Conn.Write(b)
+	c.quietSince.Store(now.UnixNano())
+	return n, err
+}
+
+// Close closes at once, or, if the client may still be sending, first its own
+// direction: a close on unread input would be a reset, which destroys answers on
+// their way.
+func (c *conn) Close() error {
+	if !c.closed.CompareAndSwap(false, true) {
+		return net.ErrClosed
+	}
+	defer c.owner.forget(c)
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && (c.gentle.Load() || c.owner.stopping.Load()) {
+		if half.CloseWrite() == nil && c.Conn.SetReadDeadline(time.Now().Add(lingerTime)) == nil {
+			_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes) // only to be read; however it ends
+		}
+	}
+	return c.Conn.Close()
+}
+
+// turnAway answers 503 without reading the request.
+func (c *conn) turnAway(message string) {
+	if c.mute {
+		c.Conn.Close()
+		return
+	}
+	e := api.Unavailable(api.Overloaded, message, time.Second)
+	body, err := e.MarshalJSON()
+	if err == nil {
+		_, _ = fmt.Fprintf(c, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: %s\r\nContent-Length: %d\r\nRetry-After: 1\r\nConnection: close\r\n\r\n%s",
+			contentJSON, len(body), body)
+	}
+	c.Close()
+}
+
+// lingerOn makes the connection of a request close in two steps.
+func lingerOn(ctx *fasthttp.RequestCtx) {
+	if c, ok := ctx.Conn().(*conn); ok {
+		c.gentle.Store(true)
+	}
+}
+
+// timedOut says that a deadline of ours ran out.
+func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

@@ -1,0 +1,104 @@
+package gateway
+
+import (
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"muniment/gate"
+)
+
+// metrics holds the gateway's counters. Their labels are bounded: routes, status
+// codes, rules and reasons are closed lists.
+type metrics struct {
+	requests     *prometheus.CounterVec
+	byCode       [routes][600]atomic.Pointer[prometheus.Counter] // requests, resolved once
+	seconds      [routes]prometheus.Observer
+	refusedRules *prometheus.CounterVec
+	reasons      [32]prometheus.Counter
+	appendErrors prometheus.Counter
+	replayErrors prometheus.Counter
+	acceptErrors prometheus.Counter
+	refusedConns prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer, g *Gateway) *metrics {
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+		reg.MustRegister(c)
+		return c
+	}
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "muniment_gateway_requests_total", Help: "Requests answered, by route and HTTP status.",
+		}, []string{"route", "code"}),
+		refusedRules: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "muniment_gateway_refusals_total", Help: "Violations of deliveries that the gate refused, by rule.",
+		}, []string{"rule"}),
+		appendErrors: counter("muniment_gateway_append_errors_total", "Deliveries that could not be made durable."),
+		replayErrors: counter("muniment_gateway_replay_errors_total", "Earlier answers that could not be read from the log."),
+		acceptErrors: counter("muniment_gateway_accept_errors_total", "Connections that could not be accepted."),
+		refusedConns: counter("muniment_gateway_refused_connections_total", "Connections turned away at a bound."),
+	}
+	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "muniment_gateway_request_seconds", Help: "Time from a request's arrival to its answer, by route.",
+		Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+	}, []string{"route"})
+	for r := range routes {
+		m.seconds[r] = seconds.WithLabelValues(r.String())
+	}
+	deliveries := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "muniment_gateway_deliveries_total", Help: "Receipts issued, by METERED or the first reason of suppression.",
+	}, []string{"reason"})
+	for r := range m.reasons {
+		if name := gate.Reason(r).String(); gate.Reason(r) != gate.ReasonGateRefused && name == nameOnly(name) {
+			m.reasons[r] = deliveries.WithLabelValues(name)
+		}
+	}
+	reg.MustRegister(m.requests, m.refusedRules, seconds, deliveries,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "muniment_gateway_requests_in_flight", Help: "Requests being answered.",
+		}, func() float64 { return float64(g.inFlight.Load()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "muniment_gateway_idempotency_entries", Help: "Idempotency keys remembered.",
+		}, func() float64 { return float64(g.claims.entries()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "muniment_gateway_idempotency_entries_limit", Help: "Most idempotency keys that are remembered.",
+		}, func() float64 { return float64(g.cfg.IdempotencyEntries) }),
+	)
+	return m
+}
+
+// nameOnly is empty for the text of a value that has no name.
+func nameOnly(s string) string {
+	for _, c := range []byte(s) {
+		if c == '(' {
+			return ""
+		}
+	}
+	return s
+}
+
+func (m *metrics) observe(r route, status int, took time.Duration) {
+	if status < 100 || status >= len(m.byCode[r]) {
+		status = 599
+	}
+	c := m.byCode[r][status].Load()
+	if c == nil {
+		made := m.requests.WithLabelValues(r.String(), strconv.Itoa(status))
+		c = &made
+		m.byCode[r][status].Store(c)
+	}
+	(*c).Inc()
+	m.seconds[r].Observe(took.Seconds())
+}
+
+func (m *metrics) refused(rule string) { m.refusedRules.WithLabelValues(rule).Inc() }
+
+func (m *metrics) metered(r gate.Reason) {
+	if c := m.reasons[r]; c != nil {
+		c.Inc()
+	}
+}
