@@ -141,3 +141,13 @@ func describe(c api.Change) (kind, id string, stopped int, err error) {
 	}
 	return "", "", 0, errors.New("cannot publish a change that is not of one right or one key")
 }
+
+// ByKey, ByOperator and BySystem name the actor of an event: an API key, whoever
+// holds the admin token, or control itself.
+func ByKey(keyID string) sealer.Ref { return sealer.Ref{Kind: "key", ID: keyID} }
+
+// ByOperator: see ByKey.
+func ByOperator() sealer.Ref { return sealer.Ref{Kind: "operator", ID: "admin"} }
+
+// BySystem: see ByKey.
+func BySystem() sealer.Ref { return sealer.Ref{Kind: "system", ID: "control"} }

@@ -191,21 +191,8 @@ func (db *DB) Changed() <-chan struct{} { return db.changed.wait() }
 // Millis is how a time is stored.
 func Millis(t time.Time) int64 { return t.UnixMilli() }
 
-// NullMillis is how an optional time is stored: NULL for the zero time.
-func NullMillis(t time.Time) sql.NullInt64 {
-	return sql.NullInt64{Int64: t.UnixMilli(), Valid: !t.IsZero()}
-}
-
 // Time reads what Millis stored.
 func Time(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
-
-// NullTime reads what NullMillis stored.
-func NullTime(ms sql.NullInt64) time.Time {
-	if !ms.Valid {
-		return time.Time{}
-	}
-	return Time(ms.Int64)
-}
 
 // broadcast wakes everyone who waits. The zero value is ready.
 type broadcast struct {

@@ -1,0 +1,65 @@
+package store
+
+import (
+	"bytes"
+	"database/sql/driver"
+	"fmt"
+	"time"
+
+	"muniment/sealer"
+)
+
+// Instant is a moment as records hold it: UTC and whole milliseconds. The zero
+// Instant is no moment: NULL in a column, null in JSON. In a column it is a
+// BIGINT of milliseconds, in JSON the one spelling of sealer.FormatTime, so a
+// record is written alike in answers and in events.
+type Instant struct{ time.Time }
+
+// At makes an Instant. The zero time makes the zero Instant.
+func At(t time.Time) Instant {
+	if t.IsZero() {
+		return Instant{}
+	}
+	return Instant{t.UTC().Truncate(time.Millisecond)}
+}
+
+// MarshalJSON writes the moment, or null.
+func (i Instant) MarshalJSON() ([]byte, error) {
+	if i.IsZero() {
+		return []byte("null"), nil
+	}
+	dst := sealer.AppendTime([]byte{'"'}, i.Time)
+	return append(dst, '"'), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (i *Instant) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		*i = Instant{}
+		return nil
+	}
+	t, err := sealer.ParseTime(string(bytes.Trim(text, `"`)))
+	*i = At(t)
+	return err
+}
+
+// Value is how the moment stands in a column.
+func (i Instant) Value() (driver.Value, error) {
+	if i.IsZero() {
+		return nil, nil
+	}
+	return i.UnixMilli(), nil
+}
+
+// Scan reads what Value wrote.
+func (i *Instant) Scan(column any) error {
+	switch column := column.(type) {
+	case nil:
+		*i = Instant{}
+	case int64:
+		*i = Instant{time.UnixMilli(column).UTC()}
+	default:
+		return fmt.Errorf("a %T is no moment", column)
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+-- +goose Up
+
+CREATE TABLE tenants (
+    tenant_id  TEXT   PRIMARY KEY,
+    org_id     TEXT   NOT NULL,
+    created_at BIGINT NOT NULL,
+    updated_at BIGINT NOT NULL,
+    revision   BIGINT NOT NULL
+);
+
+-- email is personal data: it stands here only, never in an event.
+CREATE TABLE developers (
+    developer_id TEXT   PRIMARY KEY,
+    tenant_id    TEXT   NOT NULL REFERENCES tenants (tenant_id),
+    org_id       TEXT   NOT NULL,
+    email        TEXT   NOT NULL,
+    created_at   BIGINT NOT NULL,
+    updated_at   BIGINT NOT NULL,
+    revision     BIGINT NOT NULL
+);
+
+-- secret_hash is the SHA-256 of the key's secret in hex; the secret is nowhere.
+-- scopes are names, separated by spaces.
+CREATE TABLE api_keys (
+    key_id       TEXT   PRIMARY KEY,
+    tenant_id    TEXT   NOT NULL REFERENCES tenants (tenant_id),
+    developer_id TEXT   NOT NULL REFERENCES developers (developer_id),
+    org_id       TEXT   NOT NULL,
+    label        TEXT   NOT NULL,
+    prefix       TEXT   NOT NULL,
+    secret_hash  TEXT   NOT NULL,
+    scopes       TEXT   NOT NULL,
+    expires_at   BIGINT,
+    revoked_at   BIGINT,
+    created_at   BIGINT NOT NULL,
+    updated_at   BIGINT NOT NULL,
+    revision     BIGINT NOT NULL
+);
+CREATE INDEX api_keys_by_tenant ON api_keys (tenant_id, key_id);
+
+-- +goose Down
+DROP TABLE api_keys;
+DROP TABLE developers;
+DROP TABLE tenants;

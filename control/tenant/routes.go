@@ -1,0 +1,208 @@
+package tenant
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"muniment/control/node"
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+)
+
+// Routes adds the room's operations to the API.
+func (r *Room) Routes(a huma.API) {
+	huma.Register(a, operation("get-tenant", http.MethodGet, "/v1/tenant", "Get the tenant, its counts, and the calling key", api.RightsRead), r.get)
+	huma.Register(a, operation("create-api-key", http.MethodPost, "/v1/api-keys", "Create an API key; it is shown this once", api.KeysWrite), r.create)
+	huma.Register(a, operation("list-api-keys", http.MethodGet, "/v1/api-keys", "List the API keys, newest first", api.KeysWrite), r.list)
+	huma.Register(a, operation("get-api-key", http.MethodGet, "/v1/api-keys/{keyId}", "Get an API key's record", api.KeysWrite), r.one)
+	huma.Register(a, operation("revoke-api-key", http.MethodDelete, "/v1/api-keys/{keyId}", "Revoke an API key for good", api.KeysWrite), r.revoke)
+}
+
+func operation(id, method, path, summary string, scope api.Scope) huma.Operation {
+	return huma.Operation{
+		OperationID: id, Method: method, Path: path, Summary: summary,
+		Tags: []string{"Tenant"}, Metadata: map[string]any{"scope": scope},
+	}
+}
+
+// Snapshot is the tenant as the contract has it.
+type Snapshot struct {
+	Tenant struct {
+		TenantID  string        `json:"tenantId"`
+		OrgID     string        `json:"orgId"`
+		CreatedAt store.Instant `json:"createdAt"`
+		Counts    Counts        `json:"counts"`
+	} `json:"tenant"`
+	Developer struct {
+		DeveloperID string `json:"developerId"`
+		OrgID       string `json:"orgId"`
+		Email       string `json:"email" doc:"empty when none was given"`
+	} `json:"developer"`
+	Key struct {
+		KeyID  string   `json:"keyId"`
+		Label  string   `json:"label"`
+		Prefix string   `json:"prefix"`
+		Scopes []string `json:"scopes"`
+	} `json:"key"`
+}
+
+// Counts of a tenant's records.
+type Counts struct {
+	Bases      int64 `json:"bases"`
+	Rights     int64 `json:"rights"`
+	Offers     int64 `json:"offers"`
+	Challenges int64 `json:"challenges"`
+	ProofPacks int64 `json:"proofPacks"`
+	Events     int64 `json:"events"`
+}
+
+type answer[T any] struct{ Body api.Body[T] }
+
+func ok[T any](body T) *answer[T] { return &answer[T]{api.OK(body)} }
+
+func (r *Room) get(ctx context.Context, _ *struct{}) (*answer[Snapshot], error) {
+	caller := auth.PrincipalFrom(ctx)
+	s, err := r.summary(ctx, caller.TenantID, caller.DeveloperID)
+	if err != nil {
+		return nil, err
+	}
+	s.Key.KeyID, s.Key.Label, s.Key.Prefix, s.Key.Scopes = caller.ID, caller.Label, caller.Prefix, caller.Scopes.Names()
+	n := &s.Tenant.Counts
+	for _, c := range []struct {
+		count Counter
+		into  *int64
+	}{
+		{r.counters.Bases, &n.Bases}, {r.counters.Rights, &n.Rights}, {r.counters.Offers, &n.Offers},
+		{r.counters.Challenges, &n.Challenges}, {r.counters.ProofPacks, &n.ProofPacks}, {r.counters.Events, &n.Events},
+	} {
+		if c.count == nil {
+			continue
+		}
+		if *c.into, err = c.count(ctx, caller.TenantID); err != nil {
+			return nil, err
+		}
+	}
+	return ok(s), nil
+}
+
+type createInput struct {
+	Body struct {
+		Label     string    `json:"label" minLength:"1" maxLength:"128" doc:"what the key is for"`
+		Scopes    []string  `json:"scopes,omitempty" doc:"scopes that the calling key holds as well; every scope but the wildcard when absent"`
+		ExpiresAt time.Time `json:"expiresAt,omitzero"`
+	}
+}
+
+// Made is the answer that shows a new key.
+type Made struct {
+	Key    Key    `json:"key"`
+	APIKey string `json:"apiKey" doc:"the key itself; it can't be shown again"`
+}
+
+func (r *Room) create(ctx context.Context, in *createInput) (*answer[Made], error) {
+	caller := auth.PrincipalFrom(ctx)
+	now := r.db.Now()
+	set, err := scopeSet(in.Body.Scopes)
+	if err != nil {
+		return nil, api.Invalid(api.ValidationError{Field: "scopes", Message: err.Error()})
+	}
+	if len(in.Body.Scopes) == 0 && !caller.Scopes.Allows(api.Wildcard) {
+		set &= caller.Scopes // everything means everything that can be given
+	}
+	if missing := lacking(set, caller.Scopes); len(missing) > 0 {
+		return nil, &api.Error{
+			Code: api.ScopeMissing, Message: "a key can't give scopes that it lacks",
+			RequiredScopes: missing, KeyScopes: caller.Scopes.Names(),
+		}
+	}
+	if e := in.Body.ExpiresAt; !e.IsZero() && !e.After(now) {
+		return nil, api.Invalid(api.ValidationError{Field: "expiresAt", Message: "must be in the future"})
+	}
+	k := Key{
+		TenantID: caller.TenantID, OrgID: caller.OrgID, DeveloperID: caller.DeveloperID,
+		Label: in.Body.Label, Scopes: set.Names(), ExpiresAt: store.At(in.Body.ExpiresAt),
+	}
+	var token string
+	err = r.db.Change(ctx, func(tx *store.Tx) (err error) {
+		token, err = createKey(ctx, tx, &k, envOf(caller.Prefix), now, store.ByKey(caller.ID))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ok(Made{Key: k, APIKey: token}), nil
+}
+
+// List is one page of keys.
+type List struct {
+	Keys       []Key   `json:"keys"`
+	NextCursor *string `json:"nextCursor"`
+}
+
+func (r *Room) list(ctx context.Context, in *struct{ store.Page }) (*answer[List], error) {
+	before, err := in.Page.Key()
+	if err != nil {
+		return nil, err
+	}
+	keys, err := listKeys(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, before, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	page, next := store.Cut(keys, in.Limit, func(k Key) string { return k.KeyID })
+	return ok(List{page, next}), nil
+}
+
+type keyInput struct {
+	KeyID string `path:"keyId"`
+}
+
+// One is the answer about one key.
+type One struct {
+	Key Key `json:"key"`
+}
+
+func (r *Room) one(ctx context.Context, in *keyInput) (*answer[One], error) {
+	k, err := findKey(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.KeyID)
+	if err != nil {
+		return nil, err
+	}
+	if k == nil {
+		return nil, api.NotFound("key")
+	}
+	return ok(One{*k}), nil
+}
+
+// Revocation is the answer to a revocation, which is in force here at once.
+type Revocation struct {
+	Key         Key              `json:"key"`
+	Propagation node.Propagation `json:"propagation"`
+}
+
+func (r *Room) revoke(ctx context.Context, in *keyInput) (*answer[Revocation], error) {
+	caller := auth.PrincipalFrom(ctx)
+	now := r.db.Now()
+	var after Key
+	err := r.db.Change(ctx, func(tx *store.Tx) error {
+		k, err := findKey(ctx, tx, caller.TenantID, in.KeyID)
+		if err != nil {
+			return err
+		}
+		if k == nil {
+			return api.NotFound("key")
+		}
+		next, changed := k.Revoked(now)
+		after = next
+		if !changed {
+			return nil
+		}
+		return saveKey(ctx, tx, &after, "key.revoked", now, store.ByKey(caller.ID))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ok(Revocation{after, r.nodes.Await(ctx, after.Revision)}), nil
+}

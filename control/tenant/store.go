@@ -1,0 +1,104 @@
+package tenant
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"muniment/control/store"
+)
+
+func insertTenant(ctx context.Context, tx *store.Tx, c Created, email string, now time.Time, revision int64) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO tenants (tenant_id, org_id, created_at, updated_at, revision) VALUES ($1, $2, $3, $3, $4)`,
+		c.TenantID, c.OrgID, store.At(now), revision)
+	if err != nil {
+		return fmt.Errorf("cannot write the tenant %s: %w", c.TenantID, err)
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO developers (developer_id, tenant_id, org_id, email, created_at, updated_at, revision)
+		VALUES ($1, $2, $3, $4, $5, $5, $6)`, c.DeveloperID, c.TenantID, c.OrgID, email, store.At(now), revision)
+	if err != nil {
+		return fmt.Errorf("cannot write the developer %s: %w", c.DeveloperID, err)
+	}
+	return nil
+}
+
+// summary reads a tenant's own fields and the email of one of its developers.
+func (r *Room) summary(ctx context.Context, tenantID, developerID string) (s Snapshot, err error) {
+	err = r.db.Read().QueryRowContext(ctx, `SELECT t.tenant_id, t.org_id, t.created_at, d.developer_id, d.org_id, d.email
+		FROM tenants t JOIN developers d ON d.tenant_id = t.tenant_id WHERE t.tenant_id = $1 AND d.developer_id = $2`, tenantID, developerID).
+		Scan(&s.Tenant.TenantID, &s.Tenant.OrgID, &s.Tenant.CreatedAt, &s.Developer.DeveloperID, &s.Developer.OrgID, &s.Developer.Email)
+	if err != nil {
+		return s, fmt.Errorf("cannot read the tenant %s: %w", tenantID, err)
+	}
+	return s, nil
+}
+
+const keyColumns = `key_id, tenant_id, developer_id, org_id, label, prefix, secret_hash, scopes, expires_at, revoked_at, created_at, updated_at, revision`
+
+// upsertKey writes the key. Only what may change of a key that exists is changed.
+func upsertKey(ctx context.Context, tx *store.Tx, k *Key) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO api_keys (`+keyColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+		ON CONFLICT (key_id) DO UPDATE SET revoked_at = excluded.revoked_at, updated_at = excluded.updated_at, revision = excluded.revision`,
+		k.KeyID, k.TenantID, k.DeveloperID, k.OrgID, k.Label, k.Prefix, hex.EncodeToString(k.SecretHash[:]), strings.Join(k.Scopes, " "),
+		k.ExpiresAt, k.RevokedAt, k.CreatedAt, k.UpdatedAt, k.Revision)
+	if err != nil {
+		return fmt.Errorf("cannot write the key %s: %w", k.KeyID, err)
+	}
+	return nil
+}
+
+// querier is the read pool or a change.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// findKey returns a key of the tenant, nil if it has none of that id.
+func findKey(ctx context.Context, q querier, tenantID, keyID string) (*Key, error) {
+	k, err := scanKey(q.QueryRowContext(ctx, `SELECT `+keyColumns+` FROM api_keys WHERE tenant_id = $1 AND key_id = $2`, tenantID, keyID))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the key %q: %w", keyID, err)
+	}
+	return &k, nil
+}
+
+// listKeys returns the tenant's keys before an id, newest first, one more than
+// the page holds.
+func listKeys(ctx context.Context, q querier, tenantID, before string, limit int) ([]Key, error) {
+	rows, err := q.QueryContext(ctx, `SELECT `+keyColumns+` FROM api_keys WHERE tenant_id = $1 AND ($2 = '' OR key_id < $2)
+		ORDER BY key_id DESC LIMIT $3`, tenantID, before, limit+1)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the keys of %s: %w", tenantID, err)
+	}
+	defer rows.Close()
+	list := []Key{}
+	for rows.Next() {
+		k, err := scanKey(rows)
+		if err != nil {
+			return nil, fmt.Errorf("cannot list the keys of %s: %w", tenantID, err)
+		}
+		list = append(list, k)
+	}
+	return list, rows.Err()
+}
+
+func scanKey(row interface{ Scan(...any) error }) (k Key, err error) {
+	var hash, scopes string
+	err = row.Scan(&k.KeyID, &k.TenantID, &k.DeveloperID, &k.OrgID, &k.Label, &k.Prefix, &hash, &scopes,
+		&k.ExpiresAt, &k.RevokedAt, &k.CreatedAt, &k.UpdatedAt, &k.Revision)
+	if err != nil {
+		return k, err
+	}
+	k.Scopes = strings.Fields(scopes)
+	if _, err := hex.Decode(k.SecretHash[:], []byte(hash)); err != nil {
+		return k, fmt.Errorf("its secret_hash is damaged: %w", err)
+	}
+	return k, nil
+}
