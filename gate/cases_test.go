@@ -59,6 +59,7 @@ var cases = []outcomeCase{
 	{On: Messaging, Telemetry: `{"optOut":false,"optedOut":{}}`, Refused: "MESSAGING_OPTED_OUT"},
 	{On: Messaging, Telemetry: `{"OptOut":true}`},
 	{On: Any, Telemetry: `{"optOut":true}`, Refused: "MESSAGING_OPTED_OUT"},
+	{On: Any, Telemetry: `{"optedOut":true}`, Refused: "MESSAGING_OPTED_OUT"},
 	{On: Messaging, Telemetry: `{"minorMode":true,"guardianConsent":"true"}`, Refused: "MINOR_MESSAGING_CONSENT_REQUIRED*"},
 	{On: Messaging, Telemetry: `{"minorMode":true,"guardianConsent":false}`, Refused: "MINOR_MESSAGING_CONSENT_REQUIRED*"},
 
@@ -139,6 +140,7 @@ var cases = []outcomeCase{
 
 	// Eyes, profiles, nerves.
 	{On: Any, Telemetry: `{"minorMode":true,"dwellInViewMs":0}`, Refused: "MINOR_EYE_TRACKING*"},
+	{On: Any, Telemetry: `{"minorMode":true,"gazeInView":false}`, Refused: "MINOR_EYE_TRACKING*"},
 	{On: Any, Telemetry: `{"minorMode":true,"profiled":true}`, Refused: "MINOR_PROFILED_DELIVERY*"},
 	{On: DOOH, Telemetry: `{"minorMode":true,"profiled":1}`},
 	{On: Neural, Telemetry: `{"neuralDataConsent":false}`, Refused: "NEURAL_CONSENT_WITHHELD"},

@@ -169,7 +169,7 @@ func (t *Telemetry) readText(f field, raw jsontext.Value) bool {
 	}
 	from := len(t.scratch)
 	t.scratch = append(t.scratch, plain...)
-	t.text[f] = span{uint16(from), uint16(len(t.scratch))}
+	t.text[f] = span{from, len(t.scratch)}
 	return true
 }
 

@@ -39,7 +39,8 @@ const (
 	anchorPersistentTrue
 	occlusionResolvedTrue
 	fovPresenceFalse
-	eyeDerived // gazeInView or dwellInViewMs is given, whatever it says
+	gazeGiven        // whatever it says
+	dwellInViewGiven // whatever it says
 	eyeConsentTrue
 	mappingConsentTrue
 	mappingConsentFalse
@@ -56,7 +57,8 @@ const (
 	speedGiven
 	speedAboveZero
 	drivingSpeed // speedMph at or above drivingMph
-	optedOutTrue // optOut or optedOut, and neither false nor null
+	optOutTrue   // neither false nor null
+	optedOutTrue // neither false nor null
 	guardianConsentTrue
 	profiledTrue
 	bvlosDeclared // by the delivery or by the right

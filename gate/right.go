@@ -82,44 +82,41 @@ func (r *Right) readLimit(key string, d *jsontext.Decoder) error {
 	}
 	switch key {
 	case "regions":
-		if r.Regions, err = parseRegions(raw); err != nil {
-			return errors.New("scope.regions must be an array of strings")
+		var ok bool
+		if r.Regions, ok = parseRegions(raw); !ok {
+			return errors.New("regions must be an array of strings")
 		}
 	case "maxSpeedMph":
 		x, err := strconv.ParseFloat(string(raw), 64)
 		if raw.Kind() != jsontext.KindNumber || err != nil || x < 0 {
-			return errors.New("scope.maxSpeedMph must be a number, 0 or more")
+			return errors.New("maxSpeedMph must be a number, 0 or more")
 		}
 		r.MaxSpeedMph, r.HasMaxSpeed = x, true
 	case "bvlos":
 		if raw.Kind() != jsontext.KindTrue && raw.Kind() != jsontext.KindFalse {
-			return errors.New("scope.bvlos must be a boolean")
+			return errors.New("bvlos must be a boolean")
 		}
 		r.BVLOS = raw.Kind() == jsontext.KindTrue
 	}
 	return nil
 }
 
-var errNotRegions = errors.New("not an array of strings")
-
-func parseRegions(raw jsontext.Value) ([]string, error) {
+// parseRegions reads an array of strings, and no other JSON value.
+func parseRegions(raw jsontext.Value) (regions []string, ok bool) {
 	if raw.Kind() != jsontext.KindBeginArray {
-		return nil, errNotRegions
+		return nil, false
 	}
 	d := jsontext.NewDecoder(bytes.NewReader(raw))
 	if _, err := d.ReadToken(); err != nil {
-		return nil, err
+		return nil, false
 	}
-	regions := []string{}
-	for d.PeekKind() != jsontext.KindEndArray {
-		if d.PeekKind() != jsontext.KindString {
-			return nil, errNotRegions
-		}
-		t, err := d.ReadToken()
+	regions = []string{}
+	for d.PeekKind() == jsontext.KindString {
+		region, err := d.ReadToken()
 		if err != nil {
-			return nil, err
+			return nil, false
 		}
-		regions = append(regions, t.String())
+		regions = append(regions, region.String())
 	}
-	return regions, nil
+	return regions, d.PeekKind() == jsontext.KindEndArray
 }

@@ -7,7 +7,7 @@ package gate
 var rules = []rule{{
 	Code: "LICENSED_REGION_MISMATCH", ID: "licensed-region-mismatch", On: everywhere,
 	Terms: []term{
-		{All: facts{regionUnlicensed}, Tell: &tell{footprintRegion, "a region of the right", "serving cell is outside the right's licensed footprint ({observed})", nil}},
+		{All: facts{regionUnlicensed}, Tell: &tell{Field: footprintRegion, Required: "a region of the right", Message: "serving cell is outside the right's licensed footprint ({observed})"}},
 		{All: facts{licensedRegionFalse}},
 	},
 	Fields:    []field{licensedRegionMatch, footprintRegion},
@@ -23,7 +23,10 @@ var rules = []rule{{
 	Reference: "a right carries one substrate",
 }, {
 	Code: "MESSAGING_OPTED_OUT", ID: "messaging-optout", On: on(Messaging, Any),
-	Terms:     []term{{All: facts{optedOutTrue}}},
+	Terms: []term{
+		{All: facts{optOutTrue}},
+		{All: facts{optedOutTrue}, Tell: &tell{Field: optedOut}},
+	},
 	Fields:    []field{optOut, optedOut},
 	Required:  "false",
 	Message:   "recipient has opted out of messages under this right",
@@ -137,7 +140,7 @@ var rules = []rule{{
 	Code: "XR_COMFORT_RISK", ID: "xr-comfort-risk", On: immersive.and(HUD, Any),
 	Terms: []term{
 		{All: facts{vectionHigh}},
-		{All: facts{vectionMed, minorTrue}, Tell: &tell{comfortVectionRisk, "low", "motion-sickness risk {observed} for a minor", nil}},
+		{All: facts{vectionMed, minorTrue}, Tell: &tell{Field: comfortVectionRisk, Required: "low"}},
 	},
 	Fields:    []field{comfortVectionRisk},
 	Required:  "low or med",
@@ -156,7 +159,10 @@ var rules = []rule{{
 }, {
 	// Any value counts, false and 0 too, and no consent flag helps.
 	Code: "MINOR_EYE_TRACKING", ID: "minor-eye-tracking", On: everywhere,
-	Terms:     []term{{All: facts{minorTrue, eyeDerived}}},
+	Terms: []term{
+		{All: facts{minorTrue, gazeGiven}},
+		{All: facts{minorTrue, dwellInViewGiven}, Tell: &tell{Field: dwellInViewMs}},
+	},
 	Fields:    []field{gazeInView, dwellInViewMs, minorMode},
 	Required:  "absent",
 	Message:   "eye-derived fields must not be sent for a minor",
@@ -197,7 +203,7 @@ var rules = []rule{{
 	Code: "BYSTANDER_CAPTURE_RISK", ID: "bystander-capture-risk", On: camera.and(Any),
 	Terms: []term{
 		{All: facts{bystanderPossible, anchorPersistentTrue}, None: facts{mappingConsentTrue}},
-		{All: facts{bystanderPossible, minorTrue}, Tell: &tell{bystanderCaptureRisk, "none", "bystanders may be captured beside a minor", nil}},
+		{All: facts{bystanderPossible, minorTrue}, Tell: &tell{Field: bystanderCaptureRisk, Required: "none", Message: "bystanders may be captured beside a minor"}},
 	},
 	Fields:    []field{bystanderCaptureRisk, spatialAnchorPersistent, spatialMappingConsent},
 	Required:  "none, or spatialMappingConsent true",
@@ -207,5 +213,5 @@ var rules = []rule{{
 
 var (
 	occludedAtSpeed = &tell{speedMph, "< {limit}, or a see-through view", "occluded view at {observed} mph", &limit{Mph: drivingMph}}
-	minorNearEdge   = &tell{boundaryProximity, "inside, or a see-through view", "a minor at the edge of the safe boundary without see-through", nil}
+	minorNearEdge   = &tell{Field: boundaryProximity, Required: "inside, or a see-through view", Message: "a minor at the edge of the safe boundary without see-through"}
 )

@@ -22,7 +22,7 @@ type Telemetry struct {
 }
 
 // span is where a text stands in Telemetry.scratch.
-type span struct{ from, to uint16 }
+type span struct{ from, to int }
 
 // Reset forgets the observation and keeps the buffer.
 func (t *Telemetry) Reset() {

@@ -30,12 +30,13 @@ type term struct {
 
 type facts []fact
 
-// tell is what a violation says of its cause. In Required and Message, {observed}
-// is the value of Field, {limit} the limit, {right} the right's substrate.
+// tell is what a violation says of its cause. What is empty is as the rule tells
+// it. In Required and Message, {observed} is the value of Field, {limit} the
+// limit, {right} the right's substrate.
 type tell struct {
 	Field             field
 	Required, Message string
-	Limit             *limit
+	Limit             *limit // of numeric terms
 }
 
 // limit is a speed limit that was broken: a number, or the cap of the right.

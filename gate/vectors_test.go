@@ -57,7 +57,7 @@ func readVectors(t testing.TB) vectorFile {
 	return file
 }
 
-func decode(t testing.TB, text string) (*Telemetry, []Fault) {
+func decode(t require.TestingT, text string) (*Telemetry, []Fault) {
 	var tel Telemetry
 	if text == "" {
 		return &tel, nil
@@ -67,13 +67,13 @@ func decode(t testing.TB, text string) (*Telemetry, []Fault) {
 	return &tel, faults
 }
 
-func mustDecode(t testing.TB, text string) *Telemetry {
+func mustDecode(t require.TestingT, text string) *Telemetry {
 	tel, faults := decode(t, text)
 	require.Empty(t, faults, text)
 	return tel
 }
 
-func mustRight(t testing.TB, s Substrate, scope string) *Right {
+func mustRight(t require.TestingT, s Substrate, scope string) *Right {
 	r, err := ParseRight(s, []byte(scope))
 	require.NoError(t, err)
 	return &r

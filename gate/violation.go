@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -77,16 +78,18 @@ func (v Verdict) violation(i int, r *Right, t *Telemetry) Violation {
 
 // cause is what the first term that holds has to tell.
 func (v Verdict) cause(rule *rule) tell {
-	usual := tell{Field: rule.Fields[0], Required: rule.Required, Message: rule.Message}
+	cause := tell{Field: rule.Fields[0]}
 	for i := range rule.Terms {
 		if t := &rule.Terms[i]; t.visible(rule.On, v.Substrate) && t.holds(v.stated) {
 			if t.Tell != nil {
-				return *t.Tell
+				cause = *t.Tell
 			}
 			break
 		}
 	}
-	return usual
+	cause.Required = cmp.Or(cause.Required, rule.Required)
+	cause.Message = cmp.Or(cause.Message, rule.Message)
+	return cause
 }
 
 // observed is what a violation may tell of a field.
