@@ -106,12 +106,12 @@ func Open(cfg Config) (*Log, error) {
 	return l, nil
 }
 
-func open(cfg Config) (l *Log, err error) {
+func open(cfg Config) (_ *Log, err error) {
 	found, err := load(cfg.FS, cfg.Dir, false)
 	if err != nil {
 		return nil, err
 	}
-	l = &Log{cfg: cfg, metrics: newMetrics(), stopped: make(chan struct{}), chain: found.chain, clean: found.clean}
+	l := &Log{cfg: cfg, metrics: newMetrics(), stopped: make(chan struct{}), chain: found.chain, clean: found.clean}
 	l.work.L = &l.mu
 	l.pending = newGroup(nil)
 	l.start(found.segs)
@@ -176,12 +176,13 @@ func (r *recovered) settle(cfg Config) error {
 		}
 		s.size = s.pos
 	}
-	group := make([]byte, s.pos-r.tailAt)
-	if _, err := s.file.ReadAt(group, r.tailAt); err != nil {
-		return fmt.Errorf("cannot read last group: %w", err)
-	}
-	if _, err := s.file.WriteAt(group, r.tailAt); err != nil {
-		return fmt.Errorf("cannot write last group again: %w", err)
+	if group := make([]byte, s.pos-r.tailAt); len(group) > 0 {
+		if _, err := s.file.ReadAt(group, r.tailAt); err != nil {
+			return fmt.Errorf("cannot read last group: %w", err)
+		}
+		if _, err := s.file.WriteAt(group, r.tailAt); err != nil {
+			return fmt.Errorf("cannot write last group again: %w", err)
+		}
 	}
 	if err := s.file.Sync(); err != nil {
 		return fmt.Errorf("cannot sync last segment: %w", err)

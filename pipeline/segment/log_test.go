@@ -3,13 +3,20 @@ package segment
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"muniment/pipeline"
 	"muniment/sealer"
 )
+
+// farFuture sets no limit by age.
+var farFuture = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func newRand() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
 
 func mustOpen(tb testing.TB, cfg Config) *Log {
 	tb.Helper()

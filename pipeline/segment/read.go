@@ -32,10 +32,9 @@ type Reader struct {
 
 var _ pipeline.Reader = (*Reader)(nil)
 
-// OpenReader opens the log of a folder for reading only. It takes no lock and
-// changes nothing; a torn tail is left out. What is appended later does not
-// show, and on a log that is being appended to, it may fail with
-// pipeline.ErrDamaged where it races with a write, which trying again cures.
+// OpenReader opens the log of a folder for reading only, also beside a process
+// that appends to it. It takes no lock and changes nothing. It shows what was
+// written by now; a torn tail is left out, and what is appended later.
 func OpenReader(dir string) (*Reader, error) {
 	r, err := load(osFS{}, dir, true)
 	if err != nil {
@@ -260,7 +259,8 @@ func (s *scan) segment(ctx context.Context) error {
 		s.chain, s.linked = seg.chain, true
 	}
 	*s.view = view{file: seg.file, limit: end, ahead: readAhead, buf: s.view.buf[:0]}
-	for want := int64(-1); s.next < limit; {
+	// Up to the end, for a mark may stand behind the last record.
+	for want := int64(-1); pos < end && s.next < s.limit; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -277,6 +277,9 @@ func (s *scan) segment(ctx context.Context) error {
 		}
 		s.chain, s.linked = sha256.Sum256(raw), true
 		pos += h.size()
+	}
+	if s.next < limit {
+		return seg.damaged(pos, fmt.Sprintf("ends before offset %d", limit))
 	}
 	return nil
 }

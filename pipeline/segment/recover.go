@@ -99,7 +99,15 @@ func (r *recovered) walk(s *segment, v *view) error {
 	for {
 		h, raw, err := v.group(s.pos, s.salt)
 		if errors.Is(err, errNoGroup) {
-			return r.tail(s, v)
+			behind, tailErr := r.tail(s, v)
+			if behind == 0 || tailErr != nil {
+				return tailErr
+			}
+			// Where another process appends, the group may have become whole since.
+			v.forget()
+			if h, raw, err = v.group(s.pos, s.salt); errors.Is(err, errNoGroup) {
+				return s.damaged(s.pos, fmt.Sprintf("%v, though one follows at byte %d", err, behind))
+			}
 		}
 		if err != nil {
 			return s.unreadable(s.pos, err)
@@ -112,18 +120,19 @@ func (r *recovered) walk(s *segment, v *view) error {
 	}
 }
 
-// tail decides what stands behind the last readable group: zeros, the remains of
-// a group that was never promised, or damage in front of groups that were.
-func (r *recovered) tail(s *segment, v *view) error {
+// tail looks at what stands behind the last readable group: zeros, the remains of
+// a group that was never promised, or another group, whose place it returns: then
+// the last readable one was not the last.
+func (r *recovered) tail(s *segment, v *view) (behind int64, err error) {
 	blank := true
 	for pos := s.pos; pos < s.size; {
 		b, err := v.bytes(pos, int(min(readAhead, s.size-pos)))
 		if err != nil {
-			return s.unreadable(pos, err)
+			return 0, s.unreadable(pos, err)
 		}
 		blank = blank && bytes.Count(b, []byte{0}) == len(b)
 		if at := findGroup(b[1:], s.salt); at >= 0 {
-			return s.damaged(s.pos, fmt.Sprintf("%v, though one follows at byte %d", errNoGroup, pos+1+int64(at)))
+			return pos + 1 + int64(at), nil
 		}
 		if pos += int64(len(b)); pos < s.size {
 			pos -= groupHeaderSize // a header may lie across the edge
@@ -132,7 +141,7 @@ func (r *recovered) tail(s *segment, v *view) error {
 	if !blank {
 		r.torn = s.size - s.pos
 	}
-	return nil
+	return 0, nil
 }
 
 // findGroup finds a group header of a file anywhere in b, or tells −1.

@@ -38,7 +38,7 @@ func (v *view) load(pos int64, n int) error {
 	want := int(min(int64(max(n, v.ahead)), v.limit-pos))
 	v.buf, v.at = slices.Grow(v.buf[:0], want)[:want], pos
 	if _, err := v.file.ReadAt(v.buf, pos); err != nil {
-		v.buf = v.buf[:0]
+		v.forget()
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
@@ -46,6 +46,9 @@ func (v *view) load(pos int64, n int) error {
 	}
 	return nil
 }
+
+// forget lets the next call read the file anew.
+func (v *view) forget() { v.buf = v.buf[:0] }
 
 // header reads the header of the group at pos; errNoGroup if none is there or
 // its body would not end within the view.
