@@ -59,6 +59,7 @@ func newPackBuilder(cfg PackConfig) (*PackBuilder, error) {
 	if code != "" {
 		return nil, fmt.Errorf("key %s: %s", KeyID(pub), code)
 	}
+	cfg.Before = cfg.Before.Clone()
 	b := &PackBuilder{cfg: cfg, ledger: newLedger(cfg.TenantID, cfg.Before, newHistory(cfg.Before.Size()))}
 	b.ledger.claim = func(event *Event, _ uint64) (uint64, bool) {
 		first, ok := cfg.Earlier[event.EventID]
@@ -135,5 +136,5 @@ func (b *PackBuilder) seal() (*SealedPack, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &SealedPack{Header: h, HeaderText: text, Signature: signature, Tree: l.tree, before: b.cfg.Before.Clone()}, nil
+	return &SealedPack{Header: h, HeaderText: text, Signature: signature, Tree: l.tree, before: b.cfg.Before}, nil
 }

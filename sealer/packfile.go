@@ -107,7 +107,12 @@ func ReadPack(r io.Reader) (*PackReader, error) {
 	return p, nil
 }
 
-const objectStart = `{"entries":[`
+// How the two forms of a pack, and a key directory, begin.
+const (
+	headerStart    = `{"checkpoint":`
+	objectStart    = `{"entries":[`
+	directoryStart = `{"delegation":`
+)
 
 func (p *PackReader) begin(r *bufio.Reader) (err error) {
 	start, err := r.Peek(len(objectStart))

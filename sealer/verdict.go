@@ -29,6 +29,9 @@ const (
 	AnchorKeys Code = "anchor.keys"
 	// DuplicatesUnproven: a duplicate names an earlier leaf that no given pack holds.
 	DuplicatesUnproven Code = "duplicates.unproven"
+	// ChainVouched: the pack's key was revoked later, and the next pack proves that
+	// this one is older.
+	ChainVouched Code = "chain.vouched"
 	// ChainGap: packs between two given ones were not given.
 	ChainGap Code = "chain.gap"
 )
@@ -74,6 +77,9 @@ const (
 	// SettlementMismatch: the settlement is not what the rules make of the entries.
 	SettlementMismatch Code = "settlement.mismatch"
 )
+
+// InputUnreadable: a file can't be read from disk.
+const InputUnreadable Code = "input.unreadable"
 
 // Verdict is the outcome of one check.
 type Verdict struct {

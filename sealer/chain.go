@@ -1,0 +1,111 @@
+package sealer
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"os"
+	"slices"
+)
+
+// packFile is a file that holds a pack, of which only the header is read yet; the
+// header is empty if it can't be read.
+type packFile struct {
+	report *FileReport
+	header PackHeader
+}
+
+// openPack reads a pack's header, and the directory in it: the newest directory
+// has to be known before the first pack is judged.
+func (v *verification) openPack(f *FileReport) *packFile {
+	p := &packFile{report: f}
+	file, err := os.Open(f.File)
+	if err != nil {
+		return p // told when it is opened again
+	}
+	defer file.Close()
+	if r, err := ReadPack(file); err == nil {
+		p.header = *r.Header()
+		_, _ = v.trust.directory(p.header.Directory) // the verdict comes with the pack's others
+	}
+	return p
+}
+
+// log verifies packs of one log in the order of their leaves.
+func (v *verification) log(ctx context.Context, packs []*packFile) {
+	slices.SortStableFunc(packs, func(a, b *packFile) int {
+		return cmp.Or(cmp.Compare(a.header.FirstIndex, b.header.FirstIndex),
+			cmp.Compare(a.header.TreeSize, b.header.TreeSize))
+	})
+	var h *history
+	var before *packCheck
+	for _, p := range packs {
+		if before == nil || before.failed() || before.header.TreeSize != p.header.FirstIndex {
+			h = newHistory(p.header.FirstIndex)
+		}
+		c := v.pack(ctx, p.report, h)
+		c.link(before)
+		p.report.pack = c
+		if c.header != nil {
+			before = c
+		}
+	}
+	vouched := false
+	for _, p := range slices.Backward(packs) {
+		c := p.report.pack
+		c.settle(vouched)
+		vouched = c.linked && !c.failed()
+		p.report.add(c.verdicts...)
+	}
+}
+
+// pack verifies the pack that a file holds.
+func (v *verification) pack(ctx context.Context, f *FileReport, h *history) *packCheck {
+	c := &packCheck{trust: v.trust}
+	c.seen = func(index int, d *RecordedDelivery) {
+		if at, asked := v.wanted[d.Receipt.ReceiptID]; asked && at == nil {
+			v.wanted[d.Receipt.ReceiptID] = &sighted{c, index, d.ReceiptText, d.KeyID, d.Signature}
+		}
+	}
+	file, err := os.Open(f.File)
+	if err == nil {
+		err = c.run(ctx, file, h)
+		file.Close()
+	}
+	if err != nil {
+		f.unreadable(err)
+	}
+	return c
+}
+
+// link judges how the pack stands to the one before it in the order of leaves.
+func (c *packCheck) link(before *packCheck) {
+	if before == nil || c.header == nil {
+		return
+	}
+	b, h := before.header, c.header
+	switch {
+	case bytes.Equal(before.text, c.text): // the same pack, given twice
+	case h.FirstIndex > b.TreeSize:
+		c.pass(ChainGap, "leaves %d to %d, after pack %s, were not given", b.TreeSize, h.FirstIndex-1, b.PackID)
+	case h.FirstIndex < b.TreeSize:
+		c.fail(ChainFork, "leaves from %d on are in pack %s as well", h.FirstIndex, b.PackID)
+	case *h.Previous != b.Ref():
+		c.fail(ConsistencyMismatch, "it names %s with root %s as previous, not %s with root %s",
+			h.Previous.PackID, h.Previous.RootHash, b.PackID, b.RootHash)
+	default:
+		c.linked = true
+	}
+}
+
+// settle decides about a key that was revoked after sealedAt. Only a later pack of
+// the same log, by another key, proves that this one is as old as it says.
+func (c *packCheck) settle(vouched bool) {
+	switch {
+	case !c.revoked:
+	case vouched:
+		c.pass(ChainVouched, "key %s was revoked later; the next pack builds on this one", c.header.SigningKeyID)
+	default:
+		c.fail(KeyRevoked, "the pack is signed by key %s, and nothing proves that it was signed before the revocation", c.header.SigningKeyID)
+	}
+}

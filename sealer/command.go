@@ -1,0 +1,143 @@
+package sealer
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Options are those of the verify command.
+type Options struct {
+	// Files are receipts, packs and key directories, in any order. Packs of one log
+	// are verified as a chain.
+	Files []string
+	// Keys is a file with a key directory. Under Root it must be signed and tells
+	// newer revocations; without Root it is the anchor, a weaker one.
+	Keys string
+	// Root is a C2SP vkey, or a file that holds one.
+	Root string
+	// JSON asks for a Report instead of text.
+	JSON bool
+}
+
+// Exit statuses of the verify command.
+const (
+	ExitSound      = 0 // every check passed
+	ExitUnsound    = 1 // a check failed
+	ExitUnreadable = 2 // a file can't be read, or there is nothing to trust
+)
+
+// VerifyFiles is the body of the verify command: it verifies files offline,
+// writes what it found, and returns the exit status.
+func VerifyFiles(ctx context.Context, o Options, stdout io.Writer) int {
+	w := bufio.NewWriter(stdout)
+	defer w.Flush()
+	t, err := readTrust(o.Root, o.Keys)
+	if err != nil {
+		if o.JSON {
+			writeJSON(w, Report{Files: []FileReport{}, Message: err.Error()})
+		} else {
+			fmt.Fprintf(w, "muniment verify: %v\n", err)
+		}
+		return ExitUnreadable
+	}
+	r := verifyFiles(ctx, t, o.Files)
+	if o.JSON {
+		writeJSON(w, r)
+	} else {
+		writeText(w, t, &r)
+	}
+	for i := range r.Files {
+		if r.Files[i].stuck {
+			return ExitUnreadable
+		}
+	}
+	if !r.OK {
+		return ExitUnsound
+	}
+	return ExitSound
+}
+
+func writeJSON(w io.Writer, r Report) {
+	_ = json.MarshalWrite(w, r, jsontext.WithIndent("  ")) // a broken pipe has no reader to tell
+	fmt.Fprintln(w)
+}
+
+// writeText writes a report for people.
+func writeText(w io.Writer, t *trust, r *Report) {
+	if t.root != "" {
+		fmt.Fprintf(w, "Trusting root key %s\n", t.root)
+	} else {
+		fmt.Fprintf(w, "Trusting the keys in %s: a weaker anchor than --root, for whoever wrote that file can forge everything below\n", t.file)
+	}
+	unsound := 0
+	for i := range r.Files {
+		f := &r.Files[i]
+		fmt.Fprintf(w, "\n%s: %s\n", f.File, f.describe())
+		for _, v := range f.Verdicts {
+			mark := "ok  "
+			if !v.OK {
+				mark = "FAIL"
+			}
+			fmt.Fprintf(w, "  %s  %-20s %s%s\n", mark, v.Code, f.place(v), v.Message)
+		}
+		if !f.ok() {
+			unsound++
+		}
+	}
+	switch {
+	case unsound == 0:
+		fmt.Fprintf(w, "\nSound: %s, every byte accounted for.\n", count(len(r.Files), "file"))
+	default:
+		fmt.Fprintf(w, "\nNOT SOUND: %d of %s failed.\n", unsound, count(len(r.Files), "file"))
+	}
+}
+
+// describe says in a few words what a file is.
+func (f *FileReport) describe() string {
+	switch {
+	case f.Kind == kindPack && f.pack != nil && f.pack.header != nil:
+		h := f.pack.header
+		return fmt.Sprintf("proof pack %s of %s, %s, sealed %s",
+			h.PackID, h.TenantID, count(h.Count, "entry"), FormatTime(h.SealedAt))
+	case f.Kind == kindPack:
+		return "proof pack, of which not even the header can be read"
+	case f.Kind == kindReceipt:
+		return "signed receipt"
+	case f.Kind == kindDirectory:
+		return "key directory"
+	}
+	return "of no known kind"
+}
+
+// place says where in the file a verdict points.
+func (f *FileReport) place(v Verdict) string {
+	if v.Index == nil {
+		return ""
+	}
+	return fmt.Sprintf("entry %d (line %d of a bundle): ", *v.Index, *v.Index+2)
+}
+
+// count writes a number with its noun: "1 entry", "2,000 entries".
+func count(n int, noun string) string {
+	if n != 1 {
+		if stem, ok := strings.CutSuffix(noun, "ry"); ok {
+			noun = stem + "rie"
+		}
+		noun += "s"
+	}
+	return grouped(int64(n)) + " " + noun
+}
+
+// grouped writes n, which is not negative, with a comma at each thousand.
+func grouped(n int64) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s,%03d", grouped(n/1000), n%1000)
+}

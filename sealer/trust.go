@@ -1,0 +1,158 @@
+package sealer
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"golang.org/x/mod/sumdb/note"
+)
+
+// trust is what verification rests on: a root key, or else a directory that was
+// handed over as trustworthy.
+type trust struct {
+	root  string // vkey; empty for the weaker anchor
+	file  string // that the weaker anchor was read from
+	newer *Directory
+}
+
+// errNoAnchor says that there is nothing to trust.
+var errNoAnchor = errors.New("nothing to trust: give --root with the root key, or --keys with a key directory")
+
+// readTrust makes the anchor out of the command's options. root is a vkey or the
+// name of a file that holds one, keys the name of a file.
+func readTrust(root, keys string) (*trust, error) {
+	if root == "" && keys == "" {
+		return nil, errNoAnchor
+	}
+	t := new(trust)
+	if root != "" {
+		vkey, err := readRoot(root)
+		if err != nil {
+			return nil, err
+		}
+		t.root = vkey
+	}
+	if keys == "" {
+		return t, nil
+	}
+	text, err := os.ReadFile(keys)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read keys: %w", err)
+	}
+	if t.root != "" {
+		t.newer, err = VerifyDirectory(text, t.root)
+	} else {
+		t.file = keys
+		t.newer, err = readKeys(text)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot use %s: %w", keys, err)
+	}
+	return t, nil
+}
+
+func readRoot(root string) (string, error) {
+	if _, err := note.NewVerifier(root); err == nil {
+		return root, nil
+	}
+	text, err := os.ReadFile(root)
+	if err != nil {
+		return "", fmt.Errorf("cannot use root key: neither a C2SP vkey nor a readable file: %w", err)
+	}
+	vkey := strings.TrimSpace(string(text))
+	if _, err := note.NewVerifier(vkey); err != nil {
+		return "", fmt.Errorf("cannot use root key of %s: %w", root, err)
+	}
+	return vkey, nil
+}
+
+// directory judges a directory that came with the evidence. Under a root key it
+// is verified and from then on the newest one known decides about keys; without
+// a root it proves nothing and is only asked to be well-formed.
+func (t *trust) directory(text []byte) (Verdict, error) {
+	if t.root == "" {
+		d, err := ReadDirectory(text)
+		if err != nil {
+			return Verdict{Code: DirectoryInvalid, Message: err.Error()}, err
+		}
+		return Verdict{Code: AnchorKeys, OK: true,
+			Message: fmt.Sprintf("keys are taken from %s on trust; the directory of %s is not checked against a root key", t.file, FormatTime(d.IssuedAt))}, nil
+	}
+	d, err := VerifyDirectory(text, t.root)
+	if err != nil {
+		return Verdict{Code: DirectoryInvalid, Message: err.Error()}, err
+	}
+	if t.newer == nil || t.newer.IssuedAt.Before(d.IssuedAt) {
+		t.newer = d
+	}
+	name, _, _ := strings.Cut(t.root, "+")
+	return Verdict{Code: DirectoryOK, OK: true,
+		Message: fmt.Sprintf("%s of %s, under root key %s", count(len(d.Keys), "key"), FormatTime(d.IssuedAt), name)}, nil
+}
+
+// readKeys reads a directory that is taken on trust: a signed one, or the bare
+// list {keys, issuedAt, snapshotId}, also inside the envelope of an HTTP answer.
+func readKeys(text []byte) (*Directory, error) {
+	if d, err := ReadDirectory(bytes.TrimSpace(text)); err == nil {
+		return d, nil
+	}
+	type list struct {
+		Keys []struct {
+			KeyID     string  `json:"keyId"`
+			Algorithm string  `json:"algorithm"`
+			PublicKey string  `json:"publicKey"`
+			NotBefore string  `json:"notBefore"`
+			NotAfter  *string `json:"notAfter"`
+			RevokedAt *string `json:"revokedAt"`
+			Purpose   string  `json:"purpose"`
+		} `json:"keys"`
+		IssuedAt   string `json:"issuedAt"`
+		SnapshotID string `json:"snapshotId"`
+	}
+	var answer struct {
+		list
+		Data *list `json:"data"`
+	}
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return nil, fmt.Errorf("cannot read key directory: %w", err)
+	}
+	l := &answer.list
+	if answer.Data != nil {
+		l = answer.Data
+	}
+	if len(l.Keys) == 0 {
+		return nil, errors.New("cannot read key directory: it lists no keys")
+	}
+	var errs []error
+	moment := func(s string) time.Time {
+		at, err := time.Parse(time.RFC3339, s)
+		errs = append(errs, err)
+		return at
+	}
+	optional := func(s *string) *time.Time {
+		if s == nil {
+			return nil
+		}
+		at := moment(*s)
+		return &at
+	}
+	d := &Directory{IssuedAt: moment(l.IssuedAt), SnapshotID: l.SnapshotID, byID: make(map[string]int)}
+	for i, k := range l.Keys {
+		d.Keys = append(d.Keys, Key{k.KeyID, k.Algorithm, k.PublicKey, moment(k.NotBefore), optional(k.NotAfter), optional(k.RevokedAt), k.Purpose})
+		_, err := d.Keys[i].Public()
+		errs = append(errs, err)
+		if _, twice := d.byID[k.KeyID]; twice {
+			errs = append(errs, fmt.Errorf("key %s is listed twice", k.KeyID))
+		}
+		d.byID[k.KeyID] = i
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("cannot read key directory: %w", err)
+	}
+	return d, nil
+}

@@ -1,0 +1,287 @@
+package sealer
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// packCheck is the verification of one pack.
+type packCheck struct {
+	trust *trust
+	// inspect overrides how an entry is examined; nil for inspector.inspect.
+	inspect func(*inspector, []byte) finding
+	// seen is called with each delivery and its place in the pack.
+	seen func(index int, d *RecordedDelivery)
+
+	header   *PackHeader // nil if the file is no pack
+	text     []byte      // of the header
+	verdicts []Verdict
+	// revoked is set if all that speaks against the pack's key is a revocation
+	// after sealedAt: then a later pack of the chain may vouch for this one.
+	revoked bool
+	// linked is set if the pack before it was given and is the one it names.
+	linked bool
+	ledger *ledger
+}
+
+func (c *packCheck) pass(code Code, format string, args ...any) {
+	c.verdicts = append(c.verdicts, Verdict{Code: code, OK: true, Message: fmt.Sprintf(format, args...)})
+}
+
+func (c *packCheck) fail(code Code, format string, args ...any) {
+	c.verdicts = append(c.verdicts, Verdict{Code: code, Message: fmt.Sprintf(format, args...)})
+}
+
+// failed reports whether a check has failed.
+func (c *packCheck) failed() bool {
+	return slices.ContainsFunc(c.verdicts, func(v Verdict) bool { return !v.OK })
+}
+
+// run verifies the pack that r holds, whose log's earlier entries h knows; a nil
+// h knows none. The error is one of reading r or of ctx; what is wrong with the
+// pack is in the verdicts.
+func (c *packCheck) run(ctx context.Context, r io.Reader, h *history) error {
+	in := &source{Reader: r}
+	p, err := ReadPack(in)
+	if err != nil {
+		c.fail(FormatInvalid, "%v", err)
+		return in.err
+	}
+	c.header, c.text = p.Header(), p.HeaderText()
+
+	verdict, err := c.trust.directory(c.header.Directory)
+	c.verdicts = append(c.verdicts, verdict)
+	if err != nil {
+		return nil // without keys nothing else can be told
+	}
+	directory := c.trust.newer
+	receipts, pub := c.key(directory)
+	before := c.consistency()
+	if h == nil {
+		h = newHistory(c.header.FirstIndex)
+	}
+	c.ledger = newLedger(c.header.TenantID, before, h)
+	c.ledger.claim = c.header.claim()
+	if err := c.entries(ctx, p, &inspector{directory, receipts, c.header.SealedAt}); err != nil {
+		c.fail(FormatInvalid, "%v", err)
+		return errors.Join(in.err, ctx.Err())
+	}
+	c.signatures(p, pub)
+	c.checkpoint(pub)
+	c.tree()
+	c.faults()
+	c.metering()
+	return nil
+}
+
+// key finds the pack's key, and the purpose that its receipts' keys must have.
+func (c *packCheck) key(d *Directory) (receipts string, pub ed25519.PublicKey) {
+	h := c.header
+	receipts, pub, code := packKey(d, h.SigningKeyID, h.SealedAt)
+	if code == KeyRevoked {
+		purpose := PurposePack
+		if receipts == PurposeSandbox {
+			purpose = PurposeSandbox
+		}
+		if pub, code = d.FindSealed(h.SigningKeyID, purpose, h.SealedAt, h.SealedAt); code == "" {
+			c.revoked = true
+		}
+	}
+	if code != "" {
+		c.fail(code, "the pack is signed by key %s at %s", h.SigningKeyID, FormatTime(h.SealedAt))
+	}
+	return receipts, pub
+}
+
+// consistency checks the proof from the previous tree and returns that tree.
+func (c *packCheck) consistency() *Tree {
+	h := c.header
+	if h.Previous == nil {
+		if len(h.Consistency) != 0 {
+			c.fail(ConsistencyMismatch, "the first pack of a log has a consistency proof")
+		}
+		return NewTree()
+	}
+	err := VerifyConsistency(h.FirstIndex, h.TreeSize, h.Previous.RootHash, h.RootHash, h.Consistency)
+	if err == nil {
+		var before *Tree
+		if before, err = treeBefore(h.FirstIndex, h.TreeSize, h.Previous.RootHash, h.Consistency); err == nil {
+			c.pass(ConsistencyOK, "extends the tree of %d leaves that %s ended with", h.FirstIndex, h.Previous.PackID)
+			return before
+		}
+	}
+	c.fail(ConsistencyMismatch, "the log does not extend that of %s: %v", h.Previous.PackID, err)
+	return NewTree()
+}
+
+// entries folds all entries into the ledger.
+func (c *packCheck) entries(ctx context.Context, p *PackReader, in *inspector) error {
+	inspect := in.inspect
+	if c.inspect != nil {
+		inspect = func(text []byte) finding { return c.inspect(in, text) }
+	}
+	crew := newCrew(inspect, func(f finding) {
+		if c.seen != nil && f.delivery != nil && f.code == "" {
+			c.seen(len(c.ledger.leaves), f.delivery)
+		}
+		c.ledger.fold(f)
+	})
+	defer crew.wait()
+	for n := 0; ; n++ {
+		event, err := p.Next()
+		switch {
+		case err == io.EOF:
+			return ctx.Err()
+		case err != nil:
+			return err
+		case n == c.header.Count:
+			return fmt.Errorf("%w: more than %d entries", ErrNotCanonical, n)
+		}
+		crew.add(event)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *packCheck) signatures(p *PackReader, pub ed25519.PublicKey) {
+	h := c.header
+	switch {
+	case pub == nil: // said before
+	case !ed25519.Verify(pub, c.text, p.Signature()):
+		c.fail(SignatureInvalid, "the header is not what key %s signed", h.SigningKeyID)
+	case !slices.ContainsFunc(c.ledger.faults, func(v Verdict) bool { return !aboutContent(v.Code) }):
+		c.pass(SignatureOK, "header by key %s, and %s", h.SigningKeyID, count(c.ledger.deliveries, "receipt"))
+	}
+}
+
+// aboutContent reports whether a fault of an entry lies in what it says, not in
+// who signed it.
+func aboutContent(code Code) bool {
+	switch code {
+	case EntryAltered, EntryRepeated, WitnessMismatch, TenantMismatch:
+		return true
+	}
+	return false
+}
+
+func (c *packCheck) checkpoint(pub ed25519.PublicKey) {
+	h := c.header
+	if pub == nil {
+		return
+	}
+	origin := Origin(h.TenantID)
+	point, err := OpenCheckpoint(h.Checkpoint, origin, pub)
+	switch {
+	case err != nil:
+		c.fail(CheckpointMismatch, "%v", err)
+	case point != Checkpoint{origin, h.TreeSize, h.RootHash}:
+		c.fail(CheckpointMismatch, "the checkpoint states size %d and root %s", point.Size, point.Root)
+	default:
+		c.pass(CheckpointOK, "signed note of %s, size %d", origin, h.TreeSize)
+	}
+}
+
+func (c *packCheck) tree() {
+	h, l := c.header, c.ledger
+	switch {
+	case len(l.leaves) != h.Count:
+		c.fail(CountMismatch, "%s, the header states %d", count(len(l.leaves), "entry"), h.Count)
+	case l.tree.Root() != h.RootHash:
+		c.fail(RootMismatch, "the entries make root %s, the header states %s", l.tree.Root(), h.RootHash)
+	default:
+		c.pass(InclusionOK, "leaves %d to %d under root %s", h.FirstIndex, h.TreeSize-1, h.RootHash)
+	}
+}
+
+// maxFaults bounds how many faulty entries are named.
+const maxFaults = 100
+
+func (c *packCheck) faults() {
+	faults := c.ledger.faults
+	if len(faults) == 0 {
+		c.pass(WitnessOK, "every receipt stands in the event that it was signed for")
+	}
+	if n := len(faults) - maxFaults; n > 0 {
+		faults = slices.Clone(faults[:maxFaults])
+		faults[maxFaults-1].Message += fmt.Sprintf("; and %s more", count(n, "fault"))
+	}
+	c.verdicts = append(c.verdicts, faults...)
+}
+
+// metering compares rows and duplicates, unless entries are missing from them
+// because they are at fault themselves.
+func (c *packCheck) metering() {
+	h, l := c.header, c.ledger
+	if len(l.faults) > 0 || len(l.leaves) != h.Count {
+		return
+	}
+	if !slices.Equal(l.duplicates, h.Duplicates) {
+		c.fail(DuplicatesMismatch, "the header lists %s, the entries hold %d", count(len(h.Duplicates), "duplicate"), len(l.duplicates))
+	}
+	rows := l.meter.Rows()
+	if !slices.Equal(rows, h.Metering) {
+		c.fail(MeteringMismatch, "%s", differingRow(rows, h.Metering))
+	} else {
+		var receipts, quantity int64
+		for _, r := range rows {
+			receipts, quantity = receipts+r.Receipts, quantity+r.QuantityMs
+		}
+		c.pass(MeteringOK, "%s recomputed: %s, %s ms billed", count(len(rows), "row"), count(int(receipts), "receipt"), grouped(quantity))
+	}
+	unproven := 0
+	for _, d := range h.Duplicates {
+		if d.First < l.history.start {
+			unproven++
+		}
+	}
+	if unproven > 0 {
+		c.pass(DuplicatesUnproven, "%s of leaves before %d: give the earlier packs as well to have them checked", count(unproven, "duplicate"), l.history.start)
+	}
+}
+
+// differingRow describes the first row that is not the same.
+func differingRow(computed, stated []MeterRow) string {
+	for i := range max(len(computed), len(stated)) {
+		switch {
+		case i >= len(computed):
+			return fmt.Sprintf("the header states a row that no entry makes: %+v", stated[i])
+		case i >= len(stated):
+			return fmt.Sprintf("the header lacks the row %+v", computed[i])
+		case computed[i] != stated[i]:
+			return fmt.Sprintf("the entries make the row %+v, the header states %+v", computed[i], stated[i])
+		}
+	}
+	return "no row differs"
+}
+
+// claim makes the header's list of duplicates a question.
+func (h *PackHeader) claim() func(*Event, uint64) (uint64, bool) {
+	firsts := make(map[uint64]uint64, len(h.Duplicates))
+	for _, d := range h.Duplicates {
+		firsts[d.Leaf] = d.First
+	}
+	return func(_ *Event, leaf uint64) (uint64, bool) {
+		first, ok := firsts[leaf]
+		return first, ok
+	}
+}
+
+// source remembers why reading failed, so that a broken disk is not taken for a
+// broken pack.
+type source struct {
+	io.Reader
+	err error
+}
+
+func (s *source) Read(b []byte) (int, error) {
+	n, err := s.Reader.Read(b)
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	return n, err
+}

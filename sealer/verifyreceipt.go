@@ -1,0 +1,121 @@
+package sealer
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// signedReceipt is a receipt as a caller holds it: the data of a delivery's
+// answer, or the whole answer.
+type signedReceipt struct {
+	receipt   Receipt
+	text      []byte // canonical
+	keyID     string
+	signature []byte
+}
+
+// errNoReceipt says that a JSON text holds no receipt.
+var errNoReceipt = errors.New("no receipt with its signature")
+
+// readReceipt finds receipt and signature in an HTTP answer or its data. Spacing
+// and order are free there; what was signed is the receipt's canonical form.
+func readReceipt(text []byte) (*signedReceipt, error) {
+	type data struct {
+		Receipt   jsontext.Value `json:"receipt"`
+		Signature *struct {
+			Algorithm string `json:"algorithm"`
+			KeyID     string `json:"keyId"`
+			Value     string `json:"value"`
+		} `json:"signature"`
+	}
+	var answer struct {
+		data
+		Data *data `json:"data"`
+	}
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return nil, err
+	}
+	d := &answer.data
+	if answer.Data != nil {
+		d = answer.Data
+	}
+	if d.Receipt == nil || d.Signature == nil {
+		return nil, errNoReceipt
+	}
+	if d.Signature.Algorithm != Algorithm {
+		return nil, fmt.Errorf("signed with algorithm %q", d.Signature.Algorithm)
+	}
+	canonical, err := Canonical(d.Receipt)
+	if err != nil {
+		return nil, err
+	}
+	r := &signedReceipt{text: canonical, keyID: d.Signature.KeyID}
+	if r.receipt, err = ParseReceipt(canonical); err != nil {
+		return nil, err
+	}
+	r.signature, err = decodeBase64(d.Signature.Value, ed25519.SignatureSize)
+	return r, err
+}
+
+// sighted is where a pack holds a receipt that is asked about.
+type sighted struct {
+	pack     *packCheck
+	index    int
+	text     []byte
+	keyID    string
+	sigValue []byte
+}
+
+// verify judges the receipt by the keys of d; in is where a pack holds it, nil if
+// none does.
+func (r *signedReceipt) verify(d *Directory, in *sighted) []Verdict {
+	var verdicts []Verdict
+	if err := checkReceipt(&r.receipt); err != nil {
+		verdicts = append(verdicts, Verdict{Code: FormatInvalid, Message: err.Error()})
+	}
+	var sealedAt *time.Time
+	if in != nil {
+		v := r.inclusion(in)
+		verdicts = append(verdicts, v)
+		if v.OK {
+			sealedAt = &in.pack.header.SealedAt
+		}
+	}
+	purpose := PurposeReceipt
+	pub, code := d.find(r.keyID, purpose, r.receipt.IssuedAt, sealedAt)
+	if code == KeyPurpose {
+		purpose = PurposeSandbox
+		pub, code = d.find(r.keyID, purpose, r.receipt.IssuedAt, sealedAt)
+	}
+	about := fmt.Sprintf("receipt %s, signed by key %s at %s", r.receipt.ReceiptID, r.keyID, FormatTime(r.receipt.IssuedAt))
+	switch {
+	case code != "":
+		return append(verdicts, Verdict{Code: code, Message: about})
+	case !ed25519.Verify(pub, r.text, r.signature):
+		return append(verdicts, Verdict{Code: SignatureInvalid, Message: about})
+	case purpose == PurposeSandbox:
+		about += ", a sandbox key"
+	}
+	return append(verdicts, Verdict{Code: SignatureOK, OK: true, Message: about})
+}
+
+// inclusion judges the receipt by the pack that holds its id.
+func (r *signedReceipt) inclusion(in *sighted) Verdict {
+	v := Verdict{Code: InclusionOK, OK: true,
+		Message: fmt.Sprintf("entry %d of pack %s", in.index, in.pack.header.PackID)}
+	switch {
+	case in.pack.failed():
+		v.Code, v.OK = RootMismatch, false
+		v.Message += ", which is not sound itself"
+	case !bytes.Equal(in.text, r.text) || in.keyID != r.keyID || !bytes.Equal(in.sigValue, r.signature):
+		v.Code, v.OK = EntryAltered, false
+		v.Message += " says something else"
+	}
+	return v
+}
