@@ -2,12 +2,21 @@ package segment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"muniment/pipeline"
 	"muniment/sealer"
@@ -81,4 +90,172 @@ func TestReopenKeepsEverything(t *testing.T) {
 		}
 		require.NoError(t, l.Close())
 	}
+}
+
+func TestConcurrentAppendsAndReads(t *testing.T) {
+	const writers, each = 64, 40
+	log := mustOpen(t, Config{Dir: t.TempDir(), SegmentBytes: 64 << 10})
+	acked := newLedger()
+	var working sync.WaitGroup
+	errs := make([]error, writers)
+	for w := range writers {
+		working.Go(func() { errs[w] = acked.write(log, fmt.Sprint(w), each, nil) })
+	}
+	done := make(chan struct{})
+	go func() { working.Wait(); close(done) }()
+	for writing := true; writing; {
+		select {
+		case <-done:
+			writing = false
+		default:
+		}
+		// What is acknowledged by now shows.
+		acked.copy().requireHeld(t, log)
+	}
+	require.NoError(t, errors.Join(errs...))
+	require.Len(t, readAll(t, log), writers*each)
+}
+
+func TestAppendRefusesWhatIsTooLarge(t *testing.T) {
+	log := mustOpen(t, Config{Dir: t.TempDir()})
+	_, err := log.Append(context.Background(), &sealer.Record{Event: make([]byte, maxRecord)})
+	require.ErrorContains(t, err, "too large")
+	largest := &sealer.Record{Event: make([]byte, maxRecord-recordOverhead)}
+	at, err := log.Append(context.Background(), largest)
+	require.NoError(t, err)
+	require.Zero(t, at.Offset)
+	got, err := log.Read(context.Background(), at)
+	require.NoError(t, err)
+	require.Equal(t, largest.Event, got.Event)
+}
+
+func TestClosedLog(t *testing.T) {
+	ctx := context.Background()
+	log := mustOpen(t, Config{Dir: t.TempDir()})
+	appendN(t, log, 0, 1, 10)
+	waited := make(chan error, 1)
+	go func() { waited <- log.Wait(ctx, log.end) }()
+	require.NoError(t, log.Close())
+	require.NoError(t, log.Close())
+	require.ErrorIs(t, <-waited, pipeline.ErrClosed)
+	at := sealer.Position{Generation: 1}
+	_, err := log.Append(ctx, record(1, 10))
+	require.ErrorIs(t, err, pipeline.ErrClosed)
+	_, err = log.Read(ctx, at)
+	require.ErrorIs(t, err, pipeline.ErrClosed)
+	require.ErrorIs(t, log.Scan(ctx, at, at.Next(), nil), pipeline.ErrClosed)
+	require.ErrorIs(t, log.Wait(ctx, at), pipeline.ErrClosed)
+}
+
+// TestCloseFinishesWhatWasBegun closes a log under its writers.
+func TestCloseFinishesWhatWasBegun(t *testing.T) {
+	cfg := Config{Dir: t.TempDir(), SegmentBytes: 64 << 10}
+	log := mustOpen(t, cfg)
+	acked := newLedger()
+	var writers sync.WaitGroup
+	errs := make([]error, 16)
+	for w := range errs {
+		writers.Go(func() { errs[w] = acked.write(log, fmt.Sprint(w), 1<<20, nil) })
+	}
+	require.NoError(t, log.Wait(context.Background(), sealer.Position{Generation: 1, Offset: 200}))
+	require.NoError(t, log.Close())
+	writers.Wait()
+	for _, err := range errs {
+		require.ErrorIs(t, err, pipeline.ErrClosed)
+	}
+	log = mustOpen(t, cfg)
+	require.Len(t, readAll(t, log), len(acked.acked))
+	acked.requireHeld(t, log)
+}
+
+func TestReaderOfAnEmptyFolder(t *testing.T) {
+	r, err := OpenReader(t.TempDir())
+	require.NoError(t, err)
+	require.Empty(t, readAll(t, r))
+	_, err = OpenReader(filepath.Join(t.TempDir(), "none"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestConfigNamesTheBadField(t *testing.T) {
+	for field, cfg := range map[string]Config{
+		"Dir":          {},
+		"SegmentBytes": {Dir: "log", SegmentBytes: 100},
+		"MaxBytes":     {Dir: "log", MaxBytes: 100},
+		"PendingBytes": {Dir: "log", PendingBytes: -1},
+		"AtLeast":      {Dir: "log", AtLeast: &sealer.Position{Partition: 1}},
+	} {
+		_, err := Open(cfg)
+		require.ErrorContains(t, err, field)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	fs := newMemFS()
+	cfg := Config{Dir: "log", SegmentBytes: 8 << 10, FS: fs, Registerer: registry}
+	log := mustOpen(t, cfg)
+	appendN(t, log, 0, 3, 10)
+	fs.setFree(0)
+	_, err := log.Append(context.Background(), record(3, 9000))
+	require.ErrorIs(t, err, pipeline.ErrFull)
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP muniment_log_bytes Bytes of all segment files, preallocation included.
+# TYPE muniment_log_bytes gauge
+muniment_log_bytes 8192
+# HELP muniment_log_end_offset Offset that the next durable record gets.
+# TYPE muniment_log_end_offset gauge
+muniment_log_end_offset 3
+# HELP muniment_log_failures_total Groups of records that could not be made durable, by reason.
+# TYPE muniment_log_failures_total counter
+muniment_log_failures_total{reason="failed"} 0
+muniment_log_failures_total{reason="full"} 1
+`), "muniment_log_bytes", "muniment_log_end_offset", "muniment_log_failures_total"))
+	count, err := testutil.GatherAndCount(registry)
+	require.NoError(t, err)
+	require.Equal(t, 7, count)
+
+	fs.setFree(1 << 20)
+	other := cfg
+	other.Dir = "other"
+	_, err = Open(other)
+	require.ErrorContains(t, err, "metrics")
+	// Close gives the names back.
+	require.NoError(t, log.Close())
+	mustOpen(t, cfg)
+}
+
+// BenchmarkAppend is the time of one record when so many writers share the log.
+// The CPU that a record takes is in cpu-ns/op.
+func BenchmarkAppend(b *testing.B) {
+	for _, writers := range []int{1, 64, 256} {
+		b.Run(fmt.Sprint(writers), func(b *testing.B) {
+			log := mustOpen(b, Config{Dir: b.TempDir()})
+			r := record(1, 1000)
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			var working sync.WaitGroup
+			b.ReportAllocs()
+			b.SetBytes(1000)
+			b.ResetTimer()
+			before := cpuTime(b)
+			for range writers {
+				working.Go(func() {
+					for left.Add(-1) >= 0 {
+						if _, err := log.Append(context.Background(), r); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			working.Wait()
+			b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
+		})
+	}
+}
+
+func cpuTime(b *testing.B) time.Duration {
+	var usage unix.Rusage
+	require.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
