@@ -1,0 +1,274 @@
+package proof
+
+import (
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// pageRows is how many rows are read at once.
+const pageRows = 1000
+
+// draft is a pack on its way: the head it stands on, the head it makes.
+type draft struct {
+	*session
+	old, next head
+	packID    string
+	began     time.Time
+	first     sealer.Position // of the first entry
+
+	// promised is set once all entries were verified and the new root was
+	// promised. Only then may the key sign.
+	promised bool
+	pack     *sealer.SealedPack
+	bytes    int64
+	sum      sealer.Hash
+}
+
+func newDraft(s *session, old head) *draft {
+	began := s.now()
+	next := head{sequence: old.sequence + 1, packID: api.NewID(api.PrefixPack, began), tree: old.tree.Clone(), position: old.position}
+	return &draft{session: s, old: old, next: next, packID: next.packID, began: began}
+}
+
+// build reads the slice, verifies it, and signs it; news is false when there is
+// nothing to seal.
+func (d *draft) build(ctx context.Context) (news bool, err error) {
+	earlier, err := d.earlier(ctx, d.old)
+	if err != nil {
+		return false, err
+	}
+	roots, err := promised(ctx, d.db.Read(), d.tenantID, d.old.tree.Size())
+	if err != nil {
+		return false, err
+	}
+	config := sealer.PackConfig{
+		PackID:    d.packID,
+		TenantID:  d.tenantID,
+		Before:    d.old.tree,
+		SealedAt:  d.began,
+		Directory: d.directory,
+		Key:       promisedKey{d.signer.Key, func() error { return d.promise(ctx) }},
+		Earlier:   earlier,
+	}
+	if d.old.sequence > 0 {
+		config.Previous = &sealer.PackRef{PackID: d.old.packID, RootHash: d.old.tree.Root(), TreeSize: d.old.tree.Size()}
+	}
+	builder, err := sealer.NewPackBuilder(config)
+	if err != nil {
+		return false, err
+	}
+	defer builder.Abort()
+	for row, err := range d.rows(ctx, d.end) {
+		if err != nil {
+			return false, err
+		}
+		builder.Add(row.Event)
+		if err := d.grow(row, roots); err != nil {
+			return false, err
+		}
+		news = news || row.Type != typeSealed && row.Type != typeRefusals
+	}
+	if !news {
+		return false, nil
+	}
+	if d.pack, err = builder.Seal(); err == nil && d.pack.Header.RootHash != d.next.tree.Root() {
+		err = fmt.Errorf("%w: the root %s was promised, the pack has %s", errForked, d.next.tree.Root(), d.pack.Header.RootHash)
+	}
+	if err != nil && !d.promised {
+		err = d.blame(ctx, err)
+	}
+	return true, err
+}
+
+// grow takes a row into the next head. On the way it meets the roots that seals
+// which did not finish have promised: this log has to have them too.
+func (d *draft) grow(row *pipeline.Row, roots map[uint64]string) error {
+	if d.next.tree.Size() == d.old.tree.Size() {
+		d.first = row.Position
+	}
+	d.next.position = row.Position
+	d.next.tree.Append(sealer.LeafHash(row.Event))
+	size := d.next.tree.Size()
+	if promised, ok := roots[size]; ok && promised != d.next.tree.Root().String() {
+		return fmt.Errorf("%w: at size %d the root %s was promised, now it is %s", errForked, size, promised, d.next.tree.Root())
+	}
+	return nil
+}
+
+// rows are the tenant's rows behind the old head and before end, as many as one
+// pack may hold.
+func (d *draft) rows(ctx context.Context, end sealer.Position) iter.Seq2[*pipeline.Row, error] {
+	return func(yield func(*pipeline.Row, error) bool) {
+		after, left := d.old.position, d.cfg.MaxEntries
+		for left > 0 {
+			page, err := d.warehouse.Events(ctx, pipeline.EventQuery{
+				TenantID: d.tenantID, After: &after, Before: &end, Limit: min(left, pageRows),
+			})
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for i := range page {
+				if !yield(&page[i], nil) {
+					return
+				}
+			}
+			if len(page) < min(left, pageRows) {
+				return
+			}
+			left -= len(page)
+			after = page[len(page)-1].Position
+		}
+	}
+}
+
+// promisedKey signs for a pack, whose root it promises before it signs anything.
+type promisedKey struct {
+	crypto.Signer
+	promise func() error
+}
+
+func (k promisedKey) Sign(random io.Reader, message []byte, opts crypto.SignerOpts) ([]byte, error) {
+	if err := k.promise(); err != nil {
+		return nil, err
+	}
+	return k.Signer.Sign(random, message, opts)
+}
+
+// promise writes the new root to the database. The builder asks its key for a
+// signature only after it has verified every entry.
+func (d *draft) promise(ctx context.Context) error {
+	if d.promised {
+		return nil
+	}
+	if err := d.step("promise root"); err != nil {
+		return err
+	}
+	d.promised = true
+	err := d.db.Change(ctx, func(tx *store.Tx) error {
+		return reserve(ctx, tx, d.tenantID, d.next.tree.Size(), d.next.tree.Root(), d.began)
+	})
+	if err == nil {
+		err = d.step("sign")
+	}
+	return err
+}
+
+// blame finds the rows that the builder could not verify and sets them aside;
+// cause comes back if it finds none.
+func (d *draft) blame(ctx context.Context, cause error) error {
+	keys, err := sealer.ReadDirectory(d.directory)
+	if err != nil {
+		return err
+	}
+	var page []pipeline.Row
+	var aside []pipeline.SetAside
+	for row, err := range d.rows(ctx, d.next.position.Next()) {
+		if err != nil {
+			return err
+		}
+		if page = append(page, *row); len(page) == pageRows {
+			aside = append(aside, verifyAll(page, keys, d.began)...)
+			page = page[:0]
+		}
+	}
+	aside = append(aside, verifyAll(page, keys, d.began)...)
+	if len(aside) == 0 {
+		return cause
+	}
+	if err := d.setAside(ctx, aside); err != nil {
+		return err
+	}
+	return errHeld
+}
+
+// write makes the pack's file.
+func (d *draft) write(ctx context.Context) (err error) {
+	d.bytes, d.sum, err = d.folder.write(d.tenantID, d.packID, func(w io.Writer) error {
+		bundle := sealer.NewBundleWriter(w, d.pack)
+		for row, err := range d.rows(ctx, d.next.position.Next()) {
+			if err == nil {
+				err = bundle.Add(row.Event)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return bundle.Close()
+	})
+	return err
+}
+
+// commit moves the head: with it the pack is sealed. When it is certain that the
+// pack did not come to be, its file goes too; after a commit that failed to report
+// nothing is certain, and the file is left to the sweep.
+func (d *draft) commit(ctx context.Context) error {
+	undecided := false
+	err := d.ready()
+	if err == nil {
+		err = d.db.Change(ctx, func(tx *store.Tx) error {
+			err := d.move(ctx, tx)
+			undecided = err == nil
+			return err
+		})
+	}
+	if err != nil && !undecided {
+		return errors.Join(err, d.folder.remove(d.tenantID, d.packID))
+	}
+	if err == nil {
+		err = d.step("answer")
+	}
+	return err
+}
+
+// ready refuses to commit a file that may have been swept.
+func (d *draft) ready() error {
+	if took := d.now().Sub(d.began); took > orphanAge/2 {
+		return fmt.Errorf("sealing took %s, too long to be sure of the file", took)
+	}
+	return d.step("commit")
+}
+
+// move writes the head, the pack and the audit event.
+func (d *draft) move(ctx context.Context, tx *store.Tx) error {
+	revision, err := tx.Revision(ctx)
+	if err != nil {
+		return err
+	}
+	if err := advance(ctx, tx, d.next, d.row(revision)); err != nil {
+		return err
+	}
+	h := &d.pack.Header
+	data, err := sealer.Canonical(map[string]any{
+		"count": h.Count, "firstIndex": h.FirstIndex, "treeSize": h.TreeSize, "rootHash": h.RootHash.String(), "signingKeyId": h.SigningKeyID,
+	})
+	if err != nil {
+		return err
+	}
+	return tx.Emit(ctx, sealer.Event{
+		TenantID: d.tenantID, Type: typeSealed, At: d.began,
+		Actor: d.by, Subject: sealer.Ref{Kind: "pack", ID: d.packID}, Data: data,
+	})
+}
+
+// row is the sealed pack as the database keeps it.
+func (d *draft) row(revision int64) Pack {
+	h := &d.pack.Header
+	return Pack{
+		ID: d.packID, TenantID: d.tenantID, Sequence: d.next.sequence, Revision: revision,
+		FirstIndex: h.FirstIndex, Count: h.Count, RootHash: h.RootHash.String(),
+		First: d.first, Last: d.next.position,
+		SealedAt: h.SealedAt, SigningKeyID: h.SigningKeyID,
+		Bytes: d.bytes, SHA256: d.sum.String(), Header: d.pack.HeaderText,
+	}
+}

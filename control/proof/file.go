@@ -1,0 +1,217 @@
+package proof
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// packSuffix ends the name of a pack's file, draftSuffix that of one being written.
+const (
+	packSuffix  = ".ndjson"
+	draftSuffix = ".draft"
+)
+
+// orphanAge is how old a file without a pack must be before it is swept, and how
+// long a seal may take before it gives up. No file of a seal that may still
+// move the head is older, so sweeping needs no lock between processes.
+const orphanAge = time.Hour
+
+// folder keeps the packs, one file each: <dir>/<tenantId>/<packId>.ndjson. A file
+// is complete and on disk before it has that name, and never changes after.
+type folder struct {
+	dir string
+	// step is called before each thing that can fail on its own, with its name;
+	// an error stands for that thing's failure.
+	step func(name string) error
+}
+
+func (f folder) path(tenantID, packID string) string {
+	return filepath.Join(f.dir, tenantID, packID+packSuffix)
+}
+
+// write makes the file of a pack out of what fill writes in large pieces. When it returns nil,
+// file and name survive a crash of the machine. After an error nothing is left.
+func (f folder) write(tenantID, packID string, fill func(io.Writer) error) (size int64, sum sealer.Hash, err error) {
+	home := filepath.Join(f.dir, tenantID)
+	if err := makeDir(home); err != nil {
+		return 0, sum, err
+	}
+	draft := filepath.Join(home, packID+draftSuffix)
+	size, sum, err = f.writeDraft(draft, fill)
+	if err == nil {
+		err = f.step("rename")
+	}
+	if err == nil {
+		err = os.Rename(draft, f.path(tenantID, packID))
+	}
+	if err != nil {
+		return 0, sum, errors.Join(err, removeIfThere(draft))
+	}
+	if err = f.step("sync folder"); err == nil {
+		err = syncDir(home)
+	}
+	if err != nil {
+		return 0, sum, errors.Join(err, f.remove(tenantID, packID))
+	}
+	return size, sum, nil
+}
+
+// writeDraft writes a file and brings its bytes to disk.
+func (f folder) writeDraft(name string, fill func(io.Writer) error) (size int64, sum sealer.Hash, err error) {
+	if err := f.step("create file"); err != nil {
+		return 0, sum, err
+	}
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return 0, sum, err
+	}
+	hash := sha256.New()
+	count := &counter{w: io.MultiWriter(file, hash)}
+	if err = f.step("write file"); err == nil {
+		err = fill(count)
+	}
+	if err == nil {
+		err = f.step("sync file")
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	hash.Sum(sum[:0])
+	return count.n, sum, errors.Join(err, file.Close())
+}
+
+// open opens the file of a sealed pack.
+func (f folder) open(p Pack) (*os.File, error) {
+	file, err := os.Open(f.path(p.TenantID, p.ID))
+	if err != nil {
+		return nil, fmt.Errorf("cannot open pack %s: %w", p.ID, err)
+	}
+	info, err := file.Stat()
+	if err == nil && info.Size() != p.Bytes {
+		err = fmt.Errorf("it has %d bytes, %d were sealed", info.Size(), p.Bytes)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot open pack %s: %w", p.ID, err), file.Close())
+	}
+	return file, nil
+}
+
+// heldBack is how much of a pack is kept back until all of it was checked.
+const heldBack = 32 << 10
+
+// copyVerified copies a pack's file, and holds back its end until the file has
+// turned out to be what was sealed: a damaged one arrives short of its length,
+// which no client takes for a pack.
+func copyVerified(to io.Writer, file io.Reader, p Pack) error {
+	hash := sha256.New()
+	from := io.TeeReader(file, hash)
+	if _, err := io.CopyN(to, from, max(0, p.Bytes-heldBack)); err != nil {
+		return err
+	}
+	rest, err := io.ReadAll(from)
+	if err != nil {
+		return err
+	}
+	if sealer.Hash(hash.Sum(nil)).String() != p.SHA256 {
+		return errors.New("its file is damaged")
+	}
+	_, err = to.Write(rest)
+	return err
+}
+
+// remove deletes the file of a pack that did not come to be.
+func (f folder) remove(tenantID, packID string) error {
+	return removeIfThere(f.path(tenantID, packID))
+}
+
+// sweep deletes what crashed seals left behind: files that are older than any
+// seal still running and that sealed does not know as a pack of the tenant.
+func (f folder) sweep(ctx context.Context, now time.Time, sealed func(ctx context.Context, tenantID, packID string) (bool, error)) (swept int, err error) {
+	names, err := filepath.Glob(filepath.Join(f.dir, "*", string(api.PrefixPack)+"*"))
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range names {
+		packID, isPack := strings.CutSuffix(filepath.Base(name), packSuffix)
+		packID, isDraft := strings.CutSuffix(packID, draftSuffix)
+		if isPack == isDraft || now.Sub(madeAt(packID)) <= orphanAge {
+			continue
+		}
+		if isPack {
+			known, err := sealed(ctx, filepath.Base(filepath.Dir(name)), packID)
+			if err != nil {
+				return swept, err
+			}
+			if known {
+				continue
+			}
+		}
+		if err := removeIfThere(name); err != nil {
+			return swept, err
+		}
+		swept++
+	}
+	return swept, nil
+}
+
+// madeAt is the moment in a pack's id; what is no pack id is never old.
+func madeAt(packID string) time.Time {
+	if !api.IsID(api.PrefixPack, packID) {
+		return time.Unix(1<<40, 0)
+	}
+	id, err := ulid.ParseStrict(packID[len(api.PrefixPack):])
+	if err != nil {
+		return time.Unix(1<<40, 0)
+	}
+	return id.Timestamp()
+}
+
+// makeDir makes a folder whose name is on disk when it returns.
+func makeDir(dir string) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(dir))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func removeIfThere(name string) error {
+	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("cannot remove %s: %w", filepath.Base(name), err)
+	}
+	return nil
+}
+
+// counter counts the bytes written through it.
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}

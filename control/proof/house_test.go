@@ -1,0 +1,370 @@
+package proof
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/mod/sumdb/note"
+
+	"muniment/control/store"
+	"muniment/gate"
+	"muniment/gateway/api"
+	"muniment/pipeline"
+	"muniment/pipeline/segment"
+	"muniment/pipeline/sqlite"
+	"muniment/sealer"
+)
+
+// house is everything around the room, as the embedded default has it: segment
+// log, loader, SQLite warehouse, database and relay in one folder. It can be
+// closed and opened again over that folder.
+type house struct {
+	t    *testing.T
+	dir  string
+	keys *keyring
+	clock
+
+	log       *segment.Log
+	warehouse *sqlite.Warehouse
+	loader    *pipeline.Loader
+	db        *store.DB
+	room      *Room
+	running   sync.WaitGroup
+	stop      context.CancelFunc
+}
+
+// build makes a house in a new folder.
+func build(t *testing.T) *house {
+	h := &house{t: t, dir: t.TempDir(), clock: clock{now: time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)}}
+	h.keys = newKeyring(t, &h.clock)
+	h.open(Config{})
+	t.Cleanup(h.close)
+	return h
+}
+
+// open starts everything over the folder. cfg holds what a test wants otherwise.
+func (h *house) open(cfg Config) {
+	t := h.t
+	var err error
+	h.log, err = segment.Open(segment.Config{Dir: filepath.Join(h.dir, "log")})
+	require.NoError(t, err)
+	h.warehouse, err = sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(h.dir, "warehouse.db")})
+	require.NoError(t, err)
+	h.db, err = store.Open(t.Context(), store.Config{Path: filepath.Join(h.dir, "control.db"), Now: h.Now, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	h.loader, err = pipeline.NewLoader(pipeline.LoaderConfig{Log: h.log, Warehouse: h.warehouse})
+	require.NoError(t, err)
+
+	ctx, stop := context.WithCancel(context.Background())
+	h.stop = stop
+	h.running.Go(func() { _ = h.loader.Run(ctx) })
+	h.running.Go(func() { _ = h.db.Relay(ctx, h.log) })
+
+	cfg.DB, cfg.Log, cfg.Keys, cfg.Dir, cfg.Now = h.db, h.log, h.keys, filepath.Join(h.dir, "packs"), h.Now
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	if cfg.Warehouse == nil {
+		cfg.Warehouse = h.warehouse
+	}
+	h.room, err = New(cfg)
+	require.NoError(t, err)
+}
+
+func (h *house) close() {
+	h.stop()
+	h.running.Wait()
+	require.NoError(h.t, h.db.Close())
+	require.NoError(h.t, h.warehouse.Close())
+	require.NoError(h.t, h.log.Close())
+}
+
+// reopen is a restart of the process.
+func (h *house) reopen(cfg Config) {
+	h.close()
+	h.open(cfg)
+}
+
+// clock stands still until it is moved.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// keyring is the signing keys and their directory.
+type keyring struct {
+	*clock
+	root      note.Signer
+	vkey      string
+	directory ed25519.PrivateKey
+	pack      *sealer.Signer
+	receipt   *sealer.Signer
+
+	mu      sync.Mutex
+	entries []sealer.Key
+}
+
+func newKeyring(t *testing.T, c *clock) *keyring {
+	skey, vkey, err := sealer.GenerateRoot("muniment-test-root")
+	require.NoError(t, err)
+	root, err := note.NewSigner(skey)
+	require.NoError(t, err)
+	k := &keyring{clock: c, root: root, vkey: vkey}
+	since := c.Now().Add(-time.Hour)
+	k.directory = k.add(t, sealer.PurposeDirectory, since).Key.(ed25519.PrivateKey)
+	k.pack = k.add(t, sealer.PurposePack, since)
+	k.receipt = k.add(t, sealer.PurposeReceipt, since)
+	return k
+}
+
+// add makes a key and lists it.
+func (k *keyring) add(t *testing.T, purpose string, since time.Time) *sealer.Signer {
+	s := newSigner(t)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.entries = append(k.entries, sealer.NewKey(s.Key.Public().(ed25519.PublicKey), purpose, since))
+	return s
+}
+
+func newSigner(t *testing.T) *sealer.Signer {
+	pub, key, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	return &sealer.Signer{KeyID: sealer.KeyID(pub), Node: "nod_test", Key: key}
+}
+
+func (k *keyring) revoke(keyID string, at time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i := range k.entries {
+		if k.entries[i].KeyID == keyID {
+			k.entries[i].RevokedAt = &at
+		}
+	}
+}
+
+func (k *keyring) PackSigner() *sealer.Signer { return k.pack }
+
+func (k *keyring) Directory(context.Context) ([]byte, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delegation, err := sealer.Delegate(k.root, k.directory.Public().(ed25519.PublicKey), k.entries[0].NotBefore, nil)
+	if err != nil {
+		return nil, err
+	}
+	return sealer.SignDirectory(&sealer.Directory{
+		Keys: k.entries, IssuedAt: k.Now(), SnapshotID: "test", Delegation: delegation,
+	}, k.directory)
+}
+
+// tenant is the one that most tests work with.
+const tenant = "tnt_01ARZ3NDEKTSV4RRFFQ69G5FAV"
+
+var operator = sealer.Ref{Kind: "operator", ID: "admin"}
+
+// delivery is what a test wants of one delivery; zero values have defaults.
+type delivery struct {
+	tenant    string
+	right     string
+	substrate gate.Substrate
+	telemetry string
+	dwellMs   float64
+	key       string         // idempotency key
+	signer    *sealer.Signer // another than the node's
+}
+
+// event returns the record of a delivery, as a gateway makes it.
+func (h *house) event(d delivery) *sealer.Record {
+	t := h.t
+	if d.tenant == "" {
+		d.tenant = tenant
+	}
+	if d.right == "" {
+		d.right = "rgh_01ARZ3NDEKTSV4RRFFQ69G5FAV"
+	}
+	if d.telemetry == "" {
+		d.telemetry = "{}"
+	}
+	if d.signer == nil {
+		d.signer = h.keys.receipt
+	}
+	right, err := gate.ParseRight(d.substrate, nil)
+	require.NoError(t, err)
+	var seen gate.Telemetry
+	faults, err := seen.Decode(jsontext.NewDecoder(strings.NewReader(d.telemetry)), nil)
+	require.NoError(t, err)
+	require.Empty(t, faults)
+	verdict := gate.Evaluate(&right, &seen, d.dwellMs)
+	require.False(t, verdict.Refused(), "%+v", d)
+
+	now := h.Now()
+	receipt := sealer.Receipt{
+		ReceiptID: api.NewID(api.PrefixReceipt, now), SpatialAnchorID: "anchor",
+		IssuedAt: now, RenderedAt: now, DwellMs: d.dwellMs, Nonce: base64.RawURLEncoding.EncodeToString(make([]byte, 16)),
+	}
+	what := sealer.Delivery{
+		TenantID: d.tenant, Actor: sealer.Ref{Kind: "key", ID: "key_test"}, RightID: d.right, RightRevision: 1,
+		BasisID: "bas_01ARZ3NDEKTSV4RRFFQ69G5FAV", Substrate: right.Substrate, Metering: verdict.Meter(&seen, d.dwellMs),
+	}
+	if d.key != "" {
+		sum := sha256.Sum256([]byte(d.tenant + "\x00" + d.key))
+		what.Idempotency = base64.RawURLEncoding.EncodeToString(sum[:])
+	}
+	text, err := d.signer.SealDelivery(nil, &what, &receipt)
+	require.NoError(t, err)
+	return &sealer.Record{
+		TenantID: d.tenant, EventID: "evt_" + receipt.ReceiptID[4:], Node: "nod_test", Epoch: 1, Seq: 1, Event: text,
+	}
+}
+
+// deliver makes deliveries durable.
+func (h *house) deliver(all ...delivery) {
+	for _, d := range all {
+		h.append(h.event(d))
+	}
+}
+
+func (h *house) append(r *sealer.Record) {
+	_, err := h.log.Append(h.t.Context(), r)
+	require.NoError(h.t, err)
+}
+
+// deliveries are n plain ones.
+func deliveries(n int) []delivery {
+	all := make([]delivery, n)
+	for i := range all {
+		all[i] = delivery{substrate: gate.DOOH, dwellMs: float64(1000 + i)}
+	}
+	return all
+}
+
+// audit makes an event of control durable.
+func (h *house) audit(kind string) {
+	err := h.db.Change(h.t.Context(), func(tx *store.Tx) error {
+		return tx.Emit(h.t.Context(), sealer.Event{
+			TenantID: tenant, Type: kind, Actor: operator, Subject: sealer.Ref{Kind: "tenant", ID: tenant}, Data: []byte(`{}`),
+		})
+	})
+	require.NoError(h.t, err)
+}
+
+// seal must succeed; it returns the headers of the packs.
+func (h *house) seal() []sealer.PackHeader {
+	h.t.Helper()
+	sealed, err := h.room.Seal(h.t.Context(), tenant, operator)
+	require.NoError(h.t, err)
+	return headers(h.t, sealed)
+}
+
+func headers(t *testing.T, sealed Sealed) []sealer.PackHeader {
+	t.Helper()
+	list := make([]sealer.PackHeader, 0, len(sealed.Packs))
+	for _, text := range sealed.Packs {
+		header, err := sealer.ParsePackHeader(text)
+		require.NoError(t, err)
+		list = append(list, header)
+	}
+	if len(list) > 0 {
+		require.Equal(t, string(sealed.Packs[len(list)-1]), string(sealed.Pack))
+	}
+	return list
+}
+
+// sealErr must fail; it returns what a caller sees of it.
+func (h *house) sealErr() *api.Error {
+	h.t.Helper()
+	_, err := h.room.Seal(h.t.Context(), tenant, operator)
+	require.Error(h.t, err)
+	return api.From(err)
+}
+
+// packs are the tenant's packs, as the database lists them.
+func (h *house) packs() []Pack {
+	packs, err := listPacks(h.t.Context(), h.db.Read(), tenant, 0, 1_000_000)
+	require.NoError(h.t, err)
+	return packs
+}
+
+// check verifies, from the files alone, that all packs make one chain and hold
+// each event of the tenant's log exactly once, but for those that came after the
+// last seal. It returns the entries in their order.
+func (h *house) check() [][]byte {
+	h.t.Helper()
+	var entries [][]byte
+	var previous *sealer.PackRef
+	var files []string
+	for _, p := range h.packs() {
+		text, err := os.ReadFile(h.room.folder.path(tenant, p.ID))
+		require.NoError(h.t, err)
+		files = append(files, h.room.folder.path(tenant, p.ID))
+		reader, err := sealer.ReadPack(bytes.NewReader(text))
+		require.NoError(h.t, err)
+		header := reader.Header()
+		require.EqualValues(h.t, len(entries), header.FirstIndex)
+		require.Equal(h.t, previous, header.Previous)
+		require.Equal(h.t, string(p.Header), string(reader.HeaderText()))
+		require.EqualValues(h.t, len(text), p.Bytes)
+		for {
+			entry, err := reader.Next()
+			if err == io.EOF {
+				break
+			}
+			require.NoError(h.t, err)
+			entries = append(entries, entry)
+		}
+		ref := header.Ref()
+		previous = &ref
+	}
+	var report bytes.Buffer
+	exit := sealer.VerifyFiles(h.t.Context(), sealer.Options{Files: files, Root: h.keys.vkey, JSON: true}, &report)
+	require.Equal(h.t, sealer.ExitSound, exit, report.String())
+	seen := map[string]bool{}
+	for _, entry := range entries {
+		require.False(h.t, seen[string(entry)], "twice: %s", entry)
+		seen[string(entry)] = true
+	}
+	rows, err := h.warehouse.Events(h.t.Context(), pipeline.EventQuery{TenantID: tenant, Limit: 1_000_000})
+	require.NoError(h.t, err)
+	require.GreaterOrEqual(h.t, len(rows), len(entries))
+	for i := range entries {
+		require.Equal(h.t, string(rows[i].Event), string(entries[i]), "entry %d", i)
+	}
+	return entries
+}
+
+// files are the names in the tenant's folder of packs.
+func (h *house) files() []string {
+	entries, err := os.ReadDir(filepath.Join(h.dir, "packs", tenant))
+	if os.IsNotExist(err) {
+		return nil
+	}
+	require.NoError(h.t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}

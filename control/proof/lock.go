@@ -1,0 +1,46 @@
+package proof
+
+import (
+	"context"
+	"sync"
+)
+
+// locks lets one seal of a tenant work at a time in this process. It only spares
+// work: between processes the head's compare-and-set decides.
+type locks struct {
+	mu   sync.Mutex
+	held map[string]*lock // guarded by mu; holds only locks in use
+}
+
+type lock struct {
+	turn  chan struct{} // one token
+	users int           // guarded by locks.mu
+}
+
+// acquire waits for the tenant's turn, or fails with ctx's error. Whoever gets it
+// must call release.
+func (l *locks) acquire(ctx context.Context, tenantID string) (release func(), err error) {
+	l.mu.Lock()
+	one, ok := l.held[tenantID]
+	if !ok {
+		one = &lock{turn: make(chan struct{}, 1)}
+		l.held[tenantID] = one
+	}
+	one.users++
+	l.mu.Unlock()
+
+	leave := func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if one.users--; one.users == 0 {
+			delete(l.held, tenantID)
+		}
+	}
+	select {
+	case one.turn <- struct{}{}:
+		return func() { <-one.turn; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, ctx.Err()
+	}
+}

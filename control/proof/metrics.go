@@ -1,0 +1,57 @@
+package proof
+
+import "github.com/prometheus/client_golang/prometheus"
+
+type metrics struct {
+	seals   *prometheus.CounterVec
+	packs   prometheus.Counter
+	entries prometheus.Counter
+	forged  prometheus.Counter
+	seconds prometheus.Histogram
+}
+
+// Results of a seal.
+const (
+	resultSealed   = "sealed"
+	resultNothing  = "nothing_new"
+	resultBehind   = "behind"
+	resultSetAside = "set_aside"
+	resultFailed   = "failed"
+)
+
+func newMetrics() *metrics {
+	m := &metrics{
+		seals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "muniment_proof_seals_total", Help: "Calls to seal, by result.",
+		}, []string{"result"}),
+		packs: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "muniment_proof_packs_total", Help: "Proof packs sealed by this process.",
+		}),
+		entries: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "muniment_proof_entries_total", Help: "Events in the proof packs sealed by this process.",
+		}),
+		forged: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "muniment_proof_forged_total", Help: "Records set aside when they were about to be sealed, because they could not be verified.",
+		}),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "muniment_proof_seal_seconds", Help: "Time of a call to seal, waiting included.",
+			Buckets: []float64{.01, .03, .1, .3, 1, 3, 10, 30, 100},
+		}),
+	}
+	for _, result := range []string{resultSealed, resultNothing, resultBehind, resultSetAside, resultFailed} {
+		m.seals.WithLabelValues(result)
+	}
+	return m
+}
+
+func (m *metrics) register(to prometheus.Registerer) error {
+	if to == nil {
+		return nil
+	}
+	for _, c := range []prometheus.Collector{m.seals, m.packs, m.entries, m.forged, m.seconds} {
+		if err := to.Register(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+// Package proof seals a tenant's events into proof packs, serves them, and lists
+// the events themselves.
+//
+// A pack is the contiguous slice of the tenant's log since the last pack, in the
+// order of the events' lowest log positions, with all that a stranger needs to
+// check it offline (see sealer). Sealing promises:
+//
+//   - A pack covers every event that was acknowledged into the log before the
+//     call. It drains the outbox, takes the log's end, and waits, bounded, until
+//     the warehouse has loaded up to there: else 503 WAREHOUSE_BEHIND.
+//   - Nothing unverified is sealed. Each event is taken apart again and each
+//     receipt's signature is checked with the key directory. What fails is set
+//     aside in the warehouse, and as long as a record set aside holds the tenant,
+//     sealing answers 503 SET_ASIDE. A key that was revoked vouches for nothing
+//     that isn't sealed yet, whenever it was used.
+//   - A log never signs two roots of one size. A root is written to the database
+//     before it is signed, and stays there; whoever comes to another root of that
+//     size, or of any size on the way, stops.
+//   - An event is in exactly one pack. The head of a tenant's log moves by
+//     compare-and-set, in the transaction that adds the pack and its audit event
+//     pack.sealed, so any number of control processes may seal at once.
+//   - A pack's file is complete, named and on disk before the head moves, and
+//     never changes. A crash leaves the old head or the new pack, and at most a
+//     file that no pack names, which a later start sweeps.
+//
+// The answer of a seal names every pack that was sealed since the call began, so
+// two calls at once get the same. If there is none, because nothing is new, it
+// names the last pack again; before the first event, no pack at all: packs is
+// empty and pack is null. That packs were sealed and refusals counted is not new:
+// otherwise each seal would make something to seal. Such events ride along with
+// the next pack that has something else in it.
+//
+// State is the database's (heads, roots, packs) and the folder's (one file a
+// pack). There is no state in memory but a lock for each tenant that is sealing.
+// The database down or the disk full: 500, and nothing has happened.
+//
+// Non-goals here: inclusion proofs of single receipts, the events that live
+// spools still hold (pending is always empty on the embedded log), settlement.
+package proof
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"muniment/control/store"
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// partition is the one that holds every tenant of the embedded log.
+const partition = 0
+
+// Keys signs packs and knows all keys. control/node implements it.
+type Keys interface {
+	// PackSigner is the current proof_pack_signing key.
+	PackSigner() *sealer.Signer
+	// Directory is the signed key directory, canonical JSON. It holds every key
+	// before that key's first use.
+	Directory(ctx context.Context) ([]byte, error)
+}
+
+// Config of the room. DB, Warehouse, Log, Keys and Dir are required.
+type Config struct {
+	DB        *store.DB
+	Warehouse pipeline.Warehouse
+	// Log is only asked for its end.
+	Log  pipeline.Reader
+	Keys Keys
+	// Dir is the folder of the packs; it is made when it is missing. Several
+	// control processes on one database share it.
+	Dir string
+	// Now is the clock. Default time.Now.
+	Now func() time.Time
+	// Logger hears of what was sealed, and of forged receipts. Default slog.Default.
+	Logger *slog.Logger
+	// Registerer takes the metrics; nil leaves them unregistered.
+	Registerer prometheus.Registerer
+	// WaitFor is how long a seal waits for outbox and warehouse together. Default
+	// 10 s.
+	WaitFor time.Duration
+	// MaxEntries is the most entries of one pack, 1 to 100,000. Default 100,000.
+	MaxEntries int
+}
+
+// maxEntries is the most that a pack may hold.
+const maxEntries = 100_000
+
+func (c *Config) validate() error {
+	switch {
+	case c.DB == nil:
+		return errors.New("DB is missing")
+	case c.Warehouse == nil:
+		return errors.New("Warehouse is missing")
+	case c.Log == nil:
+		return errors.New("Log is missing")
+	case c.Keys == nil:
+		return errors.New("Keys is missing")
+	case c.Dir == "":
+		return errors.New("Dir is empty")
+	case c.WaitFor < 0:
+		return errors.New("WaitFor is negative")
+	case c.MaxEntries < 0 || c.MaxEntries > maxEntries:
+		return fmt.Errorf("MaxEntries %d is not within 1 and %d", c.MaxEntries, maxEntries)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.WaitFor == 0 {
+		c.WaitFor = 10 * time.Second
+	}
+	if c.MaxEntries == 0 {
+		c.MaxEntries = maxEntries
+	}
+	return nil
+}
+
+// Room seals and serves proof packs. It is safe for concurrent use.
+type Room struct {
+	db        *store.DB
+	warehouse pipeline.Warehouse
+	log       pipeline.Reader
+	keys      Keys
+	folder    folder
+	cfg       Config
+	metrics   *metrics
+	sealing   locks
+	// step is called before each step of a seal that can fail on its own, with its
+	// name, and fails it by an error. Tests set it before the first seal.
+	step func(name string) error
+}
+
+// New wires the room, makes its folder, and sweeps what crashed seals left there.
+func New(cfg Config) (*Room, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("cannot open proof packs: %w", err)
+	}
+	r := &Room{
+		db: cfg.DB, warehouse: cfg.Warehouse, log: cfg.Log, keys: cfg.Keys, cfg: cfg,
+		metrics: newMetrics(), sealing: locks{held: map[string]*lock{}},
+		step: func(string) error { return nil },
+	}
+	r.folder = folder{dir: cfg.Dir, step: func(name string) error { return r.step(name) }}
+	if err := r.open(context.Background()); err != nil {
+		return nil, fmt.Errorf("cannot open proof packs in %s: %w", cfg.Dir, err)
+	}
+	return r, nil
+}
+
+func (r *Room) open(ctx context.Context) error {
+	if err := os.MkdirAll(r.cfg.Dir, 0o700); err != nil {
+		return err
+	}
+	swept, err := r.folder.sweep(ctx, r.now(), func(ctx context.Context, tenantID, packID string) (bool, error) {
+		_, found, err := readPack(ctx, r.db.Read(), tenantID, packID)
+		return found, err
+	})
+	if err != nil {
+		return err
+	}
+	if swept > 0 {
+		r.cfg.Logger.Info("swept files of unfinished seals", "files", swept)
+	}
+	return r.metrics.register(r.cfg.Registerer)
+}
+
+func (r *Room) now() time.Time { return r.cfg.Now().UTC().Truncate(time.Millisecond) }

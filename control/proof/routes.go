@@ -1,0 +1,193 @@
+package proof
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+	"muniment/sealer"
+)
+
+// badCursor refuses a cursor of another list.
+func badCursor() error {
+	return api.Invalid(api.ValidationError{Field: "cursor", Message: "is no cursor of this list"})
+}
+
+// Routes adds the room's operations to the API: proof packs and the list of
+// events.
+func (r *Room) Routes(a huma.API) {
+	register := func(op huma.Operation, scope api.Scope) huma.Operation {
+		op.Tags = []string{"Proof packs"}
+		op.Metadata = map[string]any{"scope": scope}
+		return op
+	}
+	huma.Register(a, register(huma.Operation{
+		OperationID: "seal-proof-packs",
+		Method:      http.MethodPost,
+		Path:        "/v1/proof-packs/seal",
+		Summary:     "Seal what was acknowledged before the call",
+		Description: "Answers with every pack sealed since the call began, or with the last one when nothing is new. " +
+			"503 WAREHOUSE_BEHIND and LOG_UNAVAILABLE may be tried again, 503 SET_ASIDE needs an operator.",
+	}, api.ProofWrite), r.postSeal)
+	huma.Register(a, register(huma.Operation{
+		OperationID: "list-proof-packs",
+		Method:      http.MethodGet,
+		Path:        "/v1/proof-packs",
+		Summary:     "List the proof packs, newest last",
+	}, api.AuditRead), r.list)
+	huma.Register(a, register(huma.Operation{
+		OperationID: "get-proof-pack",
+		Method:      http.MethodGet,
+		Path:        "/v1/proof-packs/{packId}",
+		Summary:     "Get a pack's header and summary, and the keys it was made with",
+	}, api.AuditRead), r.get)
+	huma.Register(a, register(huma.Operation{
+		OperationID: "download-proof-pack",
+		Method:      http.MethodGet,
+		Path:        "/v1/proof-packs/{packId}/bundle",
+		Summary:     "Download a pack as it was sealed",
+		Description: "NDJSON of canonical lines: header, entries, signature. Byte for byte what was sealed.",
+		Responses: map[string]*huma.Response{"200": {
+			Description: "The pack",
+			Content:     map[string]*huma.MediaType{bundleType: {}},
+		}},
+	}, api.AuditRead), r.download)
+	r.eventRoutes(a)
+}
+
+type sealResponse struct {
+	Body api.Body[Sealed]
+}
+
+func (r *Room) postSeal(ctx context.Context, _ *struct{}) (*sealResponse, error) {
+	caller := auth.PrincipalFrom(ctx)
+	sealed, err := r.Seal(ctx, caller.TenantID, sealer.Ref{Kind: "key", ID: caller.ID})
+	if err != nil {
+		return nil, err
+	}
+	return &sealResponse{api.OK(sealed)}, nil
+}
+
+// Summary is a pack in a list.
+type Summary struct {
+	ID           string `json:"id"`
+	FirstIndex   uint64 `json:"firstIndex" doc:"leaf index of the first entry"`
+	Count        int    `json:"count" doc:"entries of this pack"`
+	TreeSize     uint64 `json:"treeSize" doc:"leaves of the tenant's log with this pack"`
+	RootHash     string `json:"rootHash"`
+	SigningKeyID string `json:"signingKeyId"`
+	Bytes        int64  `json:"bytes" doc:"size of the bundle"`
+	SHA256       string `json:"sha256" doc:"of the bundle, base64url"`
+	SealedAt     string `json:"sealedAt"`
+	CreatedAt    string `json:"createdAt"`
+	UpdatedAt    string `json:"updatedAt"`
+	Revision     int64  `json:"revision"`
+}
+
+func (p *Pack) summary() Summary {
+	at := sealer.FormatTime(p.SealedAt)
+	return Summary{
+		ID: p.ID, FirstIndex: p.FirstIndex, Count: p.Count, TreeSize: p.FirstIndex + uint64(p.Count), RootHash: p.RootHash,
+		SigningKeyID: p.SigningKeyID, Bytes: p.Bytes, SHA256: p.SHA256,
+		SealedAt: at, CreatedAt: at, UpdatedAt: at, Revision: p.Revision,
+	}
+}
+
+type listResponse struct {
+	Body api.Body[packPage]
+}
+
+type packPage struct {
+	Packs      []Summary `json:"packs"`
+	NextCursor *string   `json:"nextCursor"`
+}
+
+func (r *Room) list(ctx context.Context, in *struct{ store.Page }) (*listResponse, error) {
+	var after int64
+	key, err := in.Key()
+	if err == nil && key != "" {
+		if after, err = strconv.ParseInt(key, 10, 64); err != nil {
+			err = badCursor()
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	packs, err := listPacks(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, after, in.Limit+1)
+	if err != nil {
+		return nil, err
+	}
+	page := packPage{Packs: []Summary{}}
+	packs, page.NextCursor = store.Cut(packs, in.Limit, func(p Pack) string { return strconv.FormatInt(p.Sequence, 10) })
+	for i := range packs {
+		page.Packs = append(page.Packs, packs[i].summary())
+	}
+	return &listResponse{api.OK(page)}, nil
+}
+
+// packRequest names a pack.
+type packRequest struct {
+	PackID string `path:"packId"`
+}
+
+type packResponse struct {
+	Body api.Body[packDetail]
+}
+
+type packDetail struct {
+	Header  json.RawMessage `json:"header" doc:"what is signed, verbatim"`
+	Summary Summary         `json:"summary"`
+	Keys    json.RawMessage `json:"keys" doc:"the key directory at the time of sealing, as its header has it"`
+}
+
+func (r *Room) get(ctx context.Context, in *packRequest) (*packResponse, error) {
+	p, err := r.find(ctx, in.PackID)
+	if err != nil {
+		return nil, err
+	}
+	var header struct {
+		Directory json.RawMessage `json:"directory"`
+	}
+	if err := json.Unmarshal(p.Header, &header); err != nil {
+		return nil, err
+	}
+	return &packResponse{api.OK(packDetail{Header: p.Header, Summary: p.summary(), Keys: header.Directory})}, nil
+}
+
+// find is the caller's pack of that id. A foreign one is not there.
+func (r *Room) find(ctx context.Context, packID string) (Pack, error) {
+	p, found, err := readPack(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, packID)
+	if err == nil && !found {
+		err = api.NotFound("proof pack")
+	}
+	return p, err
+}
+
+// bundleType is the media type of a pack's file.
+const bundleType = "application/x-ndjson"
+
+func (r *Room) download(ctx context.Context, in *packRequest) (*huma.StreamResponse, error) {
+	p, err := r.find(ctx, in.PackID)
+	if err != nil {
+		return nil, err
+	}
+	file, err := r.folder.open(p)
+	if err != nil {
+		return nil, err
+	}
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		defer file.Close()
+		hc.SetHeader("Content-Type", bundleType)
+		hc.SetHeader("Content-Length", strconv.FormatInt(p.Bytes, 10))
+		hc.SetHeader("Content-Disposition", `attachment; filename="`+p.ID+packSuffix+`"`)
+		if err := copyVerified(hc.BodyWriter(), file, p); err != nil {
+			r.cfg.Logger.Error("cannot serve a pack", "packId", p.ID, "err", err)
+		}
+	}}, nil
+}

@@ -1,0 +1,363 @@
+package proof
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+func TestSealMakesAChainThatAStrangerVerifies(t *testing.T) {
+	h := build(t)
+	h.deliver(deliveries(7)...)
+	h.audit("right.issued")
+	first := h.seal()
+	require.Len(t, first, 1)
+	require.Equal(t, 8, first[0].Count)
+	require.Nil(t, first[0].Previous)
+	require.Equal(t, tenant, first[0].TenantID)
+	require.Equal(t, h.Now(), first[0].SealedAt)
+
+	h.deliver(deliveries(3)...)
+	second := h.seal()
+	require.Len(t, second, 1)
+	require.Equal(t, 4, second[0].Count, "three deliveries and the sealing before")
+	require.Equal(t, first[0].Ref(), *second[0].Previous)
+	require.Len(t, h.check(), 12)
+}
+
+func TestPackHoldsAtMostMaxEntries(t *testing.T) {
+	h := build(t)
+	h.reopen(Config{MaxEntries: 10})
+	h.deliver(deliveries(25)...)
+	packs := h.seal()
+	require.Len(t, packs, 3)
+	require.Equal(t, []int{10, 10, 5}, []int{packs[0].Count, packs[1].Count, packs[2].Count})
+
+	h.deliver(deliveries(7)...)
+	require.Len(t, h.seal(), 1, "three sealings and seven deliveries fill one pack")
+	require.Len(t, h.check(), 35)
+}
+
+func TestNothingNew(t *testing.T) {
+	h := build(t)
+	sealed, err := h.room.Seal(t.Context(), tenant, operator)
+	require.NoError(t, err)
+	require.Equal(t, Sealed{Packs: sealed.Packs, Pending: []Pending{}}, sealed)
+	require.NotNil(t, sealed.Packs)
+	require.Empty(t, sealed.Packs)
+
+	h.audit(typeRefusals)
+	require.Empty(t, h.seal(), "refusals alone are not new")
+	require.Empty(t, h.packs())
+
+	h.deliver(deliveries(1)...)
+	first := h.seal()
+	require.Len(t, first, 1)
+	require.Equal(t, 2, first[0].Count, "the refusals ride along")
+
+	require.Equal(t, first, h.seal(), "the sealing alone is not new")
+	h.audit(typeRefusals)
+	require.Equal(t, first, h.seal())
+
+	h.audit("right.revoked")
+	second := h.seal()
+	require.NotEqual(t, first, second)
+	require.Equal(t, 3, second[0].Count)
+	require.Len(t, h.check(), 5)
+}
+
+func TestSealCoversWhatTheOutboxHeld(t *testing.T) {
+	h := build(t)
+	for range 20 {
+		h.audit("right.issued")
+		packs := h.seal()
+		require.Contains(t, string(lastEntry(t, h)), `"type":"right.issued"`, packs)
+	}
+	h.check()
+}
+
+func lastEntry(t *testing.T, h *house) []byte {
+	entries := h.check()
+	require.NotEmpty(t, entries)
+	return entries[len(entries)-1]
+}
+
+func TestSealsAtOnceYieldTheSamePacks(t *testing.T) {
+	for _, callers := range []int{2, 32} {
+		h := build(t)
+		h.reopen(Config{MaxEntries: 16})
+		h.deliver(deliveries(40)...)
+		answers := make([]Sealed, callers)
+		start := make(chan struct{})
+		var group sync.WaitGroup
+		for i := range callers {
+			group.Go(func() {
+				<-start
+				var err error
+				if answers[i], err = h.room.Seal(t.Context(), tenant, operator); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		close(start)
+		group.Wait()
+		require.Len(t, h.packs(), 3)
+		for _, a := range answers {
+			require.NotEmpty(t, a.Packs)
+			require.Equal(t, string(answers[0].Pack), string(a.Pack), "the newest is the same for all")
+		}
+		require.Len(t, h.check(), 40)
+		require.Empty(t, h.room.sealing.held)
+	}
+}
+
+// TestTwoProcessesAtOnce lets two rooms over one database and folder seal: only
+// the compare-and-set is between them.
+func TestTwoProcessesAtOnce(t *testing.T) {
+	h := build(t)
+	other, err := New(h.room.cfg)
+	require.NoError(t, err)
+	for range 5 {
+		h.deliver(deliveries(20)...)
+		// Both have built their pack before the first of them commits.
+		var built sync.WaitGroup
+		built.Add(2)
+		var group sync.WaitGroup
+		var answers [2]Sealed
+		for i, room := range []*Room{h.room, other} {
+			once := sync.OnceFunc(func() { built.Done(); built.Wait() })
+			room.step = func(name string) error {
+				if name == "commit" {
+					once()
+				}
+				return nil
+			}
+			group.Go(func() {
+				var err error
+				if answers[i], err = room.Seal(t.Context(), tenant, operator); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		require.Equal(t, answers[0], answers[1])
+	}
+	require.Len(t, h.packs(), 5)
+	require.Len(t, h.files(), 5, "who loses takes its file away")
+	h.check()
+}
+
+func TestSealsWhileEventsArrive(t *testing.T) {
+	h := build(t)
+	h.reopen(Config{MaxEntries: 50})
+	var writers sync.WaitGroup
+	done := make(chan struct{})
+	for range 4 {
+		writers.Go(func() {
+			for range 100 {
+				h.deliver(deliveries(1)...)
+			}
+		})
+	}
+	go func() { writers.Wait(); close(done) }()
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+		h.seal()
+	}
+	deliveries := 0
+	for _, entry := range h.check() {
+		if e, err := sealer.ParseEvent(entry); err == nil && e.Type == sealer.TypeDelivery {
+			deliveries++
+		}
+	}
+	require.Equal(t, 400, deliveries)
+}
+
+var errInjected = errors.New("injected")
+
+// steps are all that a seal can be stopped before, in their order.
+var steps = []string{"promise root", "sign", "create file", "write file", "sync file", "rename", "sync folder", "commit", "answer"}
+
+// TestCrashAtEveryStep kills the process before each step, opens everything again
+// and goes on, with and without further events in between.
+func TestCrashAtEveryStep(t *testing.T) {
+	for _, step := range steps {
+		for _, more := range []int{0, 3} {
+			t.Run(step, func(t *testing.T) {
+				h := build(t)
+				h.deliver(deliveries(5)...)
+				h.seal()
+				h.deliver(deliveries(5)...)
+				h.room.step = func(name string) error {
+					if name == step {
+						panic(errInjected)
+					}
+					return nil
+				}
+				require.PanicsWithError(t, errInjected.Error(), func() { h.seal() })
+				h.reopen(Config{})
+				sealed := len(h.packs())
+				require.Equal(t, map[bool]int{true: 2, false: 1}[step == "answer"], sealed)
+				h.check()
+
+				h.deliver(deliveries(more)...)
+				h.seal()
+				require.Len(t, deliveriesOf(h.check()), 10+more)
+				onlyOneRootOfASize(t, h)
+
+				h.advance(2 * orphanAge)
+				h.reopen(Config{})
+				require.Len(t, h.files(), len(h.packs()), "what the crash left is swept")
+				h.check()
+			})
+		}
+	}
+}
+
+// TestFailureAtEveryStep lets each step fail without a crash.
+func TestFailureAtEveryStep(t *testing.T) {
+	for _, step := range steps {
+		t.Run(step, func(t *testing.T) {
+			h := build(t)
+			h.deliver(deliveries(5)...)
+			h.room.step = func(name string) error {
+				if name == step {
+					return errInjected
+				}
+				return nil
+			}
+			_, err := h.room.Seal(t.Context(), tenant, operator)
+			require.ErrorIs(t, err, errInjected)
+			require.Equal(t, "internal error", api.From(err).Message)
+			require.Len(t, h.files(), len(h.packs()), "a failed seal takes its file away")
+			h.room.step = func(string) error { return nil }
+			h.seal()
+			require.Len(t, deliveriesOf(h.check()), 5)
+			onlyOneRootOfASize(t, h)
+		})
+	}
+}
+
+func deliveriesOf(entries [][]byte) (found []string) {
+	for _, entry := range entries {
+		if d, err := sealer.ReadDelivery(entry); err == nil {
+			found = append(found, d.Event.EventID)
+		}
+	}
+	return found
+}
+
+// onlyOneRootOfASize opens every checkpoint that was ever signed, those of files
+// without a pack included.
+func onlyOneRootOfASize(t *testing.T, h *house) {
+	t.Helper()
+	roots := map[uint64]sealer.Hash{}
+	for _, name := range h.files() {
+		file, err := os.Open(h.room.folder.dir + "/" + tenant + "/" + name)
+		require.NoError(t, err)
+		pack, err := sealer.ReadPack(file)
+		require.NoError(t, file.Close())
+		if err != nil {
+			continue // a draft that was cut off
+		}
+		root, met := roots[pack.Header().TreeSize]
+		require.True(t, !met || root == pack.Header().RootHash, "two roots of size %d", pack.Header().TreeSize)
+		roots[pack.Header().TreeSize] = pack.Header().RootHash
+	}
+}
+
+// TestForkIsRefused promises a root that this log will not have, as a crashed
+// seal over another warehouse would have left it.
+func TestForkIsRefused(t *testing.T) {
+	for name, size := range map[string]uint64{"at the size of the pack": 5, "on the way to it": 3} {
+		t.Run(name, func(t *testing.T) {
+			h := build(t)
+			h.deliver(deliveries(5)...)
+			require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+				return reserve(t.Context(), tx, tenant, size, sealer.LeafHash([]byte("another")), h.Now())
+			}))
+			_, err := h.room.Seal(t.Context(), tenant, operator)
+			require.ErrorIs(t, err, errForked)
+			require.Empty(t, h.packs())
+			require.Empty(t, h.files())
+		})
+	}
+}
+
+func TestPromisedRootIsNotReplaced(t *testing.T) {
+	h := build(t)
+	promise := func(root string) error {
+		return h.db.Change(t.Context(), func(tx *store.Tx) error {
+			return reserve(t.Context(), tx, tenant, 7, sealer.LeafHash([]byte(root)), h.Now())
+		})
+	}
+	require.NoError(t, promise("a"))
+	require.NoError(t, promise("a"))
+	require.ErrorIs(t, promise("b"), errForked)
+	require.NoError(t, promise("a"))
+}
+
+func TestWarehouseBehind(t *testing.T) {
+	h := build(t)
+	h.reopen(Config{WaitFor: 20 * time.Millisecond})
+	h.loader.Pause()
+	h.deliver(deliveries(2)...)
+	refused := h.sealErr()
+	require.Equal(t, 503, refused.GetStatus())
+	require.Equal(t, api.WarehouseBehind, refused.Reason)
+	require.Equal(t, 1, refused.RetryAfterSeconds())
+	require.Empty(t, h.packs())
+
+	h.reopen(Config{})
+	require.Len(t, h.seal(), 1)
+	h.check()
+}
+
+func TestMetrics(t *testing.T) {
+	h := build(t)
+	registry := prometheus.NewRegistry()
+	h.reopen(Config{Registerer: registry})
+	h.seal()
+	h.deliver(deliveries(4)...)
+	h.seal()
+	m := h.room.metrics
+	require.EqualValues(t, 4, testutil.ToFloat64(m.entries))
+	require.EqualValues(t, 1, testutil.ToFloat64(m.packs))
+	require.EqualValues(t, 1, testutil.ToFloat64(m.seals.WithLabelValues(resultSealed)))
+	require.EqualValues(t, 1, testutil.ToFloat64(m.seals.WithLabelValues(resultNothing)))
+	n, err := testutil.GatherAndCount(registry, "muniment_proof_seals_total", "muniment_proof_seal_seconds")
+	require.NoError(t, err)
+	require.Equal(t, 6, n)
+}
+
+func TestConfig(t *testing.T) {
+	h := build(t)
+	for name, spoil := range map[string]func(*Config){
+		"DB":         func(c *Config) { c.DB = nil },
+		"Warehouse":  func(c *Config) { c.Warehouse = nil },
+		"Log":        func(c *Config) { c.Log = nil },
+		"Keys":       func(c *Config) { c.Keys = nil },
+		"Dir":        func(c *Config) { c.Dir = "" },
+		"WaitFor":    func(c *Config) { c.WaitFor = -1 },
+		"MaxEntries": func(c *Config) { c.MaxEntries = maxEntries + 1 },
+	} {
+		cfg := h.room.cfg
+		spoil(&cfg)
+		_, err := New(cfg)
+		require.ErrorContains(t, err, name)
+	}
+}

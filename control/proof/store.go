@@ -1,0 +1,212 @@
+package proof
+
+import (
+	"context"
+	"database/sql"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"muniment/control/store"
+	"muniment/sealer"
+)
+
+// errMoved says that another seal has moved the head since it was read.
+var errMoved = errors.New("the head of the log has moved")
+
+// errForked says that this log would get a second root of a size that it has, or
+// may have, signed a root of.
+var errForked = errors.New("the log would fork")
+
+// head is what the next pack of a tenant is built on.
+type head struct {
+	sequence int64 // how many packs were sealed
+	packID   string
+	tree     *sealer.Tree
+	position sealer.Position // of the last sealed entry
+}
+
+// newHead is the head of a log without packs; its position is before all others.
+func newHead() head {
+	return head{tree: sealer.NewTree(), position: sealer.Position{Partition: partition, Offset: -1}}
+}
+
+// readHead reads a tenant's head.
+func readHead(ctx context.Context, db *sql.DB, tenantID string) (head, error) {
+	h := newHead()
+	var size uint64
+	var root, hashes, position string
+	err := db.QueryRowContext(ctx, `SELECT sequence, pack_id, tree_size, root_hash, hashes, position
+		FROM proof_heads WHERE tenant_id = $1`, tenantID).
+		Scan(&h.sequence, &h.packID, &size, &root, &hashes, &position)
+	if errors.Is(err, sql.ErrNoRows) {
+		return h, nil
+	}
+	var state [][]byte
+	if err == nil {
+		state, err = parseHashes(hashes)
+	}
+	if err == nil {
+		h.tree, err = sealer.RestoreTree(size, state)
+	}
+	if err == nil && h.tree.Root().String() != root {
+		err = errors.New("its root is not that of its compact range")
+	}
+	if err == nil {
+		h.position, err = sealer.ParsePosition(position)
+	}
+	if err != nil {
+		return head{}, fmt.Errorf("cannot read the head of %s: %w", tenantID, err)
+	}
+	return h, nil
+}
+
+// advance moves the head to next by compare-and-set, and adds the pack that it
+// moves to; errMoved unless the head is the one right before next.
+func advance(ctx context.Context, tx *store.Tx, next head, p Pack) error {
+	hashes, err := formatHashes(next.tree.State())
+	if err != nil {
+		return err
+	}
+	root := next.tree.Root().String()
+	result, err := tx.ExecContext(ctx, `INSERT INTO proof_heads (tenant_id, sequence, pack_id, tree_size, root_hash, hashes, position)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)
+		ON CONFLICT (tenant_id) DO UPDATE SET sequence = excluded.sequence, pack_id = excluded.pack_id, tree_size = excluded.tree_size,
+			root_hash = excluded.root_hash, hashes = excluded.hashes, position = excluded.position
+		WHERE proof_heads.sequence = excluded.sequence - 1`,
+		p.TenantID, next.sequence, next.packID, int64(next.tree.Size()), root, hashes, next.position.String())
+	if err != nil {
+		return err
+	}
+	if n, err := result.RowsAffected(); err != nil || n != 1 {
+		return errors.Join(err, errMoved)
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO proof_packs (pack_id, tenant_id, sequence, revision, first_index, entries, root_hash,
+			first_position, last_generation, last_offset, sealed_at, signing_key_id, bytes, sha256, header)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`,
+		p.ID, p.TenantID, p.Sequence, p.Revision, int64(p.FirstIndex), int64(p.Count), root,
+		p.First.String(), int64(p.Last.Generation), p.Last.Offset, store.Millis(p.SealedAt), p.SigningKeyID, p.Bytes, p.SHA256, string(p.Header))
+	return err
+}
+
+// reserve promises the root of one size of a tenant's log. After it returned nil
+// that root may be signed; errForked when another root has this size.
+func reserve(ctx context.Context, tx *store.Tx, tenantID string, size uint64, root sealer.Hash, now time.Time) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO proof_roots (tenant_id, tree_size, root_hash, reserved_at) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (tenant_id, tree_size) DO NOTHING`, tenantID, int64(size), root.String(), store.Millis(now))
+	if err != nil {
+		return err
+	}
+	var reserved string
+	err = tx.QueryRowContext(ctx, `SELECT root_hash FROM proof_roots WHERE tenant_id = $1 AND tree_size = $2`, tenantID, int64(size)).Scan(&reserved)
+	if err == nil && reserved != root.String() {
+		err = fmt.Errorf("%w: at size %d the root %s is promised, not %s", errForked, size, reserved, root)
+	}
+	return err
+}
+
+// promised lists the roots of sizes above a head: those of seals that did not
+// finish, and may have signed them.
+func promised(ctx context.Context, db *sql.DB, tenantID string, above uint64) (map[uint64]string, error) {
+	rows, err := db.QueryContext(ctx, `SELECT tree_size, root_hash FROM proof_roots WHERE tenant_id = $1 AND tree_size > $2`, tenantID, int64(above))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	roots := map[uint64]string{}
+	for rows.Next() {
+		var size uint64
+		var root string
+		if err := rows.Scan(&size, &root); err != nil {
+			return nil, err
+		}
+		roots[size] = root
+	}
+	return roots, rows.Err()
+}
+
+const packColumns = `pack_id, tenant_id, sequence, revision, first_index, entries, root_hash,
+	first_position, last_generation, last_offset, sealed_at, signing_key_id, bytes, sha256, header`
+
+// listPacks lists the tenant's packs behind a sequence number, in their order.
+func listPacks(ctx context.Context, db *sql.DB, tenantID string, after int64, limit int) ([]Pack, error) {
+	rows, err := db.QueryContext(ctx, `SELECT `+packColumns+` FROM proof_packs
+		WHERE tenant_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3`, tenantID, after, limit)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list packs of %s: %w", tenantID, err)
+	}
+	defer rows.Close()
+	var packs []Pack
+	for rows.Next() {
+		p, err := scanPack(rows.Scan)
+		if err != nil {
+			return nil, fmt.Errorf("cannot list packs of %s: %w", tenantID, err)
+		}
+		packs = append(packs, p)
+	}
+	return packs, rows.Err()
+}
+
+// readPack reads one pack of a tenant; found is false when it has none of that id.
+func readPack(ctx context.Context, db *sql.DB, tenantID, packID string) (p Pack, found bool, err error) {
+	return onePack(db.QueryRowContext(ctx, `SELECT `+packColumns+` FROM proof_packs
+		WHERE tenant_id = $1 AND pack_id = $2`, tenantID, packID))
+}
+
+// packAt finds the pack that an entry was sealed in, by its position.
+func packAt(ctx context.Context, db *sql.DB, tenantID string, at sealer.Position) (p Pack, found bool, err error) {
+	return onePack(db.QueryRowContext(ctx, `SELECT `+packColumns+` FROM proof_packs
+		WHERE tenant_id = $1 AND (last_generation, last_offset) >= ($2, $3) ORDER BY sequence LIMIT 1`,
+		tenantID, int64(at.Generation), at.Offset))
+}
+
+func onePack(row *sql.Row) (Pack, bool, error) {
+	p, err := scanPack(row.Scan)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return Pack{}, false, nil
+	case err != nil:
+		return Pack{}, false, fmt.Errorf("cannot read pack: %w", err)
+	}
+	return p, true, nil
+}
+
+func scanPack(scan func(...any) error) (p Pack, err error) {
+	var sealedAt int64
+	var first, header string
+	err = scan(&p.ID, &p.TenantID, &p.Sequence, &p.Revision, &p.FirstIndex, &p.Count, &p.RootHash,
+		&first, &p.Last.Generation, &p.Last.Offset, &sealedAt, &p.SigningKeyID, &p.Bytes, &p.SHA256, &header)
+	if err != nil {
+		return Pack{}, err
+	}
+	p.SealedAt, p.Header = store.Time(sealedAt), json.RawMessage(header)
+	p.First, err = sealer.ParsePosition(first)
+	p.Last.Partition = p.First.Partition
+	return p, err
+}
+
+func formatHashes(state [][]byte) (string, error) {
+	hashes := make([]string, len(state))
+	for i, h := range state {
+		hashes[i] = base64.RawURLEncoding.EncodeToString(h)
+	}
+	text, err := json.Marshal(hashes)
+	return string(text), err
+}
+
+func parseHashes(text string) ([][]byte, error) {
+	var hashes []string
+	if err := json.Unmarshal([]byte(text), &hashes); err != nil {
+		return nil, err
+	}
+	state := make([][]byte, len(hashes))
+	for i, h := range hashes {
+		var err error
+		if state[i], err = base64.RawURLEncoding.Strict().DecodeString(h); err != nil {
+			return nil, err
+		}
+	}
+	return state, nil
+}

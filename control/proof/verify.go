@@ -1,0 +1,75 @@
+package proof
+
+import (
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// verify says why a row must not be sealed; nil if it may. The builder of a pack
+// asks the same of each entry, but only names the first that fails.
+func verify(row *pipeline.Row, keys *sealer.Directory, sealedAt time.Time) error {
+	_, delivery, err := sealer.CheckRecord(&row.Record)
+	if err != nil || delivery == nil {
+		return err
+	}
+	pub, fault := keys.FindSealed(delivery.KeyID, sealer.PurposeReceipt, delivery.Receipt.IssuedAt, sealedAt)
+	if fault != "" {
+		return fmt.Errorf("%s: receipt %s is signed by %s", fault, delivery.Receipt.ReceiptID, delivery.KeyID)
+	}
+	if !ed25519.Verify(pub, delivery.ReceiptText, delivery.Signature) {
+		return fmt.Errorf("%s: receipt %s is not signed by %s", sealer.SignatureInvalid, delivery.Receipt.ReceiptID, delivery.KeyID)
+	}
+	return nil
+}
+
+// verifyAll verifies rows on all processors and returns what has to be set aside.
+func verifyAll(rows []pipeline.Row, keys *sealer.Directory, sealedAt time.Time) []pipeline.SetAside {
+	faults := make([]error, len(rows))
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(rows)) {
+		workers.Go(func() {
+			for i := next.Add(1) - 1; int(i) < len(rows); i = next.Add(1) - 1 {
+				faults[i] = verify(&rows[i], keys, sealedAt)
+			}
+		})
+	}
+	workers.Wait()
+	var aside []pipeline.SetAside
+	for i, fault := range faults {
+		if fault != nil {
+			row := &rows[i]
+			aside = append(aside, pipeline.SetAside{
+				Position: row.Position, TenantID: row.TenantID, EventID: row.EventID,
+				Reason: fault.Error(), Record: sealer.AppendRecord(nil, &row.Record),
+			})
+		}
+	}
+	return aside
+}
+
+// setAside keeps what could not be verified, and so holds the tenant's sealing
+// from now on. The loader's position stays where it is.
+func (r *Room) setAside(ctx context.Context, aside []pipeline.SetAside) error {
+	next, _, err := r.warehouse.Resume(ctx, partition)
+	if err == nil {
+		err = r.warehouse.Load(ctx, pipeline.Batch{Partition: partition, SetAside: aside, Next: next})
+	}
+	if err != nil {
+		return fmt.Errorf("cannot set aside %d records that can't be verified: %w", len(aside), err)
+	}
+	r.metrics.forged.Add(float64(len(aside)))
+	for _, a := range aside {
+		r.cfg.Logger.Error("record set aside: it can't be verified",
+			"tenantId", a.TenantID, "eventId", a.EventID, "position", a.Position.String(), "reason", a.Reason)
+	}
+	return nil
+}
