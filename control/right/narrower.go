@@ -1,0 +1,102 @@
+package right
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"muniment/gate"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// The derived-right rule. A derived right is refused, never quietly cut down, so
+// that its holder knows what he holds:
+//
+//	basis          the parent's
+//	parent         ACTIVE, and so are its ancestors
+//	substrate      the parent's; under ANY, each
+//	window         within the parent's
+//	regions        a subset of the parent's list; not absent where the parent has one
+//	channels       likewise
+//	campaigns      likewise
+//	maxSpeedMph    not above the parent's; not absent where the parent has one
+//	bvlos          true where the parent's is: it is a duty, to hold a waiver
+//	description    free: it limits nothing
+//	any other key  as the parent has it, since a limit that can't be read can't be
+//	               compared; more keys may be added, since each can only limit
+//
+// A chain of derivations has at most maxDepth ancestors.
+const maxDepth = 32
+
+// lists are the keys of a scope that hold lists of strings, of which a derived
+// right may only have a part.
+var lists = []string{"regions", "channels", "campaigns"}
+
+// free are the keys that limit nothing.
+const free = "description"
+
+// narrower lists what makes the scope child wider than the scope parent.
+func narrower(child, parent map[string]json.RawMessage) (faults []api.ValidationError) {
+	refuse := func(key, format string, args ...any) {
+		faults = append(faults, api.ValidationError{Field: "scope." + key, Message: fmt.Sprintf(format, args...)})
+	}
+	for _, key := range sortedKeys(parent) {
+		limit := parent[key]
+		mine, given := child[key]
+		switch {
+		case key == free:
+		case key == "bvlos" && string(limit) == "false":
+		case !given:
+			refuse(key, "is missing, and the parent right is limited to %s", limit)
+		case slices.Contains(lists, key):
+			if extra := beyond(mine, limit); len(extra) > 0 {
+				refuse(key, "%q is not in the parent right's", extra[0])
+			}
+		case key == "maxSpeedMph":
+			if number(mine) > number(limit) {
+				refuse(key, "is above the parent right's %s", limit)
+			}
+		case string(mine) != string(limit):
+			refuse(key, "must be as in the parent right: %s", limit)
+		}
+	}
+	return faults
+}
+
+// beyond lists the strings of one list that another lacks. Both are known to be
+// lists of strings.
+func beyond(list, limit json.RawMessage) (extra []string) {
+	var some, all []string
+	_, _ = json.Unmarshal(list, &some), json.Unmarshal(limit, &all)
+	for _, s := range some {
+		if !slices.Contains(all, s) {
+			extra = append(extra, s)
+		}
+	}
+	return extra
+}
+
+// number reads what is known to be a number.
+func number(text json.RawMessage) (f float64) {
+	_ = json.Unmarshal(text, &f)
+	return f
+}
+
+// window says whether [from, until) lies within [outerFrom, outerUntil), a zero
+// end being open, and names the field that does not.
+func (r *Right) within(whose string, outer span) (faults []api.ValidationError) {
+	if !outer.from.IsZero() && r.EffectiveFrom.Before(outer.from.Time) {
+		faults = append(faults, api.ValidationError{Field: "effectiveFrom", Message: fmt.Sprintf("is before the %s's %s", whose, sealer.FormatTime(outer.from.Time))})
+	}
+	if !outer.until.IsZero() && (r.EffectiveUntil.IsZero() || r.EffectiveUntil.After(outer.until.Time)) {
+		faults = append(faults, api.ValidationError{Field: "effectiveUntil", Message: fmt.Sprintf("is after the %s's %s", whose, sealer.FormatTime(outer.until.Time))})
+	}
+	return faults
+}
+
+// covers says whether a right of the parent's substrate lets one of the child's
+// be derived.
+func covers(parent, child string) bool {
+	return parent == child || parent == gate.Any.String()
+}

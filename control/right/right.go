@@ -1,0 +1,118 @@
+// Package right owns legal bases and the rights that rest on them.
+//
+// A right lets its holder deliver on one substrate, within a scope and a window
+// of time. Its state moves along the table of transitions below, each move being
+// one change: record, revision, audit event and feed entry, or nothing. A caller
+// who loses a race gets STATE_CONFLICT. Suspending and revoking answer only after
+// every live node has applied it, or two seconds; the answer says which.
+//
+// A right may be derived from another, and is never wider than that parent, in
+// scope, time or substrate (narrower.go has the rule). Stopping a right stops all
+// that derive from it: they keep their own state, and show the more severe one as
+// effectiveState, with blockedBy naming the ancestor. Nothing is written to them,
+// so resuming the parent sets them free again.
+//
+// Windows never change once a right is issued, so its end is settled then: its
+// own, or else its parent's, or else its basis's. No right outlives its basis.
+// The window is judged by who delivers; control stores no state for it.
+//
+// stateReason is the caller's text and part of an event that is never erased: it
+// is no place for personal data, and the API says so.
+package right
+
+import (
+	"encoding/json"
+	"slices"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+)
+
+// Right is the record of a right.
+type Right struct {
+	ID        string `json:"id"`
+	TenantID  string `json:"-"`
+	BasisID   string `json:"basisId"`
+	Substrate string `json:"substrate"`
+	// Scope is an RFC 8785 object.
+	Scope          json.RawMessage `json:"scope"`
+	EffectiveFrom  store.Instant   `json:"effectiveFrom"`
+	EffectiveUntil store.Instant   `json:"effectiveUntil" doc:"exclusive; null is open"`
+	ParentRightID  *string         `json:"parentRightId"`
+	// Ancestors are parent, grandparent and so on.
+	Ancestors   []string       `json:"-"`
+	ContentHash *string        `json:"contentHash"`
+	HolderOrgID string         `json:"holderOrgId"`
+	State       api.RightState `json:"state"`
+	StateReason *string        `json:"stateReason"`
+	CreatedAt   store.Instant  `json:"createdAt"`
+	UpdatedAt   store.Instant  `json:"updatedAt"`
+	Revision    int64          `json:"revision"`
+}
+
+// Action moves a right from state to state.
+type Action string
+
+// The actions.
+const (
+	Suspend Action = "suspend"
+	Resume  Action = "resume"
+	Revoke  Action = "revoke"
+)
+
+// transitions is the contract's table: what is not here is refused.
+var transitions = map[Action]map[api.RightState]api.RightState{
+	Suspend: {api.RightActive: api.RightSuspended},
+	Resume:  {api.RightSuspended: api.RightActive},
+	Revoke: {
+		api.RightActive:    api.RightRevoked,
+		api.RightSuspended: api.RightRevoked,
+		api.RightRevoked:   api.RightRevoked, // terminal: revoking again changes nothing
+	},
+}
+
+// events are the types of the actions' audit events.
+var events = map[Action]string{
+	Suspend: "right.suspended",
+	Resume:  "right.resumed",
+	Revoke:  "right.revoked",
+}
+
+// After returns the right as the action leaves it. changed is false when it is
+// left as it was; a move that the table does not have is STATE_CONFLICT. reason
+// replaces the one before, also when it is nil.
+func (r Right) After(a Action, reason *string, now store.Instant) (next Right, changed bool, err error) {
+	to, ok := transitions[a][r.State]
+	if !ok {
+		return r, false, api.Conflict("a right that is " + string(r.State) + " can't be moved by " + string(a))
+	}
+	if to == r.State {
+		return r, false, nil
+	}
+	r.State, r.StateReason, r.UpdatedAt = to, reason, now
+	return r, true, nil
+}
+
+// severity orders states from free to final.
+var severity = []api.RightState{api.RightActive, api.RightSuspended, api.RightRevoked}
+
+// effective is the most severe state of a right and its ancestors, given nearest
+// first. blockedBy is the nearest ancestor in that state when the right itself is
+// better off, else nil.
+func effective(own api.RightState, ancestors []string, states map[string]api.RightState) (state api.RightState, blockedBy *string) {
+	state = own
+	for _, id := range ancestors {
+		if slices.Index(severity, states[id]) > slices.Index(severity, state) {
+			state, blockedBy = states[id], &id
+		}
+	}
+	return state, blockedBy
+}
+
+// snapshot is what nodes get of the right.
+func (r *Right) snapshot() *api.Right {
+	return &api.Right{
+		ID: r.ID, TenantID: r.TenantID, Revision: r.Revision, BasisID: r.BasisID, Substrate: r.Substrate, State: r.State,
+		EffectiveFrom: r.EffectiveFrom.Time, EffectiveUntil: r.EffectiveUntil.Time, Scope: r.Scope, Ancestors: r.Ancestors,
+	}
+}

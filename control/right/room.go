@@ -1,0 +1,158 @@
+package right
+
+import (
+	"context"
+	"errors"
+
+	"muniment/control/node"
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// Nodes tells how far the nodes are. control/node implements it.
+type Nodes interface {
+	// Await waits a bounded time for every live node to apply the revision.
+	Await(ctx context.Context, revision int64) node.Propagation
+	// Propagation answers how far they are now.
+	Propagation(revision int64) node.Propagation
+}
+
+// Config of the room. Both are required.
+type Config struct {
+	DB    *store.DB
+	Nodes Nodes
+}
+
+// Room is safe for concurrent use.
+type Room struct {
+	db    *store.DB
+	nodes Nodes
+}
+
+// New wires the room.
+func New(cfg Config) (*Room, error) {
+	if cfg.DB == nil || cfg.Nodes == nil {
+		return nil, errors.New("cannot open the rights: DB or Nodes is missing")
+	}
+	return &Room{db: cfg.DB, nodes: cfg.Nodes}, nil
+}
+
+// createBasis writes a basis that the caller has filled in.
+func (r *Room) createBasis(ctx context.Context, b *Basis, by sealer.Ref) error {
+	now := r.db.Now()
+	b.ID, b.CreatedAt, b.UpdatedAt = api.NewID(api.PrefixBasis, now), store.At(now), store.At(now)
+	return r.db.Change(ctx, func(tx *store.Tx) (err error) {
+		if b.Revision, err = tx.Revision(ctx); err != nil {
+			return err
+		}
+		if err := insertBasis(ctx, tx, b); err != nil {
+			return err
+		}
+		return emit(ctx, tx, "basis.created", b.TenantID, by, sealer.Ref{Kind: "basis", ID: b.ID}, b.CreatedAt, b)
+	})
+}
+
+// issueRight writes a right, of which the caller has filled in what was asked for.
+func (r *Room) issueRight(ctx context.Context, asked Right, parentID *string, by sealer.Ref) (issued Right, err error) {
+	now := store.At(r.db.Now())
+	err = r.db.Change(ctx, func(tx *store.Tx) error {
+		from, err := r.lineage(ctx, tx, asked.TenantID, asked.BasisID, parentID)
+		if err != nil {
+			return err
+		}
+		if issued, err = issue(asked, from, now); err != nil {
+			return err
+		}
+		issued.ID = api.NewID(api.PrefixRight, now.Time)
+		if issued.Revision, err = tx.Revision(ctx); err != nil {
+			return err
+		}
+		if err := insertRight(ctx, tx, &issued); err != nil {
+			return err
+		}
+		return announce(ctx, tx, "right.issued", &issued, by)
+	})
+	return issued, err
+}
+
+// move applies an action to a right of the tenant.
+func (r *Room) move(ctx context.Context, tenantID, id string, a Action, reason *string, by sealer.Ref) (moved Right, err error) {
+	err = r.db.Change(ctx, func(tx *store.Tx) error {
+		was, err := findRight(ctx, tx, tenantID, id)
+		if err != nil {
+			return err
+		}
+		if was == nil {
+			return api.NotFound("right")
+		}
+		next, changed, err := was.After(a, reason, store.At(r.db.Now()))
+		if err != nil || !changed {
+			moved = next
+			return err
+		}
+		if next.Revision, err = tx.Revision(ctx); err != nil {
+			return err
+		}
+		if err := updateState(ctx, tx, &next, was.Revision); err != nil {
+			return err
+		}
+		moved = next
+		return announce(ctx, tx, events[a], &next, by)
+	})
+	return moved, err
+}
+
+// announce tells of a right's new state: in its audit event, whose data is the
+// record, and in the feed.
+func announce(ctx context.Context, tx *store.Tx, event string, r *Right, by sealer.Ref) error {
+	if err := emit(ctx, tx, event, r.TenantID, by, sealer.Ref{Kind: "right", ID: r.ID}, r.UpdatedAt, r); err != nil {
+		return err
+	}
+	return tx.Publish(ctx, api.Change{Revision: r.Revision, Right: r.snapshot()})
+}
+
+func emit(ctx context.Context, tx *store.Tx, event, tenantID string, by, subject sealer.Ref, at store.Instant, record any) error {
+	text, err := sealer.Canonical(record)
+	if err != nil {
+		return err
+	}
+	return tx.Emit(ctx, sealer.Event{TenantID: tenantID, Type: event, At: at.Time, Actor: by, Subject: subject, Data: text})
+}
+
+// View is a right as it is answered: its record, and what its ancestors make of it.
+type View struct {
+	Right
+	EffectiveState api.RightState `json:"effectiveState" doc:"the most severe state of the right and its ancestors"`
+	BlockedBy      *string        `json:"blockedBy" doc:"the ancestor that stops the right"`
+}
+
+func view(ctx context.Context, q querier, r Right) (View, error) {
+	views, err := viewAll(ctx, q, []Right{r})
+	if err != nil {
+		return View{}, err
+	}
+	return views[0], nil
+}
+
+// viewAll reads each ancestor once, however many rights derive from it.
+func viewAll(ctx context.Context, q querier, rights []Right) ([]View, error) {
+	states := map[string]api.RightState{}
+	views := make([]View, 0, len(rights))
+	for _, r := range rights {
+		for _, id := range r.Ancestors {
+			if _, read := states[id]; read {
+				continue
+			}
+			state, err := stateOf(ctx, q, id)
+			if err != nil {
+				return nil, err
+			}
+			states[id] = state
+		}
+		v := View{Right: r}
+		v.EffectiveState, v.BlockedBy = effective(r.State, r.Ancestors, states)
+		views = append(views, v)
+	}
+	return views, nil
+}

@@ -1,0 +1,312 @@
+package right
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"muniment/control/node"
+	"muniment/control/store"
+	"muniment/gate"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+)
+
+// Routes adds the room's operations to the API.
+func (r *Room) Routes(a huma.API) {
+	const read, write = api.RightsRead, api.RightsWrite
+	huma.Register(a, operation("create-basis", http.MethodPost, "/v1/bases", "Register a legal basis", "Bases", write), r.postBasis)
+	huma.Register(a, operation("list-bases", http.MethodGet, "/v1/bases", "List the legal bases, newest first", "Bases", read), r.getBases)
+	huma.Register(a, operation("get-basis", http.MethodGet, "/v1/bases/{basisId}", "Get a legal basis", "Bases", read), r.getBasis)
+
+	huma.Register(a, operation("issue-right", http.MethodPost, "/v1/rights", "Issue a right under a basis, or derive one from another", "Rights", write), r.postRight)
+	huma.Register(a, operation("list-rights", http.MethodGet, "/v1/rights", "List the rights, newest first", "Rights", read), r.getRights)
+	huma.Register(a, operation("get-right", http.MethodGet, "/v1/rights/{rightId}", "Get a right", "Rights", read), r.getRight)
+	huma.Register(a, operation("get-right-provenance", http.MethodGet, "/v1/rights/{rightId}/provenance", "Get a right's lineage: basis, ancestors, derived rights", "Rights", read), r.getProvenance)
+	huma.Register(a, operation("get-right-propagation", http.MethodGet, "/v1/rights/{rightId}/propagation", "Get which nodes have applied a right's newest state", "Rights", read), r.getPropagation)
+	huma.Register(a, operation("suspend-right", http.MethodPost, "/v1/rights/{rightId}/suspend", "Suspend an ACTIVE right", "Rights", write), r.action(Suspend))
+	huma.Register(a, operation("resume-right", http.MethodPost, "/v1/rights/{rightId}/resume", "Resume a SUSPENDED right", "Rights", write), r.action(Resume))
+	huma.Register(a, operation("revoke-right", http.MethodPost, "/v1/rights/{rightId}/revoke", "Revoke a right for good", "Rights", write), r.action(Revoke))
+}
+
+func operation(id, method, path, summary, tag string, scope api.Scope) huma.Operation {
+	return huma.Operation{
+		OperationID: id, Method: method, Path: path, Summary: summary,
+		Tags: []string{tag}, Metadata: map[string]any{"scope": scope},
+	}
+}
+
+type answer[T any] struct{ Body api.Body[T] }
+
+func ok[T any](body T) *answer[T] { return &answer[T]{api.OK(body)} }
+
+// BasisView is a basis as it is answered.
+type BasisView struct {
+	Basis
+	State BasisState `json:"state"`
+}
+
+// OneBasis and Bases are answers about bases.
+type (
+	OneBasis struct {
+		Basis BasisView `json:"basis"`
+	}
+	Bases struct {
+		Bases      []BasisView `json:"bases"`
+		NextCursor *string     `json:"nextCursor"`
+	}
+)
+
+type basisInput struct {
+	Body struct {
+		Kind           string    `json:"kind" enum:"LICENSE,CONSENT,CONTRACT,STATUTE,LEGITIMATE_INTEREST"`
+		Title          string    `json:"title" minLength:"1" maxLength:"256"`
+		HolderOrgID    string    `json:"holderOrgId,omitempty" maxLength:"68" doc:"the tenant's organisation when absent"`
+		Jurisdiction   *string   `json:"jurisdiction,omitempty" nullable:"true" maxLength:"64"`
+		Reference      *string   `json:"reference,omitempty" nullable:"true" maxLength:"1024"`
+		EffectiveFrom  time.Time `json:"effectiveFrom,omitzero" nullable:"true" doc:"absent: since ever"`
+		EffectiveUntil time.Time `json:"effectiveUntil,omitzero" nullable:"true" doc:"exclusive; absent: open"`
+		ContentHash    *string   `json:"contentHash,omitempty" nullable:"true" pattern:"^[A-Za-z0-9_-]{43}$" doc:"SHA-256 of the document, base64url"`
+	}
+}
+
+func (r *Room) postBasis(ctx context.Context, in *basisInput) (*answer[OneBasis], error) {
+	caller, asked := auth.PrincipalFrom(ctx), in.Body
+	b := Basis{
+		TenantID: caller.TenantID, Kind: asked.Kind, Title: asked.Title, HolderOrgID: asked.HolderOrgID,
+		Jurisdiction: asked.Jurisdiction, Reference: asked.Reference, ContentHash: asked.ContentHash,
+		EffectiveFrom: store.At(asked.EffectiveFrom), EffectiveUntil: store.At(asked.EffectiveUntil),
+	}
+	if b.HolderOrgID == "" {
+		b.HolderOrgID = caller.OrgID
+	}
+	if !b.EffectiveUntil.IsZero() && !b.EffectiveFrom.Before(b.EffectiveUntil.Time) {
+		return nil, api.Invalid(api.ValidationError{Field: "effectiveUntil", Message: "must be after effectiveFrom"})
+	}
+	if err := r.createBasis(ctx, &b, store.ByKey(caller.ID)); err != nil {
+		return nil, err
+	}
+	return ok(OneBasis{r.basisView(b)}), nil
+}
+
+func (r *Room) basisView(b Basis) BasisView { return BasisView{b, b.State(r.db.Now())} }
+
+func (r *Room) getBases(ctx context.Context, in *struct{ store.Page }) (*answer[Bases], error) {
+	before, err := in.Key()
+	if err != nil {
+		return nil, err
+	}
+	bases, err := listBases(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, before, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	page, next := store.Cut(bases, in.Limit, func(b Basis) string { return b.ID })
+	body := Bases{Bases: make([]BasisView, 0, len(page)), NextCursor: next}
+	for _, b := range page {
+		body.Bases = append(body.Bases, r.basisView(b))
+	}
+	return ok(body), nil
+}
+
+func (r *Room) getBasis(ctx context.Context, in *struct {
+	BasisID string `path:"basisId"`
+}) (*answer[OneBasis], error) {
+	b, err := findBasis(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.BasisID)
+	if err != nil {
+		return nil, err
+	}
+	if b == nil {
+		return nil, api.NotFound("basis")
+	}
+	return ok(OneBasis{r.basisView(*b)}), nil
+}
+
+// OneRight and Rights are answers about rights.
+type (
+	OneRight struct {
+		Right View `json:"right"`
+	}
+	Rights struct {
+		Rights     []View  `json:"rights"`
+		NextCursor *string `json:"nextCursor"`
+	}
+)
+
+type rightInput struct {
+	Body struct {
+		BasisID        string          `json:"basisId" minLength:"1" maxLength:"64"`
+		Substrate      string          `json:"substrate" minLength:"1" maxLength:"32"`
+		Scope          json.RawMessage `json:"scope" doc:"an object of limits: regions, maxSpeedMph, bvlos, channels, campaigns, and any further keys; a string is kept as its description"`
+		EffectiveFrom  time.Time       `json:"effectiveFrom"`
+		EffectiveUntil time.Time       `json:"effectiveUntil,omitzero" nullable:"true" doc:"exclusive; absent: the end of the parent or the basis"`
+		ParentRightID  *string         `json:"parentRightId,omitempty" nullable:"true" maxLength:"64" doc:"the right to derive this one from"`
+		HolderOrgID    string          `json:"holderOrgId,omitempty" maxLength:"68" doc:"the tenant's organisation when absent"`
+	}
+}
+
+func (r *Room) postRight(ctx context.Context, in *rightInput) (*answer[OneRight], error) {
+	caller, asked := auth.PrincipalFrom(ctx), in.Body
+	if _, known := gate.ParseSubstrate(asked.Substrate); !known {
+		return nil, api.Invalid(api.ValidationError{Field: "substrate", Message: "is no substrate"})
+	}
+	right := Right{
+		TenantID: caller.TenantID, BasisID: asked.BasisID, Substrate: asked.Substrate, Scope: asked.Scope, HolderOrgID: asked.HolderOrgID,
+		EffectiveFrom: store.At(asked.EffectiveFrom), EffectiveUntil: store.At(asked.EffectiveUntil),
+	}
+	if right.HolderOrgID == "" {
+		right.HolderOrgID = caller.OrgID
+	}
+	issued, err := r.issueRight(ctx, right, asked.ParentRightID, store.ByKey(caller.ID))
+	if err != nil {
+		return nil, err
+	}
+	return ok(OneRight{View{Right: issued, EffectiveState: issued.State}}), nil
+}
+
+type rightsInput struct {
+	store.Page
+	BasisID       string `query:"basisId" maxLength:"64"`
+	Substrate     string `query:"substrate" maxLength:"32"`
+	State         string `query:"state" enum:"ACTIVE,SUSPENDED,REVOKED" doc:"the right's own state"`
+	ParentRightID string `query:"parentRightId" maxLength:"64"`
+}
+
+func (r *Room) getRights(ctx context.Context, in *rightsInput) (*answer[Rights], error) {
+	before, err := in.Key()
+	if err != nil {
+		return nil, err
+	}
+	f := filter{basisID: in.BasisID, substrate: in.Substrate, state: in.State, parentID: in.ParentRightID}
+	rights, err := listRights(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, f, before, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	page, next := store.Cut(rights, in.Limit, func(x Right) string { return x.ID })
+	views, err := viewAll(ctx, r.db.Read(), page)
+	if err != nil {
+		return nil, err
+	}
+	return ok(Rights{views, next}), nil
+}
+
+type rightPath struct {
+	RightID string `path:"rightId"`
+}
+
+// find reads the right that the path names.
+func (r *Room) find(ctx context.Context, in *rightPath) (*Right, error) {
+	right, err := findRight(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.RightID)
+	if err == nil && right == nil {
+		err = api.NotFound("right")
+	}
+	return right, err
+}
+
+func (r *Room) getRight(ctx context.Context, in *rightPath) (*answer[OneRight], error) {
+	right, err := r.find(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	v, err := view(ctx, r.db.Read(), *right)
+	if err != nil {
+		return nil, err
+	}
+	return ok(OneRight{v}), nil
+}
+
+// Propagation is the answer about the nodes' knowledge of a right.
+type Propagation struct {
+	RightID     string           `json:"rightId"`
+	Propagation node.Propagation `json:"propagation"`
+}
+
+func (r *Room) getPropagation(ctx context.Context, in *rightPath) (*answer[Propagation], error) {
+	right, err := r.find(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return ok(Propagation{right.ID, r.nodes.Propagation(right.Revision)}), nil
+}
+
+// Provenance is a right's lineage.
+type Provenance struct {
+	Basis BasisView `json:"basis"`
+	// Lineage runs from the root right down to the right asked for.
+	Lineage []View `json:"lineage" doc:"root right first, the right itself last"`
+	// Derived are the rights derived directly from it, newest first, 500 at most;
+	// the list of rights by parentRightId has them all.
+	Derived []View `json:"derived" doc:"rights derived directly from it, newest first, 500 at most"`
+}
+
+const maxDerived = 500
+
+func (r *Room) getProvenance(ctx context.Context, in *rightPath) (*answer[Provenance], error) {
+	right, err := r.find(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	q := r.db.Read()
+	basis, err := findBasis(ctx, q, right.TenantID, right.BasisID)
+	if err != nil {
+		return nil, err
+	}
+	line := []Right{*right}
+	for _, id := range right.Ancestors {
+		ancestor, err := findRight(ctx, q, right.TenantID, id)
+		if err != nil {
+			return nil, err
+		}
+		line = append([]Right{*ancestor}, line...)
+	}
+	derived, err := listRights(ctx, q, right.TenantID, filter{parentID: right.ID}, "", maxDerived)
+	if err != nil {
+		return nil, err
+	}
+	body := Provenance{Basis: r.basisView(*basis)}
+	if body.Lineage, err = viewAll(ctx, q, line); err != nil {
+		return nil, err
+	}
+	derived, _ = store.Cut(derived, maxDerived, func(x Right) string { return x.ID })
+	if body.Derived, err = viewAll(ctx, q, derived); err != nil {
+		return nil, err
+	}
+	return ok(body), nil
+}
+
+type actionInput struct {
+	rightPath
+	Body *struct {
+		Reason *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"kept in the audit log for good: no place for personal data"`
+	}
+}
+
+// Moved is the answer to an action: in force here at once, at the nodes as told.
+type Moved struct {
+	Right       View             `json:"right"`
+	Propagation node.Propagation `json:"propagation"`
+}
+
+func (r *Room) action(a Action) func(context.Context, *actionInput) (*answer[Moved], error) {
+	return func(ctx context.Context, in *actionInput) (*answer[Moved], error) {
+		caller := auth.PrincipalFrom(ctx)
+		var reason *string
+		if in.Body != nil {
+			reason = in.Body.Reason
+		}
+		right, err := r.move(ctx, caller.TenantID, in.RightID, a, reason, store.ByKey(caller.ID))
+		if err != nil {
+			return nil, err
+		}
+		v, err := view(ctx, r.db.Read(), right)
+		if err != nil {
+			return nil, err
+		}
+		if a == Resume { // nothing is at risk while a node still refuses
+			return ok(Moved{v, r.nodes.Propagation(right.Revision)}), nil
+		}
+		return ok(Moved{v, r.nodes.Await(ctx, right.Revision)}), nil
+	}
+}

@@ -1,0 +1,158 @@
+package right
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+)
+
+// querier is the read pool or a change.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+type row interface{ Scan(...any) error }
+
+const basisColumns = `basis_id, tenant_id, kind, title, holder_org_id, jurisdiction, reference, effective_from, effective_until,
+	content_hash, created_at, updated_at, revision`
+
+func insertBasis(ctx context.Context, tx *store.Tx, b *Basis) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO bases (`+basisColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
+		b.ID, b.TenantID, b.Kind, b.Title, b.HolderOrgID, b.Jurisdiction, b.Reference, b.EffectiveFrom, b.EffectiveUntil,
+		b.ContentHash, b.CreatedAt, b.UpdatedAt, b.Revision)
+	if err != nil {
+		return fmt.Errorf("cannot write the basis %s: %w", b.ID, err)
+	}
+	return nil
+}
+
+func scanBasis(r row) (b Basis, err error) {
+	err = r.Scan(&b.ID, &b.TenantID, &b.Kind, &b.Title, &b.HolderOrgID, &b.Jurisdiction, &b.Reference, &b.EffectiveFrom, &b.EffectiveUntil,
+		&b.ContentHash, &b.CreatedAt, &b.UpdatedAt, &b.Revision)
+	return b, err
+}
+
+// findBasis returns a basis of the tenant, nil if it has none of that id.
+func findBasis(ctx context.Context, q querier, tenantID, id string) (*Basis, error) {
+	b, err := scanBasis(q.QueryRowContext(ctx, `SELECT `+basisColumns+` FROM bases WHERE tenant_id = $1 AND basis_id = $2`, tenantID, id))
+	return found("basis", id, b, err)
+}
+
+const rightColumns = `right_id, tenant_id, basis_id, substrate, scope, effective_from, effective_until, parent_right_id, ancestors,
+	content_hash, holder_org_id, state, state_reason, created_at, updated_at, revision`
+
+func insertRight(ctx context.Context, tx *store.Tx, r *Right) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO rights (`+rightColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
+		r.ID, r.TenantID, r.BasisID, r.Substrate, string(r.Scope), r.EffectiveFrom, r.EffectiveUntil, r.ParentRightID, strings.Join(r.Ancestors, " "),
+		r.ContentHash, r.HolderOrgID, string(r.State), r.StateReason, r.CreatedAt, r.UpdatedAt, r.Revision)
+	if err != nil {
+		return fmt.Errorf("cannot write the right %s: %w", r.ID, err)
+	}
+	return nil
+}
+
+// updateState writes the state of a right that still has the revision it was read
+// with, else STATE_CONFLICT: somebody else was faster.
+func updateState(ctx context.Context, tx *store.Tx, r *Right, read int64) error {
+	result, err := tx.ExecContext(ctx, `UPDATE rights SET state = $1, state_reason = $2, updated_at = $3, revision = $4
+		WHERE right_id = $5 AND tenant_id = $6 AND revision = $7`,
+		string(r.State), r.StateReason, r.UpdatedAt, r.Revision, r.ID, r.TenantID, read)
+	if err != nil {
+		return fmt.Errorf("cannot write the right %s: %w", r.ID, err)
+	}
+	if n, err := result.RowsAffected(); err != nil {
+		return fmt.Errorf("cannot write the right %s: %w", r.ID, err)
+	} else if n != 1 {
+		return api.Conflict("the right was changed at the same time")
+	}
+	return nil
+}
+
+func scanRight(from row) (r Right, err error) {
+	var scope, ancestors string
+	err = from.Scan(&r.ID, &r.TenantID, &r.BasisID, &r.Substrate, &scope, &r.EffectiveFrom, &r.EffectiveUntil, &r.ParentRightID, &ancestors,
+		&r.ContentHash, &r.HolderOrgID, &r.State, &r.StateReason, &r.CreatedAt, &r.UpdatedAt, &r.Revision)
+	r.Scope, r.Ancestors = []byte(scope), strings.Fields(ancestors)
+	return r, err
+}
+
+// findRight returns a right of the tenant, nil if it has none of that id.
+func findRight(ctx context.Context, q querier, tenantID, id string) (*Right, error) {
+	r, err := scanRight(q.QueryRowContext(ctx, `SELECT `+rightColumns+` FROM rights WHERE tenant_id = $1 AND right_id = $2`, tenantID, id))
+	return found("right", id, r, err)
+}
+
+func found[T any](noun, id string, record T, err error) (*T, error) {
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the %s %q: %w", noun, id, err)
+	}
+	return &record, nil
+}
+
+// listBases returns the tenant's bases before an id, newest first, one more than
+// the page holds.
+func listBases(ctx context.Context, q querier, tenantID, before string, limit int) ([]Basis, error) {
+	return list(ctx, q, scanBasis, `SELECT `+basisColumns+` FROM bases WHERE tenant_id = $1 AND ($2 = '' OR basis_id < $2)
+		ORDER BY basis_id DESC LIMIT $3`, tenantID, before, limit+1)
+}
+
+// filter keeps the rights that have each given value.
+type filter struct{ basisID, substrate, state, parentID string }
+
+// listRights is listBases for rights.
+func listRights(ctx context.Context, q querier, tenantID string, f filter, before string, limit int) ([]Right, error) {
+	return list(ctx, q, scanRight, `SELECT `+rightColumns+` FROM rights WHERE tenant_id = $1 AND ($2 = '' OR right_id < $2)
+		AND ($3 = '' OR basis_id = $3) AND ($4 = '' OR substrate = $4) AND ($5 = '' OR state = $5) AND ($6 = '' OR parent_right_id = $6)
+		ORDER BY right_id DESC LIMIT $7`, tenantID, before, f.basisID, f.substrate, f.state, f.parentID, limit+1)
+}
+
+func list[T any](ctx context.Context, q querier, scan func(row) (T, error), query string, args ...any) ([]T, error) {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the tenant's records: %w", err)
+	}
+	defer rows.Close()
+	records := []T{}
+	for rows.Next() {
+		r, err := scan(rows)
+		if err != nil {
+			return nil, fmt.Errorf("cannot list the tenant's records: %w", err)
+		}
+		records = append(records, r)
+	}
+	return records, rows.Err()
+}
+
+// stateOf reads the state of an ancestor, which is of the same tenant.
+func stateOf(ctx context.Context, q querier, id string) (state api.RightState, err error) {
+	if err = q.QueryRowContext(ctx, `SELECT state FROM rights WHERE right_id = $1`, id).Scan(&state); err != nil {
+		return "", fmt.Errorf("cannot read the state of the right %s: %w", id, err)
+	}
+	return state, nil
+}
+
+// CountBases counts the tenant's bases.
+func (r *Room) CountBases(ctx context.Context, tenantID string) (int64, error) {
+	return r.count(ctx, `SELECT COUNT(*) FROM bases WHERE tenant_id = $1`, tenantID)
+}
+
+// CountRights counts the tenant's rights, in whatever state.
+func (r *Room) CountRights(ctx context.Context, tenantID string) (int64, error) {
+	return r.count(ctx, `SELECT COUNT(*) FROM rights WHERE tenant_id = $1`, tenantID)
+}
+
+func (r *Room) count(ctx context.Context, query, tenantID string) (n int64, err error) {
+	if err = r.db.Read().QueryRowContext(ctx, query, tenantID).Scan(&n); err != nil {
+		return 0, fmt.Errorf("cannot count the records of %s: %w", tenantID, err)
+	}
+	return n, nil
+}
