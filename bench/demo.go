@@ -1,0 +1,334 @@
+// Package bench drives the product from outside, over real sockets: the traffic
+// of ten substrates (Profiles), clients that keep every answer (Load), a server
+// process that can be killed (Server), and the story that make demo tells (Demo).
+//
+// It judges the server by what the clients hold: counts alone would miss one
+// receipt lost and another doubled, so receipts are compared by id and text.
+// Load goes to the loopback interface and is bounded by the number of deliveries.
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"muniment/pipeline/segment"
+	"muniment/sealer"
+)
+
+// Demo is the whole story of the product against a throw-away data folder: real
+// requests, a real kill -9, and a verifier in a process of its own that is given
+// nothing but the packs and a root key.
+type Demo struct {
+	// Exe is the muniment binary; it is run for the server, for the tenant and for
+	// the verifier.
+	Exe string
+	// Dir is an existing empty folder that the story may fill. The caller removes it.
+	Dir string
+	// Out is where the story is told; Live says that it is a terminal, so that
+	// progress may overwrite its own line.
+	Out  io.Writer
+	Live bool
+
+	Deliveries int
+	Clients    int
+	Seed       uint64
+}
+
+// errUnequal says that the story was told to its end and its sums disagree.
+var errUnequal = errors.New("the sums don't agree: evidence was lost, doubled or altered")
+
+// Run tells the story. It returns an error if any step fails or any equality of
+// the closing table doesn't hold.
+func (d *Demo) Run(ctx context.Context) error {
+	started := time.Now()
+	data := filepath.Join(d.Dir, "data")
+	d.say("1  Start  muniment up, everything in one process, data in a throw-away folder")
+	server, err := StartServer(ctx, d.Exe, data, "127.0.0.1:0", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer func() { server.Kill() }()
+	d.note("ready on %s", server.API)
+
+	d.say("2  Register  a tenant, 3 legal bases, a right on each of 10 substrates")
+	client, rights, err := d.register(ctx, server)
+	if err != nil {
+		return err
+	}
+
+	d.say("3  Deliver  %s deliveries from %d concurrent clients; kill -9 in the middle", count(d.Deliveries), d.Clients)
+	deliveries, err := Deliveries(d.Deliveries, d.Seed, Profiles(), rights)
+	if err != nil {
+		return err
+	}
+	var answers []Answer
+	var took time.Duration
+	if server, answers, took, err = d.deliver(ctx, server, client, deliveries); err != nil {
+		return err
+	}
+	tally, err := tallyAnswers(answers)
+	if err != nil {
+		return err
+	}
+
+	d.say("4  Seal  every event into signed proof packs, and export them")
+	packs, totals, err := d.seal(ctx, client)
+	if err != nil {
+		return err
+	}
+
+	d.say("5  Verify  in another process, with nothing but the packs and the root key")
+	root := filepath.Join(data, "keys", "root.vkey")
+	if err := d.verify(ctx, root, packs); err != nil {
+		return err
+	}
+
+	d.say("6  Stop  with SIGTERM, and count the log on disk")
+	if err := server.Stop(); err != nil {
+		return err
+	}
+	logged, err := receiptsInLog(ctx, filepath.Join(data, "log"))
+	if err != nil {
+		return err
+	}
+	packed, err := receiptsInPacks(packs)
+	if err != nil {
+		return err
+	}
+
+	d.say("")
+	ok := d.report(tally, logged, packed, totals, answers, took)
+	d.say("\nTold in %.1f s.", time.Since(started).Seconds())
+	if !ok {
+		return errUnequal
+	}
+	return nil
+}
+
+// register makes tenant, bases and rights; it returns the rights by substrate.
+func (d *Demo) register(ctx context.Context, server *Server) (Client, map[string]string, error) {
+	out, err := exec.CommandContext(ctx, d.Exe, "tenant", "create", "--data", server.Data, "--org", "org_demo", "--json").Output()
+	if err != nil {
+		return Client{}, nil, fmt.Errorf("cannot create a tenant: %w%s", err, stderrOf(err))
+	}
+	var tenant struct{ TenantID, APIKey string }
+	if err := json.Unmarshal(out, &tenant); err != nil {
+		return Client{}, nil, fmt.Errorf("cannot read the tenant: %w", err)
+	}
+	client := Client{API: server.API, Key: tenant.APIKey}
+
+	from := time.Now().UTC().Add(-time.Hour).Format(time.RFC3339)
+	var bases []string
+	for _, kind := range []string{"LICENSE", "CONSENT", "CONTRACT"} {
+		var data struct{ Basis struct{ ID string } }
+		err := client.Do(ctx, "POST", "/v1/bases", map[string]any{
+			"kind": kind, "title": "Demo " + strings.ToLower(kind), "holderOrgId": "org_demo", "jurisdiction": "EU",
+			"reference": "demo/" + strings.ToLower(kind), "effectiveFrom": from,
+		}, &data)
+		if err != nil {
+			return Client{}, nil, err
+		}
+		bases = append(bases, data.Basis.ID)
+	}
+	rights := map[string]string{}
+	for i, p := range Profiles() {
+		var data struct{ Right struct{ ID string } }
+		body := map[string]any{"basisId": bases[i%len(bases)], "substrate": p.Substrate, "effectiveFrom": from, "scope": map[string]any{}}
+		if p.Scope != nil {
+			body["scope"] = p.Scope
+		}
+		if err := client.Do(ctx, "POST", "/v1/rights", body, &data); err != nil {
+			return Client{}, nil, err
+		}
+		rights[p.Substrate] = data.Right.ID
+	}
+	d.note("tenant %s, %d bases, %d rights", tenant.TenantID, len(bases), len(rights))
+	return client, rights, nil
+}
+
+// deliver posts everything and kills the server once, when 45 % is answered.
+func (d *Demo) deliver(ctx context.Context, server *Server, client Client, deliveries []Delivery) (*Server, []Answer, time.Duration, error) {
+	killAt := len(deliveries) * 45 / 100
+	reached := make(chan struct{})
+	load := &Load{
+		Addr: strings.TrimPrefix(client.API, "http://"), Key: client.Key, Clients: d.Clients, Name: "demo", Deliveries: deliveries,
+		Answered: func(n int) {
+			if n == killAt {
+				close(reached)
+			}
+			if n%500 == 0 || n == len(deliveries) {
+				d.progress(n, len(deliveries))
+			}
+		},
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	type result struct {
+		answers []Answer
+		err     error
+	}
+	finished := make(chan result, 1)
+	start := time.Now()
+	go func() {
+		answers, err := load.Run(ctx)
+		finished <- result{answers, err}
+	}()
+	var down time.Duration
+	select {
+	case r := <-finished:
+		return server, nil, 0, fmt.Errorf("the load ended before the kill: %w", r.err)
+	case <-reached:
+		server.Kill()
+		d.note("kill -9 after %s answers", count(killAt))
+		at := time.Now()
+		restarted, err := StartServer(ctx, d.Exe, server.Data, hostOf(server.API), hostOf(server.Admin))
+		if err != nil {
+			cancel(err)
+			<-finished
+			return server, nil, 0, err
+		}
+		server, down = restarted, time.Since(at)
+		d.note("started again, ready after %.2f s; the clients retry what was not answered", down.Seconds())
+	}
+	r := <-finished
+	return server, r.answers, time.Since(start) - down, r.err
+}
+
+// seal seals and downloads every pack of the tenant, oldest first. It returns the
+// files and the metering totals.
+func (d *Demo) seal(ctx context.Context, client Client) ([]string, meterTotals, error) {
+	var totals meterTotals
+	if err := client.Do(ctx, "POST", "/v1/proof-packs/seal", map[string]any{}, nil); err != nil {
+		return nil, totals, err
+	}
+	var list struct {
+		ProofPacks []struct {
+			ID    string
+			Count int64
+		}
+	}
+	if err := client.Do(ctx, "GET", "/v1/proof-packs?limit=500", nil, &list); err != nil {
+		return nil, totals, err
+	}
+	var files []string
+	for _, p := range list.ProofPacks {
+		file := filepath.Join(d.Dir, p.ID+".ndjson")
+		if err := client.Download(ctx, "/v1/proof-packs/"+p.ID+"/bundle", file); err != nil {
+			return nil, totals, err
+		}
+		files = append(files, file)
+		d.note("%s  %s events", p.ID, count(p.Count))
+	}
+	if len(files) == 0 {
+		return nil, totals, errors.New("sealing made no pack")
+	}
+	var metering struct{ Totals meterTotals }
+	err := client.Do(ctx, "GET", "/v1/metering", nil, &metering)
+	return files, metering.Totals, err
+}
+
+// verify runs the verifier on the packs, and once more on packs of which the
+// last had one bit flipped: the first must pass, the second must not.
+func (d *Demo) verify(ctx context.Context, root string, packs []string) error {
+	anchor := filepath.Join(d.Dir, "root.vkey") // all that the auditor gets beside the packs
+	if err := copyFile(root, anchor); err != nil {
+		return err
+	}
+	out, err := d.runVerifier(ctx, anchor, packs)
+	d.quote(out)
+	if err != nil {
+		return fmt.Errorf("the packs don't verify: %w", err)
+	}
+
+	last := packs[len(packs)-1]
+	b, err := os.ReadFile(last)
+	if err != nil {
+		return err
+	}
+	at := len(b) / 2
+	b[at] ^= 1
+	forged := filepath.Join(d.Dir, "forged.ndjson")
+	if err := os.WriteFile(forged, b, 0o600); err != nil {
+		return err
+	}
+	d.note("the same with one bit of byte %s flipped:", count(at))
+	out, err = d.runVerifier(ctx, anchor, append(packs[:len(packs)-1:len(packs)-1], forged))
+	d.quote(out)
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 {
+		return fmt.Errorf("the forged pack was not refused: %v", err)
+	}
+	return nil
+}
+
+func (d *Demo) runVerifier(ctx context.Context, anchor string, packs []string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, d.Exe, append([]string{"verify", "--root", anchor}, packs...)...)
+	cmd.Dir = d.Dir
+	return cmd.CombinedOutput()
+}
+
+// receiptsInLog counts, by id, the receipts that stand in a log on disk.
+func receiptsInLog(ctx context.Context, dir string) (receipts, error) {
+	log, err := segment.OpenReader(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	first, end, err := log.Bounds(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	found := receipts{}
+	err = log.Scan(ctx, first, end, func(e sealer.Entry) error { return found.add(e.Event) })
+	return found, err
+}
+
+// receiptsInPacks counts, by id, the receipts of pack files.
+func receiptsInPacks(files []string) (receipts, error) {
+	found := receipts{}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		lines := bytes.Split(bytes.TrimSuffix(b, []byte("\n")), []byte("\n"))
+		for _, event := range lines[1 : len(lines)-1] { // between header and signature
+			if err := found.add(event); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return found, nil
+}
+
+func copyFile(from, to string) error {
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, b, 0o600)
+}
+
+func hostOf(url string) string {
+	host := strings.TrimPrefix(url, "http://")
+	if _, _, err := net.SplitHostPort(host); err != nil {
+		return url
+	}
+	return host
+}
+
+func stderrOf(err error) string {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return ": " + strings.TrimSpace(string(exit.Stderr))
+	}
+	return ""
+}

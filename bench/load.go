@@ -1,0 +1,127 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// Load posts deliveries from concurrent clients and keeps every answer. A
+// delivery that gets no answer, a 429 or a 503 is sent again, byte for byte and
+// with the same idempotency key, until it is answered or ctx ends.
+type Load struct {
+	// Addr is the host and port of the server.
+	Addr string
+	// Key is the API key.
+	Key     string
+	Clients int
+	// Name makes the idempotency keys: "<Name>-<index>".
+	Name       string
+	Deliveries []Delivery
+	// Answered, if set, is called after each answer with the number of answers so
+	// far, from many goroutines.
+	Answered func(n int)
+}
+
+// Answer is what a delivery was answered at last.
+type Answer struct {
+	Status int
+	Body   []byte
+	// Latency of the attempt that was answered.
+	Latency time.Duration
+	// Attempts counts the requests that were sent, the answered one included.
+	Attempts int
+	// Replayed says that an earlier attempt had been recorded and its answer was
+	// given again.
+	Replayed bool
+}
+
+// retryPause is how long a client waits before it sends an unanswered delivery again.
+const retryPause = 10 * time.Millisecond
+
+// Run posts every delivery and returns the answers in the order of the
+// deliveries. It fails only if ctx ends first; the answers so far are returned
+// with the error, an unanswered delivery having status 0.
+func (l *Load) Run(ctx context.Context) ([]Answer, error) {
+	answers := make([]Answer, len(l.Deliveries))
+	client := &fasthttp.HostClient{
+		Addr: l.Addr, MaxConns: l.Clients, RetryIfErr: neverRetry,
+		ReadTimeout: 20 * time.Second, WriteTimeout: 20 * time.Second,
+		NoDefaultUserAgentHeader: true, DisablePathNormalizing: true,
+	}
+	defer client.CloseIdleConnections()
+	var next, done atomic.Int64
+	var clients sync.WaitGroup
+	for range l.Clients {
+		clients.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(l.Deliveries) {
+					return
+				}
+				if answers[i] = l.post(ctx, client, i); answers[i].Status == 0 {
+					return
+				}
+				if n := done.Add(1); l.Answered != nil {
+					l.Answered(int(n))
+				}
+			}
+		})
+	}
+	clients.Wait()
+	if int(done.Load()) < len(l.Deliveries) {
+		return answers, fmt.Errorf("only %d of %d deliveries were answered: %w", done.Load(), len(l.Deliveries), context.Cause(ctx))
+	}
+	return answers, nil
+}
+
+// neverRetry keeps the client from sending a delivery again by itself: attempts
+// are counted here.
+func neverRetry(*fasthttp.Request, int, error) (resetTimeout, retry bool) { return false, false }
+
+func (l *Load) post(ctx context.Context, client *fasthttp.HostClient, i int) Answer {
+	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
+	defer fasthttp.ReleaseRequest(req)
+	defer fasthttp.ReleaseResponse(resp)
+	req.Header.SetMethod(fasthttp.MethodPost)
+	req.SetRequestURI("http://" + l.Addr + "/v1/delivery")
+	req.Header.Set("Authorization", "Bearer "+l.Key)
+	req.Header.Set("Idempotency-Key", fmt.Sprintf("%s-%d", l.Name, i))
+	req.Header.SetContentType("application/json")
+	req.SetBodyRaw(l.Deliveries[i].Body)
+	for attempt := 1; ; attempt++ {
+		start := time.Now()
+		err := client.Do(req, resp)
+		if err == nil && resp.StatusCode() != fasthttp.StatusServiceUnavailable && resp.StatusCode() != fasthttp.StatusTooManyRequests {
+			return Answer{
+				Status: resp.StatusCode(), Body: slices.Clone(resp.Body()), Latency: time.Since(start), Attempts: attempt,
+				Replayed: len(resp.Header.Peek("Idempotent-Replayed")) > 0,
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return Answer{Attempts: attempt}
+		case <-time.After(retryPause):
+		}
+	}
+}
+
+// Quantile of the latencies of the answers with the given status, 0 ≤ q ≤ 1.
+func Quantile(answers []Answer, status int, q float64) time.Duration {
+	var all []time.Duration
+	for _, a := range answers {
+		if a.Status == status {
+			all = append(all, a.Latency)
+		}
+	}
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	return all[min(len(all)-1, int(q*float64(len(all))))]
+}

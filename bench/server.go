@@ -1,0 +1,128 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"syscall"
+	"time"
+)
+
+// Server is a `muniment up` in a process of its own, on ports of its choice.
+// Its methods are for one goroutine, except Kill.
+type Server struct {
+	// API and Admin are base URLs, without a slash at the end.
+	API, Admin string
+	// Data is its data folder.
+	Data string
+
+	cmd    *exec.Cmd
+	exited chan error
+}
+
+// StartServer runs exe up on a data folder and returns once /readyz answers 200.
+// Its log is appended to <data>.log. listen and admin are addresses; port 0 takes
+// a free one. It ends with this process: its log is a pipe to us.
+func StartServer(ctx context.Context, exe, data, listen, admin string) (*Server, error) {
+	cmd := exec.Command(exe, "up", "--data", data, "--listen", listen, "--admin", admin)
+	pipe, err := cmd.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.OpenFile(data+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		log.Close()
+		return nil, fmt.Errorf("cannot start %s: %w", exe, err)
+	}
+	s := &Server{Data: data, cmd: cmd, exited: make(chan error, 1)}
+	first := make(chan string, 1)
+	go func() {
+		defer log.Close()
+		lines := bufio.NewReader(io.TeeReader(pipe, log))
+		line, _ := lines.ReadString('\n') // an early end shows as a line without addresses
+		first <- line
+		_, err := io.Copy(io.Discard, lines)
+		s.exited <- errors.Join(cmd.Wait(), err)
+	}()
+
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	if err := s.awaitReady(ctx, first); err != nil {
+		s.Kill()
+		return nil, fmt.Errorf("%w; its log is %s", err, data+".log")
+	}
+	return s, nil
+}
+
+// addresses are in the first line that the server logs.
+var addresses = regexp.MustCompile(`\bapi=(\S+) admin=(\S+)`)
+
+// awaitReady learns from the first line of the log where the server listens, and
+// asks it until it is ready.
+func (s *Server) awaitReady(ctx context.Context, first <-chan string) error {
+	select {
+	case line := <-first:
+		m := addresses.FindStringSubmatch(line)
+		if m == nil {
+			return fmt.Errorf("the server's first line names no addresses: %q", line)
+		}
+		s.API, s.Admin = m[1], m[2]
+	case <-ctx.Done():
+		return fmt.Errorf("the server said nothing: %w", ctx.Err())
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if resp, err := http.Get(s.Admin + "/readyz"); err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-tick.C:
+		case err := <-s.exited:
+			s.exited <- err
+			return fmt.Errorf("the server ended before it was ready: %w", err)
+		case <-ctx.Done():
+			return fmt.Errorf("the server was not ready in time: %w", ctx.Err())
+		}
+	}
+}
+
+// Kill ends the server as a power cut would (SIGKILL) and waits until it is gone.
+func (s *Server) Kill() {
+	_ = s.cmd.Process.Kill() // it may have ended already
+	s.exited <- <-s.exited
+}
+
+// Stop asks the server to end (SIGTERM) and returns an error unless it drained
+// and exited with 0 within a minute.
+func (s *Server) Stop() error {
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("cannot stop the server: %w", err)
+	}
+	select {
+	case err := <-s.exited:
+		s.exited <- err
+		if err != nil {
+			return fmt.Errorf("the server didn't end cleanly: %w", err)
+		}
+		return nil
+	case <-time.After(time.Minute):
+		s.Kill()
+		return errors.New("the server didn't end within a minute")
+	}
+}
+
+// PID of the server's process.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
