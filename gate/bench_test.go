@@ -34,7 +34,6 @@ func (p *pooled) decode(t testing.TB) {
 	p.buf.Reset()
 	p.buf.Write(p.text)
 	p.decoder.Reset(&p.buf)
-	p.tel.Reset()
 	if faults, err := p.tel.Decode(&p.decoder, nil); err != nil || len(faults) > 0 {
 		t.Fatal(err, faults)
 	}

@@ -15,15 +15,16 @@ type Fault struct {
 	Message string
 }
 
-// Decode reads the value of the telemetry member from d, which stands right
-// before it, into t, which is zero or has been Reset. It consumes the whole value
-// and appends a fault for each field that breaks the contract; after a fault t
-// must not be evaluated. Names are matched in exact case. Fields that are not in
+// Decode resets t and reads the value of the telemetry member into it from d,
+// which stands right before that value. It consumes the whole value and appends a
+// fault for each field that breaks the contract; after a fault t must not be
+// evaluated. Names are matched in exact case. Fields that are not in
 // the contract are never a fault: an extension of the wrong type counts as
 // absent, except an opt-out, which then counts as given.
 //
 // The error is d's: no JSON, a name given twice, invalid UTF-8, an I/O error.
 func (t *Telemetry) Decode(d *jsontext.Decoder, faults []Fault) ([]Fault, error) {
+	t.Reset()
 	if d.PeekKind() != jsontext.KindBeginObject {
 		if err := d.SkipValue(); err != nil {
 			return faults, err

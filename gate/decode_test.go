@@ -147,10 +147,12 @@ func TestTelemetryOwnsItsTexts(t *testing.T) {
 	copy(p.text, strings.Repeat("#", len(p.text)))
 	require.Equal(t, `{"footprintRegion":"CA","groundStationId":"gé"}`, string(p.tel.AppendProjection(nil)))
 
-	p.text = []byte(`{"viewable":true}`)
+	p.text = []byte(`{"viewable":true,"vendor":1}`)
 	p.decode(t)
 	require.Equal(t, `{"viewable":true}`, string(p.tel.AppendProjection(nil)))
+	require.Equal(t, 1, p.tel.Extra())
 	p.tel.Reset()
+	require.Zero(t, p.tel.Extra())
 	require.Equal(t, `{}`, string(p.tel.AppendProjection(nil)))
 	require.Equal(t, Evaluate(&Right{Substrate: Drone}, new(Telemetry), 1), Evaluate(&Right{Substrate: Drone}, &p.tel, 1))
 }
@@ -159,7 +161,6 @@ func TestTelemetryOwnsItsTexts(t *testing.T) {
 func TestScratchStaysSmall(t *testing.T) {
 	var tel Telemetry
 	for range 50 {
-		tel.Reset()
 		text := `{"beamId":"` + strings.Repeat(`\u0041`, 10_000) + `","` + strings.Repeat(`\u0041`, 10_000) + `":1,"spectrumBand":"` + strings.Repeat("x", 60_000) + `"}`
 		faults, err := tel.Decode(decoderOf(text), nil)
 		require.NoError(t, err)
@@ -191,7 +192,6 @@ func FuzzTelemetry(f *testing.F) {
 			return
 		}
 		_, _ = reused.Decode(decoderOf(headsetText), nil)
-		reused.Reset()
 		again, err := reused.Decode(jsontext.NewDecoder(bytes.NewBuffer(value)), nil)
 		require.NoError(t, err)
 		require.Equal(t, faults, again)

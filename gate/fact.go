@@ -2,10 +2,10 @@ package gate
 
 import "math/bits"
 
-// fact is one yes-or-no reading that some row of a table asks for. A boolean field has a
-// fact for true and one for false, so that neither means absent; an enumeration
-// has one for each value a row names; a number has one for each threshold. Of a
-// field no row asks about there are none.
+// fact is one yes-or-no reading that some row of a table asks for. A boolean
+// field has a fact for true and one for false, so that neither means absent; an
+// enumeration has one for each value a row names; a number has one for each
+// threshold. What no row asks for has none.
 type fact uint8
 
 const (

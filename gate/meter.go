@@ -49,15 +49,6 @@ func (r Reason) String() string {
 // Reasons is the set of all reasons for which a delivery is suppressed.
 type Reasons uint16
 
-// All lists the reasons of the set in the order of the table.
-func (r Reasons) All() []Reason {
-	list := make([]Reason, 0, bits.OnesCount16(uint16(r)))
-	for ; r != 0; r &= r - 1 {
-		list = append(list, r.first())
-	}
-	return list
-}
-
 // Strings lists the names of the set in the order of the table. It is never nil.
 func (r Reasons) Strings() []string {
 	names := make([]string, 0, bits.OnesCount16(uint16(r)))

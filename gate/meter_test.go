@@ -45,13 +45,11 @@ func TestMeter(t *testing.T) {
 func TestReasons(t *testing.T) {
 	require.Equal(t, `[]`, string(Reasons(0).AppendJSON(nil)))
 	require.Equal(t, []string{}, Reasons(0).Strings())
-	require.Equal(t, []Reason{}, Reasons(0).All())
 
 	tel := mustDecode(t, `{"visibilityState":"hidden","viewable":false,"linkState":"lost"}`)
 	reasons := Evaluate(&Right{Substrate: CTV}, tel, 0).Meter(tel, 0).Reasons
 	require.Equal(t, `["NOT_VISIBLE","NOT_VIEWABLE","ZERO_DWELL","LINK_LOST"]`, string(reasons.AppendJSON(nil)))
 	require.Equal(t, []string{"NOT_VISIBLE", "NOT_VIEWABLE", "ZERO_DWELL", "LINK_LOST"}, reasons.Strings())
-	require.Equal(t, []Reason{ReasonNotVisible, ReasonNotViewable, ReasonZeroDwell, ReasonLinkLost}, reasons.All())
 }
 
 func TestUnknownNamesAreShown(t *testing.T) {

@@ -1,9 +1,6 @@
 package gate
 
-import (
-	"fmt"
-	"math/bits"
-)
+import "fmt"
 
 // Substrate is the kind of surface a delivery is rendered on. Its text form is
 // the name in the contract, in exact case.
@@ -96,7 +93,6 @@ func on(list ...Substrate) surfaces {
 func (set surfaces) and(list ...Substrate) surfaces    { return set | on(list...) }
 func (set surfaces) except(list ...Substrate) surfaces { return set &^ on(list...) }
 func (set surfaces) has(s Substrate) bool              { return set&(1<<s) != 0 }
-func (set surfaces) count() int                        { return bits.OnesCount32(uint32(set)) }
 
 // The sets that the tables name. Only everywhere, visual and inApp hold Any.
 var (

@@ -6,8 +6,8 @@ import "github.com/go-json-experiment/json/jsontext"
 // says nothing, which is also what an absent telemetry object means. It owns
 // copies of the strings it needs, so nothing of the decoded text is kept.
 //
-// It is made to be reused: Reset it before each Decode. It must not be copied
-// while in use, nor shared between goroutines.
+// It is made to be reused: Decode begins anew, and Reset is for a delivery that
+// has no telemetry. It must not be shared between goroutines.
 type Telemetry struct {
 	stated factSet  // the facts its fields state
 	given  fieldSet // the fields that are given and not null
