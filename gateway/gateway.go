@@ -80,6 +80,7 @@ type Gateway struct {
 	random  io.Reader
 
 	server   *fasthttp.Server
+	listener *listener
 	control  *fasthttp.HostClient
 	claims   *claims
 	refusals refusals
@@ -115,6 +116,7 @@ func New(cfg Config) (*Gateway, error) {
 	g.draining, g.drain = context.WithCancel(context.Background())
 	g.pool.New = func() any { return newDelivery() }
 	g.metrics = newMetrics(cfg.Registerer, g)
+	g.listener = newListener(&g.cfg, g.metrics)
 	g.control = g.newControlClient()
 	g.server = &fasthttp.Server{
 		Handler:        g.handle,
@@ -161,9 +163,9 @@ func (g *Gateway) Run(ctx context.Context, ln net.Listener) error {
 	if err := g.rebuild(ctx); err != nil {
 		return fmt.Errorf("cannot rebuild the idempotency index: %w", err)
 	}
-	l := newListener(ln, &g.cfg, g.metrics)
+	g.listener.Listener = ln
 	served := make(chan error, 1)
-	go func() { served <- g.server.Serve(l) }()
+	go func() { served <- g.server.Serve(g.listener) }()
 
 	flushing, stopFlushing := context.WithCancel(context.WithoutCancel(ctx))
 	var flusher sync.WaitGroup
@@ -178,16 +180,16 @@ func (g *Gateway) Run(ctx context.Context, ln net.Listener) error {
 	case <-ctx.Done():
 	}
 	defer g.phase.Store(phaseGone)
-	return g.leave(context.WithoutCancel(ctx), l, served)
+	return g.leave(context.WithoutCancel(ctx), served)
 }
 
-func (g *Gateway) leave(ctx context.Context, l *listener, served <-chan error) error {
+func (g *Gateway) leave(ctx context.Context, served <-chan error) error {
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.DrainDelay+g.cfg.DrainTimeout)
 	defer cancel()
 	g.phase.Store(leaving)
-	g.logger.Info("gateway drains", "connections", l.open())
+	g.logger.Info("gateway drains", "connections", g.listener.open())
 	wait(ctx, g.cfg.DrainDelay)
-	l.stop()
+	g.listener.stop()
 	<-served
 
 	grace := time.AfterFunc(g.cfg.DrainGrace, func() {
@@ -195,7 +197,7 @@ func (g *Gateway) leave(ctx context.Context, l *listener, served <-chan error) e
 		g.drain()
 	})
 	defer grace.Stop()
-	cut := l.drain(ctx, g.cfg.DrainGrace)
+	cut := g.listener.drain(ctx, g.cfg.DrainGrace)
 	g.drain()
 	g.control.CloseIdleConnections()
 	if cut > 0 {

@@ -29,18 +29,18 @@ const (
 // where, and which are quiet. It answers those above a bound itself, because
 // fasthttp would do so without our envelope.
 type listener struct {
-	net.Listener
-	cfg      *Config
-	metrics  *metrics
-	stopping atomic.Bool
+	net.Listener // given by Run
+	cfg          *Config
+	metrics      *metrics
+	stopping     atomic.Bool
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
 	perIP map[netip.Addr]int
 }
 
-func newListener(ln net.Listener, cfg *Config, m *metrics) *listener {
-	return &listener{Listener: ln, cfg: cfg, metrics: m, conns: map[*conn]struct{}{}, perIP: map[netip.Addr]int{}}
+func newListener(cfg *Config, m *metrics) *listener {
+	return &listener{cfg: cfg, metrics: m, conns: map[*conn]struct{}{}, perIP: map[netip.Addr]int{}}
 }
 
 // Accept returns the next connection within the bounds, and io.EOF, which ends

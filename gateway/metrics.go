@@ -62,6 +62,9 @@ func newMetrics(reg prometheus.Registerer, g *Gateway) *metrics {
 			Name: "muniment_gateway_requests_in_flight", Help: "Requests being answered.",
 		}, func() float64 { return float64(g.inFlight.Load()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "muniment_gateway_connections", Help: "Open connections.",
+		}, func() float64 { return float64(g.listener.open()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "muniment_gateway_idempotency_entries", Help: "Idempotency keys remembered.",
 		}, func() float64 { return float64(g.claims.entries()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -1,0 +1,120 @@
+package gateway
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/gateway/api"
+)
+
+const good = `"rightId":"rgh_1","spatialAnchorId":"a","dwellMs":1`
+
+func TestBodies(t *testing.T) {
+	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	var o observation
+	for _, c := range []struct {
+		name, body string
+		status     int
+		field      string
+	}{
+		{"good", `{` + good + `}`, 0, ""},
+		{"white space around", " \r\n{" + good + "}\t\n", 0, ""},
+		{"empty", ``, 400, ""},
+		{"trailing bytes", `{` + good + `}x`, 400, ""},
+		{"two values", `{` + good + `}{}`, 400, ""},
+		{"invalid UTF-8", "{" + good + ",\"x\":\"\xff\"}", 400, ""},
+		{"lone surrogate", `{` + good + `,"x":"\ud800"}`, 400, ""},
+		{"raw control character", "{" + good + ",\"x\":\"\n\"}", 400, ""},
+		{"NaN", `{"dwellMs":NaN}`, 400, ""},
+		{"leading zero", `{"dwellMs":01}`, 400, ""},
+		{"comma at the end", `{` + good + `,}`, 400, ""},
+		{"depth 32", `{` + good + `,"x":` + deep(31) + `}`, 0, ""},
+		{"depth 33", `{` + good + `,"x":` + deep(32) + `}`, 400, ""},
+		{"depth 33 in telemetry", `{` + good + `,"telemetry":{"x":` + deep(31) + `}}`, 400, ""},
+		{"depth 10,000", `{` + good + `,"x":` + deep(10_000) + `}`, 400, ""},
+		{"wide, not deep", `{` + good + `,"x":[` + strings.Repeat(`{},`, 100) + `1]}`, 0, ""},
+		{"brackets in a string", `{` + good + `,"x":"\"` + strings.Repeat("[", 100) + `"}`, 0, ""},
+
+		{"array", `[1]`, 422, "body"},
+		{"string", `"x"`, 422, "body"},
+		{"null", `null`, 422, "body"},
+		{"array that is no JSON", `[1`, 400, ""},
+		{"array with trailing bytes", `[1]]`, 400, ""},
+		{"name twice", `{` + good + `,"dwellMs":2}`, 422, "dwellMs"},
+		{"name twice, spelt differently", `{` + good + `,"\u0064wellMs":2}`, 422, "dwellMs"},
+		{"unknown name twice", `{` + good + `,"x":1,"x":2}`, 422, "x"},
+		{"name twice inside telemetry", `{` + good + `,"telemetry":{"muted":true,"muted":false}}`, 422, "telemetry.muted"},
+		{"name twice far inside", `{"x":[0,{"a.b":{"y":1,"y":2}}],` + good + `}`, 422, "x.1.a.b.y"},
+		{"name twice in an array body", `[{"y":1,"y":2}]`, 422, "0.y"},
+		{"name twice, but no JSON", `{` + good + `,"dwellMs":2`, 400, ""},
+		{"name twice, then trailing bytes", `{` + good + `,"dwellMs":2}x`, 400, ""},
+		{"rightId missing", `{"spatialAnchorId":"a","dwellMs":1}`, 422, "rightId"},
+		{"anchor missing", `{"rightId":"r","dwellMs":1}`, 422, "spatialAnchorId"},
+		{"dwell missing", `{"rightId":"r","spatialAnchorId":"a"}`, 422, "dwellMs"},
+		{"wrong case", `{"RIGHTID":"r","spatialAnchorId":"a","dwellMs":1}`, 422, "rightId"},
+		{"rightId null", `{"rightId":null,"spatialAnchorId":"a","dwellMs":1}`, 422, "rightId"},
+		{"rightId empty", `{"rightId":"","spatialAnchorId":"a","dwellMs":1}`, 422, "rightId"},
+		{"anchor empty", `{"rightId":"r","spatialAnchorId":"","dwellMs":1}`, 422, "spatialAnchorId"},
+		{"anchor a number", `{"rightId":"r","spatialAnchorId":1,"dwellMs":1}`, 422, "spatialAnchorId"},
+		{"anchor of 512 bytes", `{"rightId":"r","spatialAnchorId":"` + strings.Repeat("é", 256) + `","dwellMs":1}`, 0, ""},
+		{"anchor of 513 bytes", `{"rightId":"r","spatialAnchorId":"` + strings.Repeat("é", 256) + `x","dwellMs":1}`, 422, "spatialAnchorId"},
+		{"dwell negative", `{"rightId":"r","spatialAnchorId":"a","dwellMs":-0.001}`, 422, "dwellMs"},
+		{"dwell minus zero", `{"rightId":"r","spatialAnchorId":"a","dwellMs":-0}`, 0, ""},
+		{"dwell too large for a float", `{"rightId":"r","spatialAnchorId":"a","dwellMs":1e400}`, 422, "dwellMs"},
+		{"dwell at its bound", `{"rightId":"r","spatialAnchorId":"a","dwellMs":68719476736}`, 0, ""},
+		{"dwell above its bound", `{"rightId":"r","spatialAnchorId":"a","dwellMs":68719476737}`, 422, "dwellMs"},
+		{"dwell a string", `{"rightId":"r","spatialAnchorId":"a","dwellMs":"1"}`, 422, "dwellMs"},
+		{"placement null", `{` + good + `,"spatialPlacementId":null}`, 0, ""},
+		{"placement empty", `{` + good + `,"spatialPlacementId":""}`, 0, ""},
+		{"placement an object", `{` + good + `,"spatialPlacementId":{}}`, 422, "spatialPlacementId"},
+		{"correlation a boolean", `{` + good + `,"correlationId":true}`, 422, "correlationId"},
+		{"subject of 256 bytes", `{` + good + `,"dataSubjectId":"` + strings.Repeat("x", 256) + `"}`, 0, ""},
+		{"subject of 257 bytes", `{` + good + `,"dataSubjectId":"` + strings.Repeat("x", 257) + `"}`, 422, "dataSubjectId"},
+		{"subject empty", `{` + good + `,"dataSubjectId":""}`, 422, "dataSubjectId"},
+		{"telemetry null", `{` + good + `,"telemetry":null}`, 422, "telemetry"},
+		{"telemetry a list", `{` + good + `,"telemetry":[]}`, 422, "telemetry"},
+		{"telemetry wrong", `{` + good + `,"telemetry":{"linkState":"LOST"}}`, 422, "telemetry.linkState"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			body := []byte(c.body)
+			err := o.decode(body) // one observation for all: nothing of a body may stay
+			require.Equal(t, c.body, string(body), "the body must not be written to")
+			if c.status == 0 {
+				require.NoError(t, err)
+				return
+			}
+			require.Error(t, err)
+			e := api.From(err)
+			require.Equal(t, c.status, e.GetStatus(), e.Message)
+			require.Equal(t, c.field, e.Field)
+		})
+	}
+}
+
+func TestDecodedValues(t *testing.T) {
+	var o observation
+	require.NoError(t, o.decode([]byte(`{"correlationId":"c\n1","spatialPlacementId":"p\u00e9","dataSubjectId":"s",`+good+`,"telemetry":{"muted":true}}`)))
+	require.Equal(t, []any{"rgh_1", "a", "c\n1", "pé", "s", 1.0, true, true},
+		[]any{o.rightID, o.spatialAnchorID, o.correlation, o.placement, o.dataSubjectID, o.dwellMs, o.hasPlacement, o.hasCorrelation})
+	require.NoError(t, o.decode([]byte(`{`+good+`}`)))
+	require.Equal(t, []any{"", "", "", false, false, "{}"},
+		[]any{o.correlation, o.placement, o.dataSubjectID, o.hasPlacement, o.hasCorrelation, string(o.telemetry.AppendProjection(nil))})
+}
+
+func FuzzBody(f *testing.F) {
+	f.Add([]byte(`{` + good + `,"telemetry":{"speedMph":3}}`))
+	f.Add([]byte(`{"x":1,"x":2}`))
+	f.Add([]byte(`[[[[`))
+	var o observation
+	f.Fuzz(func(t *testing.T, body []byte) {
+		err := o.decode(body)
+		if err == nil {
+			return
+		}
+		if s := api.From(err).GetStatus(); s != 400 && s != 422 {
+			t.Fatalf("%q: %v", body, err)
+		}
+	})
+}

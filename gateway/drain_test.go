@@ -1,0 +1,157 @@
+package gateway
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestDrainUnderLoad stops a gateway under clients that never pause. Once a
+// connection was accepted it is never reset: each request on it is answered, or the
+// connection ends cleanly before an answer began.
+func TestDrainUnderLoad(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.DrainGrace = 200 * time.Millisecond; c.DrainDelay = 50 * time.Millisecond })
+	var answered, resets, cutOff, receipts atomic.Int64
+	var clients sync.WaitGroup
+	for range 32 {
+		clients.Go(func() {
+			for {
+				c, err := net.Dial("tcp", w.addr)
+				if err != nil {
+					return // no longer accepting
+				}
+				r := bufio.NewReader(c)
+				for {
+					if _, err := io.WriteString(c, request(w.token, w.body())); err != nil {
+						if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+							resets.Add(1)
+						}
+						break
+					}
+					_, err := r.Peek(1)
+					if err != nil {
+						if errors.Is(err, syscall.ECONNRESET) {
+							resets.Add(1)
+						} else {
+							cutOff.Add(1)
+						}
+						break
+					}
+					reply := readReply(t, r)
+					answered.Add(1)
+					if reply.status == 200 {
+						receipts.Add(1)
+					}
+					if reply.closes {
+						break
+					}
+				}
+				c.Close()
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return answered.Load() > 500 }, 20*time.Second, time.Millisecond)
+	began := time.Now()
+	w.stop()
+	require.NoError(t, <-w.ended)
+	took := time.Since(began)
+	w.ended <- nil
+	clients.Wait()
+	require.Zero(t, resets.Load())
+	require.Zero(t, cutOff.Load(), "every request on an accepted connection is answered")
+	require.Less(t, took, 5*time.Second)
+	require.GreaterOrEqual(t, int64(len(w.log.all())), receipts.Load(), "an answer without a record")
+	require.Error(t, w.gateway.Ready())
+}
+
+func TestDrainWaitsForARequestInHand(t *testing.T) {
+	w := newWorld(t, nil)
+	release := w.log.halt()
+	defer release()
+	replies := make(chan reply, 1)
+	go func() { replies <- w.post(w.body()) }()
+	require.Eventually(t, func() bool { return w.log.appending() == 1 }, 10*time.Second, time.Millisecond)
+	w.stop()
+	require.Eventually(t, func() bool { return w.gateway.phase.Load() == refusing }, 10*time.Second, time.Millisecond)
+	require.Error(t, w.gateway.Ready())
+	release()
+	r := <-replies
+	require.Equal(t, 200, r.status)
+	require.True(t, r.closes)
+}
+
+// TestRequestsAfterTheGrace holds a connection busy past the grace and then sends
+// another request on it.
+func TestRequestsAfterTheGrace(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.DrainGrace = 30 * time.Millisecond })
+	c, err := net.Dial("tcp", w.addr)
+	require.NoError(t, err)
+	defer c.Close()
+	r := bufio.NewReader(c)
+	text := request(w.token, w.body())
+	_, err = io.WriteString(c, text[:len(text)-1]) // a request is under way
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		for _, conn := range w.gateway.listener.all() {
+			if conn.quietSince.Load() == 0 {
+				return true
+			}
+		}
+		return false
+	}, 10*time.Second, time.Millisecond)
+	w.stop()
+	require.Eventually(t, func() bool { return w.gateway.phase.Load() == refusing }, 10*time.Second, time.Millisecond)
+	_, err = io.WriteString(c, text[len(text)-1:])
+	require.NoError(t, err)
+	reply := readReply(t, r)
+	require.Equal(t, 503, reply.status)
+	require.True(t, reply.closes)
+	require.Equal(t, "1", reply.header.Get("Retry-After"))
+	require.Equal(t, `{"ok":false,"error":"INTERNAL_ERROR","message":"this node is going away; send the request again on a new connection",`+
+		`"contractVersion":"v1.0","reason":"DRAINING","requestId":"req-1"}`, reply.body)
+}
+
+func TestDrainIsBounded(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.DrainTimeout = 100 * time.Millisecond })
+	release := w.log.halt()
+	defer release()
+	go func() {
+		c, err := net.Dial("tcp", w.addr)
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		_, _ = io.WriteString(c, request(w.token, w.body()))
+		_, _ = io.Copy(io.Discard, c)
+	}()
+	require.Eventually(t, func() bool { return w.log.appending() == 1 }, 10*time.Second, time.Millisecond)
+	w.stop()
+	require.NoError(t, <-w.ended)
+	w.ended <- nil
+}
+
+func TestLeaseEnds(t *testing.T) {
+	w := newWorld(t, nil)
+	require.Equal(t, 200, w.post(w.body()).status)
+	w.control.fail(errors.New("partitioned"))
+	require.Equal(t, 200, w.post(w.body()).status, "within the bound a node decides on what it knows")
+	w.skew.Store(int64(31 * time.Second))
+	r := w.post(w.body())
+	require.Equal(t, 503, r.status)
+	require.Equal(t, "1", r.header.Get("Retry-After"))
+	require.Equal(t, `{"ok":false,"error":"INTERNAL_ERROR","message":"this node has not heard from control for too long to decide a delivery",`+
+		`"contractVersion":"v1.0","reason":"RIGHTS_STALE","requestId":"req-1"}`, r.body)
+	require.ErrorContains(t, w.gateway.Ready(), "not heard")
+
+	w.control.fail(nil)
+	require.Eventually(t, func() bool { return w.gateway.Ready() == nil }, 10*time.Second, time.Millisecond)
+	require.Equal(t, 200, w.post(w.body()).status)
+}

@@ -1,0 +1,395 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"muniment/gate"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+	"muniment/gateway/snapshot"
+	"muniment/sealer"
+)
+
+// today is the fixture's clock; the real one moves on from the lease's point of view.
+var today = time.Date(2026, 11, 21, 4, 0, 0, 123e6, time.UTC)
+
+// control is a source of rights and keys as control's feed is one: one counter,
+// newest state for each id, an immediate answer if there is news.
+type control struct {
+	mu       sync.Mutex
+	revision int64
+	changes  map[string]api.Change
+	news     chan struct{}
+	away     error
+}
+
+func newControl() *control {
+	return &control{revision: 1, changes: map[string]api.Change{}, news: make(chan struct{})}
+}
+
+func (c *control) put(change api.Change) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.revision++
+	change.Revision = c.revision
+	switch {
+	case change.Right != nil:
+		change.Right.Revision = c.revision
+		c.changes[change.Right.ID] = change
+	case change.Key != nil:
+		change.Key.Revision = c.revision
+		c.changes[change.Key.ID] = change
+	}
+	close(c.news)
+	c.news = make(chan struct{})
+	return c.revision
+}
+
+func (c *control) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.away = err
+}
+
+func (c *control) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error) {
+	wait, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer cancel()
+	for {
+		c.mu.Lock()
+		f, news, err := api.Feed{Incarnation: "one", Newest: c.revision, UpTo: c.revision}, c.news, c.away
+		for _, change := range c.changes {
+			if change.Revision > req.After {
+				f.Changes = append(f.Changes, change)
+			}
+		}
+		c.mu.Unlock()
+		if err != nil || len(f.Changes) > 0 || req.After == 0 || wait.Err() != nil {
+			return f, err
+		}
+		select {
+		case <-news:
+		case <-wait.Done():
+		}
+	}
+}
+
+func (c *control) Right(_ context.Context, id string) (*api.Right, int64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changes[id].Right, c.revision, c.away
+}
+
+func (c *control) Key(_ context.Context, id string) (*api.Key, int64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changes[id].Key, c.revision, c.away
+}
+
+// memoryLog is a Log that checks every record as the loader would before it takes it.
+type memoryLog struct {
+	t   testing.TB
+	key ed25519.PublicKey
+
+	mu      sync.Mutex
+	entries []sealer.Entry
+	fail    error
+	hold    chan struct{} // while not nil, Append waits for it to be closed or for its ctx
+	waiting int
+}
+
+func (l *memoryLog) Append(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
+	l.mu.Lock()
+	hold := l.hold
+	l.waiting++
+	l.mu.Unlock()
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			return sealer.Position{}, ctx.Err()
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting--
+	if l.fail != nil {
+		return sealer.Position{}, l.fail
+	}
+	_, delivery, err := sealer.CheckRecord(r)
+	if err != nil {
+		l.t.Errorf("record %s is not sound: %v", r.EventID, err)
+	}
+	if delivery != nil && !ed25519.Verify(l.key, delivery.ReceiptText, delivery.Signature) {
+		l.t.Errorf("signature of %s is wrong", r.EventID)
+	}
+	at := sealer.Position{Generation: 1, Offset: int64(len(l.entries))}
+	l.entries = append(l.entries, sealer.Entry{Position: at, Record: sealer.Record{
+		TenantID: strings.Clone(r.TenantID), EventID: strings.Clone(r.EventID), Node: strings.Clone(r.Node), Epoch: r.Epoch, Seq: r.Seq,
+		Event: bytes.Clone(r.Event), Private: bytes.Clone(r.Private),
+	}})
+	return at, nil
+}
+
+func (l *memoryLog) Read(_ context.Context, at sealer.Position) (sealer.Entry, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fail != nil {
+		return sealer.Entry{}, l.fail
+	}
+	if at.Generation != 1 || at.Partition != 0 || at.Offset < 0 || at.Offset >= int64(len(l.entries)) {
+		return sealer.Entry{}, fmt.Errorf("nothing at %s", at)
+	}
+	return l.entries[at.Offset], nil
+}
+
+func (l *memoryLog) Scan(_ context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
+	for _, e := range l.all()[from.Offset:to.Offset] {
+		if err := fn(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *memoryLog) Bounds(context.Context, int32) (first, end sealer.Position, err error) {
+	first.Generation, end.Generation, end.Offset = 1, 1, int64(len(l.all()))
+	return first, end, nil
+}
+
+func (l *memoryLog) all() []sealer.Entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.entries)
+}
+
+func (l *memoryLog) setFail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fail = err
+}
+
+// halt makes Append wait until the returned function is called.
+func (l *memoryLog) halt() (release func()) {
+	hold := make(chan struct{})
+	l.mu.Lock()
+	l.hold = hold
+	l.mu.Unlock()
+	return sync.OnceFunc(func() {
+		l.mu.Lock()
+		l.hold = nil
+		l.mu.Unlock()
+		close(hold)
+	})
+}
+
+func (l *memoryLog) appending() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.waiting
+}
+
+// world is a gateway on a loopback socket with all that it needs.
+type world struct {
+	t        testing.TB
+	control  *control
+	log      *memoryLog
+	view     *snapshot.View
+	gateway  *Gateway
+	addr     string
+	registry *prometheus.Registry
+	skew     atomic.Int64       // how far the lease's clock was set forward
+	stop     context.CancelFunc // SIGTERM
+	ended    chan error
+
+	token, otherToken, readToken string
+	right, suspended, foreign    string
+}
+
+// zeros makes random bits that a golden text can hold.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+func rightID(n int) string { return fmt.Sprintf("rgh_01KAJ%021d", n) }
+
+// newKey makes an API key that is the same in every run.
+func newKey(t testing.TB, c *control, n byte, tenant string, scopes api.Scopes) string {
+	id := fmt.Sprintf("key_01KAJ%021d", n)
+	token, prefix, hash, err := auth.NewKey(bytes.NewReader(bytes.Repeat([]byte{n}, 32)), auth.EnvTest, id)
+	require.NoError(t, err)
+	c.put(api.Change{Key: &api.Key{ID: id, TenantID: tenant, Prefix: prefix, SecretHash: hash, Scopes: scopes}})
+	return token
+}
+
+func (w *world) putRight(n int, tenant string, s gate.Substrate, scope string, state api.RightState) string {
+	id := rightID(n)
+	w.control.put(api.Change{Right: &api.Right{
+		ID: id, TenantID: tenant, BasisID: "bas_1", Substrate: s.String(), State: state, Scope: []byte(scope),
+		EffectiveFrom: today.Add(-time.Hour), EffectiveUntil: today.Add(time.Hour),
+	}})
+	return id
+}
+
+// newWorld starts a gateway; change may alter its configuration first.
+func newWorld(t testing.TB, change func(*Config)) *world {
+	w := &world{t: t, control: newControl()}
+	w.token = newKey(t, w.control, 1, "tnt_a", api.EveryScope)
+	w.otherToken = newKey(t, w.control, 2, "tnt_b", api.EveryScope)
+	w.readToken = newKey(t, w.control, 3, "tnt_a", api.Scopes(api.RightsRead|api.AuditRead))
+	w.right = w.putRight(1, "tnt_a", gate.DOOH, "", api.RightActive)
+	w.suspended = w.putRight(2, "tnt_a", gate.DOOH, "", api.RightSuspended)
+	w.foreign = w.putRight(3, "tnt_b", gate.DOOH, "", api.RightActive)
+	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
+	w.log = &memoryLog{t: t, key: key.Public().(ed25519.PublicKey)}
+	w.start(key, change)
+	return w
+}
+
+func (w *world) start(key ed25519.PrivateKey, change func(*Config)) {
+	t := w.t
+	w.registry = prometheus.NewRegistry()
+	began := time.Now()
+	view, err := snapshot.New(snapshot.Config{Source: w.control, NodeID: "nod_1", Capacity: 1000, Registerer: w.registry,
+		Clock: func() time.Duration { return time.Since(began) + time.Duration(w.skew.Load()) }})
+	require.NoError(t, err)
+	w.view = view
+	cfg := Config{
+		NodeID: "nod_1", Epoch: 1, Rights: view, Log: w.log,
+		Signer:      &sealer.Signer{KeyID: sealer.KeyID(key.Public().(ed25519.PublicKey)), Node: "nod_1", Key: key},
+		DialControl: func() (net.Conn, error) { return nil, errors.New("no control here") },
+		Now:         func() time.Time { return today },
+		DrainGrace:  50 * time.Millisecond,
+		Registerer:  w.registry,
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	w.gateway, err = New(cfg)
+	require.NoError(t, err)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	w.addr = ln.Addr().String()
+
+	ctx, cancel := context.WithCancel(context.Background())
+	var following sync.WaitGroup
+	following.Go(func() { _ = view.Run(ctx) })
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	w.stop, w.ended = stop, ended
+	go func() { ended <- w.gateway.Run(running, ln) }()
+	t.Cleanup(func() {
+		stop()
+		select {
+		case err := <-ended:
+			require.NoError(t, err)
+			close(ended)
+		case <-time.After(30 * time.Second):
+			t.Error("the gateway does not stop")
+		}
+		cancel()
+		following.Wait()
+		view.Close()
+	})
+	require.Eventually(t, func() bool { return w.gateway.Ready() == nil }, 10*time.Second, time.Millisecond)
+}
+
+// restart stops the gateway and starts another one on the same log.
+func (w *world) restart(change func(*Config)) {
+	key := w.gateway.signer.Key.(ed25519.PrivateKey)
+	w.stop()
+	err := <-w.ended
+	require.NoError(w.t, err)
+	w.ended <- nil // for the clean-up of the first start
+	w.start(key, change)
+}
+
+// reply is an answer with what tests look at.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+	closes bool // Connection: close
+}
+
+func (r reply) code() string {
+	var e struct {
+		Error string `json:"error"`
+	}
+	_ = json.Unmarshal([]byte(r.body), &e)
+	return e.Error
+}
+
+func (r reply) field() string {
+	var e struct {
+		Field string `json:"field"`
+	}
+	_ = json.Unmarshal([]byte(r.body), &e)
+	return e.Field
+}
+
+// raw sends bytes on a connection of its own and reads one answer.
+func (w *world) raw(text string) reply {
+	w.t.Helper()
+	c, err := net.Dial("tcp", w.addr)
+	require.NoError(w.t, err)
+	defer c.Close()
+	require.NoError(w.t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	_, err = io.WriteString(c, text)
+	require.NoError(w.t, err)
+	return readReply(w.t, bufio.NewReader(c))
+}
+
+func readReply(t testing.TB, r *bufio.Reader) reply {
+	t.Helper()
+	resp, err := http.ReadResponse(r, nil)
+	require.NoError(t, err)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return reply{resp.StatusCode, resp.Header, string(body), resp.Close}
+}
+
+func request(token, body string, headers ...string) string {
+	auth := ""
+	if token != "" {
+		auth = "Authorization: Bearer " + token + "\r\n"
+	}
+	extra := ""
+	for _, h := range headers {
+		extra += h + "\r\n"
+	}
+	return fmt.Sprintf("POST /v1/delivery HTTP/1.1\r\nHost: muniment\r\nX-Request-Id: req-1\r\n%s%sContent-Length: %d\r\n\r\n%s", auth, extra, len(body), body)
+}
+
+func (w *world) post(body string, headers ...string) reply {
+	w.t.Helper()
+	return w.raw(request(w.token, body, headers...))
+}
+
+func (w *world) body() string {
+	return fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"anchor-1","dwellMs":4200}`, w.right)
+}
+
+func hashOf(t testing.TB, event []byte) string {
+	h, ok := idempotencyOf(event)
+	require.True(t, ok)
+	return base64.RawURLEncoding.EncodeToString(h[:])
+}

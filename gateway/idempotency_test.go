@@ -1,0 +1,225 @@
+package gateway
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/gate"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+func TestReplayHasTheSameBytes(t *testing.T) {
+	w := newWorld(t, nil)
+	first := w.post(w.body(), "Idempotency-Key: k-1")
+	require.Equal(t, 200, first.status)
+	require.Empty(t, first.header.Get(api.HeaderReplayed))
+	h := (&delivery{tenant: "tnt_a", hash: newDelivery().hash}).keyHash([]byte("k-1"))
+	found, ok := idempotencyOf(w.log.all()[0].Event)
+	require.True(t, ok)
+	require.Equal(t, h, found)
+
+	again := w.post(w.body(), "Idempotency-Key: k-1")
+	require.Equal(t, 200, again.status)
+	require.Equal(t, "true", again.header.Get(api.HeaderReplayed))
+	require.Equal(t, first.body, again.body)
+
+	other := w.post(strings.Replace(w.body(), "4200", "4201", 1), "Idempotency-Key: k-1")
+	require.Equal(t, 409, other.status)
+	require.Equal(t, `{"ok":false,"error":"STATE_CONFLICT","message":"this Idempotency-Key was used with another body","contractVersion":"v1.0","requestId":"req-1"}`, other.body)
+
+	// The key belongs to the tenant.
+	foreign := w.raw(request(w.otherToken, strings.Replace(w.body(), w.right, w.foreign, 1), "Idempotency-Key: k-1"))
+	require.Equal(t, 200, foreign.status)
+	require.Empty(t, foreign.header.Get(api.HeaderReplayed))
+
+	require.Len(t, w.log.all(), 2)
+
+	// A known answer needs neither a lease nor a right that is still ACTIVE.
+	revision := w.control.put(api.Change{Right: &api.Right{ID: w.right, TenantID: "tnt_a", Substrate: "DOOH", BasisID: "bas_1", State: api.RightRevoked}})
+	require.Eventually(t, func() bool { return w.view.Applied() >= revision }, 10*time.Second, time.Millisecond)
+	require.Equal(t, first.body, w.post(w.body(), "Idempotency-Key: k-1").body)
+}
+
+func TestReplayAfterARestart(t *testing.T) {
+	w := newWorld(t, nil)
+	var want []reply
+	for i := range 20 {
+		want = append(want, w.post(w.body(), fmt.Sprintf("Idempotency-Key: k-%d", i)))
+	}
+	w.restart(nil)
+	for i := range want {
+		got := w.post(w.body(), fmt.Sprintf("Idempotency-Key: k-%d", i))
+		require.Equal(t, "true", got.header.Get(api.HeaderReplayed))
+		require.Equal(t, want[i].body, got.body)
+	}
+	require.Len(t, w.log.all(), 20)
+
+	// A day later the keys are free.
+	w.restart(func(c *Config) {
+		later := today.Add(keepKeys + time.Second)
+		c.Now = func() time.Time { return later }
+	})
+	require.Zero(t, w.gateway.claims.entries())
+}
+
+func TestHundredAtOnce(t *testing.T) {
+	w := newWorld(t, nil)
+	release := w.log.halt()
+	defer release()
+	const n = 100
+	replies := make(chan reply, n)
+	for range n {
+		go func() { replies <- w.post(w.body(), "Idempotency-Key: same") }()
+	}
+	require.Eventually(t, func() bool { return w.gateway.inFlight.Load() == n }, 20*time.Second, time.Millisecond)
+	release()
+	replayed := 0
+	first := <-replies
+	for i := range n {
+		r := first
+		if i > 0 {
+			r = <-replies
+		}
+		require.Equal(t, 200, r.status, r.body)
+		require.Equal(t, first.body, r.body)
+		if r.header.Get(api.HeaderReplayed) == "true" {
+			replayed++
+		}
+	}
+	require.Equal(t, n-1, replayed)
+	require.Len(t, w.log.all(), 1)
+}
+
+func TestWaitForTheFirstIsBounded(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.IdempotencyWait = 20 * time.Millisecond })
+	release := w.log.halt()
+	defer release()
+	first := make(chan reply, 1)
+	go func() { first <- w.post(w.body(), "Idempotency-Key: k") }()
+	require.Eventually(t, func() bool { return w.log.appending() == 1 }, 10*time.Second, time.Millisecond)
+	r := w.post(w.body(), "Idempotency-Key: k")
+	require.Equal(t, 409, r.status)
+	require.Equal(t, "1", r.header.Get("Retry-After"))
+	require.Contains(t, r.body, "still being answered")
+	release()
+	require.Equal(t, 200, (<-first).status)
+	require.Equal(t, "true", w.post(w.body(), "Idempotency-Key: k").header.Get(api.HeaderReplayed))
+}
+
+func TestRefusedRequestFreesItsKey(t *testing.T) {
+	w := newWorld(t, nil)
+	car := w.putRight(4, "tnt_a", gate.Automotive, "", api.RightActive)
+	post := func(mph int) reply {
+		return w.post(fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":1,"telemetry":{"speedMph":%d}}`, car, mph), "Idempotency-Key: k")
+	}
+	require.Equal(t, 412, post(65).status)
+	require.Equal(t, 200, post(0).status)
+	require.Equal(t, 409, post(65).status)
+}
+
+func TestErasedPrivatePartLeavesTheKeyToDecide(t *testing.T) {
+	w := newWorld(t, nil)
+	first := w.post(w.body(), "Idempotency-Key: k")
+	w.log.mu.Lock()
+	w.log.entries[0].Private = nil
+	w.log.mu.Unlock()
+	require.Equal(t, first.body, w.post(w.body(), "Idempotency-Key: k").body)
+}
+
+func TestEntryOfAnotherKeyIsNeverReplayed(t *testing.T) {
+	w := newWorld(t, nil)
+	w.post(w.body(), "Idempotency-Key: k-1")
+	w.post(w.body(), "Idempotency-Key: k-2")
+	w.log.mu.Lock()
+	w.log.entries[0], w.log.entries[1] = w.log.entries[1], w.log.entries[0]
+	w.log.mu.Unlock()
+	require.Equal(t, 500, w.post(w.body(), "Idempotency-Key: k-1").status)
+}
+
+func TestClaimsKeepTheNewestOfADay(t *testing.T) {
+	cs := newClaims(claimShards * 4)
+	s := &cs.shards[0]
+	key := func(i int) claimKey { return claimKey{0, byte(i), byte(i >> 8)} }
+	for i := range 10 {
+		s.put(key(i), place{offset: int64(i), second: uint32(1000 + i)})
+	}
+	require.Len(t, s.kept, 4)
+	for i := 6; i < 10; i++ {
+		require.Contains(t, s.kept, key(i))
+	}
+	s.put(key(10), place{second: 1008 + 24*3600})
+	require.Len(t, s.kept, 3, "those of more than a day before are gone")
+
+	// An entry that nothing pushed out is too old all the same.
+	h := keyHash{0, 10}
+	var c claimed
+	_, known, _ := cs.find(&h, time.Unix(1008+24*3600, 0).Add(keepKeys), &c)
+	require.True(t, known)
+	_, known, running := cs.find(&h, time.Unix(1009+24*3600, 0).Add(keepKeys), &c)
+	require.False(t, known)
+	require.Nil(t, running)
+	require.True(t, c.held())
+}
+
+func TestOneOwnerOfAClaim(t *testing.T) {
+	cs := newClaims(1000)
+	h := keyHash{1}
+	var owners, replays int
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for range 64 {
+		all.Go(func() {
+			var c claimed
+			for {
+				p, known, running := cs.find(&h, today, &c)
+				if running != nil {
+					<-running
+					continue
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if known {
+					replays++
+					require.Equal(t, int64(5), p.offset)
+					return
+				}
+				owners++
+				if owners < 3 { // the first two fail
+					c.free()
+					return
+				}
+				c.keep(sealer.Position{Offset: 5}, today)
+				c.free()
+				return
+			}
+		})
+	}
+	all.Wait()
+	require.Equal(t, 3, owners)
+	require.Equal(t, 61, replays)
+}
+
+func TestFirstSinceFindsTheMoment(t *testing.T) {
+	l := &memoryLog{t: t}
+	start := today.Add(-time.Hour)
+	for i := range 60 {
+		l.entries = append(l.entries, sealer.Entry{Position: sealer.Position{Generation: 1, Offset: int64(i)},
+			Record: sealer.Record{EventID: api.NewID(api.PrefixEvent, start.Add(time.Duration(i)*time.Minute))}})
+	}
+	first, end, err := l.Bounds(t.Context(), 0)
+	require.NoError(t, err)
+	for _, i := range []int{0, 1, 17, 59, 60} {
+		at, err := firstSince(t.Context(), l, first, end, start.Add(time.Duration(i)*time.Minute))
+		require.NoError(t, err)
+		require.Equal(t, int64(i), at.Offset)
+	}
+	at, ok := eventTime(l.entries[17].EventID)
+	require.True(t, ok)
+	require.Equal(t, start.Add(17*time.Minute).UnixMilli(), at.UnixMilli())
+}

@@ -1,0 +1,239 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/gateway/api"
+)
+
+// requireEnvelope asks for the contract's error envelope.
+func requireEnvelope(t *testing.T, r reply) {
+	t.Helper()
+	var e struct {
+		OK              *bool
+		Error           api.Code
+		Message         string
+		ContractVersion string
+		RequestID       string
+	}
+	require.NoError(t, json.Unmarshal([]byte(r.body), &e), r.body)
+	require.NotNil(t, e.OK)
+	require.False(t, *e.OK)
+	require.NotEmpty(t, e.Error)
+	require.NotEmpty(t, e.Message)
+	require.Equal(t, api.ContractVersion, e.ContractVersion)
+	require.Equal(t, r.header.Get(api.HeaderRequestID), e.RequestID)
+	require.NotEmpty(t, e.RequestID)
+}
+
+// TestHostileFraming sends what a body decoder never sees. Every answer must come at
+// once, in the envelope, without its being asked for the rest.
+func TestHostileFraming(t *testing.T) {
+	w := newWorld(t, nil)
+	head := func(headers ...string) string {
+		return "POST /v1/delivery HTTP/1.1\r\nHost: m\r\nAuthorization: Bearer " + w.token + "\r\n" + strings.Join(headers, "\r\n") + "\r\n\r\n"
+	}
+	many := make([]string, 0, 400)
+	for i := range 400 {
+		many = append(many, fmt.Sprintf("a%d: b", i))
+	}
+	for _, c := range []struct {
+		name, text string
+		status     int
+		message    string
+	}{
+		{"length and coding", head("Content-Length: 5", "Transfer-Encoding: chunked") + "0\r\n\r\n", 400, "transfer coding"},
+		{"coding and length", head("transfer-encoding: chunked", "content-length: 5") + "0\r\n\r\n", 400, "transfer coding"},
+		{"chunked", head("Transfer-Encoding: chunked") + "5\r\n12345\r\n0\r\n\r\n", 400, "transfer coding"},
+		{"chunked, nothing sent", head("Transfer-Encoding: chunked"), 400, "transfer coding"},
+		{"identity", head("Transfer-Encoding: identity", "Content-Length: 2") + "{}", 400, "transfer coding"},
+		{"two lengths", head("Content-Length: 2", "Content-Length: 2") + "{}", 400, "well-formed"},
+		{"two different lengths", head("Content-Length: 2", "Content-Length: 3") + "{}", 400, "well-formed"},
+		{"signed length", head("Content-Length: +2") + "{}", 400, "well-formed"},
+		{"ten gigabytes announced", head("Content-Length: 10737418240"), 413, "larger"},
+		{"ten gigabytes announced, waiting for 100", head("Content-Length: 10737418240", "Expect: 100-continue"), 413, "larger"},
+		{"too much, waiting for 100", head("Content-Length: 65537", "Expect: 100-continue"), 413, "larger"},
+		{"chunked, waiting for 100", head("Transfer-Encoding: chunked", "Expect: 100-continue"), 400, "transfer coding"},
+		{"one byte too many", head("Content-Length: 65537") + strings.Repeat(" ", 65537), 413, "larger"},
+		{"400 headers", head(many...), 400, "100 headers"},
+		{"header of 16 KiB", head("X: " + strings.Repeat("x", 16<<10)), 431, "8 KiB"},
+		{"folded header", head("X: a\r\n b", "Content-Length: 0"), 400, ""},
+		{"NUL in a header", head("X: a\x00b"), 400, "well-formed"},
+		{"space before the colon", head("X : a"), 400, "well-formed"},
+		{"unknown protocol", "POST /v1/delivery HTTP/9.9\r\nHost: m\r\nContent-Length: 0\r\n\r\n", 400, ""},
+		{"no host", "POST /v1/delivery HTTP/1.1\r\nContent-Length: 0\r\n\r\n", 400, "well-formed"},
+		{"not HTTP", "\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", 400, "well-formed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w.t = t
+			r := w.raw(c.text)
+			require.Equal(t, c.status, r.status, r.body)
+			requireEnvelope(t, r)
+			require.Contains(t, r.body, c.message)
+			require.True(t, r.closes)
+		})
+	}
+	require.Empty(t, w.log.all())
+}
+
+func TestManySmallHeadersWithinTheBound(t *testing.T) {
+	w := newWorld(t, nil)
+	many := make([]string, 0, 90)
+	for i := range 90 {
+		many = append(many, fmt.Sprintf("a%d: b", i))
+	}
+	require.Equal(t, 200, w.post(w.body(), many...).status)
+}
+
+func TestExpectContinue(t *testing.T) {
+	w := newWorld(t, nil)
+	c, err := net.Dial("tcp", w.addr)
+	require.NoError(t, err)
+	defer c.Close()
+	text := request(w.token, w.body(), "Expect: 100-continue")
+	head, body, _ := strings.Cut(text, "\r\n\r\n")
+	_, err = io.WriteString(c, head+"\r\n\r\n")
+	require.NoError(t, err)
+	r := bufio.NewReader(c)
+	require.Equal(t, 100, readReply(t, r).status)
+	_, err = io.WriteString(c, body)
+	require.NoError(t, err)
+	require.Equal(t, 200, readReply(t, r).status)
+}
+
+func TestEscapedPathHasTheSameLimit(t *testing.T) {
+	w := newWorld(t, nil)
+	r := w.raw(strings.Replace(request(w.token, strings.Repeat(" ", maxDeliveryBody+1)), "delivery", "%64elivery", 1))
+	require.Equal(t, 413, r.status)
+	requireEnvelope(t, r)
+	require.Equal(t, 200, w.raw(strings.Replace(request(w.token, w.body()), "delivery", "%64elivery?x", 1)).status)
+}
+
+func TestSlowRequestIsEnded(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.ReadTimeout = 50 * time.Millisecond })
+	r := w.raw(strings.TrimSuffix(request(w.token, w.body()), "}"))
+	require.Equal(t, 408, r.status)
+	requireEnvelope(t, r)
+}
+
+func TestRequestIDs(t *testing.T) {
+	w := newWorld(t, nil)
+	for sent, want := range map[string]string{
+		"abc-1":                  "abc-1",
+		strings.Repeat("x", 64):  strings.Repeat("x", 64),
+		strings.Repeat("x", 65):  "req_",
+		"with space":             "req_",
+		"":                       "req_",
+		"quote\"and<angle>&more": "quote\"and<angle>&more",
+	} {
+		r := w.raw("POST /v1/delivery HTTP/1.1\r\nHost: m\r\nX-Request-Id: " + sent + "\r\nContent-Length: 0\r\n\r\n")
+		require.True(t, strings.HasPrefix(r.header.Get(api.HeaderRequestID), want), r.header)
+		requireEnvelope(t, r)
+	}
+}
+
+func TestPublicProbes(t *testing.T) {
+	w := newWorld(t, nil)
+	r := w.raw("GET /v1 HTTP/1.1\r\nHost: m\r\n\r\n")
+	require.Equal(t, 200, r.status)
+	require.Regexp(t, `^{"ok":true,"data":{"service":"muniment","contractVersion":"v1.0","gateVersion":"gate.v1","ruleset":"[\w-]{43}"},"contractVersion":"v1.0"}$`, r.body)
+	r = w.raw("GET /v1/healthz HTTP/1.1\r\nHost: m\r\n\r\n")
+	require.Equal(t, `{"ok":true,"data":{"status":"ok"},"contractVersion":"v1.0"}`, r.body)
+	require.NotEmpty(t, r.header.Get(api.HeaderRequestID))
+	r = w.raw("DELETE /v1 HTTP/1.1\r\nHost: m\r\n\r\n")
+	require.Equal(t, 405, r.status)
+	require.Equal(t, "GET", r.header.Get("Allow"))
+}
+
+func TestConnectionBounds(t *testing.T) {
+	for name, bound := range map[string]func(*Config){
+		"node":    func(c *Config) { c.MaxConns = 2 },
+		"address": func(c *Config) { c.MaxConnsPerIP = 2 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, bound)
+			var held []net.Conn
+			for range 2 {
+				c, err := net.Dial("tcp", w.addr)
+				require.NoError(t, err)
+				held = append(held, c)
+				_, err = io.WriteString(c, request(w.token, w.body()))
+				require.NoError(t, err)
+				require.Equal(t, 200, readReply(t, bufio.NewReader(c)).status)
+			}
+			r := w.post(w.body())
+			require.Equal(t, 503, r.status)
+			require.Contains(t, r.body, `"reason":"OVERLOADED"`)
+			require.Equal(t, "1", r.header.Get("Retry-After"))
+			held[0].Close()
+			require.Eventually(t, func() bool { return w.post(w.body()).status == 200 }, 10*time.Second, time.Millisecond)
+			held[1].Close()
+		})
+	}
+}
+
+func TestSubnets(t *testing.T) {
+	at := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 1} }
+	require.Equal(t, subnet(at("10.0.0.1")), subnet(at("::ffff:10.0.0.1")))
+	require.NotEqual(t, subnet(at("10.0.0.1")), subnet(at("10.0.0.2")))
+	require.Equal(t, subnet(at("2001:db8::1")), subnet(at("2001:db8::ffff:1")))
+	require.NotEqual(t, subnet(at("2001:db8::1")), subnet(at("2001:db8:0:1::1")))
+}
+
+// TestNoSecretInTheLog looks for keys and bodies in what is logged at every level.
+func TestNoSecretInTheLog(t *testing.T) {
+	var out syncBuffer
+	w := newWorld(t, func(c *Config) {
+		c.Logger = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	w.raw("POST /v1/delivery HTTP/1.1\r\nHost: m\r\nAuthorization: Bearer " + w.token + "\x01\r\nX : " + w.token + "\r\n\r\n")
+	w.post(`{"rightId":"secret-right`)
+	w.post(fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"secret-anchor","dwellMs":1,"telemetry":{"beamId":"secret-beam"}}`, w.right))
+	w.log.setFail(fmt.Errorf("no"))
+	w.post(w.body())
+	w.raw("GET /v1/rights HTTP/1.1\r\nHost: m\r\nAuthorization: Bearer " + w.token + "\r\n\r\n")
+	require.NotEmpty(t, out.String())
+	require.NotContains(t, out.String(), "secret-")
+	require.NotContains(t, out.String(), w.token[20:40])
+}
+
+func TestPanicIsAnswered(t *testing.T) {
+	w := newWorld(t, nil)
+	w.gateway.random = nil // a fault of ours: the first read panics
+	r := w.post(w.body(), "Idempotency-Key: k")
+	require.Equal(t, 500, r.status)
+	require.Equal(t, `{"ok":false,"error":"INTERNAL_ERROR","message":"internal error","contractVersion":"v1.0","requestId":"req-1"}`, r.body)
+	w.gateway.random = zeros{}
+	require.Equal(t, 200, w.post(w.body(), "Idempotency-Key: k").status, "a panic must free the key")
+	require.Zero(t, w.gateway.inFlight.Load())
+}
+
+// syncBuffer is a bytes.Buffer for several goroutines.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
