@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"time"
 
 	"muniment/control/store"
@@ -68,7 +69,7 @@ func (d *draft) build(ctx context.Context) (news bool, err error) {
 		return false, err
 	}
 	defer builder.Abort()
-	for row, err := range d.rows(ctx, d.end) {
+	for row, err := range d.rows(ctx, d.old.position, d.end, d.cfg.MaxEntries) {
 		if err != nil {
 			return false, err
 		}
@@ -76,10 +77,12 @@ func (d *draft) build(ctx context.Context) (news bool, err error) {
 		if err := d.grow(row, roots); err != nil {
 			return false, err
 		}
-		news = news || row.Type != typeSealed && row.Type != typeRefusals
+		news = news || isNews(row)
 	}
-	if !news {
-		return false, nil
+	if !news { // unless the slice is full of what isn't, and news wait behind it
+		if news, err = d.newsBehind(ctx, d.next.position); err != nil || !news {
+			return false, err
+		}
 	}
 	if d.pack, err = builder.Seal(); err == nil && d.pack.Header.RootHash != d.next.tree.Root() {
 		err = fmt.Errorf("%w: the root %s was promised, the pack has %s", errForked, d.next.tree.Root(), d.pack.Header.RootHash)
@@ -105,15 +108,12 @@ func (d *draft) grow(row *pipeline.Row, roots map[uint64]string) error {
 	return nil
 }
 
-// rows are the tenant's rows behind the old head and before end, as many as one
-// pack may hold.
-func (d *draft) rows(ctx context.Context, end sealer.Position) iter.Seq2[*pipeline.Row, error] {
+// rows are the tenant's rows behind after and before end, at most limit.
+func (s *session) rows(ctx context.Context, after, end sealer.Position, limit int) iter.Seq2[*pipeline.Row, error] {
 	return func(yield func(*pipeline.Row, error) bool) {
-		after, left := d.old.position, d.cfg.MaxEntries
-		for left > 0 {
-			page, err := d.warehouse.Events(ctx, pipeline.EventQuery{
-				TenantID: d.tenantID, After: &after, Before: &end, Limit: min(left, pageRows),
-			})
+		for limit > 0 {
+			ask := min(limit, pageRows)
+			page, err := s.warehouse.Events(ctx, pipeline.EventQuery{TenantID: s.tenantID, After: &after, Before: &end, Limit: ask})
 			if err != nil {
 				yield(nil, err)
 				return
@@ -123,13 +123,26 @@ func (d *draft) rows(ctx context.Context, end sealer.Position) iter.Seq2[*pipeli
 					return
 				}
 			}
-			if len(page) < min(left, pageRows) {
+			if len(page) < ask {
 				return
 			}
-			left -= len(page)
-			after = page[len(page)-1].Position
+			limit -= ask
+			after = page[ask-1].Position
 		}
 	}
+}
+
+// isNews says whether an event makes something to seal.
+func isNews(row *pipeline.Row) bool { return row.Type != typeSealed && row.Type != typeRefusals }
+
+// newsBehind says whether there is anything to seal behind a position.
+func (s *session) newsBehind(ctx context.Context, after sealer.Position) (bool, error) {
+	for row, err := range s.rows(ctx, after, s.end, math.MaxInt) {
+		if err != nil || isNews(row) {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // promisedKey signs for a pack, whose root it promises before it signs anything.
@@ -164,6 +177,11 @@ func (d *draft) promise(ctx context.Context) error {
 	return err
 }
 
+// slice are the rows of the pack once more.
+func (d *draft) slice(ctx context.Context) iter.Seq2[*pipeline.Row, error] {
+	return d.rows(ctx, d.old.position, d.next.position.Next(), d.cfg.MaxEntries)
+}
+
 // blame finds the rows that the builder could not verify and sets them aside;
 // cause comes back if it finds none.
 func (d *draft) blame(ctx context.Context, cause error) error {
@@ -173,7 +191,7 @@ func (d *draft) blame(ctx context.Context, cause error) error {
 	}
 	var page []pipeline.Row
 	var aside []pipeline.SetAside
-	for row, err := range d.rows(ctx, d.next.position.Next()) {
+	for row, err := range d.slice(ctx) {
 		if err != nil {
 			return err
 		}
@@ -196,7 +214,7 @@ func (d *draft) blame(ctx context.Context, cause error) error {
 func (d *draft) write(ctx context.Context) (err error) {
 	d.bytes, d.sum, err = d.folder.write(d.tenantID, d.packID, func(w io.Writer) error {
 		bundle := sealer.NewBundleWriter(w, d.pack)
-		for row, err := range d.rows(ctx, d.next.position.Next()) {
+		for row, err := range d.slice(ctx) {
 			if err == nil {
 				err = bundle.Add(row.Event)
 			}

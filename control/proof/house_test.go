@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -33,7 +32,7 @@ import (
 // log, loader, SQLite warehouse, database and relay in one folder. It can be
 // closed and opened again over that folder.
 type house struct {
-	t    *testing.T
+	t    tb
 	dir  string
 	keys *keyring
 	clock
@@ -47,16 +46,27 @@ type house struct {
 	stop      context.CancelFunc
 }
 
-// build makes a house in a new folder.
-func build(t *testing.T) *house {
-	h := &house{t: t, dir: t.TempDir(), clock: clock{now: time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)}}
+// tb is what a house needs of a *testing.T or a *rapid.T.
+type tb interface {
+	require.TestingT
+	Helper()
+	Context() context.Context
+	Cleanup(func())
+}
+
+// build makes a house in a new folder. cfg holds what a test wants otherwise.
+func build(t tb, cfg ...Config) *house {
+	dir, err := os.MkdirTemp("", "muniment-proof-")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	h := &house{t: t, dir: dir, clock: clock{now: time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)}}
 	h.keys = newKeyring(t, &h.clock)
-	h.open(Config{})
+	h.open(append(cfg, Config{})[0])
 	t.Cleanup(h.close)
 	return h
 }
 
-// open starts everything over the folder. cfg holds what a test wants otherwise.
+// open starts everything over the folder.
 func (h *house) open(cfg Config) {
 	t := h.t
 	var err error
@@ -128,7 +138,7 @@ type keyring struct {
 	entries []sealer.Key
 }
 
-func newKeyring(t *testing.T, c *clock) *keyring {
+func newKeyring(t tb, c *clock) *keyring {
 	skey, vkey, err := sealer.GenerateRoot("muniment-test-root")
 	require.NoError(t, err)
 	root, err := note.NewSigner(skey)
@@ -142,7 +152,7 @@ func newKeyring(t *testing.T, c *clock) *keyring {
 }
 
 // add makes a key and lists it.
-func (k *keyring) add(t *testing.T, purpose string, since time.Time) *sealer.Signer {
+func (k *keyring) add(t tb, purpose string, since time.Time) *sealer.Signer {
 	s := newSigner(t)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -150,7 +160,7 @@ func (k *keyring) add(t *testing.T, purpose string, since time.Time) *sealer.Sig
 	return s
 }
 
-func newSigner(t *testing.T) *sealer.Signer {
+func newSigner(t tb) *sealer.Signer {
 	pub, key, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
 	return &sealer.Signer{KeyID: sealer.KeyID(pub), Node: "nod_test", Key: key}
@@ -193,6 +203,7 @@ type delivery struct {
 	telemetry string
 	dwellMs   float64
 	key       string         // idempotency key
+	subject   string         // data subject, of the private part
 	signer    *sealer.Signer // another than the node's
 }
 
@@ -233,10 +244,16 @@ func (h *house) event(d delivery) *sealer.Record {
 		sum := sha256.Sum256([]byte(d.tenant + "\x00" + d.key))
 		what.Idempotency = base64.RawURLEncoding.EncodeToString(sum[:])
 	}
+	var private []byte
+	if d.subject != "" {
+		secret := sealer.Private{Salt: [16]byte{1}, DataSubject: d.subject, AttentionMs: -1}
+		private = sealer.AppendPrivate(nil, &secret)
+		what.PrivateCommitment = sealer.Commit(secret.Salt, private)
+	}
 	text, err := d.signer.SealDelivery(nil, &what, &receipt)
 	require.NoError(t, err)
 	return &sealer.Record{
-		TenantID: d.tenant, EventID: "evt_" + receipt.ReceiptID[4:], Node: "nod_test", Epoch: 1, Seq: 1, Event: text,
+		TenantID: d.tenant, EventID: "evt_" + receipt.ReceiptID[4:], Node: "nod_test", Epoch: 1, Seq: 1, Event: text, Private: private,
 	}
 }
 
@@ -279,7 +296,7 @@ func (h *house) seal() []sealer.PackHeader {
 	return headers(h.t, sealed)
 }
 
-func headers(t *testing.T, sealed Sealed) []sealer.PackHeader {
+func headers(t tb, sealed Sealed) []sealer.PackHeader {
 	t.Helper()
 	list := make([]sealer.PackHeader, 0, len(sealed.Packs))
 	for _, text := range sealed.Packs {

@@ -36,8 +36,7 @@ func TestSealMakesAChainThatAStrangerVerifies(t *testing.T) {
 }
 
 func TestPackHoldsAtMostMaxEntries(t *testing.T) {
-	h := build(t)
-	h.reopen(Config{MaxEntries: 10})
+	h := build(t, Config{MaxEntries: 10})
 	h.deliver(deliveries(25)...)
 	packs := h.seal()
 	require.Len(t, packs, 3)
@@ -76,6 +75,19 @@ func TestNothingNew(t *testing.T) {
 	require.Len(t, h.check(), 5)
 }
 
+// TestNewsBehindManySealings has more events that aren't new in front of the one
+// that is than a pack may hold.
+func TestNewsBehindManySealings(t *testing.T) {
+	h := build(t, Config{MaxEntries: 2})
+	for range 5 {
+		h.audit(typeRefusals)
+	}
+	require.Empty(t, h.seal())
+	h.deliver(deliveries(1)...)
+	require.Len(t, h.seal(), 3)
+	require.Len(t, h.check(), 6)
+}
+
 func TestSealCoversWhatTheOutboxHeld(t *testing.T) {
 	h := build(t)
 	for range 20 {
@@ -94,8 +106,7 @@ func lastEntry(t *testing.T, h *house) []byte {
 
 func TestSealsAtOnceYieldTheSamePacks(t *testing.T) {
 	for _, callers := range []int{2, 32} {
-		h := build(t)
-		h.reopen(Config{MaxEntries: 16})
+		h := build(t, Config{MaxEntries: 16})
 		h.deliver(deliveries(40)...)
 		answers := make([]Sealed, callers)
 		start := make(chan struct{})
@@ -158,8 +169,7 @@ func TestTwoProcessesAtOnce(t *testing.T) {
 }
 
 func TestSealsWhileEventsArrive(t *testing.T) {
-	h := build(t)
-	h.reopen(Config{MaxEntries: 50})
+	h := build(t, Config{MaxEntries: 50})
 	var writers sync.WaitGroup
 	done := make(chan struct{})
 	for range 4 {
@@ -312,8 +322,7 @@ func TestPromisedRootIsNotReplaced(t *testing.T) {
 }
 
 func TestWarehouseBehind(t *testing.T) {
-	h := build(t)
-	h.reopen(Config{WaitFor: 20 * time.Millisecond})
+	h := build(t, Config{WaitFor: 20 * time.Millisecond})
 	h.loader.Pause()
 	h.deliver(deliveries(2)...)
 	refused := h.sealErr()

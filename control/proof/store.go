@@ -210,3 +210,9 @@ func parseHashes(text string) ([][]byte, error) {
 	}
 	return state, nil
 }
+
+// CountPacks counts the tenant's packs.
+func (r *Room) CountPacks(ctx context.Context, tenantID string) (n int64, err error) {
+	err = r.db.Read().QueryRowContext(ctx, `SELECT count(*) FROM proof_packs WHERE tenant_id = $1`, tenantID).Scan(&n)
+	return n, err
+}

@@ -1,0 +1,236 @@
+package proof
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/stretchr/testify/require"
+
+	"muniment/gate"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+const stranger = "tnt_01ARZ3NDEKTSV4RRFFQ69G5FAX"
+
+// serve serves the room's routes to whatever tenant the header Tenant names, as
+// control's middleware does with the tenant of a key.
+func (h *house) serve() http.Handler {
+	mux := http.NewServeMux()
+	config := huma.DefaultConfig("test", "v1")
+	config.CreateHooks = nil
+	a := humago.New(mux, config)
+	a.UseMiddleware(func(c huma.Context, next func(huma.Context)) {
+		caller := auth.Principal{Key: &api.Key{ID: "key_test", TenantID: c.Header("Tenant")}}
+		next(huma.WithContext(c, auth.WithPrincipal(c.Context(), caller)))
+	})
+	h.room.Routes(a)
+	return mux
+}
+
+// ask sends "METHOD /path" for a tenant and returns status and body.
+func ask(server http.Handler, tenantID, request string) *httptest.ResponseRecorder {
+	method, path, _ := strings.Cut(request, " ")
+	r := httptest.NewRequest(method, path, nil)
+	r.Header.Set("Tenant", tenantID)
+	w := httptest.NewRecorder()
+	server.ServeHTTP(w, r)
+	return w
+}
+
+// exchange is one request and its whole answer, in which names stand for what
+// differs from run to run.
+type exchange struct {
+	tenant, request string
+	status          int
+	answer          string
+}
+
+func (h *house) script(t *testing.T, names *strings.Replacer, script []exchange) {
+	t.Helper()
+	server := h.serve()
+	for _, e := range script {
+		got := ask(server, e.tenant, names.Replace(e.request))
+		require.Equal(t, e.status, got.Code, "%s: %s", e.request, got.Body)
+		require.JSONEq(t, names.Replace(e.answer), got.Body.String(), e.request)
+	}
+}
+
+func TestPacksOverHTTP(t *testing.T) {
+	h := build(t)
+	h.script(t, strings.NewReplacer(), []exchange{
+		{tenant, "GET /v1/proof-packs", 200, `{"ok":true,"data":{"packs":[],"nextCursor":null},"contractVersion":"v1.0"}`},
+		{tenant, "POST /v1/proof-packs/seal", 200, `{"ok":true,"data":{"packs":[],"pack":null,"pending":[]},"contractVersion":"v1.0"}`},
+	})
+	h.deliver(deliveries(2)...)
+	h.seal()
+	h.deliver(deliveries(3)...)
+	h.seal()
+
+	packs := h.packs()
+	summary := func(n string) string {
+		return `{"id":"{pack` + n + `}","firstIndex":{first` + n + `},"count":{count` + n + `},"treeSize":{size` + n + `},"rootHash":"{root` + n + `}",
+			"signingKeyId":"{key}","bytes":{bytes` + n + `},"sha256":"{sum` + n + `}","revision":{revision` + n + `},
+			"sealedAt":"2026-11-21T04:00:00.000Z","createdAt":"2026-11-21T04:00:00.000Z","updatedAt":"2026-11-21T04:00:00.000Z"}`
+	}
+	directory, err := h.keys.Directory(t.Context())
+	require.NoError(t, err)
+	words := []string{"{key}", h.keys.pack.KeyID, "{keys}", string(directory)}
+	for i, p := range packs {
+		n := strconv.Itoa(i + 1)
+		words = append(words, "{pack"+n+"}", p.ID, "{root"+n+"}", p.RootHash, "{sum"+n+"}", p.SHA256, "{header"+n+"}", string(p.Header),
+			"{bytes"+n+"}", strconv.FormatInt(p.Bytes, 10), "{revision"+n+"}", strconv.FormatInt(p.Revision, 10))
+	}
+	words = append(words, "{first1}", "0", "{count1}", "2", "{size1}", "2", "{first2}", "2", "{count2}", "4", "{size2}", "6")
+	// Names stand in the summaries too.
+	names := strings.NewReplacer(append(words,
+		"{summary1}", strings.NewReplacer(words...).Replace(summary("1")),
+		"{summary2}", strings.NewReplacer(words...).Replace(summary("2")))...)
+
+	notThere := `{"ok":false,"error":"RESOURCE_NOT_FOUND","message":"no such proof pack in this tenant","contractVersion":"v1.0"}`
+	badCursor := `{"ok":false,"error":"VALIDATION_FAILED","message":"cursor: is no cursor of this list","field":"cursor","contractVersion":"v1.0"}`
+	h.script(t, names, []exchange{
+		{tenant, "POST /v1/proof-packs/seal", 200,
+			`{"ok":true,"data":{"packs":[{header2}],"pack":{header2},"pending":[]},"contractVersion":"v1.0"}`},
+		{tenant, "GET /v1/proof-packs", 200,
+			`{"ok":true,"data":{"packs":[{summary1},{summary2}],"nextCursor":null},"contractVersion":"v1.0"}`},
+		{tenant, "GET /v1/proof-packs?limit=1", 200,
+			`{"ok":true,"data":{"packs":[{summary1}],"nextCursor":"MTox"},"contractVersion":"v1.0"}`},
+		{tenant, "GET /v1/proof-packs?limit=1&cursor=MTox", 200,
+			`{"ok":true,"data":{"packs":[{summary2}],"nextCursor":null},"contractVersion":"v1.0"}`},
+		{tenant, "GET /v1/proof-packs?cursor=MTp4", 422, badCursor},
+		{tenant, "GET /v1/proof-packs?cursor=x", 422, badCursor},
+		{tenant, "GET /v1/proof-packs/{pack1}", 200,
+			`{"ok":true,"data":{"header":{header1},"summary":{summary1},"keys":{keys}},"contractVersion":"v1.0"}`},
+		{tenant, "GET /v1/proof-packs/ppk_01ARZ3NDEKTSV4RRFFQ69G5FAV", 404, notThere},
+		{tenant, "GET /v1/proof-packs/ppk_01ARZ3NDEKTSV4RRFFQ69G5FAV/bundle", 404, notThere},
+		{stranger, "GET /v1/proof-packs", 200, `{"ok":true,"data":{"packs":[],"nextCursor":null},"contractVersion":"v1.0"}`},
+	})
+}
+
+// TestForeignPackIsNotThere compares every byte of the answers, headers included.
+func TestForeignPackIsNotThere(t *testing.T) {
+	h := build(t)
+	h.deliver(deliveries(2)...)
+	h.seal()
+	server := h.serve()
+	for _, end := range []string{"", "/bundle"} {
+		foreign := ask(server, stranger, "GET /v1/proof-packs/"+h.packs()[0].ID+end)
+		unknown := ask(server, stranger, "GET /v1/proof-packs/ppk_01ARZ3NDEKTSV4RRFFQ69G5FAV"+end)
+		odd := ask(server, stranger, "GET /v1/proof-packs/..%2f"+tenant+"%2f"+h.packs()[0].ID+end)
+		require.Equal(t, 404, foreign.Code)
+		require.Equal(t, unknown, foreign)
+		require.Equal(t, unknown, odd)
+	}
+}
+
+func TestBundleIsTheFile(t *testing.T) {
+	h := build(t)
+	h.deliver(deliveries(80)...) // more than what is held back while it is served
+	h.seal()
+	pack := h.packs()[0]
+	require.Greater(t, pack.Bytes, int64(2*heldBack))
+	name := h.room.folder.path(tenant, pack.ID)
+	sealed, err := os.ReadFile(name)
+	require.NoError(t, err)
+
+	server := httptest.NewServer(h.serve())
+	defer server.Close()
+	get := func() (*http.Response, []byte, error) {
+		r, err := http.NewRequest("GET", server.URL+"/v1/proof-packs/"+pack.ID+"/bundle", nil)
+		require.NoError(t, err)
+		r.Header.Set("Tenant", tenant)
+		answer, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		return answer, body, err
+	}
+	answer, body, err := get()
+	require.NoError(t, err)
+	require.Equal(t, 200, answer.StatusCode)
+	require.Equal(t, string(sealed), string(body))
+	require.EqualValues(t, len(sealed), answer.ContentLength)
+	require.Equal(t, "application/x-ndjson", answer.Header.Get("Content-Type"))
+	require.Equal(t, `attachment; filename="`+pack.ID+`.ndjson"`, answer.Header.Get("Content-Disposition"))
+
+	for _, at := range []int{0, len(sealed) / 2, len(sealed) - 1} {
+		damaged := []byte(string(sealed))
+		damaged[at] ^= 1
+		require.NoError(t, os.WriteFile(name, damaged, 0o600))
+		_, body, err = get()
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF, "a flipped bit at %d", at)
+		require.Less(t, len(body), len(sealed))
+	}
+	require.NoError(t, os.WriteFile(name, sealed[1:], 0o600))
+	answer, _, err = get()
+	require.NoError(t, err)
+	require.Equal(t, 500, answer.StatusCode)
+}
+
+func TestSealOverHTTPNamesTheCaller(t *testing.T) {
+	h := build(t)
+	h.deliver(deliveries(1)...)
+	require.Equal(t, 200, ask(h.serve(), tenant, "POST /v1/proof-packs/seal").Code)
+	pack := h.packs()[0]
+	h.audit("right.issued")
+	h.seal()
+	sealing, err := sealer.ParseEvent(h.check()[1])
+	require.NoError(t, err)
+	require.Equal(t, "pack.sealed", sealing.Type)
+	require.Equal(t, sealer.Ref{Kind: "key", ID: "key_test"}, sealing.Actor)
+	require.Equal(t, sealer.Ref{Kind: "pack", ID: pack.ID}, sealing.Subject)
+	require.JSONEq(t, `{"count":1,"firstIndex":0,"treeSize":1,"rootHash":"`+pack.RootHash+`","signingKeyId":"`+pack.SigningKeyID+`"}`,
+		string(sealing.Data))
+}
+
+func TestRefusedSealOverHTTP(t *testing.T) {
+	h := build(t)
+	h.deliver(delivery{dwellMs: 1, signer: newSigner(t)})
+	h.script(t, strings.NewReplacer(), []exchange{
+		{tenant, "POST /v1/proof-packs/seal", 503, `{"ok":false,"error":"INTERNAL_ERROR","reason":"SET_ASIDE","contractVersion":"v1.0",
+			"message":"a record set aside holds sealing until an operator has repaired or released it"}`},
+	})
+}
+
+func TestEventsOverHTTP(t *testing.T) {
+	h := build(t)
+	h.deliver(
+		delivery{substrate: gate.DOOH, dwellMs: 1, subject: "Ada Lovelace"},
+		delivery{substrate: gate.CTV, dwellMs: 2, subject: "Ada Lovelace"},
+		delivery{tenant: stranger, dwellMs: 3},
+	)
+	h.audit("right.issued")
+	h.seal() // everything is loaded now
+	rows := h.check()
+	require.Len(t, rows, 3)
+
+	names := strings.NewReplacer("{0}", string(rows[0]), "{1}", string(rows[1]), "{2}", string(rows[2]))
+	badCursor := `{"ok":false,"error":"VALIDATION_FAILED","message":"cursor: is no cursor of this list","field":"cursor","contractVersion":"v1.0"}`
+	all := ask(h.serve(), tenant, "GET /v1/events").Body.String()
+	require.Contains(t, all, string(rows[1]), "verbatim")
+	loaded, err := h.warehouse.Events(t.Context(), pipeline.EventQuery{TenantID: tenant, Limit: 1})
+	require.NoError(t, err)
+	require.Contains(t, string(loaded[0].Private), "Ada Lovelace")
+	require.NotContains(t, all, "Ada Lovelace", "private parts stay in the warehouse")
+	h.script(t, names, []exchange{
+		{tenant, "GET /v1/events?type=right.issued", 200,
+			`{"ok":true,"data":{"events":[{"position":"1.0.3","event":{2}}],"nextCursor":null},"contractVersion":"v1.0"}`},
+		{tenant, "GET /v1/events?type=delivery.recorded&limit=1", 200,
+			`{"ok":true,"data":{"events":[{"position":"1.0.1","event":{1}}],"nextCursor":"MToxLjAuMQ"},"contractVersion":"v1.0"}`},
+		{tenant, "GET /v1/events?type=delivery.recorded&limit=1&cursor=MToxLjAuMQ", 200,
+			`{"ok":true,"data":{"events":[{"position":"1.0.0","event":{0}}],"nextCursor":null},"contractVersion":"v1.0"}`},
+		{tenant, "GET /v1/events?type=nothing.happened", 200, `{"ok":true,"data":{"events":[],"nextCursor":null},"contractVersion":"v1.0"}`},
+		{tenant, "GET /v1/events?cursor=MTp4", 422, badCursor},
+		{tenant, "GET /v1/events?cursor=%00", 422, badCursor},
+	})
+}
