@@ -1,0 +1,79 @@
+package control
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+)
+
+// authenticator lets a request in, and returns the context for its handler, or
+// says by an error why not.
+type authenticator func(ctx huma.Context) (context.Context, error)
+
+// admit is the middleware of an authenticator.
+func (d *door) admit(let authenticator) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		inner, err := let(ctx)
+		if err != nil {
+			d.refuse(ctx, err)
+			return
+		}
+		next(huma.WithContext(ctx, inner))
+	}
+}
+
+func (d *door) refuse(ctx huma.Context, err error) {
+	// A failure to write is huma's to report; the status comes from err.
+	_ = huma.WriteErr(d.api, ctx, 500, "", err)
+}
+
+// byKey lets in API keys that hold the operation's scope.
+func byKey(known auth.Keys, now func() time.Time) authenticator {
+	return func(ctx huma.Context) (context.Context, error) {
+		op := ctx.Operation()
+		if op.Metadata["public"] == true {
+			return ctx.Context(), nil
+		}
+		caller, err := auth.Authenticate(ctx.Context(), ctx.Header("Authorization"), known, now())
+		if err != nil {
+			return nil, err
+		}
+		if err := caller.Require(op.Metadata["scope"].(api.Scope)); err != nil {
+			return nil, err
+		}
+		return auth.WithPrincipal(ctx.Context(), caller), nil
+	}
+}
+
+// byToken lets in whoever holds the admin token.
+func byToken(token string) authenticator {
+	want := sha256.Sum256([]byte(token))
+	return func(ctx huma.Context) (context.Context, error) {
+		scheme, given, ok := strings.Cut(ctx.Header("Authorization"), " ")
+		if !ok || !strings.EqualFold(scheme, "Bearer") || given == "" {
+			return nil, &api.Error{Code: api.AuthRequired, Message: "the header Authorization: Bearer <admin token> is missing or malformed"}
+		}
+		// Hashes have one length, so the comparison tells nothing of the token's.
+		got := sha256.Sum256([]byte(given))
+		if token == "" || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+			return nil, &api.Error{Code: api.AuthInvalid, Message: "the admin token is not valid"}
+		}
+		return ctx.Context(), nil
+	}
+}
+
+// keys reads API keys from the database: a revoked key is refused at once.
+type keys struct{ db *store.DB }
+
+func (k keys) Key(ctx context.Context, keyID string) (*api.Key, error) {
+	key, _, err := k.db.Key(ctx, keyID)
+	return key, err
+}

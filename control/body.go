@@ -1,0 +1,109 @@
+package control
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"muniment/gateway/api"
+)
+
+const (
+	jsonType = "application/json"
+	// maxBody is the longest body, in bytes.
+	maxBody = 1 << 20
+	// maxDepth is how deep a body may nest.
+	maxDepth = 32
+	// bodyTimeout is how long a body may take to arrive.
+	bodyTimeout = 10 * time.Second
+)
+
+// readBody reads and checks the body of an operation that takes one, before huma
+// holds it against the operation's schema.
+func (d *door) readBody(ctx huma.Context, next func(huma.Context)) {
+	if ctx.Operation().RequestBody == nil {
+		next(ctx)
+		return
+	}
+	body, err := receive(ctx)
+	if err == nil {
+		err = check(body)
+	}
+	if err != nil {
+		d.refuse(ctx, err)
+		return
+	}
+	// All bodies are JSON, whatever the header says.
+	r, _ := humago.Unwrap(ctx)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.Header.Set("Content-Type", jsonType)
+	next(ctx)
+}
+
+func receive(ctx huma.Context) ([]byte, error) {
+	r, w := humago.Unwrap(ctx)
+	deadlines := http.NewResponseController(w)
+	// Where there is no connection there is nothing to wait for.
+	_ = deadlines.SetReadDeadline(time.Now().Add(bodyTimeout))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	_ = deadlines.SetReadDeadline(time.Time{})
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, api.TooLarge(fmt.Sprintf("the body is longer than %d bytes", maxBody))
+	}
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		return nil, &api.Error{Code: api.BadRequest, HTTPStatus: http.StatusRequestTimeout, Message: "the body did not arrive in time"}
+	}
+	if err != nil {
+		return nil, &api.Error{Code: api.BadRequest, Message: "the body did not arrive whole"}
+	}
+	return body, nil
+}
+
+// check asks for one JSON value, strictly. A name that is given twice is a fault
+// of the body's fields; anything else means that it is no JSON.
+func check(body []byte) error {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return nil // whether a body must be there is the operation's to say
+	}
+	d := jsontext.NewDecoder(bytes.NewReader(body))
+	for {
+		_, err := d.ReadToken()
+		if err == io.EOF {
+			return nil
+		}
+		if bad, ok := errors.AsType[*jsontext.SyntacticError](err); ok && errors.Is(err, jsontext.ErrDuplicateName) {
+			return api.Invalid(api.ValidationError{Field: fieldOf(bad.JSONPointer), Message: "is given twice"})
+		}
+		if err != nil {
+			return &api.Error{Code: api.BadRequest, Message: "the body is not valid JSON"}
+		}
+		if d.StackDepth() > maxDepth {
+			return &api.Error{Code: api.BadRequest, Message: fmt.Sprintf("the body nests deeper than %d levels", maxDepth)}
+		}
+		if d.StackDepth() == 0 && len(bytes.TrimSpace(body[d.InputOffset():])) > 0 {
+			return &api.Error{Code: api.BadRequest, Message: "the body goes on behind its JSON value"}
+		}
+	}
+}
+
+// fieldOf spells a JSON pointer (RFC 6901) as field names are: scope.regions.
+func fieldOf(p jsontext.Pointer) string {
+	var names []string
+	for name := range p.Tokens() {
+		names = append(names, name)
+	}
+	return strings.Join(names, ".")
+}
+
+// unmarshal decodes what check has passed. Names match in exact case only.
+func unmarshal(text []byte, v any) error { return json.Unmarshal(text, v) }

@@ -1,0 +1,118 @@
+// Package control is the control process: it puts the rooms of resources behind
+// one door.
+//
+// A room adds its operations to the API (Room); control knows nothing of what
+// they do. At the door it gives every request an id, authenticates the caller,
+// checks the scope that the operation declares, and reads the body strictly: JSON
+// by RFC 8259 as I-JSON (RFC 7493) has it, no name twice, no invalid UTF-8,
+// nothing behind it, at most 32 levels deep and 1 MiB long. Unknown members are
+// accepted, names are exact in case, and the header Content-Type is not asked
+// for. Whatever goes wrong is told in the contract's envelope; what went wrong
+// inside is told to the log, and to the caller by a fixed text.
+//
+// An operation declares its scope in Metadata["scope"], or Metadata["public"]; one
+// that declares neither keeps control from starting.
+//
+// Control also relays the outbox to the log (Run), and is the source of rights
+// and keys for the nodes (Source).
+//
+// huma keeps two settings per process, how errors are made and whether names are
+// compared in exact case; New sets them, the same for every Control.
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"muniment/control/node"
+	"muniment/control/store"
+	"muniment/control/tenant"
+)
+
+// Room adds operations to the API.
+type Room interface {
+	Routes(huma.API)
+}
+
+// Config of control. DB, Nodes, Tenants and Log are required.
+type Config struct {
+	DB    *store.DB
+	Nodes *node.Room
+	// Tenants makes tenants for the admin listener.
+	Tenants *tenant.Room
+	// Rooms are all rooms that the API has, Nodes and Tenants among them.
+	Rooms []Room
+	// Log is where Run relays the outbox to.
+	Log store.Appender
+	// AdminToken opens the admin handler; while it is empty nothing does.
+	AdminToken string
+	// Now is the clock. Default time.Now.
+	Now func() time.Time
+	// Logger; default slog.Default.
+	Logger *slog.Logger
+	// Registerer takes the metrics; nil leaves them unregistered.
+	Registerer prometheus.Registerer
+}
+
+// Control is safe for concurrent use.
+type Control struct {
+	cfg   Config
+	door  *door
+	admin *door
+}
+
+// New puts the rooms behind the door. It starts nothing.
+func New(cfg Config) (*Control, error) {
+	switch {
+	case cfg.DB == nil:
+		return nil, errors.New("cannot open control: DB is missing")
+	case cfg.Nodes == nil:
+		return nil, errors.New("cannot open control: Nodes is missing")
+	case cfg.Tenants == nil:
+		return nil, errors.New("cannot open control: Tenants is missing")
+	case cfg.Log == nil:
+		return nil, errors.New("cannot open control: Log is missing")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	seconds, err := newMetrics(cfg.Registerer)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open control: %w", err)
+	}
+	speakOurErrors()
+	c := &Control{
+		cfg:   cfg,
+		door:  newDoor(cfg, seconds, byKey(keys{cfg.DB}, cfg.Now)),
+		admin: newDoor(cfg, seconds, byToken(cfg.AdminToken)),
+	}
+	for _, room := range cfg.Rooms {
+		room.Routes(c.door.api)
+	}
+	c.operatorRoutes(c.admin.api)
+	if err := errors.Join(*c.door.undeclared...); err != nil {
+		return nil, fmt.Errorf("cannot open control: %w", err)
+	}
+	return c, nil
+}
+
+// Handler serves every route of the rooms. It expects one trusted hop before it,
+// the gateway, and authenticates for itself.
+func (c *Control) Handler() http.Handler { return c.door }
+
+// Admin serves /admin/…, for whoever holds the admin token, on a listener that is
+// not public.
+func (c *Control) Admin() http.Handler { return c.admin }
+
+// Run relays audit events to the log until ctx is done; then it returns nil.
+func (c *Control) Run(ctx context.Context) error { return c.cfg.DB.Relay(ctx, c.cfg.Log) }

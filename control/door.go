@@ -1,0 +1,163 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path"
+	"reflect"
+	"runtime/debug"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+)
+
+// door is the way into one set of operations.
+type door struct {
+	mux    *http.ServeMux
+	api    huma.API
+	now    func() time.Time
+	logger *slog.Logger
+	// undeclared are the operations that say nothing about who may call them.
+	undeclared *[]error
+}
+
+// newDoor makes a door that lets in whom authenticate lets in.
+func newDoor(cfg Config, seconds *prometheus.HistogramVec, authenticate authenticator) *door {
+	d := &door{mux: http.NewServeMux(), now: cfg.Now, logger: cfg.Logger, undeclared: new([]error)}
+
+	c := huma.DefaultConfig("Muniment", "1.0.0")
+	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
+	c.CreateHooks = nil // no $schema members in answers
+	c.Formats = map[string]huma.Format{jsonType: {Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: unmarshal}}
+	c.AllowAdditionalPropertiesByDefault = true
+	c.Transformers = []huma.Transformer{finish}
+	c.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[store.Instant](), reflect.TypeFor[time.Time]())
+
+	inner := humago.New(d.mux, c)
+	group := huma.NewGroup(inner)
+	group.UseSimpleModifier(func(op *huma.Operation) {
+		op.MaxBodyBytes, op.BodyReadTimeout = -1, -1 // readBody has done both
+		if !declared(op) {
+			*d.undeclared = append(*d.undeclared, fmt.Errorf("operation %q declares neither a scope nor that it is public", op.OperationID))
+		}
+	})
+	group.UseMiddleware(observe(seconds, cfg.Now), d.admit(authenticate), d.readBody)
+	d.api = group
+	return d
+}
+
+func declared(op *huma.Operation) bool {
+	_, scope := op.Metadata["scope"].(api.Scope)
+	return scope || op.Metadata["public"] == true || op.Metadata["operator"] == true
+}
+
+// exchange is what belongs to one request and its answer.
+type exchange struct {
+	requestID string
+	logger    *slog.Logger
+}
+
+type exchangeKey struct{}
+
+func exchangeOf(ctx context.Context) (exchange, bool) {
+	x, ok := ctx.Value(exchangeKey{}).(exchange)
+	return x, ok
+}
+
+// ServeHTTP gives the request its id, finds its operation, and answers for
+// whatever has none or panics.
+func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id := r.Header.Get(api.HeaderRequestID)
+	if !api.Printable(id, api.MaxRequestID) {
+		id = api.NewID("req_", d.now())
+	}
+	w.Header().Set(api.HeaderRequestID, id)
+	w.Header().Set("Cache-Control", "no-store")
+	x := exchange{requestID: id, logger: d.logger.With("requestId", id)}
+	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
+	answer := &answerWriter{ResponseWriter: w}
+	defer x.recover(answer, r)
+
+	// The mux would answer an unclean path by a redirection.
+	if path.Clean(r.URL.Path) != r.URL.Path {
+		writeError(answer, r, unknownPath())
+		return
+	}
+	if h, pattern := d.mux.Handler(r); pattern == "" {
+		var p probe
+		h.ServeHTTP(&p, r)
+		if p.status == http.StatusMethodNotAllowed {
+			answer.Header().Set("Allow", p.Header().Get("Allow"))
+			writeError(answer, r, &api.Error{Code: api.BadRequest, HTTPStatus: p.status, Message: "the path does not have this method"})
+			return
+		}
+		writeError(answer, r, unknownPath())
+		return
+	}
+	d.mux.ServeHTTP(answer, r)
+}
+
+func unknownPath() *api.Error {
+	return &api.Error{Code: api.ResourceNotFound, Message: "there is nothing under this path"}
+}
+
+// recover answers for a handler that panicked. Once an answer has begun, all that
+// is left is to break it off, so that it can't be taken for a whole one.
+func (x exchange) recover(w *answerWriter, r *http.Request) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if err, ok := p.(error); ok && (errors.Is(err, http.ErrAbortHandler) || r.Context().Err() != nil) {
+		panic(http.ErrAbortHandler) // the caller is gone
+	}
+	x.logger.Error("a handler panicked", "err", fmt.Sprint(p), "method", r.Method, "path", r.URL.Path, "stack", string(debug.Stack()))
+	if w.begun {
+		panic(http.ErrAbortHandler)
+	}
+	writeError(w, r, api.From(errors.New("panic")))
+}
+
+// answerWriter knows whether an answer has begun.
+type answerWriter struct {
+	http.ResponseWriter
+	begun bool
+}
+
+func (w *answerWriter) WriteHeader(status int) {
+	w.begun = true
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *answerWriter) Write(b []byte) (int, error) {
+	w.begun = true
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// probe takes the mux's own answer, to see what it would have been.
+type probe struct {
+	header http.Header
+	status int
+}
+
+func (p *probe) Header() http.Header {
+	if p.header == nil {
+		p.header = http.Header{}
+	}
+	return p.header
+}
+
+func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
+
+func (p *probe) WriteHeader(status int) { p.status = status }

@@ -1,0 +1,120 @@
+package control
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/validation"
+
+	"muniment/gateway/api"
+)
+
+// ourErrors guards the settings that huma keeps per process.
+var ourErrors sync.Once
+
+// speakOurErrors makes huma's own errors the contract's, and its validation exact
+// in case, as the decoder is. The settings hold no state: what belongs to a
+// request is found in its context.
+func speakOurErrors() {
+	ourErrors.Do(func() {
+		huma.ValidateStrictCasing = true
+		huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
+			return translate(status, message, errs)
+		}
+		huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
+			e := translate(status, message, errs)
+			if x, ok := exchangeOf(ctx.Context()); ok && e.Code == api.InternalError && e.Reason == "" {
+				x.logger.Error("a request failed", "err", errors.Join(errs...), "operation", ctx.Operation().OperationID)
+			}
+			return e
+		}
+	})
+}
+
+// translate makes the contract's error of one of huma's.
+func translate(status int, message string, errs []error) *api.Error {
+	for _, err := range errs {
+		if _, ok := errors.AsType[*api.Error](err); ok {
+			return api.From(err)
+		}
+	}
+	switch {
+	case status == http.StatusUnprocessableEntity:
+		if faults := faultsOf(errs); len(faults) > 0 {
+			return api.Invalid(faults...)
+		}
+		return &api.Error{Code: api.ValidationFailed, Message: message}
+	case status == http.StatusNotFound:
+		return &api.Error{Code: api.ResourceNotFound, Message: message}
+	case status == http.StatusBadRequest:
+		if faults := faultsOf(errs); len(faults) > 0 {
+			message = faults[0].Field + ": " + faults[0].Message
+		}
+		return &api.Error{Code: api.BadRequest, Message: message}
+	case status >= 400 && status < 500:
+		return &api.Error{Code: api.BadRequest, HTTPStatus: status, Message: message}
+	}
+	return api.From(errors.Join(errs...))
+}
+
+// missingProperty are the words around the name in huma's message.
+var missingBefore, missingAfter, _ = strings.Cut(validation.MsgExpectedRequiredProperty, "%s")
+
+// faultsOf reads huma's validation errors. It names a fault by the field, without
+// the part of the request that the field is in, and never repeats its value.
+func faultsOf(errs []error) (faults []api.ValidationError) {
+	for _, err := range errs {
+		d, ok := errors.AsType[*huma.ErrorDetail](err)
+		if !ok {
+			continue
+		}
+		part, field, _ := strings.Cut(d.Location, ".")
+		f := api.ValidationError{Field: field, Message: d.Message}
+		if name, ok := strings.CutPrefix(d.Message, missingBefore); ok {
+			name = strings.TrimSuffix(name, missingAfter)
+			f = api.ValidationError{Field: strings.TrimPrefix(field+"."+name, "."), Message: "is missing"}
+		}
+		if f.Field == "" {
+			f.Field = part
+		}
+		faults = append(faults, f)
+	}
+	return faults
+}
+
+// finish is the last hand on every answer: an error gets the request's id, and
+// the header of its RetryAfter.
+func finish(ctx huma.Context, _ string, body any) (any, error) {
+	shared, ok := body.(*api.Error)
+	if !ok {
+		return body, nil
+	}
+	e := *shared
+	if x, ok := exchangeOf(ctx.Context()); ok {
+		e.RequestID = x.requestID
+	}
+	if s := e.RetryAfterSeconds(); s > 0 {
+		ctx.SetHeader("Retry-After", strconv.Itoa(s))
+	}
+	return &e, nil
+}
+
+// writeError answers where huma has no part.
+func writeError(w http.ResponseWriter, r *http.Request, e *api.Error) {
+	if x, ok := exchangeOf(r.Context()); ok {
+		e.RequestID = x.requestID
+	}
+	text, err := json.Marshal(e)
+	if err != nil {
+		http.Error(w, "", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", jsonType)
+	w.WriteHeader(e.GetStatus())
+	_, _ = w.Write(append(text, '\n')) // the caller may be gone
+}

@@ -1,0 +1,29 @@
+package control
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// newMetrics measures requests by operation and status, both of which are few.
+func newMetrics(to prometheus.Registerer) (*prometheus.HistogramVec, error) {
+	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "muniment_control_request_duration_seconds", Help: "Time to answer a request to control.",
+		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+	}, []string{"operation", "status"})
+	if to == nil {
+		return seconds, nil
+	}
+	return seconds, to.Register(seconds)
+}
+
+func observe(seconds *prometheus.HistogramVec, now func() time.Time) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		start := now()
+		next(ctx)
+		seconds.WithLabelValues(ctx.Operation().OperationID, strconv.Itoa(ctx.Status())).Observe(now().Sub(start).Seconds())
+	}
+}

@@ -1,0 +1,56 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"muniment/control/node"
+	"muniment/control/store"
+	"muniment/gateway/api"
+)
+
+// feedWait is how long a poll of the feed waits for news. Nodes renew their lease
+// by polling, so it stays well below the lease's bound.
+const feedWait = 500 * time.Millisecond
+
+// Source is where a node in this process gets rights and keys from.
+type Source struct {
+	db    *store.DB
+	nodes *node.Room
+}
+
+// Source answers nodes from the primary database.
+func (c *Control) Source() *Source { return &Source{c.cfg.DB, c.cfg.Nodes} }
+
+// Feed answers at once when the database's newest revision is not req.After, else
+// at the next commit or after half a second. It takes note of the node's poll.
+func (s *Source) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error) {
+	s.nodes.Polled(req.NodeID, req.After)
+	timeout := time.NewTimer(feedWait)
+	defer timeout.Stop()
+	for {
+		changed := s.db.Changed()
+		f, err := s.db.Feed(ctx, req)
+		if err != nil || f.Newest != req.After {
+			return f, err
+		}
+		select {
+		case <-changed:
+		case <-timeout.C:
+			return f, nil
+		case <-ctx.Done():
+			return api.Feed{}, ctx.Err()
+		}
+	}
+}
+
+// Right reads one right; nil when there is none. asOf is the database's newest
+// revision at the read.
+func (s *Source) Right(ctx context.Context, rightID string) (r *api.Right, asOf int64, err error) {
+	return s.db.Right(ctx, rightID)
+}
+
+// Key is Right for an API key.
+func (s *Source) Key(ctx context.Context, keyID string) (k *api.Key, asOf int64, err error) {
+	return s.db.Key(ctx, keyID)
+}
