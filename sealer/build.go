@@ -55,12 +55,12 @@ func newPackBuilder(cfg PackConfig) (*PackBuilder, error) {
 	if err != nil {
 		return nil, err
 	}
-	receipts, _, code := packKey(directory, KeyID(pub), cfg.SealedAt)
-	if code != "" {
+	purpose, receipts := packPurposes(directory, KeyID(pub))
+	if _, code := directory.Find(KeyID(pub), purpose, cfg.SealedAt); code != "" {
 		return nil, fmt.Errorf("key %s: %s", KeyID(pub), code)
 	}
 	cfg.Before = cfg.Before.Clone()
-	b := &PackBuilder{cfg: cfg, ledger: newLedger(cfg.TenantID, cfg.Before, newHistory(cfg.Before.Size()))}
+	b := &PackBuilder{cfg: cfg, ledger: newLedger(cfg.TenantID, cfg.Before.Size(), cfg.Before, newHistory(cfg.Before.Size()))}
 	b.ledger.claim = func(event *Event, _ uint64) (uint64, bool) {
 		first, ok := cfg.Earlier[event.EventID]
 		return first, ok

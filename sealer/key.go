@@ -72,6 +72,9 @@ func (k *Key) Public() (ed25519.PublicKey, error) {
 // that a verifier has to be given. The name must be without spaces and "+".
 func GenerateRoot(name string) (skey, vkey string, err error) {
 	skey, vkey, err = note.GenerateKey(rand.Reader, name)
+	if err == nil {
+		_, err = note.NewSigner(skey) // refuses a name that no note can bear
+	}
 	if err != nil {
 		return "", "", fmt.Errorf("cannot generate root key: %w", err)
 	}

@@ -1,10 +1,6 @@
 package sealer
 
-import (
-	"crypto/ed25519"
-	"fmt"
-	"time"
-)
+import "fmt"
 
 // ledger folds the entries of one pack, in their order: leaves, totals,
 // duplicates, and every fault. Building a pack and verifying one is the same
@@ -25,8 +21,9 @@ type ledger struct {
 	faults     []Verdict
 }
 
-func newLedger(tenantID string, before *Tree, h *history) *ledger {
-	return &ledger{tenantID: tenantID, history: h, tree: before.Clone(), first: before.Size()}
+// newLedger begins at leaf first, where the log is the tree before.
+func newLedger(tenantID string, first uint64, before *Tree, h *history) *ledger {
+	return &ledger{tenantID: tenantID, history: h, tree: before.Clone(), first: first}
 }
 
 func (l *ledger) fold(f finding) {
@@ -62,12 +59,11 @@ func (l *ledger) fault(code Code, message string) {
 	l.faults = append(l.faults, Verdict{Code: code, Index: &index, Message: message})
 }
 
-// packKey finds the key of a pack and the purpose that the keys of its receipts
-// must have: a sandbox proves itself only.
-func packKey(d *Directory, keyID string, at time.Time) (receipts string, pub ed25519.PublicKey, code Code) {
-	if pub, code = d.Find(keyID, PurposeSandbox, at); code == KeyPurpose {
-		pub, code = d.Find(keyID, PurposePack, at)
-		return PurposeReceipt, pub, code
+// packPurposes returns what a pack's key and the keys of its receipts have to be
+// for. A sandbox proves itself only.
+func packPurposes(d *Directory, keyID string) (pack, receipts string) {
+	if k := d.key(keyID); k != nil && k.Purpose == PurposeSandbox {
+		return PurposeSandbox, PurposeSandbox
 	}
-	return PurposeSandbox, pub, code
+	return PurposePack, PurposeReceipt
 }

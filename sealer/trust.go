@@ -15,9 +15,14 @@ import (
 // trust is what verification rests on: a root key, or else a directory that was
 // handed over as trustworthy.
 type trust struct {
-	root  string // vkey; empty for the weaker anchor
-	file  string // that the weaker anchor was read from
+	root string // vkey; empty for the weaker anchor
+	file string // that the weaker anchor was read from
+	// newer is the newest directory that is trusted, nil before there is one.
 	newer *Directory
+	// judged is the last directory that came with evidence, and its verdict: packs of
+	// one log mostly hold the same.
+	judged  []byte
+	verdict Verdict
 }
 
 // errNoAnchor says that there is nothing to trust.
@@ -72,27 +77,36 @@ func readRoot(root string) (string, error) {
 }
 
 // directory judges a directory that came with the evidence. Under a root key it
-// is verified and from then on the newest one known decides about keys; without
+// is verified, and from then on the newest one known decides about keys. Without
 // a root it proves nothing and is only asked to be well-formed.
-func (t *trust) directory(text []byte) (Verdict, error) {
-	if t.root == "" {
-		d, err := ReadDirectory(text)
-		if err != nil {
-			return Verdict{Code: DirectoryInvalid, Message: err.Error()}, err
-		}
-		return Verdict{Code: AnchorKeys, OK: true,
-			Message: fmt.Sprintf("keys are taken from %s on trust; the directory of %s is not checked against a root key", t.file, FormatTime(d.IssuedAt))}, nil
+func (t *trust) directory(text []byte) Verdict {
+	if t.judged == nil || !bytes.Equal(t.judged, text) {
+		t.judged, t.verdict = bytes.Clone(text), t.judge(text)
 	}
-	d, err := VerifyDirectory(text, t.root)
+	return t.verdict
+}
+
+func (t *trust) judge(text []byte) Verdict {
+	var d *Directory
+	var err error
+	if t.root != "" {
+		d, err = VerifyDirectory(text, t.root)
+	} else {
+		d, err = ReadDirectory(text)
+	}
 	if err != nil {
-		return Verdict{Code: DirectoryInvalid, Message: err.Error()}, err
+		return Verdict{Code: DirectoryInvalid, Message: err.Error()}
+	}
+	if t.root == "" {
+		return Verdict{Code: AnchorKeys, OK: true, Message: fmt.Sprintf(
+			"keys are taken from %s on trust; the directory of %s in here is not checked against a root key", t.file, FormatTime(d.IssuedAt))}
 	}
 	if t.newer == nil || t.newer.IssuedAt.Before(d.IssuedAt) {
 		t.newer = d
 	}
 	name, _, _ := strings.Cut(t.root, "+")
 	return Verdict{Code: DirectoryOK, OK: true,
-		Message: fmt.Sprintf("%s of %s, under root key %s", count(len(d.Keys), "key"), FormatTime(d.IssuedAt), name)}, nil
+		Message: fmt.Sprintf("%s, as of %s, under root key %s", count(len(d.Keys), "key"), FormatTime(d.IssuedAt), name)}
 }
 
 // readKeys reads a directory that is taken on trust: a signed one, or the bare

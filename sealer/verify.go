@@ -84,8 +84,7 @@ func verifyFiles(ctx context.Context, t *trust, names []string) Report {
 			p := v.openPack(f)
 			logs[p.header.TenantID] = append(logs[p.header.TenantID], p)
 		case f.Kind == kindDirectory:
-			verdict, _ := t.directory(text)
-			f.add(verdict)
+			f.add(t.directory(text))
 		default:
 			receipts[f] = v.receipt(f, text)
 		}

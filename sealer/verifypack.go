@@ -53,18 +53,18 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, h *history) error {
 	}
 	c.header, c.text = p.Header(), p.HeaderText()
 
-	verdict, err := c.trust.directory(c.header.Directory)
+	verdict := c.trust.directory(c.header.Directory)
 	c.verdicts = append(c.verdicts, verdict)
-	if err != nil {
+	if !verdict.OK {
 		return nil // without keys nothing else can be told
 	}
 	directory := c.trust.newer
-	receipts, pub := c.key(directory)
+	pub, receipts := c.key(directory)
 	before := c.consistency()
 	if h == nil {
 		h = newHistory(c.header.FirstIndex)
 	}
-	c.ledger = newLedger(c.header.TenantID, before, h)
+	c.ledger = newLedger(c.header.TenantID, c.header.FirstIndex, before, h)
 	c.ledger.claim = c.header.claim()
 	if err := c.entries(ctx, p, &inspector{directory, receipts, c.header.SealedAt}); err != nil {
 		c.fail(FormatInvalid, "%v", err)
@@ -78,26 +78,24 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, h *history) error {
 	return nil
 }
 
-// key finds the pack's key, and the purpose that its receipts' keys must have.
-func (c *packCheck) key(d *Directory) (receipts string, pub ed25519.PublicKey) {
+// key finds the pack's key, nil if it must not have signed, and the purpose that
+// its receipts' keys must have.
+func (c *packCheck) key(d *Directory) (pub ed25519.PublicKey, receipts string) {
 	h := c.header
-	receipts, pub, code := packKey(d, h.SigningKeyID, h.SealedAt)
+	purpose, receipts := packPurposes(d, h.SigningKeyID)
+	pub, code := d.Find(h.SigningKeyID, purpose, h.SealedAt)
 	if code == KeyRevoked {
-		purpose := PurposePack
-		if receipts == PurposeSandbox {
-			purpose = PurposeSandbox
-		}
-		if pub, code = d.FindSealed(h.SigningKeyID, purpose, h.SealedAt, h.SealedAt); code == "" {
-			c.revoked = true
-		}
+		pub, code = d.FindSealed(h.SigningKeyID, purpose, h.SealedAt, h.SealedAt)
+		c.revoked = code == ""
 	}
 	if code != "" {
 		c.fail(code, "the pack is signed by key %s at %s", h.SigningKeyID, FormatTime(h.SealedAt))
 	}
-	return receipts, pub
+	return pub, receipts
 }
 
-// consistency checks the proof from the previous tree and returns that tree.
+// consistency checks the proof from the previous tree and returns that tree, an
+// empty one if the proof is no good.
 func (c *packCheck) consistency() *Tree {
 	h := c.header
 	if h.Previous == nil {

@@ -1,0 +1,264 @@
+package sealer
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestSealDelivery(t *testing.T) {
+	w := newWorld(t)
+	for n := range 20 {
+		s, d, r := w.draft(n)
+		prefix := []byte("kept")
+		event, err := s.SealDelivery(prefix, d, r)
+		require.NoError(t, err)
+		require.True(t, bytes.HasPrefix(event, prefix))
+		event = event[len(prefix):]
+		require.True(t, isCanonical(event))
+
+		got, err := ReadDelivery(event)
+		require.NoError(t, err)
+		require.Equal(t, *r.Witness, *got.Receipt.Witness)
+		require.Equal(t, string(AppendReceipt(nil, r)), string(got.ReceiptText))
+		require.True(t, ed25519.Verify(pub(s.Key.(ed25519.PrivateKey)), got.ReceiptText, got.Signature))
+		require.Equal(t, s.KeyID, got.KeyID)
+		require.Equal(t, s.Node, got.Node)
+		require.Equal(t, d.TenantID, got.Event.TenantID)
+		require.Equal(t, d.Actor, got.Event.Actor)
+		require.Equal(t, Ref{"right", d.RightID}, got.Event.Subject)
+		require.Equal(t, strings.TrimPrefix(r.ReceiptID, "rcp_"), strings.TrimPrefix(got.Event.EventID, "evt_"))
+		require.True(t, got.Event.At.Equal(r.IssuedAt))
+		require.Equal(t, d.RightID, got.RightID)
+		require.Equal(t, d.RightRevision, got.RightRevision)
+		require.Equal(t, d.BasisID, got.BasisID)
+		require.Equal(t, d.Substrate.String(), got.Substrate)
+		require.Equal(t, d.Metering.Metered, got.Metered)
+		require.Equal(t, d.Metering.Reason.String(), got.Reason)
+		require.Equal(t, d.Metering.Basis.String(), got.Basis)
+		require.Equal(t, d.Metering.QuantityMs, got.QuantityMs)
+		require.ElementsMatch(t, d.Metering.Reasons.Strings(), got.Reasons)
+
+		// A generic reader sees the same event.
+		e, err := ParseEvent(event)
+		require.NoError(t, err)
+		require.Equal(t, got.Event, e)
+		again, err := AppendEvent(nil, &e)
+		require.NoError(t, err)
+		require.Equal(t, string(event), string(again))
+	}
+}
+
+// TestWitnessIsWhatTheManualSays computes the witness as a stranger would.
+func TestWitnessIsWhatTheManualSays(t *testing.T) {
+	w := newWorld(t)
+	event := w.delivery(0, "order")
+	parts, err := SplitDelivery(event)
+	require.NoError(t, err)
+	bare := strings.Replace(string(event), `,"receipt":`+string(parts.Receipt), "", 1)
+	bare = strings.Replace(bare, `,"signature":`+string(parts.Signature), "", 1)
+	require.True(t, isCanonical([]byte(bare)))
+	sum := sha256.Sum256([]byte(bare))
+	require.Contains(t, string(parts.Receipt), `"witness":"edge:nod_a:`+base64url.EncodeToString(sum[:])+`"}`)
+}
+
+func TestSealDeliveryRefuses(t *testing.T) {
+	w := newWorld(t)
+	for name, spoil := range map[string]func(*Delivery, *Receipt){
+		"receipt id":         func(_ *Delivery, r *Receipt) { r.ReceiptID = "rcp_1" },
+		"lower-case id":      func(_ *Delivery, r *Receipt) { r.ReceiptID = "rcp_" + strings.ToLower(r.ReceiptID[4:]) },
+		"id of another time": func(_ *Delivery, r *Receipt) { r.IssuedAt = r.IssuedAt.Add(1e6) },
+		"rendered later":     func(_ *Delivery, r *Receipt) { r.RenderedAt = r.IssuedAt.Add(1e6) },
+		"negative dwell":     func(_ *Delivery, r *Receipt) { r.DwellMs = -1 },
+		"endless dwell":      func(_ *Delivery, r *Receipt) { r.DwellMs = math.Inf(1) },
+		"no dwell":           func(_ *Delivery, r *Receipt) { r.DwellMs = math.NaN() },
+		"three years":        func(_ *Delivery, r *Receipt) { r.DwellMs = MaxDwellMs + 1 },
+		"nonce":              func(_ *Delivery, r *Receipt) { r.Nonce = "AAAA" },
+		"no anchor":          func(_ *Delivery, r *Receipt) { r.SpatialAnchorID = "" },
+		"anchor of bytes":    func(_ *Delivery, r *Receipt) { r.SpatialAnchorID = "\xff" },
+		"no tenant":          func(d *Delivery, _ *Receipt) { d.TenantID = "" },
+		"no right":           func(d *Delivery, _ *Receipt) { d.RightID = "" },
+		"no basis":           func(d *Delivery, _ *Receipt) { d.BasisID = "" },
+		"idempotency":        func(d *Delivery, _ *Receipt) { d.Idempotency = "order 1" },
+		"commitment":         func(d *Delivery, _ *Receipt) { d.PrivateCommitment = "AA" },
+	} {
+		s, d, r := w.draft(1)
+		spoil(d, r)
+		dst, err := s.SealDelivery([]byte("kept"), d, r)
+		require.Error(t, err, name)
+		require.Equal(t, "kept", string(dst), name)
+	}
+}
+
+// TestReWrapped takes a genuine receipt and claims something else around it.
+func TestReWrapped(t *testing.T) {
+	w := newWorld(t)
+	event := string(w.delivery(2, ""))
+	d, err := ReadDelivery([]byte(event))
+	require.NoError(t, err)
+	other := w.id("")
+	for name, change := range map[string][2]string{
+		"right":     {d.RightID, "rgh_9"},
+		"tenant":    {w.tenant, "tnt_other"},
+		"event id":  {`"evt_` + d.Event.EventID[4:], `"evt_` + d.Event.EventID[4:14] + other[10:]},
+		"revision":  {`"rightRevision":10`, `"rightRevision":11`},
+		"quantity":  {`"quantityMs":3000`, `"quantityMs":9000`},
+		"substrate": {`"substrate":"` + d.Substrate, `"substrate":"AUDIO`},
+		"actor":     {"key_fixture", "key_other"},
+		"basis":     {d.BasisID, "bas_9"},
+	} {
+		moved := strings.ReplaceAll(event, change[0], change[1])
+		require.NotEqual(t, event, moved, name)
+		require.True(t, isCanonical([]byte(moved)), name)
+		_, err := ReadDelivery([]byte(moved))
+		require.ErrorIs(t, err, ErrWitness, name)
+
+		e, err := ParseEvent([]byte(moved))
+		require.NoError(t, err)
+		_, _, err = CheckRecord(&Record{TenantID: e.TenantID, EventID: e.EventID, Event: []byte(moved)})
+		require.ErrorIs(t, err, ErrWitness, name)
+	}
+}
+
+// TestReadDeliveryCrossChecks has events whose witness is right, and which
+// contradict themselves nevertheless: only a node that lies can make them.
+func TestReadDeliveryCrossChecks(t *testing.T) {
+	w := newWorld(t)
+	for name, change := range map[string][2]string{
+		"subject":      {`"subject":{"id":"rgh_2"`, `"subject":{"id":"rgh_3"`},
+		"quantity":     {`"quantityMs":3000`, `"quantityMs":3001`},
+		"not metered":  {`"metered":true`, `"metered":false`},
+		"reason":       {`"reason":"METERED"`, `"reason":"NOT_VISIBLE"`},
+		"event id":     {`"eventId":"evt_01`, `"eventId":"evt_00`},
+		"event time":   {`},"at":"2026-05-01T12:00:01.000Z"`, `},"at":"2026-05-01T12:00:01.001Z"`},
+		"rendered":     {`"renderedAt":"2026-05-01T12:00:00.998Z"`, `"renderedAt":"2026-05-01T12:00:01.998Z"`},
+		"receipt id":   {`"receiptId":"rcp_01`, `"receiptId":"rcp_02`},
+		"no witness":   {`edge:`, `core:`},
+		"own revision": {`"rightRevision":10`, `"rightRevision":-10`},
+	} {
+		w.now = epoch
+		event := string(w.delivery(2, ""))
+		lie := strings.Replace(event, change[0], change[1], 1)
+		require.NotEqual(t, event, lie, name)
+		_, err := ReadDelivery([]byte(rewitness(t, lie)))
+		require.Error(t, err, name)
+		if name != "no witness" {
+			require.NotErrorIs(t, err, ErrWitness, name)
+		}
+	}
+}
+
+// rewitness replaces the witness in an event's text by the right one.
+func rewitness(t *testing.T, event string) string {
+	t.Helper()
+	parts, err := SplitDelivery([]byte(event))
+	require.NoError(t, err)
+	bare := strings.Replace(event, `,"receipt":`+string(parts.Receipt), "", 1)
+	bare = strings.Replace(bare, `,"signature":`+string(parts.Signature), "", 1)
+	sum := sha256.Sum256([]byte(bare))
+	at := strings.Index(event, `"witness":"`)
+	end := at + strings.Index(event[at:], `"}`)
+	return event[:end-43] + base64url.EncodeToString(sum[:]) + event[end:]
+}
+
+func TestSplitDelivery(t *testing.T) {
+	w := newWorld(t)
+	s, d, r := w.draft(4)
+	// Names of members inside strings must not confuse it.
+	trap := `},"eventId":,"receipt":,"rightId":,"signature":,"substrate":,"metering":{`
+	r.SpatialAnchorID, r.CorrelationID, d.RightID, d.BasisID, d.Actor.ID = trap, &trap, trap, trap, trap
+	event, err := s.SealDelivery(nil, d, r)
+	require.NoError(t, err)
+	parts, err := SplitDelivery(event)
+	require.NoError(t, err)
+	require.Equal(t, string(AppendReceipt(nil, r)), string(parts.Receipt))
+	require.Equal(t, `"`+d.Substrate.String()+`"`, string(parts.Substrate))
+	require.Equal(t, `{"basis":"viewable","metered":true,"quantityMs":6000,"reason":"METERED","reasons":[]}`, string(parts.Metering))
+	require.True(t, strings.HasPrefix(string(parts.Signature), `{"algorithm":"ed25519","keyId":"`+s.KeyID+`","value":"`))
+	require.True(t, isCanonical(parts.Signature))
+
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		if _, err := SplitDelivery(event); err != nil {
+			panic(err)
+		}
+	}))
+	for _, other := range [][]byte{nil, []byte("{}"), w.note("right.revoked"), event[:len(event)-1], event[1 : len(event)/2]} {
+		_, err := SplitDelivery(other)
+		require.Error(t, err)
+	}
+}
+
+func TestCheckRecord(t *testing.T) {
+	w := newWorld(t)
+	s, d, r := w.draft(2)
+	private := Private{Salt: [16]byte{1, 2, 3}, DataSubject: "sub_1", AttentionMs: -1, Telemetry: []byte(`{"viewable":true}`)}
+	text := AppendPrivate(nil, &private)
+	d.PrivateCommitment = Commit(private.Salt, text)
+	event, err := s.SealDelivery(nil, d, r)
+	require.NoError(t, err)
+	good := Record{TenantID: w.tenant, EventID: "evt_" + r.ReceiptID[4:], Event: event, Private: text}
+	e, delivery, err := CheckRecord(&good)
+	require.NoError(t, err)
+	require.Equal(t, good.EventID, e.EventID)
+	require.Equal(t, d.RightID, delivery.RightID)
+
+	erased := good
+	erased.Private = nil
+	_, _, err = CheckRecord(&erased)
+	require.NoError(t, err, "erasure removes the private part")
+
+	other := private
+	other.DataSubject = "sub_2"
+	for name, spoil := range map[string]func(*Record){
+		"tenant":         func(r *Record) { r.TenantID = "tnt_other" },
+		"event id":       func(r *Record) { r.EventID = w.id(eventPrefix) },
+		"private part":   func(r *Record) { r.Private = AppendPrivate(nil, &other) },
+		"private format": func(r *Record) { r.Private = append([]byte(" "), text...) },
+		"event":          func(r *Record) { r.Event = append([]byte(" "), event...) },
+		"no commitment":  func(r *Record) { r.Event = w.delivery(2, ""); e, _ := ParseEvent(r.Event); r.EventID = e.EventID },
+	} {
+		bad := good
+		spoil(&bad)
+		_, _, err := CheckRecord(&bad)
+		require.Error(t, err, name)
+	}
+
+	note := w.note("right.revoked")
+	e, err = ParseEvent(note)
+	require.NoError(t, err)
+	_, delivery, err = CheckRecord(&Record{TenantID: w.tenant, EventID: e.EventID, Event: note})
+	require.NoError(t, err)
+	require.Nil(t, delivery)
+}
+
+func BenchmarkSealDelivery(b *testing.B) {
+	w := newWorld(b)
+	s, d, r := w.draft(2)
+	buf := make([]byte, 0, 4096)
+	b.ReportAllocs()
+	for b.Loop() {
+		buf, _ = s.SealDelivery(buf[:0], d, r)
+	}
+}
+
+func BenchmarkReadDelivery(b *testing.B) {
+	event := newWorld(b).delivery(2, "order")
+	b.SetBytes(int64(len(event)))
+	b.ReportAllocs()
+	for b.Loop() {
+		_, _ = ReadDelivery(event)
+	}
+}
+
+func BenchmarkSplitDelivery(b *testing.B) {
+	event := newWorld(b).delivery(2, "order")
+	b.ReportAllocs()
+	for b.Loop() {
+		_, _ = SplitDelivery(event)
+	}
+}
