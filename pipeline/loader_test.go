@@ -1,0 +1,547 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"muniment/pipeline"
+	"muniment/pipeline/conform"
+	"muniment/sealer"
+)
+
+// reader and sink stand between the loader and its engines.
+type reader struct {
+	pipeline.Reader
+	bounds func(context.Context, int32) (sealer.Position, sealer.Position, error)
+	scan   func(context.Context, sealer.Position, sealer.Position, func(sealer.Entry) error) error
+	wait   func(context.Context, sealer.Position) error
+}
+
+func (r *reader) Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error) {
+	if r.bounds != nil {
+		return r.bounds(ctx, partition)
+	}
+	return r.Reader.Bounds(ctx, partition)
+}
+
+func (r *reader) Scan(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
+	if r.scan != nil {
+		return r.scan(ctx, from, to, fn)
+	}
+	return r.Reader.Scan(ctx, from, to, fn)
+}
+
+func (r *reader) Wait(ctx context.Context, at sealer.Position) error {
+	if r.wait != nil {
+		return r.wait(ctx, at)
+	}
+	return r.Reader.Wait(ctx, at)
+}
+
+type sink struct {
+	pipeline.Sink
+	load   func(context.Context, pipeline.Batch) error
+	resume func(context.Context, int32) (sealer.Position, bool, error)
+}
+
+func (s *sink) Load(ctx context.Context, b pipeline.Batch) error {
+	if s.load != nil {
+		return s.load(ctx, b)
+	}
+	return s.Sink.Load(ctx, b)
+}
+
+func (s *sink) Resume(ctx context.Context, partition int32) (sealer.Position, bool, error) {
+	if s.resume != nil {
+		return s.resume(ctx, partition)
+	}
+	return s.Sink.Resume(ctx, partition)
+}
+
+// memory is a log and a warehouse in memory, with what stands between.
+type memory struct {
+	log       conform.MemoryLog
+	warehouse conform.MemoryWarehouse
+	reader    reader
+	sink      sink
+	cfg       pipeline.LoaderConfig
+}
+
+func newMemory() *memory {
+	m := &memory{}
+	m.reader.Reader, m.sink.Sink = &m.log, &m.warehouse
+	m.cfg = pipeline.LoaderConfig{Log: &m.reader, Warehouse: &m.sink, BatchSize: 10}
+	return m
+}
+
+// fill appends deliveries from to to−1 of one tenant.
+func (m *memory) fill(tb testing.TB, from, to int) {
+	tb.Helper()
+	for n := from; n < to; n++ {
+		r := delivered(tb, "tnt_a", n)
+		_, err := m.log.Append(tb.Context(), &r)
+		require.NoError(tb, err)
+	}
+}
+
+// requireLoaded asks that exactly the deliveries 0 to n−1 are loaded.
+func requireLoaded(tb testing.TB, w pipeline.Warehouse, n int) {
+	tb.Helper()
+	rows, err := w.Events(tb.Context(), pipeline.EventQuery{TenantID: "tnt_a", Limit: n + 1})
+	require.NoError(tb, err)
+	require.Len(tb, rows, n)
+	for i, r := range rows {
+		want := delivered(tb, "tnt_a", i)
+		require.Equal(tb, want, r.Record)
+	}
+}
+
+// start runs a loader in the bubble; stop ends it and returns what Run did.
+func start(t *testing.T, cfg pipeline.LoaderConfig) (l *pipeline.Loader, stop func() error) {
+	t.Helper()
+	l, err := pipeline.NewLoader(cfg)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- l.Run(ctx) }()
+	synctest.Wait()
+	return l, func() error {
+		cancel()
+		return <-done
+	}
+}
+
+// run runs a loader that is expected to stop by itself.
+func run(t *testing.T, cfg pipeline.LoaderConfig) error {
+	t.Helper()
+	l, err := pipeline.NewLoader(cfg)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	err = l.Run(ctx)
+	require.NoError(t, ctx.Err(), "the loader didn't stop by itself")
+	return err
+}
+
+func TestLoaderLoadsWhatIsThereAndWhatComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.fill(t, 0, 35)
+		var sizes []int
+		m.sink.load = func(ctx context.Context, b pipeline.Batch) error {
+			sizes = append(sizes, len(b.Rows))
+			return m.warehouse.Load(ctx, b)
+		}
+		_, stop := start(t, m.cfg)
+		requireLoaded(t, &m.warehouse, 35)
+		require.Equal(t, []int{10, 10, 10, 5}, sizes)
+
+		m.fill(t, 35, 36)
+		synctest.Wait()
+		requireLoaded(t, &m.warehouse, 36)
+		require.NoError(t, stop())
+
+		// The next one goes on where this one was.
+		m.fill(t, 36, 40)
+		sizes = nil
+		_, stop = start(t, m.cfg)
+		requireLoaded(t, &m.warehouse, 40)
+		require.Equal(t, []int{4}, sizes)
+		require.NoError(t, stop())
+	})
+}
+
+func TestLoaderBoundsBatchesByBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		for range 5 {
+			// Noise is set aside, but has to be held all the same.
+			_, err := m.log.Append(t.Context(), &sealer.Record{TenantID: "tnt_a", Event: make([]byte, 6<<20)})
+			require.NoError(t, err)
+		}
+		var sizes []int
+		m.sink.load = func(_ context.Context, b pipeline.Batch) error {
+			sizes = append(sizes, len(b.SetAside))
+			return nil
+		}
+		_, stop := start(t, m.cfg)
+		require.Equal(t, []int{2, 2, 1}, sizes)
+		require.NoError(t, stop())
+	})
+}
+
+func TestLoaderTriesAgainUntilTheWarehouseIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.fill(t, 0, 25)
+		var pauses []time.Duration
+		var firsts []int64
+		last := time.Now()
+		m.sink.load = func(ctx context.Context, b pipeline.Batch) error {
+			if len(firsts) == 9 {
+				return m.warehouse.Load(ctx, b)
+			}
+			firsts = append(firsts, b.Rows[0].Offset)
+			pauses = append(pauses, time.Since(last))
+			last = time.Now()
+			return errors.New("disk is full")
+		}
+		reg := prometheus.NewPedanticRegistry()
+		m.cfg.Registerer = reg
+		_, stop := start(t, m.cfg)
+		m.fill(t, 25, 26)
+		time.Sleep(time.Minute) // of the bubble's clock
+		synctest.Wait()
+		requireLoaded(t, &m.warehouse, 26)
+		require.NoError(t, stop())
+
+		require.Equal(t, make([]int64, 9), firsts, "the same batch each time")
+		var want []time.Duration
+		for _, ms := range []time.Duration{0, 100, 200, 400, 800, 1600, 3200, 6400, 10_000} {
+			want = append(want, ms*time.Millisecond)
+		}
+		require.Equal(t, want, pauses)
+		require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(`
+			# HELP muniment_loader_failures_total Failed calls to the log or the warehouse that were tried again.
+			# TYPE muniment_loader_failures_total counter
+			muniment_loader_failures_total{partition="0"} 9
+		`), "muniment_loader_failures_total"))
+	})
+}
+
+func TestLoaderTriesAgainUntilTheLogIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.fill(t, 0, 25)
+		calls := map[string]int{}
+		flaky := func(call string) error { // every other time
+			if calls[call]++; calls[call]%2 == 1 {
+				return errors.New("broker is away")
+			}
+			return nil
+		}
+		m.reader.bounds = func(ctx context.Context, p int32) (first, end sealer.Position, err error) {
+			if err = flaky("bounds"); err == nil {
+				first, end, err = m.log.Bounds(ctx, p)
+			}
+			return first, end, err
+		}
+		m.reader.wait = func(ctx context.Context, at sealer.Position) error {
+			return errors.Join(flaky("wait"), m.log.Wait(ctx, at))
+		}
+		m.reader.scan = func(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
+			to.Offset -= 3 // breaks off before its end
+			if err := m.log.Scan(ctx, from, to, fn); err != nil {
+				return err
+			}
+			if err := flaky("scan"); err != nil {
+				return err
+			}
+			return m.log.Scan(ctx, to, sealer.Position{Generation: 1, Offset: to.Offset + 3}, fn)
+		}
+		m.sink.resume = func(ctx context.Context, p int32) (sealer.Position, bool, error) {
+			next, ok, err := m.warehouse.Resume(ctx, p)
+			return next, ok, errors.Join(flaky("resume"), err)
+		}
+		_, stop := start(t, m.cfg)
+		time.Sleep(time.Hour)
+		requireLoaded(t, &m.warehouse, 25)
+		require.NoError(t, stop())
+	})
+}
+
+func TestLoaderStopsRatherThanLose(t *testing.T) {
+	at := func(generation uint32, offset int64) sealer.Position {
+		return sealer.Position{Generation: generation, Offset: offset}
+	}
+	for _, c := range []struct {
+		name  string
+		spoil func(t *testing.T, m *memory)
+		want  error
+		text  string
+	}{
+		{"retention overtook the loader", func(t *testing.T, m *memory) {
+			require.NoError(t, m.warehouse.Load(t.Context(), pipeline.Batch{Next: at(1, 4)}))
+			m.log.Retire(7)
+		}, pipeline.ErrGap, "nothing from 1.0.4 up to 1.0.7"},
+		{"retention overtook an empty warehouse", func(_ *testing.T, m *memory) {
+			m.log.Retire(1)
+		}, pipeline.ErrGap, "nothing from 1.0.0 up to 1.0.1"},
+		{"retention overtook the loader as it read", func(t *testing.T, m *memory) {
+			m.reader.scan = func(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
+				m.log.Retire(12)
+				return m.log.Scan(ctx, from, to, fn)
+			}
+		}, pipeline.ErrGap, "nothing from 1.0.0 up to 1.0.12"},
+		{"the log skipped a position", func(_ *testing.T, m *memory) {
+			m.reader.scan = func(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
+				return m.log.Scan(ctx, from, to, func(e sealer.Entry) error {
+					if e.Offset >= 5 {
+						e.Offset += 2
+					}
+					return fn(e)
+				})
+			}
+		}, pipeline.ErrGap, "nothing from 1.0.5 up to 1.0.7"},
+		{"the log left the last ones out", func(_ *testing.T, m *memory) {
+			m.reader.scan = func(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
+				to.Offset--
+				return m.log.Scan(ctx, from, to, fn)
+			}
+		}, pipeline.ErrGap, "nothing from 1.0.9 up to 1.0.10"},
+		{"the log went back", func(t *testing.T, m *memory) {
+			require.NoError(t, m.warehouse.Load(t.Context(), pipeline.Batch{Next: at(1, 21)}))
+		}, pipeline.ErrLogBehind, "loaded up to 1.0.21, the log ends at 1.0.20"},
+		{"the log is of an older generation", func(t *testing.T, m *memory) {
+			require.NoError(t, m.warehouse.Load(t.Context(), pipeline.Batch{Next: at(2, 3)}))
+		}, pipeline.ErrLogBehind, "loaded up to 2.0.3, the log ends at 1.0.20"},
+		{"the log shrank as it was read", func(_ *testing.T, m *memory) {
+			calls := 0
+			m.reader.bounds = func(ctx context.Context, p int32) (first, end sealer.Position, err error) {
+				first, end, err = m.log.Bounds(ctx, p)
+				if calls++; calls > 2 {
+					end.Offset = 5
+				}
+				return first, end, err
+			}
+		}, pipeline.ErrLogBehind, "a record was there at 1.0.10, the log ends at 1.0.5"},
+		{"a new generation begins behind what is loaded", func(t *testing.T, m *memory) {
+			require.NoError(t, m.warehouse.Load(t.Context(), pipeline.Batch{Next: at(0, 3)}))
+			m.log.Retire(4)
+		}, pipeline.ErrGap, "nothing from 0.0.3 up to 1.0.4"},
+		{"the log is damaged", func(_ *testing.T, m *memory) {
+			m.reader.scan = func(context.Context, sealer.Position, sealer.Position, func(sealer.Entry) error) error {
+				return fmt.Errorf("%w: segment 7", pipeline.ErrDamaged)
+			}
+		}, pipeline.ErrDamaged, "segment 7"},
+		{"the log was closed", func(_ *testing.T, m *memory) {
+			m.reader.wait = func(context.Context, sealer.Position) error { return pipeline.ErrClosed }
+		}, pipeline.ErrClosed, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMemory()
+				m.fill(t, 0, 20)
+				c.spoil(t, m)
+				err := run(t, m.cfg)
+				require.ErrorIs(t, err, c.want)
+				require.ErrorContains(t, err, c.text)
+			})
+		})
+	}
+}
+
+// A log that was recreated or restored has a new generation, and nobody knows
+// which of its records the warehouse has.
+func TestLoaderLoadsANewGenerationFromItsStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.fill(t, 0, 20)
+		require.NoError(t, m.warehouse.Load(t.Context(), pipeline.Batch{Next: sealer.Position{Generation: 0, Offset: 15}}))
+		_, stop := start(t, m.cfg)
+		requireLoaded(t, &m.warehouse, 20)
+		require.NoError(t, stop())
+		next, _, err := m.warehouse.Resume(t.Context(), 0)
+		require.NoError(t, err)
+		require.Equal(t, sealer.Position{Generation: 1, Offset: 20}, next)
+	})
+}
+
+// Within one log a generation may begin where the one before ended.
+func TestLoaderGoesOnIntoANewGeneration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.fill(t, 0, 20)
+		// The log as if its records from 7 on were of generation 2.
+		raise := func(p sealer.Position) sealer.Position {
+			if p.Offset >= 7 {
+				p.Generation = 2
+			}
+			return p
+		}
+		lower := func(p sealer.Position) sealer.Position { p.Generation = 1; return p }
+		m.reader.bounds = func(ctx context.Context, p int32) (sealer.Position, sealer.Position, error) {
+			first, end, err := m.log.Bounds(ctx, p)
+			return first, raise(end), err
+		}
+		m.reader.wait = func(ctx context.Context, at sealer.Position) error { return m.log.Wait(ctx, lower(at)) }
+		m.reader.scan = func(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
+			return m.log.Scan(ctx, lower(from), lower(to), func(e sealer.Entry) error {
+				e.Position = raise(e.Position)
+				return fn(e)
+			})
+		}
+		_, stop := start(t, m.cfg)
+		requireLoaded(t, &m.warehouse, 20)
+		require.NoError(t, stop())
+	})
+}
+
+func TestLoaderPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		l, stop := start(t, m.cfg)
+		l.Pause()
+		l.Pause()
+		m.fill(t, 0, 20)
+		synctest.Wait()
+		requireLoaded(t, &m.warehouse, 0)
+		l.Resume()
+		l.Resume()
+		synctest.Wait()
+		requireLoaded(t, &m.warehouse, 20)
+		l.Pause()
+		m.fill(t, 20, 21)
+		synctest.Wait()
+		require.NoError(t, stop(), "a paused loader can be stopped")
+		requireLoaded(t, &m.warehouse, 20)
+	})
+}
+
+// Whatever it is doing, a loader ends when it is told to.
+func TestLoaderEndsAtOnce(t *testing.T) {
+	block := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	for name, spoil := range map[string]func(m *memory){
+		"at the end of the log": func(*memory) {},
+		"in a load": func(m *memory) {
+			m.sink.load = func(ctx context.Context, _ pipeline.Batch) error { return block(ctx) }
+		},
+		"in a pause after a failure": func(m *memory) {
+			m.sink.load = func(context.Context, pipeline.Batch) error { return errors.New("away") }
+		},
+		"in a scan": func(m *memory) {
+			m.reader.scan = func(ctx context.Context, _, _ sealer.Position, _ func(sealer.Entry) error) error { return block(ctx) }
+		},
+		"before it began": func(m *memory) {
+			m.sink.resume = func(ctx context.Context, _ int32) (sealer.Position, bool, error) {
+				return sealer.Position{}, false, block(ctx)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMemory()
+				m.fill(t, 0, 3)
+				spoil(m)
+				_, stop := start(t, m.cfg)
+				told := time.Now()
+				require.NoError(t, stop())
+				require.Zero(t, time.Since(told))
+			})
+		})
+	}
+}
+
+func TestLoaderMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.fill(t, 0, 12)
+		_, err := m.log.Append(t.Context(), &sealer.Record{TenantID: "tnt_a", Event: []byte("noise")})
+		require.NoError(t, err)
+		away := false
+		m.sink.load = func(ctx context.Context, b pipeline.Batch) error {
+			if away {
+				return errors.New("away")
+			}
+			time.Sleep(2 * time.Second)
+			return m.warehouse.Load(ctx, b)
+		}
+		reg := prometheus.NewPedanticRegistry()
+		m.cfg.Registerer = reg
+		other := m.cfg
+		other.Partition = 1
+		_, err = pipeline.NewLoader(other)
+		require.NoError(t, err, "a loader each partition, on one registry")
+
+		_, stop := start(t, m.cfg)
+		defer stop()
+		time.Sleep(10 * time.Second)
+		compare := func(want string, names ...string) {
+			t.Helper()
+			require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(want), names...))
+		}
+		compare(`
+			# HELP muniment_loader_rows_total Records loaded as rows, copies of one event each counted.
+			# TYPE muniment_loader_rows_total counter
+			muniment_loader_rows_total{partition="0"} 12
+			muniment_loader_rows_total{partition="1"} 0
+			# HELP muniment_loader_set_aside_total Records set aside because their parts disagree or can't be read.
+			# TYPE muniment_loader_set_aside_total counter
+			muniment_loader_set_aside_total{partition="0"} 1
+			muniment_loader_set_aside_total{partition="1"} 0
+			# HELP muniment_loader_position Offset that the warehouse has loaded up to.
+			# TYPE muniment_loader_position gauge
+			muniment_loader_position{partition="0"} 13
+			muniment_loader_position{partition="1"} 0
+			# HELP muniment_loader_lag_records Records in the log that were not yet loaded when it was last read.
+			# TYPE muniment_loader_lag_records gauge
+			muniment_loader_lag_records{partition="0"} 0
+			muniment_loader_lag_records{partition="1"} 0
+			# HELP muniment_loader_batch_seconds Time from a batch being read to its being durable in the warehouse, retries included.
+			# TYPE muniment_loader_batch_seconds histogram
+			muniment_loader_batch_seconds_bucket{partition="0",le="0.001"} 0
+			muniment_loader_batch_seconds_bucket{partition="0",le="0.004"} 0
+			muniment_loader_batch_seconds_bucket{partition="0",le="0.016"} 0
+			muniment_loader_batch_seconds_bucket{partition="0",le="0.064"} 0
+			muniment_loader_batch_seconds_bucket{partition="0",le="0.256"} 0
+			muniment_loader_batch_seconds_bucket{partition="0",le="1.024"} 0
+			muniment_loader_batch_seconds_bucket{partition="0",le="4.096"} 2
+			muniment_loader_batch_seconds_bucket{partition="0",le="16.384"} 2
+			muniment_loader_batch_seconds_bucket{partition="0",le="65.536"} 2
+			muniment_loader_batch_seconds_bucket{partition="0",le="+Inf"} 2
+			muniment_loader_batch_seconds_sum{partition="0"} 4
+			muniment_loader_batch_seconds_count{partition="0"} 2
+			muniment_loader_batch_seconds_bucket{partition="1",le="0.001"} 0
+			muniment_loader_batch_seconds_bucket{partition="1",le="0.004"} 0
+			muniment_loader_batch_seconds_bucket{partition="1",le="0.016"} 0
+			muniment_loader_batch_seconds_bucket{partition="1",le="0.064"} 0
+			muniment_loader_batch_seconds_bucket{partition="1",le="0.256"} 0
+			muniment_loader_batch_seconds_bucket{partition="1",le="1.024"} 0
+			muniment_loader_batch_seconds_bucket{partition="1",le="4.096"} 0
+			muniment_loader_batch_seconds_bucket{partition="1",le="16.384"} 0
+			muniment_loader_batch_seconds_bucket{partition="1",le="65.536"} 0
+			muniment_loader_batch_seconds_bucket{partition="1",le="+Inf"} 0
+			muniment_loader_batch_seconds_sum{partition="1"} 0
+			muniment_loader_batch_seconds_count{partition="1"} 0
+		`, "muniment_loader_rows_total", "muniment_loader_set_aside_total", "muniment_loader_position",
+			"muniment_loader_lag_records", "muniment_loader_batch_seconds")
+
+		// The lag goes on rising while the warehouse is away.
+		away = true
+		m.fill(t, 12, 20)
+		time.Sleep(time.Minute)
+		compare(`
+			# HELP muniment_loader_lag_records Records in the log that were not yet loaded when it was last read.
+			# TYPE muniment_loader_lag_records gauge
+			muniment_loader_lag_records{partition="0"} 8
+			muniment_loader_lag_records{partition="1"} 0
+		`, "muniment_loader_lag_records")
+
+		_, err = pipeline.NewLoader(m.cfg)
+		require.Error(t, err, "two loaders of one partition can't share a registry")
+	})
+}
+
+func TestLoaderConfigIsChecked(t *testing.T) {
+	for field, spoil := range map[string]func(*pipeline.LoaderConfig){
+		"Log":       func(c *pipeline.LoaderConfig) { c.Log = nil },
+		"Warehouse": func(c *pipeline.LoaderConfig) { c.Warehouse = nil },
+		"Partition": func(c *pipeline.LoaderConfig) { c.Partition = -1 },
+		"BatchSize": func(c *pipeline.LoaderConfig) { c.BatchSize = -1 },
+		"backoff":   func(c *pipeline.LoaderConfig) { c.MaxBackoff = -1 },
+	} {
+		cfg := newMemory().cfg
+		spoil(&cfg)
+		_, err := pipeline.NewLoader(cfg)
+		require.ErrorContains(t, err, field)
+	}
+}
