@@ -39,6 +39,7 @@ func newDoor(cfg Config, seconds *prometheus.HistogramVec, authenticate authenti
 	c.Formats = map[string]huma.Format{jsonType: {Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: unmarshal}}
 	c.AllowAdditionalPropertiesByDefault = true
 	c.Transformers = []huma.Transformer{finish}
+	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaNamer())
 	c.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[store.Instant](), reflect.TypeFor[time.Time]())
 
 	inner := humago.New(d.mux, c)

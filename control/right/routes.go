@@ -277,8 +277,8 @@ func (r *Room) getProvenance(ctx context.Context, in *rightPath) (*answer[Proven
 }
 
 type actionInput struct {
-	rightPath
-	Body *struct {
+	RightID string `path:"rightId"`
+	Body    *struct {
 		Reason *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"kept in the audit log for good: no place for personal data"`
 	}
 }

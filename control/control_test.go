@@ -1,0 +1,262 @@
+package control_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"muniment/control"
+	"muniment/control/node"
+	"muniment/control/right"
+	"muniment/control/store"
+	"muniment/control/tenant"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+const adminToken = "adm_secret_of_the_test"
+
+// house is control with real rooms over a real database file.
+type house struct {
+	t       *testing.T
+	db      *store.DB
+	nodes   *node.Room
+	control *control.Control
+	tenants *tenant.Room
+	rooms   []control.Room
+	log     *memoryLog
+	logged  *bytes.Buffer
+}
+
+// config is how the house's control is made.
+func (h *house) config() control.Config {
+	return control.Config{
+		DB: h.db, Nodes: h.nodes, Tenants: h.tenants, Rooms: h.rooms, Log: h.log, AdminToken: adminToken,
+		Logger: slog.New(slog.NewTextHandler(h.logged, nil)), Registerer: prometheus.NewRegistry(),
+	}
+}
+
+func newHouse(t *testing.T) *house { return houseAt(t, t.TempDir()) }
+
+func houseAt(t *testing.T, dir string) *house {
+	t.Helper()
+	h := &house{t: t, log: &memoryLog{}, logged: new(bytes.Buffer)}
+	var err error
+	h.db, err = store.Open(t.Context(), store.Config{Path: filepath.Join(dir, "control.db")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.db.Close()) })
+	h.nodes, err = node.New(t.Context(), node.Config{DB: h.db, Dir: filepath.Join(dir, "keys"), WaitFor: 50 * time.Millisecond})
+	require.NoError(t, err)
+	rights, err := right.New(right.Config{DB: h.db, Nodes: h.nodes})
+	require.NoError(t, err)
+	h.tenants, err = tenant.New(tenant.Config{DB: h.db, Nodes: h.nodes, Counters: tenant.Counters{
+		Bases: rights.CountBases, Rights: rights.CountRights,
+		Events: func(context.Context, string) (int64, error) { return 7, nil },
+	}})
+	require.NoError(t, err)
+	h.rooms = []control.Room{h.nodes, h.tenants, rights, trouble{}}
+	h.control, err = control.New(h.config())
+	require.NoError(t, err)
+	return h
+}
+
+// memoryLog is a log that is durable as long as the test.
+type memoryLog struct {
+	mu      sync.Mutex
+	records []sealer.Record
+}
+
+func (l *memoryLog) Append(_ context.Context, r *sealer.Record) (sealer.Position, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.records = append(l.records, *r)
+	return sealer.Position{Offset: int64(len(l.records) - 1)}, nil
+}
+
+// events drains the outbox of a tenant and returns what the log holds of it.
+func (h *house) events(tenantID string) (events []sealer.Event) {
+	h.t.Helper()
+	ctx, cancel := context.WithCancel(h.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- h.control.Run(ctx) }()
+	require.NoError(h.t, h.db.Drain(h.t.Context(), tenantID))
+	cancel()
+	require.NoError(h.t, <-done)
+	for _, r := range h.log.records {
+		e, err := sealer.ParseEvent(r.Event)
+		require.NoError(h.t, err)
+		require.Equal(h.t, e.EventID, r.EventID)
+		require.Equal(h.t, e.TenantID, r.TenantID)
+		if e.TenantID == tenantID {
+			events = append(events, e)
+		}
+	}
+	return events
+}
+
+// answer is what came back.
+type answer struct {
+	t      *testing.T
+	status int
+	header http.Header
+	text   string
+}
+
+// call sends a request as a caller would, with a key or none.
+func (h *house) call(key, method, path, body string, headers ...string) answer {
+	h.t.Helper()
+	return send(h.t, h.control.Handler(), key, method, path, body, headers...)
+}
+
+func send(t *testing.T, to http.Handler, key, method, path, body string, headers ...string) answer {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	to.ServeHTTP(w, r)
+	text, err := io.ReadAll(w.Body)
+	require.NoError(t, err)
+	return answer{t, w.Code, w.Header(), strings.TrimSpace(string(text))}
+}
+
+// ok is the answer's data, decoded.
+func (a answer) ok() map[string]any {
+	a.t.Helper()
+	require.Equal(a.t, 200, a.status, a.text)
+	var body struct {
+		OK              bool           `json:"ok"`
+		Data            map[string]any `json:"data"`
+		ContractVersion string         `json:"contractVersion"`
+	}
+	require.NoError(a.t, json.Unmarshal([]byte(a.text), &body))
+	require.True(a.t, body.OK)
+	require.Equal(a.t, "v1.0", body.ContractVersion)
+	return body.Data
+}
+
+// refused is the answer's error envelope, without its request id.
+func (a answer) refused(status int, code api.Code) string {
+	a.t.Helper()
+	require.Equal(a.t, status, a.status, a.text)
+	var body map[string]any
+	require.NoError(a.t, json.Unmarshal([]byte(a.text), &body), a.text)
+	require.Equal(a.t, false, body["ok"])
+	require.Equal(a.t, string(code), body["error"])
+	require.Equal(a.t, "v1.0", body["contractVersion"])
+	require.Equal(a.t, a.header.Get(api.HeaderRequestID), body["requestId"])
+	require.Equal(a.t, "application/json", a.header.Get("Content-Type"))
+	delete(body, "requestId")
+	var text strings.Builder
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	require.NoError(a.t, e.Encode(body))
+	return strings.TrimSpace(text.String())
+}
+
+// get reads a member of nested objects: get(data, "right", "id").
+func get[T any](t *testing.T, from map[string]any, names ...string) T {
+	t.Helper()
+	var at any = from
+	for _, name := range names {
+		object, ok := at.(map[string]any)
+		require.True(t, ok, "%v has no member %s", at, name)
+		require.Contains(t, object, name)
+		at = object[name]
+	}
+	v, ok := at.(T)
+	require.True(t, ok, "%v is a %T", names, at)
+	return v
+}
+
+// tenant makes one, and returns its id and a key.
+func (h *house) tenant(scopes ...string) (tenantID, key string) {
+	h.t.Helper()
+	body, err := json.Marshal(map[string]any{"org": "acme", "email": "dev@example.com", "scopes": scopes})
+	require.NoError(h.t, err)
+	made := send(h.t, h.control.Admin(), adminToken, "POST", "/admin/tenants", string(body)).ok()
+	return get[string](h.t, made, "tenantId"), get[string](h.t, made, "apiKey")
+}
+
+// basis registers one that is open on both ends.
+func (h *house) basis(key string) string {
+	h.t.Helper()
+	made := h.call(key, "POST", "/v1/bases", `{"kind":"CONTRACT","title":"Frame agreement"}`).ok()
+	return get[string](h.t, made, "basis", "id")
+}
+
+// right issues one on CTV.
+func (h *house) right(key, basisID string) string {
+	h.t.Helper()
+	made := h.call(key, "POST", "/v1/rights", fmt.Sprintf(
+		`{"basisId":%q,"substrate":"CTV","scope":{"regions":["US","CA"]},"effectiveFrom":"2026-01-01T00:00:00Z"}`, basisID)).ok()
+	return get[string](h.t, made, "right", "id")
+}
+
+// TestTheUsualWay is the story of a new tenant, from the operator's command to a
+// revoked right, and what the log says of it.
+func TestTheUsualWay(t *testing.T) {
+	h := newHouse(t)
+	made := send(t, h.control.Admin(), adminToken, "POST", "/admin/tenants", `{"org":"acme","email":"dev@example.com"}`).ok()
+	require.Equal(t, "org_acme", made["orgId"])
+	tenantID, key := get[string](t, made, "tenantId"), get[string](t, made, "apiKey")
+	require.True(t, strings.HasPrefix(key, "mun_test_"+strings.TrimPrefix(get[string](t, made, "keyId"), "key_")+"_"))
+
+	basis := h.call(key, "POST", "/v1/bases", `{"kind":"LICENSE","title":"Licence 7","effectiveUntil":"2030-01-01T00:00:00+01:00"}`).ok()
+	require.Equal(t, "2029-12-31T23:00:00.000Z", get[string](t, basis, "basis", "effectiveUntil"))
+	require.Equal(t, "ACTIVE", get[string](t, basis, "basis", "state"))
+	require.Equal(t, "org_acme", get[string](t, basis, "basis", "holderOrgId"))
+	basisID := get[string](t, basis, "basis", "id")
+
+	issued := h.call(key, "POST", "/v1/rights", fmt.Sprintf(
+		`{"basisId":%q,"substrate":"AUTOMOTIVE","scope":"the whole fleet","effectiveFrom":"2026-01-01T00:00:00.123456Z","whatever":1}`, basisID)).ok()
+	rightID := get[string](t, issued, "right", "id")
+	require.True(t, api.IsID(api.PrefixRight, rightID))
+	require.Equal(t, "the whole fleet", get[string](t, issued, "right", "scope", "description"))
+	require.Equal(t, "2026-01-01T00:00:00.123Z", get[string](t, issued, "right", "effectiveFrom"))
+	require.Equal(t, "2029-12-31T23:00:00.000Z", get[string](t, issued, "right", "effectiveUntil"), "the basis's end")
+	require.Equal(t, "ACTIVE", get[string](t, issued, "right", "effectiveState"))
+
+	suspended := h.call(key, "POST", "/v1/rights/"+rightID+"/suspend", `{"reason":"complaint"}`).ok()
+	require.Equal(t, "SUSPENDED", get[string](t, suspended, "right", "state"))
+	require.Equal(t, "complaint", get[string](t, suspended, "right", "stateReason"))
+	require.Equal(t, true, get[bool](t, suspended, "propagation", "applied"), "there is no node that could be behind")
+	h.call(key, "POST", "/v1/rights/"+rightID+"/suspend", "").refused(409, api.StateConflict)
+	resumed := h.call(key, "POST", "/v1/rights/"+rightID+"/resume", "").ok()
+	require.Nil(t, get[map[string]any](t, resumed, "right")["stateReason"])
+	revoked := h.call(key, "POST", "/v1/rights/"+rightID+"/revoke", "{}").ok()
+	again := h.call(key, "POST", "/v1/rights/"+rightID+"/revoke", `{"reason":"once more"}`).ok()
+	require.Equal(t, revoked, again, "revoking twice changes nothing")
+	h.call(key, "POST", "/v1/rights/"+rightID+"/resume", "").refused(409, api.StateConflict)
+
+	snapshot := h.call(key, "GET", "/v1/tenant", "").ok()
+	require.Equal(t, map[string]any{"bases": 1., "rights": 1., "offers": 0., "challenges": 0., "proofPacks": 0., "events": 7.},
+		get[map[string]any](t, snapshot, "tenant", "counts"))
+	require.Equal(t, "dev@example.com", get[string](t, snapshot, "developer", "email"))
+	require.Equal(t, made["keyId"], get[string](t, snapshot, "key", "keyId"))
+	require.Len(t, get[[]any](t, snapshot, "key", "scopes"), len(api.EveryScope.Names()))
+
+	var types []string
+	for _, e := range h.events(tenantID) {
+		types = append(types, e.Type)
+		require.NotContains(t, string(e.Data), "dev@example.com")
+	}
+	require.Equal(t, []string{"tenant.created", "key.created", "basis.created", "right.issued", "right.suspended", "right.resumed", "right.revoked"}, types)
+}

@@ -1,0 +1,167 @@
+package control_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/stretchr/testify/require"
+
+	"muniment/control"
+	"muniment/gateway/api"
+)
+
+// trouble is a room whose operations go wrong.
+type trouble struct{}
+
+func (trouble) Routes(a huma.API) {
+	register := func(path string, handle func(context.Context, *struct{}) (*struct{}, error)) {
+		huma.Register(a, huma.Operation{
+			OperationID: "trouble" + strings.ReplaceAll(path, "/", "-"), Method: http.MethodGet, Path: path, Metadata: map[string]any{"public": true},
+		}, handle)
+	}
+	register("/trouble/fails", func(context.Context, *struct{}) (*struct{}, error) {
+		return nil, errors.New("disk of host db7 is full")
+	})
+	register("/trouble/panics", func(context.Context, *struct{}) (*struct{}, error) { panic("index out of range") })
+	register("/trouble/away", func(context.Context, *struct{}) (*struct{}, error) {
+		return nil, api.Unavailable(api.WarehouseBehind, "the warehouse is behind", 1500e6)
+	})
+}
+
+// TestRefusals are requests that never reach a room's handler, or come back from
+// it as an error, with the whole envelope.
+func TestRefusals(t *testing.T) {
+	h := newHouse(t)
+	_, key := h.tenant()
+	_, reader := h.tenant("rights:read")
+	deep := strings.Repeat("[", 33) + strings.Repeat("]", 33)
+	for _, c := range []struct {
+		name, key, method, path, body string
+		status                        int
+		code                          api.Code
+		envelope                      string // the rest of it
+	}{
+		{"no key", "", "GET", "/v1/tenant", "", 401, api.AuthRequired, `"message":"the header Authorization: Bearer <API_KEY> is missing or malformed"`},
+		{"no known key", "mun_test_x", "GET", "/v1/tenant", "", 401, api.AuthInvalid, `"message":"the API key is not valid"`},
+		{"a key without the scope", reader, "POST", "/v1/bases", "not even JSON", 403, api.ScopeMissing,
+			`"keyScopes":["rights:read"],"message":"the key lacks the scope rights:write","requiredScopes":["rights:write"]`},
+		{"unknown path", key, "GET", "/v1/nothing", "", 404, api.ResourceNotFound, `"message":"there is nothing under this path"`},
+		{"unclean path", key, "GET", "/v1//tenant", "", 404, api.ResourceNotFound, `"message":"there is nothing under this path"`},
+		{"trailing slash", key, "GET", "/v1/tenant/", "", 404, api.ResourceNotFound, `"message":"there is nothing under this path"`},
+		{"wrong method", key, "DELETE", "/v1/tenant", "", 405, api.BadRequest, `"message":"the path does not have this method"`},
+		{"no body", key, "POST", "/v1/bases", "", 400, api.BadRequest, `"message":"request body is required"`},
+		{"no JSON", key, "POST", "/v1/bases", `{"kind":`, 400, api.BadRequest, `"message":"the body is not valid JSON"`},
+		{"invalid UTF-8", key, "POST", "/v1/bases", "{\"title\":\"\xff\"}", 400, api.BadRequest, `"message":"the body is not valid JSON"`},
+		{"lone surrogate", key, "POST", "/v1/bases", `{"title":"\ud800"}`, 400, api.BadRequest, `"message":"the body is not valid JSON"`},
+		{"two values", key, "POST", "/v1/bases", `{} {}`, 400, api.BadRequest, `"message":"the body goes on behind its JSON value"`},
+		{"junk behind", key, "POST", "/v1/bases", `{}x`, 400, api.BadRequest, `"message":"the body goes on behind its JSON value"`},
+		{"too deep", key, "POST", "/v1/rights", `{"scope":` + deep + `}`, 400, api.BadRequest, `"message":"the body nests deeper than 32 levels"`},
+		{"a name twice", key, "POST", "/v1/rights", `{"scope":{"regions":[],"regions":[]}}`, 422, api.ValidationFailed,
+			`"field":"scope.regions","message":"scope.regions: is given twice"`},
+		{"no object", key, "POST", "/v1/bases", `[]`, 422, api.ValidationFailed, `"field":"body","message":"body: expected object"`},
+		{"a field missing", key, "POST", "/v1/bases", `{"kind":"LICENSE"}`, 422, api.ValidationFailed, `"field":"title","message":"title: is missing"`},
+		{"case is exact", key, "POST", "/v1/bases", `{"kind":"LICENSE","TITLE":"x"}`, 422, api.ValidationFailed, `"field":"title","message":"title: is missing"`},
+		{"two faults", key, "POST", "/v1/bases", `{"kind":3}`, 422, api.ValidationFailed,
+			`"field":"kind","message":"several fields are not valid","validationErrors":[{"field":"kind","message":"expected string"},{"field":"title","message":"is missing"}]`},
+		{"no such kind", key, "POST", "/v1/bases", `{"kind":"GIFT","title":"x"}`, 422, api.ValidationFailed,
+			`"field":"kind","message":"kind: expected value to be one of \"LICENSE, CONSENT, CONTRACT, STATUTE, LEGITIMATE_INTEREST\""`},
+		{"no date", key, "POST", "/v1/bases", `{"kind":"LICENSE","title":"x","effectiveFrom":"yesterday"}`, 422, api.ValidationFailed,
+			`"field":"effectiveFrom","message":"effectiveFrom: expected string to be RFC 3339 date-time"`},
+		{"limit too high", key, "GET", "/v1/bases?limit=501", "", 422, api.ValidationFailed, `"field":"limit","message":"limit: expected number <= 500"`},
+		{"limit no number", key, "GET", "/v1/bases?limit=x", "", 422, api.ValidationFailed, `"field":"limit","message":"limit: invalid integer"`},
+		{"a cursor of our own making", key, "GET", "/v1/bases?cursor=abc", "", 422, api.ValidationFailed, `"field":"cursor","message":"cursor: is no cursor of this list"`},
+		{"too long", key, "POST", "/v1/bases", strings.Repeat(" ", 1<<20+1), 413, api.BadRequest, `"message":"the body is longer than 1048576 bytes"`},
+		{"a failure inside", "", "GET", "/trouble/fails", "", 500, api.InternalError, `"message":"internal error"`},
+		{"a panic", "", "GET", "/trouble/panics", "", 500, api.InternalError, `"message":"internal error"`},
+		{"not now", "", "GET", "/trouble/away", "", 503, api.InternalError, `"message":"the warehouse is behind","ok":false,"reason":"WAREHOUSE_BEHIND"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := h.call(c.key, c.method, c.path, c.body)
+			a.t = t
+			rest := c.envelope
+			if !strings.Contains(rest, `"ok"`) {
+				rest = strings.Replace(rest, `"requiredScopes"`, `"ok":false,"requiredScopes"`, 1)
+				rest = strings.Replace(rest, `"validationErrors"`, `"ok":false,"validationErrors"`, 1)
+			}
+			if !strings.Contains(rest, `"ok"`) {
+				rest += `,"ok":false`
+			}
+			require.Equal(t, `{"contractVersion":"v1.0","error":"`+string(c.code)+`",`+rest+`}`, a.refused(c.status, c.code))
+		})
+	}
+	require.Contains(t, h.logged.String(), "disk of host db7 is full", "the log knows what the caller does not")
+	require.Contains(t, h.logged.String(), "index out of range")
+	require.NotContains(t, h.logged.String(), key)
+	require.Equal(t, "2", h.call("", "GET", "/trouble/away", "").header.Get("Retry-After"))
+	require.Equal(t, "GET, HEAD", h.call(key, "DELETE", "/v1/tenant", "").header.Get("Allow"))
+}
+
+func TestBodyOfExactlyTheLimit(t *testing.T) {
+	h := newHouse(t)
+	_, key := h.tenant()
+	body := `{"kind":"LICENSE","title":"x"}`
+	h.call(key, "POST", "/v1/bases", body+strings.Repeat(" ", 1<<20-len(body)), "Content-Type", "text/plain").ok()
+}
+
+func TestRequestID(t *testing.T) {
+	h := newHouse(t)
+	require.Equal(t, "mine-1", h.call("", "GET", "/v1/tenant", "", "X-Request-Id", "mine-1").header.Get("X-Request-Id"))
+	for _, bad := range []string{"", "has space", strings.Repeat("x", 65)} {
+		made := h.call("", "GET", "/v1/tenant", "", "X-Request-Id", bad).header.Get("X-Request-Id")
+		require.True(t, strings.HasPrefix(made, "req_"), made)
+	}
+}
+
+// silent declares nobody who may call it.
+type silent struct{}
+
+func (silent) Routes(a huma.API) {
+	huma.Register(a, huma.Operation{OperationID: "silent", Method: http.MethodGet, Path: "/silent"},
+		func(context.Context, *struct{}) (*struct{}, error) { return nil, nil })
+}
+
+func TestOperationWithoutScopeKeepsControlFromStarting(t *testing.T) {
+	h := newHouse(t)
+	cfg := h.config()
+	cfg.Rooms = append(cfg.Rooms, silent{})
+	_, err := control.New(cfg)
+	require.ErrorContains(t, err, `operation "silent" declares neither a scope nor that it is public`)
+}
+
+// TestScopes asks every operation with a key that holds exactly one scope.
+func TestScopes(t *testing.T) {
+	h := newHouse(t)
+	byScope := map[string]string{}
+	for _, scope := range append(api.EveryScope.Names(), "*") {
+		_, byScope[scope] = h.tenant(scope)
+	}
+	for op, want := range map[string]string{
+		"GET /v1/tenant":               "rights:read",
+		"POST /v1/bases":               "rights:write",
+		"GET /v1/bases":                "rights:read",
+		"GET /v1/bases/x":              "rights:read",
+		"POST /v1/rights":              "rights:write",
+		"GET /v1/rights":               "rights:read",
+		"GET /v1/rights/x":             "rights:read",
+		"GET /v1/rights/x/provenance":  "rights:read",
+		"GET /v1/rights/x/propagation": "rights:read",
+		"POST /v1/rights/x/suspend":    "rights:write",
+		"POST /v1/rights/x/resume":     "rights:write",
+		"POST /v1/rights/x/revoke":     "rights:write",
+		"POST /v1/api-keys":            "keys:write",
+		"GET /v1/api-keys":             "keys:write",
+		"GET /v1/api-keys/x":           "keys:write",
+		"DELETE /v1/api-keys/x":        "keys:write",
+	} {
+		method, path, _ := strings.Cut(op, " ")
+		for scope, key := range byScope {
+			got := h.call(key, method, path, "").status
+			require.Equal(t, scope == want || scope == "*", got != 403, "%s with %s: %d", op, scope, got)
+		}
+		h.call("", method, path, "").refused(401, api.AuthRequired)
+	}
+}

@@ -1,0 +1,51 @@
+package control
+
+import (
+	"path"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// packagePath is what stands before the last part of a package's path, also
+// inside the brackets of a generic type's name.
+var packagePath = regexp.MustCompile(`[A-Za-z0-9_.~-]+/`)
+
+// schemaNamer names the schemas of the OpenAPI document. Rooms may name their
+// types alike, so a name begins with the room's; and the nameless bodies of two
+// operations, for which huma has only a hint, are told apart by a number.
+func schemaNamer() func(t reflect.Type, hint string) string {
+	names := map[reflect.Type]string{}
+	taken := map[string]bool{}
+	return func(t reflect.Type, hint string) string {
+		for t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		if name, known := names[t]; known {
+			return name
+		}
+		base := huma.DefaultSchemaNamer(t, hint)
+		if name := t.Name(); name != "" && t.PkgPath() != "" {
+			base = camel(path.Base(t.PkgPath()) + "." + packagePath.ReplaceAllString(name, ""))
+		}
+		name := base
+		for n := 2; taken[name]; n++ {
+			name = base + strconv.Itoa(n)
+		}
+		names[t], taken[name] = name, true
+		return name
+	}
+}
+
+// camel joins the words of a qualified name: api.Body[right.OneRight] becomes
+// ApiBodyRightOneRight.
+func camel(name string) string {
+	var b strings.Builder
+	for _, word := range strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune(".[],* ", r) }) {
+		b.WriteString(strings.ToUpper(word[:1]) + word[1:])
+	}
+	return b.String()
+}
