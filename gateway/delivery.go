@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"hash"
 	"io"
 	"sync/atomic"
 	"time"
@@ -40,7 +39,6 @@ const (
 type delivery struct {
 	observation
 	deadline deadline
-	hash     hash.Hash // SHA-256
 
 	tenant  string
 	keyID   string
@@ -57,11 +55,8 @@ type delivery struct {
 	secret     []byte // the private part
 	event      []byte
 	answer     []byte
-	sum        []byte
-}
-
-func newDelivery() *delivery {
-	return &delivery{hash: sha256.New(), ids: make([]byte, 0, 128), sum: make([]byte, 0, 64)}
+	sum        []byte // the request hash, as text
+	scratch    []byte // what is hashed
 }
 
 // deliver answers POST /v1/delivery. It reads in the order of the package comment.
@@ -236,11 +231,8 @@ func (d *delivery) commit() {
 
 // requestHash is base64url SHA-256(salt ‖ body). It is valid until the next call.
 func (d *delivery) requestHash(salt [saltBytes]byte, body []byte) string {
-	d.hash.Reset()
-	d.hash.Write(salt[:])
-	d.hash.Write(body)
-	var sum [sha256.Size]byte
-	d.hash.Sum(sum[:0])
+	d.scratch = append(append(d.scratch[:0], salt[:]...), body...)
+	sum := sha256.Sum256(d.scratch)
 	d.sum = base64.RawURLEncoding.AppendEncode(d.sum[:0], sum[:])
 	return view(d.sum)
 }

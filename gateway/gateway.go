@@ -114,7 +114,7 @@ func New(cfg Config) (*Gateway, error) {
 		claims: newClaims(cfg.IdempotencyEntries),
 	}
 	g.draining, g.drain = context.WithCancel(context.Background())
-	g.pool.New = func() any { return newDelivery() }
+	g.pool.New = func() any { return new(delivery) }
 	g.metrics = newMetrics(cfg.Registerer, g)
 	g.listener = newListener(&g.cfg, g.metrics)
 	g.control = g.newControlClient()

@@ -218,12 +218,9 @@ func (d *delivery) await(end <-chan struct{}, atMost time.Duration) bool {
 	}
 }
 
-func (d *delivery) keyHash(key []byte) (h keyHash) {
-	d.hash.Reset()
-	d.sum = append(append(append(d.sum[:0], d.tenant...), 0), key...)
-	d.hash.Write(d.sum)
-	d.hash.Sum(h[:0])
-	return h
+func (d *delivery) keyHash(key []byte) keyHash {
+	d.scratch = append(append(append(d.scratch[:0], d.tenant...), 0), key...)
+	return sha256.Sum256(d.scratch)
 }
 
 // replay answers as the first request with the key was answered, from the event in

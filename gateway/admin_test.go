@@ -1,0 +1,159 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"muniment/gate"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+func get(t *testing.T, h http.Handler, path string) (int, string) {
+	rw := httptest.NewRecorder()
+	h.ServeHTTP(rw, httptest.NewRequest(http.MethodGet, path, nil))
+	body, err := io.ReadAll(rw.Body)
+	require.NoError(t, err)
+	return rw.Code, string(body)
+}
+
+func TestAdmin(t *testing.T) {
+	var broken error
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "x"}))
+	h := Admin{
+		Gatherer: reg,
+		Checks: []Check{
+			{"gateway", func(context.Context) error { return nil }},
+			{"log", func(context.Context) error { return broken }},
+		},
+		Mount: map[string]http.Handler{"/admin/": http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { fmt.Fprint(rw, "mounted") })},
+	}.Handler()
+
+	status, body := get(t, h, "/readyz")
+	require.Equal(t, 200, status)
+	require.Equal(t, "{\"ready\":true}\n", body)
+	broken = errors.New("disk full")
+	status, body = get(t, h, "/readyz")
+	require.Equal(t, 503, status)
+	require.Equal(t, "{\"ready\":false,\"notReady\":[{\"name\":\"log\",\"reason\":\"disk full\"}]}\n", body)
+	status, body = get(t, h, "/livez")
+	require.Equal(t, 200, status, "liveness depends on nothing")
+	require.Equal(t, "{\"live\":true}\n", body)
+	_, body = get(t, h, "/metrics")
+	require.Contains(t, body, "x 0")
+	_, body = get(t, h, "/admin/tenants")
+	require.Equal(t, "mounted", body)
+	status, _ = get(t, h, "/debug/pprof/goroutine?debug=1")
+	require.Equal(t, 200, status)
+	status, _ = get(t, h, "/v1/delivery")
+	require.Equal(t, 404, status)
+}
+
+func TestCounters(t *testing.T) {
+	w := newWorld(t, nil)
+	car := w.putRight(4, "tnt_a", gate.Automotive, "", api.RightActive)
+	for range 3 {
+		w.post(fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":1,"telemetry":{"speedMph":65}}`, car))
+	}
+	w.post(fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":1}`, car))
+	w.post(w.body(), "Idempotency-Key: k")
+	w.post("{")
+	m := w.gateway.metrics
+	require.Eventually(t, func() bool { return testutil.ToFloat64(m.requests.WithLabelValues("delivery", "400")) == 1 }, 10*time.Second, time.Millisecond)
+	require.Equal(t, 3.0, testutil.ToFloat64(m.requests.WithLabelValues("delivery", "412")))
+	require.Equal(t, 2.0, testutil.ToFloat64(m.requests.WithLabelValues("delivery", "200")))
+	require.Equal(t, 3.0, testutil.ToFloat64(m.refusedRules.WithLabelValues("automotive-speed")))
+	require.Equal(t, 1.0, testutil.ToFloat64(m.reasons[gate.ReasonMetered]))
+	require.Equal(t, 1.0, testutil.ToFloat64(m.reasons[gate.ReasonSpeedUnknown]))
+	require.Equal(t, 1, w.gateway.claims.entries())
+	problems, err := testutil.GatherAndLint(w.registry)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+}
+
+// TestRefusalsAreWritten stops a gateway: what was refused since the last minute
+// stands in one event for each tenant.
+func TestRefusalsAreWritten(t *testing.T) {
+	w := newWorld(t, nil)
+	car := w.putRight(4, "tnt_a", gate.Automotive, "", api.RightActive)
+	drone := w.putRight(5, "tnt_b", gate.Drone, "", api.RightActive)
+	for range 3 {
+		w.post(fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":1,"telemetry":{"speedMph":65,"licensedRegionMatch":false}}`, car))
+	}
+	w.raw(request(w.otherToken, fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":1}`, drone)))
+	require.Empty(t, w.log.all())
+	w.stop()
+	require.NoError(t, <-w.ended)
+	w.ended <- nil
+
+	told := map[string]string{}
+	for _, e := range w.log.all() {
+		event, err := sealer.ParseEvent(e.Event)
+		require.NoError(t, err)
+		require.Equal(t, "gate.refusals", event.Type)
+		require.Equal(t, sealer.Ref{Kind: "node", ID: "nod_1"}, event.Actor)
+		require.Equal(t, sealer.Ref{Kind: "tenant", ID: event.TenantID}, event.Subject)
+		told[event.TenantID] = string(event.Data)
+	}
+	const window = `"from":"2026-11-21T04:00:00.123Z","to":"2026-11-21T04:00:00.123Z"}`
+	require.Equal(t, map[string]string{
+		"tnt_a": fmt.Sprintf(`{"counts":[{"count":3,"rightId":%q,"rule":"automotive-speed"},{"count":3,"rightId":%q,"rule":"licensed-region-mismatch"}],`, car, car) + window,
+		"tnt_b": fmt.Sprintf(`{"counts":[{"count":1,"rightId":%q,"rule":"drone-remote-id-missing"}],`, drone) + window,
+	}, told)
+}
+
+func TestRefusalsThatCantBeWrittenAreKept(t *testing.T) {
+	w := newWorld(t, nil)
+	w.gateway.refusals.add("tnt_a", w.right, "x")
+	w.log.setFail(errors.New("away"))
+	w.gateway.writeRefusals(t.Context())
+	w.gateway.refusals.add("tnt_a", w.right, "x")
+	w.log.setFail(nil)
+	w.gateway.writeRefusals(t.Context())
+	require.Len(t, w.log.all(), 1)
+	require.Contains(t, string(w.log.all()[0].Event), `"count":2`)
+	w.gateway.writeRefusals(t.Context())
+	require.Len(t, w.log.all(), 1, "nothing new, no event")
+}
+
+func TestRefusalRowsAreBounded(t *testing.T) {
+	var r refusals
+	for i := range maxRefusalRows + 500 {
+		r.add("tnt_a", rightID(i), "x")
+	}
+	counts, _ := r.take(today)
+	require.Len(t, counts, maxRefusalRows+1)
+	require.Equal(t, int64(500), counts[refusal{"tnt_a", "", "x"}])
+}
+
+func TestConfigNamesTheBadField(t *testing.T) {
+	w := newWorld(t, nil)
+	for field, spoil := range map[string]func(*Config){
+		"NodeID":          func(c *Config) { c.NodeID = "" },
+		"Rights":          func(c *Config) { c.Rights = nil },
+		"Log":             func(c *Config) { c.Log = nil },
+		"Signer":          func(c *Config) { c.Signer = nil },
+		"DialControl":     func(c *Config) { c.DialControl = nil },
+		"MaxConns":        func(c *Config) { c.MaxConns = -1 },
+		"IdempotencyWait": func(c *Config) { c.IdempotencyWait = -1 },
+	} {
+		cfg := w.gateway.cfg
+		spoil(&cfg)
+		_, err := New(cfg)
+		require.ErrorContains(t, err, field)
+	}
+	// The answer of a health probe is JSON.
+	require.True(t, json.Valid([]byte(w.raw("GET /v1/healthz HTTP/1.1\r\nHost: m\r\n\r\n").body)))
+}
