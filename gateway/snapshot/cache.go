@@ -71,8 +71,8 @@ type flight[T any] struct {
 	err    error
 }
 
-// do runs load for the id unless it is running already, and waits for its end or
-// for ctx. A load that began before the call may be shared: its asOf tells whether it
+// do runs load for the id unless it is running already, and waits for its end, or
+// for ctx with errAway. A load that began before the call may be shared: its asOf tells whether it
 // is new enough.
 func (f *flights[T]) do(ctx context.Context, id string, load func() (cached[T], error)) (cached[T], error) {
 	f.mu.Lock()
@@ -98,7 +98,7 @@ func (f *flights[T]) do(ctx context.Context, id string, load func() (cached[T], 
 	case <-fl.done:
 		return fl.answer, fl.err
 	case <-ctx.Done():
-		return cached[T]{}, ctx.Err()
+		return cached[T]{}, errAway
 	}
 }
 

@@ -26,7 +26,7 @@ func (v *View) Run(ctx context.Context) error {
 	failing := false
 	for ctx.Err() == nil {
 		asked := v.cfg.Clock()
-		changes, err := v.poll(ctx, asked)
+		news, err := v.poll(ctx, asked)
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
@@ -42,9 +42,9 @@ func (v *View) Run(ctx context.Context) error {
 				v.cfg.Logger.Info("follows control's feed again", "revision", v.Applied())
 			}
 			failing, pause = false, minPause
-			// After a change, the next question goes out at once: it tells control how
-			// far this node is, and somebody may be waiting for that.
-			if took := v.cfg.Clock() - asked; changes == 0 && took < idlePause {
+			// After news, the next question goes out at once: it tells control how far
+			// this node is, and somebody may be waiting for that.
+			if took := v.cfg.Clock() - asked; !news && took < idlePause {
 				sleep(ctx, idlePause-took)
 			}
 		}
@@ -61,23 +61,24 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// poll asks once and applies the answer. asked was read before the question.
-func (v *View) poll(ctx context.Context, asked time.Duration) (changes int, err error) {
+// poll asks once and applies the answer. asked was read before the question. news
+// says that the view has moved on.
+func (v *View) poll(ctx context.Context, asked time.Duration) (news bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, feedTimeout)
 	defer cancel()
 	after := v.Applied()
 	f, err := v.cfg.Source.Feed(ctx, api.FeedRequest{NodeID: v.cfg.NodeID, After: after})
 	if err != nil {
-		return 0, err
+		return false, err
 	}
 	if err := v.check(&f, after); err != nil {
-		return 0, err
+		return false, err
 	}
 	v.apply(&f)
 	if f.UpTo == f.Newest {
 		v.lease.Store(int64(asked) + 1)
 	}
-	return len(f.Changes), nil
+	return f.UpTo > after, nil
 }
 
 // check refuses an answer that does not continue what was applied.
