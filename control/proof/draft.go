@@ -37,6 +37,10 @@ type draft struct {
 
 func newDraft(s *session, old head) *draft {
 	began := s.now()
+	// A clock that was set back must not seal before the keys were made.
+	if began.Before(s.directory.IssuedAt) {
+		began = s.directory.IssuedAt
+	}
 	next := head{sequence: old.sequence + 1, packID: api.NewID(api.PrefixPack, began), tree: old.tree.Clone(), position: old.position}
 	return &draft{session: s, old: old, next: next, packID: next.packID, began: began}
 }
@@ -57,7 +61,7 @@ func (d *draft) build(ctx context.Context) (news bool, err error) {
 		TenantID:  d.tenantID,
 		Before:    d.old.tree,
 		SealedAt:  d.began,
-		Directory: d.directory,
+		Directory: d.directoryText,
 		Key:       promisedKey{d.signer.Key, func() error { return d.promise(ctx) }},
 		Earlier:   earlier,
 	}
@@ -185,10 +189,6 @@ func (d *draft) slice(ctx context.Context) iter.Seq2[*pipeline.Row, error] {
 // blame finds the rows that the builder could not verify and sets them aside;
 // cause comes back if it finds none.
 func (d *draft) blame(ctx context.Context, cause error) error {
-	keys, err := sealer.ReadDirectory(d.directory)
-	if err != nil {
-		return err
-	}
 	var page []pipeline.Row
 	var aside []pipeline.SetAside
 	for row, err := range d.slice(ctx) {
@@ -196,11 +196,11 @@ func (d *draft) blame(ctx context.Context, cause error) error {
 			return err
 		}
 		if page = append(page, *row); len(page) == pageRows {
-			aside = append(aside, verifyAll(page, keys, d.began)...)
+			aside = append(aside, verifyAll(page, d.directory, d.began)...)
 			page = page[:0]
 		}
 	}
-	aside = append(aside, verifyAll(page, keys, d.began)...)
+	aside = append(aside, verifyAll(page, d.directory, d.began)...)
 	if len(aside) == 0 {
 		return cause
 	}
@@ -286,7 +286,7 @@ func (d *draft) row(revision int64) Pack {
 		ID: d.packID, TenantID: d.tenantID, Sequence: d.next.sequence, Revision: revision,
 		FirstIndex: h.FirstIndex, Count: h.Count, RootHash: h.RootHash.String(),
 		First: d.first, Last: d.next.position,
-		SealedAt: h.SealedAt, SigningKeyID: h.SigningKeyID,
+		SealedAt: store.At(h.SealedAt), SigningKeyID: h.SigningKeyID,
 		Bytes: d.bytes, SHA256: d.sum.String(), Header: d.pack.HeaderText,
 	}
 }

@@ -76,26 +76,25 @@ func (r *Room) postSeal(ctx context.Context, _ *struct{}) (*sealResponse, error)
 
 // Summary is a pack in a list.
 type Summary struct {
-	ID           string `json:"id"`
-	FirstIndex   uint64 `json:"firstIndex" doc:"leaf index of the first entry"`
-	Count        int    `json:"count" doc:"entries of this pack"`
-	TreeSize     uint64 `json:"treeSize" doc:"leaves of the tenant's log with this pack"`
-	RootHash     string `json:"rootHash"`
-	SigningKeyID string `json:"signingKeyId"`
-	Bytes        int64  `json:"bytes" doc:"size of the bundle"`
-	SHA256       string `json:"sha256" doc:"of the bundle, base64url"`
-	SealedAt     string `json:"sealedAt"`
-	CreatedAt    string `json:"createdAt"`
-	UpdatedAt    string `json:"updatedAt"`
-	Revision     int64  `json:"revision"`
+	ID           string        `json:"id"`
+	FirstIndex   uint64        `json:"firstIndex" doc:"leaf index of the first entry"`
+	Count        int           `json:"count" doc:"entries of this pack"`
+	TreeSize     uint64        `json:"treeSize" doc:"leaves of the tenant's log with this pack"`
+	RootHash     string        `json:"rootHash"`
+	SigningKeyID string        `json:"signingKeyId"`
+	Bytes        int64         `json:"bytes" doc:"size of the bundle"`
+	SHA256       string        `json:"sha256" doc:"of the bundle, base64url"`
+	SealedAt     store.Instant `json:"sealedAt"`
+	CreatedAt    store.Instant `json:"createdAt"`
+	UpdatedAt    store.Instant `json:"updatedAt"`
+	Revision     int64         `json:"revision"`
 }
 
 func (p *Pack) summary() Summary {
-	at := sealer.FormatTime(p.SealedAt)
 	return Summary{
 		ID: p.ID, FirstIndex: p.FirstIndex, Count: p.Count, TreeSize: p.FirstIndex + uint64(p.Count), RootHash: p.RootHash,
 		SigningKeyID: p.SigningKeyID, Bytes: p.Bytes, SHA256: p.SHA256,
-		SealedAt: at, CreatedAt: at, UpdatedAt: at, Revision: p.Revision,
+		SealedAt: p.SealedAt, CreatedAt: p.SealedAt, UpdatedAt: p.SealedAt, Revision: p.Revision,
 	}
 }
 

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
+	"muniment/control/store"
 	"muniment/pipeline"
 	"muniment/sealer"
 )
@@ -31,7 +31,7 @@ type Pack struct {
 	RootHash   string
 	// First and Last are where the first and last entry stand in the event log.
 	First, Last  sealer.Position
-	SealedAt     time.Time
+	SealedAt     store.Instant
 	SigningKeyID string
 	// Bytes and SHA256 (base64url) are of the pack's file.
 	Bytes  int64
@@ -47,10 +47,11 @@ type session struct {
 	by       sealer.Ref
 	// end is the position that the session seals up to, exclusive.
 	end sealer.Position
-	// signer and directory belong together: the directory was read after signer,
-	// and after everything before end was signed, so it knows all the keys.
-	signer    *sealer.Signer
-	directory []byte
+	// signer and directory belong together: the directory was read after signer, and
+	// after everything before end was signed, so it knows all of their keys.
+	signer        *sealer.Signer
+	directory     *sealer.Directory
+	directoryText []byte
 	// repeated are the duplicates before end that were not sealed when the session
 	// began.
 	repeated []pipeline.Duplicate
@@ -59,7 +60,10 @@ type session struct {
 func (r *Room) newSession(ctx context.Context, tenantID string, by sealer.Ref, end sealer.Position) (*session, error) {
 	s := &session{Room: r, tenantID: tenantID, by: by, end: end, signer: r.keys.PackSigner()}
 	var err error
-	if s.directory, err = r.keys.Directory(ctx); err != nil {
+	if s.directoryText, err = r.keys.Directory(ctx); err != nil {
+		return nil, err
+	}
+	if s.directory, err = sealer.ReadDirectory(s.directoryText); err != nil {
 		return nil, err
 	}
 	old, err := readHead(ctx, r.db.Read(), tenantID)

@@ -87,7 +87,7 @@ func advance(ctx context.Context, tx *store.Tx, next head, p Pack) error {
 			first_position, last_generation, last_offset, sealed_at, signing_key_id, bytes, sha256, header)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`,
 		p.ID, p.TenantID, p.Sequence, p.Revision, int64(p.FirstIndex), int64(p.Count), root,
-		p.First.String(), int64(p.Last.Generation), p.Last.Offset, store.Millis(p.SealedAt), p.SigningKeyID, p.Bytes, p.SHA256, string(p.Header))
+		p.First.String(), int64(p.Last.Generation), p.Last.Offset, p.SealedAt, p.SigningKeyID, p.Bytes, p.SHA256, string(p.Header))
 	return err
 }
 
@@ -95,7 +95,7 @@ func advance(ctx context.Context, tx *store.Tx, next head, p Pack) error {
 // that root may be signed; errForked when another root has this size.
 func reserve(ctx context.Context, tx *store.Tx, tenantID string, size uint64, root sealer.Hash, now time.Time) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO proof_roots (tenant_id, tree_size, root_hash, reserved_at) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (tenant_id, tree_size) DO NOTHING`, tenantID, int64(size), root.String(), store.Millis(now))
+		ON CONFLICT (tenant_id, tree_size) DO NOTHING`, tenantID, int64(size), root.String(), store.At(now))
 	if err != nil {
 		return err
 	}
@@ -174,14 +174,13 @@ func onePack(row *sql.Row) (Pack, bool, error) {
 }
 
 func scanPack(scan func(...any) error) (p Pack, err error) {
-	var sealedAt int64
 	var first, header string
 	err = scan(&p.ID, &p.TenantID, &p.Sequence, &p.Revision, &p.FirstIndex, &p.Count, &p.RootHash,
-		&first, &p.Last.Generation, &p.Last.Offset, &sealedAt, &p.SigningKeyID, &p.Bytes, &p.SHA256, &header)
+		&first, &p.Last.Generation, &p.Last.Offset, &p.SealedAt, &p.SigningKeyID, &p.Bytes, &p.SHA256, &header)
 	if err != nil {
 		return Pack{}, err
 	}
-	p.SealedAt, p.Header = store.Time(sealedAt), json.RawMessage(header)
+	p.Header = json.RawMessage(header)
 	p.First, err = sealer.ParsePosition(first)
 	p.Last.Partition = p.First.Partition
 	return p, err
