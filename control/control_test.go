@@ -49,16 +49,17 @@ func (h *house) config() control.Config {
 	}
 }
 
-func newHouse(t *testing.T) *house { return houseAt(t, t.TempDir()) }
-
-func houseAt(t *testing.T, dir string) *house {
+// newHouse makes a house whose suspensions wait for the nodes as long as given,
+// or as long as they do in production.
+func newHouse(t *testing.T, waitFor ...time.Duration) *house {
 	t.Helper()
+	dir := t.TempDir()
 	h := &house{t: t, log: &memoryLog{}, logged: new(bytes.Buffer)}
 	var err error
 	h.db, err = store.Open(t.Context(), store.Config{Path: filepath.Join(dir, "control.db")})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.db.Close()) })
-	h.nodes, err = node.New(t.Context(), node.Config{DB: h.db, Dir: filepath.Join(dir, "keys"), WaitFor: 50 * time.Millisecond})
+	h.nodes, err = node.New(t.Context(), node.Config{DB: h.db, Dir: filepath.Join(dir, "keys"), WaitFor: append(waitFor, 0)[0]})
 	require.NoError(t, err)
 	rights, err := right.New(right.Config{DB: h.db, Nodes: h.nodes})
 	require.NoError(t, err)

@@ -1,0 +1,130 @@
+package control_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control"
+	"muniment/gateway/api"
+)
+
+func mustControl(t *testing.T, cfg control.Config) *control.Control {
+	t.Helper()
+	c, err := control.New(cfg)
+	require.NoError(t, err)
+	return c
+}
+
+func TestSuspensionTellsOfANodeThatDoesNotFollow(t *testing.T) {
+	h := newHouse(t, 20*time.Millisecond)
+	_, key := h.tenant()
+	rightID := h.right(key, h.basis(key))
+
+	// It polled once, and then no more: it holds a lease for a while yet.
+	_, err := h.control.Source().Feed(t.Context(), api.FeedRequest{NodeID: "nod_hung"})
+	require.NoError(t, err)
+	suspended := h.call(key, "POST", "/v1/rights/"+rightID+"/suspend", "").ok()
+	require.Equal(t, "SUSPENDED", get[string](t, suspended, "right", "state"))
+	require.Equal(t, false, get[bool](t, suspended, "propagation", "applied"))
+	require.Equal(t, []any{map[string]any{"nodeId": "nod_hung", "appliedRevision": 0., "live": true}}, get[[]any](t, suspended, "propagation", "nodes"))
+}
+
+// TestRevocationWaitsForTheNodes has a node that follows the feed: it has applied
+// the revocation when the caller is answered. Nothing but the node's next poll,
+// which the commit wakes, can tell so.
+func TestRevocationWaitsForTheNodes(t *testing.T) {
+	h := newHouse(t, time.Minute)
+	_, key := h.tenant()
+	rightID := h.right(key, h.basis(key))
+	source := h.control.Source()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	f, err := source.Feed(ctx, api.FeedRequest{NodeID: "nod_a"})
+	require.NoError(t, err)
+	go func() {
+		var err error
+		for err == nil {
+			f, err = source.Feed(ctx, api.FeedRequest{NodeID: "nod_a", After: f.UpTo})
+		}
+		done <- err
+	}()
+
+	revoked := h.call(key, "POST", "/v1/rights/"+rightID+"/revoke", "").ok()
+	revision := get[float64](t, revoked, "right", "revision")
+	require.Equal(t, map[string]any{"revision": revision, "applied": true, "nodes": []any{
+		map[string]any{"nodeId": "nod_a", "appliedRevision": revision, "live": true},
+	}}, get[map[string]any](t, revoked, "propagation"))
+	told := h.call(key, "GET", "/v1/rights/"+rightID+"/propagation", "").ok()
+	require.Equal(t, get[map[string]any](t, revoked, "propagation"), get[map[string]any](t, told, "propagation"))
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+}
+
+func TestFeedIsALongPoll(t *testing.T) {
+	h := newHouse(t)
+	_, key := h.tenant()
+	basisID := h.basis(key)
+	source := h.control.Source()
+	f, err := source.Feed(t.Context(), api.FeedRequest{NodeID: "nod_a"})
+	require.NoError(t, err)
+	require.Equal(t, f.Newest, f.UpTo)
+	require.Empty(t, f.Changes, "nothing was ever stopped")
+	require.Equal(t, h.db.Incarnation(), f.Incarnation)
+
+	// Asked from where the node is, the answer comes with the next commit.
+	type result struct {
+		feed api.Feed
+		err  error
+	}
+	answers := make(chan result, 1)
+	go func() {
+		next, err := source.Feed(t.Context(), api.FeedRequest{NodeID: "nod_a", After: f.UpTo})
+		for err == nil && next.Newest == f.UpTo { // half a second without a commit
+			next, err = source.Feed(t.Context(), api.FeedRequest{NodeID: "nod_a", After: f.UpTo})
+		}
+		answers <- result{next, err}
+	}()
+	rightID := h.right(key, basisID)
+	got := <-answers
+	require.NoError(t, got.err)
+	require.Len(t, got.feed.Changes, 1)
+	require.Equal(t, rightID, got.feed.Changes[0].Right.ID)
+
+	// Without a commit, it comes after half a second with nothing.
+	began := time.Now()
+	idle, err := source.Feed(t.Context(), api.FeedRequest{NodeID: "nod_a", After: got.feed.UpTo})
+	require.NoError(t, err)
+	require.Empty(t, idle.Changes)
+	require.Equal(t, got.feed.Newest, idle.Newest)
+	require.GreaterOrEqual(t, time.Since(began), 400*time.Millisecond)
+
+	// A node that is ahead of the database has to know at once.
+	ahead, err := source.Feed(t.Context(), api.FeedRequest{NodeID: "nod_a", After: 1000})
+	require.NoError(t, err)
+	require.Less(t, ahead.Newest, int64(1000))
+}
+
+func TestReadThrough(t *testing.T) {
+	h := newHouse(t)
+	tenantID, key := h.tenant()
+	rightID := h.right(key, h.basis(key))
+	source := h.control.Source()
+	r, asOf, err := source.Right(t.Context(), rightID)
+	require.NoError(t, err)
+	require.Equal(t, tenantID, r.TenantID)
+	require.Equal(t, api.RightActive, r.State)
+	require.JSONEq(t, `{"regions":["US","CA"]}`, string(r.Scope))
+	require.Equal(t, r.Revision, asOf)
+
+	r, _, err = source.Right(t.Context(), "rgh_none")
+	require.NoError(t, err)
+	require.Nil(t, r)
+	keyID := get[string](t, h.call(key, "GET", "/v1/tenant", "").ok(), "key", "keyId")
+	k, _, err := source.Key(t.Context(), keyID)
+	require.NoError(t, err)
+	require.Equal(t, tenantID, k.TenantID)
+	require.Equal(t, api.EveryScope, k.Scopes)
+}
