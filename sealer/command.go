@@ -84,7 +84,7 @@ func writeText(w io.Writer, t *trust, r *Report) {
 			if !v.OK {
 				mark = "FAIL"
 			}
-			fmt.Fprintf(w, "  %s  %-20s %s%s\n", mark, v.Code, f.place(v), v.Message)
+			fmt.Fprintf(w, "  %s  %-21s %s%s\n", mark, v.Code, f.place(v), v.Message)
 		}
 		if !f.ok() {
 			unsound++
@@ -92,7 +92,7 @@ func writeText(w io.Writer, t *trust, r *Report) {
 	}
 	switch {
 	case unsound == 0:
-		fmt.Fprintf(w, "\nSound: %s, every byte accounted for.\n", count(len(r.Files), "file"))
+		fmt.Fprintf(w, "\nSound: %s.\n", count(len(r.Files), "file"))
 	default:
 		fmt.Fprintf(w, "\nNOT SOUND: %d of %s failed.\n", unsound, count(len(r.Files), "file"))
 	}

@@ -184,9 +184,9 @@ func (w *world) note(kind string) []byte {
 // run makes n deliveries, the second half of a pair repeating the idempotency key
 // of the first now and then.
 func (w *world) run(n int) [][]byte {
-	events := make([][]byte, n)
+	events, before := make([][]byte, n), w.events
 	for i := range events {
-		events[i] = w.delivery(i, fmt.Sprintf("order %d", i-i%9/8))
+		events[i] = w.delivery(i, fmt.Sprintf("order %d", before+i-i%9/8))
 	}
 	return events
 }

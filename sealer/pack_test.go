@@ -98,8 +98,10 @@ func (w *world) checker(good []byte) func(pack []byte) []Verdict {
 	var base inspector
 	var mu sync.Mutex
 	known := make(map[string]finding)
+	primed := trust{root: w.vkey}
 	run := func(pack []byte, inspect func(*inspector, []byte) finding) []Verdict {
-		c := packCheck{trust: &trust{root: w.vkey}, inspect: inspect}
+		t := primed
+		c := packCheck{trust: &t, inspect: inspect}
 		require.NoError(w.tb, c.run(context.Background(), bytes.NewReader(pack), nil))
 		c.settle(false)
 		return c.verdicts
@@ -111,6 +113,7 @@ func (w *world) checker(good []byte) func(pack []byte) []Verdict {
 		known[string(text)] = in.inspect(text)
 		return known[string(text)]
 	})))
+	primed.directory(w.headerOf(good).Directory)
 	return func(pack []byte) []Verdict {
 		return run(pack, func(in *inspector, text []byte) finding {
 			same := in.purpose == base.purpose && in.sealedAt.Equal(base.sealedAt) && in.directory.IssuedAt.Equal(base.directory.IssuedAt)
@@ -120,6 +123,14 @@ func (w *world) checker(good []byte) func(pack []byte) []Verdict {
 			return in.inspect(text)
 		})
 	}
+}
+
+// headerOf reads the header of a pack.
+func (w *world) headerOf(pack []byte) *PackHeader {
+	w.tb.Helper()
+	r, err := ReadPack(bytes.NewReader(pack))
+	require.NoError(w.tb, err)
+	return r.Header()
 }
 
 // flip changes bytes of a good pack, one at a time, on all processors.
