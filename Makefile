@@ -1,17 +1,42 @@
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 
-.PHONY: help test check race
-help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+# Fuzz targets as package:function; each runs for FUZZTIME.
+FUZZTIME ?= 2m
+FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
-test: ## all tests that need nothing but Go
+.PHONY: demo run build test check race fuzz bench help
+
+demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
+	@./bin/muniment demo
+
+test: ## every test that needs nothing but Go
 	go test ./...
 
-check: ## formatting, vet, staticcheck, race tests of the concurrent packages
-	@test -z "$$(gofmt -l . | tee /dev/stderr)"
+run: build ## everything in one process, data in ./muniment-data
+	./bin/muniment up
+
+build: ## the binary, ./bin/muniment
+	@echo "building ./bin/muniment (the first time fetches and compiles the libraries: a few minutes)"
+	@CGO_ENABLED=0 go build -trimpath -o bin/muniment .
+
+check: ## formatting, vet, staticcheck, import map, race tests of the concurrent packages
+	@files=$$(gofmt -l .); test -z "$$files" || { echo "gofmt is needed on: $$files"; exit 1; }
 	go vet ./...
 	go run $(STATICCHECK) ./...
+	go test -run '^TestImportMap$$' .
 	$(MAKE) race
 
 race: ## race tests of the concurrent packages
-	go test -race ./pipeline/... ./sealer/...
+	go test -race -short ./gateway/... ./pipeline/... ./control/... ./sealer
+
+fuzz: ## each fuzz target for FUZZTIME (default 2m)
+	@for target in $(FUZZ); do \
+		echo "== $$target"; \
+		go test -run '^$$' -fuzz "^$${target##*:}$$" -fuzztime $(FUZZTIME) $${target%%:*} || exit 1; \
+	done
+
+bench: ## micro-benchmarks of what a receipt is made of; figures are kept in bench/README.md
+	go test -run '^$$' -bench . -benchmem -count 3 ./gate ./sealer ./gateway ./pipeline/segment
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10

@@ -212,7 +212,7 @@ func (d *Demo) seal(ctx context.Context, client Client) ([]string, meterTotals, 
 		return nil, totals, err
 	}
 	var list struct {
-		ProofPacks []struct {
+		Packs []struct {
 			ID    string
 			Count int64
 		}
@@ -221,7 +221,7 @@ func (d *Demo) seal(ctx context.Context, client Client) ([]string, meterTotals, 
 		return nil, totals, err
 	}
 	var files []string
-	for _, p := range list.ProofPacks {
+	for _, p := range list.Packs {
 		file := filepath.Join(d.Dir, p.ID+".ndjson")
 		if err := client.Download(ctx, "/v1/proof-packs/"+p.ID+"/bundle", file); err != nil {
 			return nil, totals, err

@@ -155,6 +155,12 @@ func readPack(ctx context.Context, db *sql.DB, tenantID, packID string) (p Pack,
 		WHERE tenant_id = $1 AND pack_id = $2`, tenantID, packID))
 }
 
+// CountPacks counts the tenant's packs.
+func (r *Room) CountPacks(ctx context.Context, tenantID string) (n int64, err error) {
+	err = r.db.Read().QueryRowContext(ctx, `SELECT count(*) FROM proof_packs WHERE tenant_id = $1`, tenantID).Scan(&n)
+	return n, err
+}
+
 // packAt finds the pack that an entry was sealed in, by its position.
 func packAt(ctx context.Context, db *sql.DB, tenantID string, at sealer.Position) (p Pack, found bool, err error) {
 	return onePack(db.QueryRowContext(ctx, `SELECT `+packColumns+` FROM proof_packs
@@ -208,10 +214,4 @@ func parseHashes(text string) ([][]byte, error) {
 		}
 	}
 	return state, nil
-}
-
-// CountPacks counts the tenant's packs.
-func (r *Room) CountPacks(ctx context.Context, tenantID string) (n int64, err error) {
-	err = r.db.Read().QueryRowContext(ctx, `SELECT count(*) FROM proof_packs WHERE tenant_id = $1`, tenantID).Scan(&n)
-	return n, err
 }

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/bench"
+	"muniment/pipeline/segment"
+	"muniment/sealer"
+)
+
+// kills is how often the server is killed; MUNIMENT_TEST_KILLS raises it.
+const kills = 20
+
+// TestKillUnderLoad kills the server again and again, at random moments, under
+// 256 clients that keep every answer. In the end the log, the warehouse and the
+// packs hold each acknowledged receipt once, byte for byte, and no others but
+// those whose answer was cut off.
+func TestKillUnderLoad(t *testing.T) {
+	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
+	server := startServer(t, exe, data)
+	tenant := createTenant(t, exe, data)
+	client := bench.Client{API: server.API, Key: tenant.APIKey}
+	rights := issueRights(t, client)
+
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 1))
+	acknowledged := map[string]string{} // receipt id → answer
+	var slowest time.Duration
+	for round := range kills {
+		deliveries, err := bench.Deliveries(4000, seed+uint64(round), bench.Profiles(), rights)
+		require.NoError(t, err)
+		killAt, reached := 1+random.IntN(3500), make(chan struct{})
+		load := &bench.Load{
+			Addr: strings.TrimPrefix(client.API, "http://"), Key: client.Key, Clients: 256,
+			Name: "round-" + string(rune('a'+round)), Deliveries: deliveries,
+			Answered: func(n int) {
+				if n == killAt {
+					close(reached)
+				}
+			},
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan []bench.Answer)
+		go func() {
+			answers, _ := load.Run(ctx) // cut off on purpose; what was answered counts
+			done <- answers
+		}()
+		<-reached
+		server.Kill()
+		stop()
+		for _, a := range <-done {
+			if a.Status == 200 {
+				keep(t, acknowledged, a.Body)
+			}
+		}
+		start := time.Now()
+		server, err = bench.StartServer(t.Context(), exe, data, hostPort(server.API), hostPort(server.Admin))
+		require.NoError(t, err, "round %d", round)
+		slowest = max(slowest, time.Since(start))
+	}
+	t.Logf("%d receipts acknowledged over %d kills; slowest start %v", len(acknowledged), kills, slowest)
+	require.LessOrEqual(t, slowest, 5*time.Second, "ready again")
+
+	packs := sealAndExport(t, client)
+	var metering struct{ Totals struct{ Receipts int } }
+	require.NoError(t, client.Do(t.Context(), "GET", "/v1/metering", nil, &metering))
+	require.NoError(t, server.Stop())
+	verifyPacks(t, exe, data, packs)
+
+	inLog := map[string]int{}
+	log, err := segment.OpenReader(filepath.Join(data, "log"))
+	require.NoError(t, err)
+	defer log.Close()
+	first, end, err := log.Bounds(t.Context(), 0)
+	require.NoError(t, err)
+	require.NoError(t, log.Scan(t.Context(), first, end, func(e sealer.Entry) error {
+		check(t, acknowledged, inLog, e.Event)
+		return nil
+	}))
+	inPacks := map[string]int{}
+	for _, file := range packs {
+		b, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for line := range strings.Lines(string(b)) {
+			check(t, acknowledged, inPacks, []byte(strings.TrimSuffix(line, "\n")))
+		}
+	}
+	require.Len(t, inLog, metering.Totals.Receipts, "in the warehouse")
+	require.Equal(t, inLog, inPacks)
+	for id := range acknowledged {
+		require.Equal(t, 1, inLog[id], "%s in the log", id)
+		require.Equal(t, 1, inPacks[id], "%s in the packs", id)
+	}
+}
+
+// keep remembers the verbatim receipt of an answer.
+func keep(t *testing.T, acknowledged map[string]string, body []byte) {
+	t.Helper()
+	var answer struct {
+		Data struct{ Receipt json.RawMessage }
+	}
+	require.NoError(t, json.Unmarshal(body, &answer))
+	var id struct{ ReceiptID string }
+	require.NoError(t, json.Unmarshal(answer.Data.Receipt, &id))
+	require.NotContains(t, acknowledged, id.ReceiptID, "one receipt for two requests")
+	acknowledged[id.ReceiptID] = string(answer.Data.Receipt)
+}
+
+// check counts the receipt of an event and compares its text with the acknowledged one.
+func check(t *testing.T, acknowledged map[string]string, count map[string]int, event []byte) {
+	t.Helper()
+	parts, err := sealer.SplitDelivery(event)
+	if err != nil {
+		return // an event of another type, or a pack's first or last line
+	}
+	var id struct{ ReceiptID string }
+	require.NoError(t, json.Unmarshal(parts.Receipt, &id))
+	count[id.ReceiptID]++
+	if want, ok := acknowledged[id.ReceiptID]; ok {
+		require.Equal(t, want, string(parts.Receipt))
+	}
+}
+
+type tenantKey struct{ TenantID, OrgID, DeveloperID, KeyID, APIKey string }
+
+func startServer(t *testing.T, exe, data string) *bench.Server {
+	t.Helper()
+	s, err := bench.StartServer(t.Context(), exe, data, "127.0.0.1:0", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(s.Kill)
+	return s
+}
+
+func createTenant(t *testing.T, exe, data string) tenantKey {
+	t.Helper()
+	out, err := exec.Command(exe, "tenant", "create", "--data", data, "--org", "org_test", "--json").Output()
+	require.NoError(t, err)
+	var tn tenantKey
+	require.NoError(t, json.Unmarshal(out, &tn))
+	return tn
+}
+
+// issueRights issues a right for each profile on one basis.
+func issueRights(t *testing.T, client bench.Client) map[string]string {
+	t.Helper()
+	var basis struct{ Basis struct{ ID string } }
+	require.NoError(t, client.Do(t.Context(), "POST", "/v1/bases", map[string]any{
+		"kind": "LICENSE", "title": "Test", "holderOrgId": "org_test", "effectiveFrom": "2026-01-01T00:00:00Z",
+	}, &basis))
+	rights := map[string]string{}
+	for _, p := range bench.Profiles() {
+		var data struct{ Right struct{ ID string } }
+		body := map[string]any{"basisId": basis.Basis.ID, "substrate": p.Substrate, "effectiveFrom": "2026-01-01T00:00:00Z", "scope": map[string]any{}}
+		if p.Scope != nil {
+			body["scope"] = p.Scope
+		}
+		require.NoError(t, client.Do(t.Context(), "POST", "/v1/rights", body, &data))
+		rights[p.Substrate] = data.Right.ID
+	}
+	return rights
+}
+
+// sealAndExport seals and downloads every pack, oldest first.
+func sealAndExport(t *testing.T, client bench.Client) []string {
+	t.Helper()
+	require.NoError(t, client.Do(t.Context(), "POST", "/v1/proof-packs/seal", map[string]any{}, nil))
+	var list struct{ Packs []struct{ ID string } }
+	require.NoError(t, client.Do(t.Context(), "GET", "/v1/proof-packs?limit=500", nil, &list))
+	require.NotEmpty(t, list.Packs)
+	var files []string
+	for _, p := range list.Packs {
+		file := filepath.Join(t.TempDir(), p.ID+".ndjson")
+		require.NoError(t, client.Download(t.Context(), "/v1/proof-packs/"+p.ID+"/bundle", file))
+		files = append(files, file)
+	}
+	return files
+}
+
+// verifyPacks runs the auditor's command on the packs.
+func verifyPacks(t *testing.T, exe, data string, packs []string) {
+	t.Helper()
+	out, err := exec.Command(exe, append([]string{"verify", "--root", filepath.Join(data, "keys", "root.vkey")}, packs...)...).CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
+func hostPort(url string) string { return strings.TrimPrefix(url, "http://") }

@@ -1,0 +1,475 @@
+// Command muniment is the evidence ledger for governed delivery: see README.md.
+//
+// This file holds flags, wiring and signals. What a command does lives in the
+// room that it concerns.
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"muniment/bench"
+	"muniment/control"
+	"muniment/control/meter"
+	"muniment/control/node"
+	"muniment/control/proof"
+	"muniment/control/right"
+	"muniment/control/store"
+	"muniment/control/tenant"
+	"muniment/gateway"
+	"muniment/gateway/snapshot"
+	"muniment/pipeline"
+	"muniment/pipeline/segment"
+	"muniment/pipeline/sqlite"
+	"muniment/sealer"
+)
+
+// commands is the command line. Each flag is also an environment variable.
+type commands struct {
+	Up     upCmd `cmd:"" help:"Run everything in one process, on one data folder."`
+	Tenant struct {
+		Create tenantCreateCmd `cmd:"" help:"Create a tenant, its first developer and an API key."`
+	} `cmd:"" help:"Administer the tenants of a running server."`
+	Verify verifyCmd `cmd:"" help:"Verify receipts, proof packs and chains of packs, offline."`
+	Demo   demoCmd   `cmd:"" help:"Tell the whole story against a throw-away data folder."`
+}
+
+func main() {
+	var cli commands
+	app := kong.Parse(&cli, kong.Name("muniment"), kong.DefaultEnvars("MUNIMENT"),
+		kong.Description("The evidence ledger for governed delivery."))
+	app.FatalIfErrorf(app.Run())
+}
+
+// interrupted is a context that ends with SIGINT or SIGTERM.
+func interrupted() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+}
+
+type demoCmd struct {
+	Deliveries int    `default:"20000" help:"Deliveries to post (at least 1000)."`
+	Clients    int    `default:"64" help:"Concurrent clients."`
+	Seed       uint64 `default:"1" help:"Seed of the traffic."`
+	Keep       string `placeholder:"DIR" help:"Tell the story in this new folder and keep it."`
+}
+
+// Run tells the story in a folder that is removed afterwards.
+func (c *demoCmd) Run() error {
+	if c.Deliveries < 1000 || c.Clients < 1 {
+		return errors.New("a demo takes at least 1000 deliveries and 1 client")
+	}
+	ctx, stop := interrupted()
+	defer stop()
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	dir := c.Keep
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "muniment-demo-"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+	} else if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Stdout.Stat()
+	if err != nil {
+		return err
+	}
+	demo := bench.Demo{
+		Exe: exe, Dir: dir, Out: os.Stdout, Live: info.Mode()&os.ModeCharDevice != 0,
+		Deliveries: c.Deliveries, Clients: c.Clients, Seed: c.Seed,
+	}
+	return demo.Run(ctx)
+}
+
+type verifyCmd struct {
+	Files []string `arg:"" name:"file" help:"Receipts, packs or chains of packs (oldest first)."`
+	Root  string   `help:"The trust anchor: a root key (C2SP vkey), or a file that holds one." placeholder:"KEY"`
+	Keys  string   `help:"A weaker anchor: a key directory that is believed as it is." placeholder:"FILE" type:"existingfile"`
+	JSON  bool     `help:"Print one JSON object."`
+}
+
+// Run never returns: the exit status is the verdict.
+func (c *verifyCmd) Run() error {
+	ctx, stop := interrupted()
+	defer stop()
+	os.Exit(sealer.VerifyFiles(ctx, sealer.Options{Files: c.Files, Root: c.Root, Keys: c.Keys, JSON: c.JSON}, os.Stdout))
+	return nil
+}
+
+type tenantCreateCmd struct {
+	Data    string   `default:"./muniment-data" help:"Data folder of the running server." type:"path"`
+	Org     string   `required:"" help:"Organisation, such as org_acme."`
+	Email   string   `help:"E-mail address of the developer."`
+	Scope   []string `help:"Scopes of the key; default: every scope but *."`
+	Env     string   `default:"test" enum:"test,live" help:"Environment of the key: ${enum}."`
+	JSON    bool     `help:"Print one JSON object."`
+	KeyOnly bool     `help:"Print the API key and nothing else."`
+}
+
+// Run asks the running server for a tenant.
+func (c *tenantCreateCmd) Run() error {
+	ctx, stop := interrupted()
+	defer stop()
+	var made tenant.Created
+	request := tenant.Request{Org: c.Org, Email: c.Email, Scopes: c.Scope, Env: c.Env}
+	if err := administer(ctx, c.Data, http.MethodPost, "/admin/tenants", request, &made); err != nil {
+		return fmt.Errorf("cannot create the tenant: %w", err)
+	}
+	switch {
+	case c.KeyOnly:
+		fmt.Println(made.APIKey)
+	case c.JSON:
+		return json.NewEncoder(os.Stdout).Encode(made)
+	default:
+		fmt.Printf("tenant     %s\norg        %s\ndeveloper  %s\nkey        %s\n\nAPI key, shown this once:\n%s\n",
+			made.TenantID, made.OrgID, made.DeveloperID, made.KeyID, made.APIKey)
+	}
+	return nil
+}
+
+// adminFile is what a running server leaves in its data folder, mode 0600, so
+// that administrative commands find it and may speak to it.
+const adminFile = "admin.json"
+
+type adminAccess struct {
+	URL   string `json:"url"`
+	Token string `json:"token"`
+}
+
+// administer calls the admin listener of the server that runs on a data folder.
+func administer(ctx context.Context, data, method, path string, in, out any) error {
+	var access adminAccess
+	text, err := os.ReadFile(filepath.Join(data, adminFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("no server runs on %s (start one with: muniment up --data %s)", data, data)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &access)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read %s: %w", adminFile, err)
+	}
+	client := bench.Client{API: access.URL, Key: access.Token}
+	return client.Do(ctx, method, path, in, out)
+}
+
+type upCmd struct {
+	Data     string        `default:"./muniment-data" help:"Data folder; made when it is missing." type:"path"`
+	Listen   string        `default:"127.0.0.1:8080" help:"Address of the API."`
+	Admin    string        `default:"127.0.0.1:9090" help:"Address for operators: metrics, health, administration."`
+	Bound    time.Duration `default:"30s" help:"How long the node signs without news of rights."`
+	Log      string        `default:"text" enum:"text,json" help:"Form of the log: ${enum}."`
+	LogLevel slog.Level    `default:"info" help:"Least level that is logged: debug, info, warn or error."`
+}
+
+// nodeID names the one node of an embedded service.
+const nodeID = "nod_embedded"
+
+// Run serves until it is told to stop. Everything is opened in the order in which
+// it is needed, and closed in the reverse one.
+func (c *upCmd) Run() (err error) {
+	ctx, stop := interrupted()
+	defer stop()
+	// A blocked fdatasync holds a P until the runtime takes it back: with one P a
+	// core the gateway would stand still meanwhile.
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(2 * runtime.NumCPU())
+	}
+	logger := c.logger()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
+	if err := os.MkdirAll(c.Data, 0o700); err != nil {
+		return err
+	}
+	// Both ports are taken before anything is opened: callers queue while a long log
+	// is checked, instead of being refused.
+	listener, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	adminListener, err := net.Listen("tcp", c.Admin)
+	if err != nil {
+		return err
+	}
+	defer adminListener.Close()
+	logger.Info("muniment is starting", "api", "http://"+listener.Addr().String(),
+		"admin", "http://"+adminListener.Addr().String(), "data", c.Data)
+
+	db, err := store.Open(ctx, store.Config{Path: filepath.Join(c.Data, "control.db"), Logger: logger, Registerer: registry})
+	if err != nil {
+		return err
+	}
+	defer closing(&err, db)
+	failed := make(chan error, 8)
+	eventLog, err := openLog(ctx, db, segment.Config{
+		Dir: filepath.Join(c.Data, "log"), Log: logger, Registerer: registry, OnFailure: func(err error) { failed <- err },
+	})
+	if err != nil {
+		return err
+	}
+	defer closing(&err, eventLog)
+	warehouse, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(c.Data, "warehouse.db"), Logger: logger})
+	if err != nil {
+		return err
+	}
+	defer closing(&err, warehouse)
+	loader, err := pipeline.NewLoader(pipeline.LoaderConfig{Log: eventLog, Warehouse: warehouse, Logger: logger, Registerer: registry})
+	if err != nil {
+		return err
+	}
+
+	nodes, err := node.New(ctx, node.Config{DB: db, Dir: filepath.Join(c.Data, "keys"), Bound: c.Bound, Logger: logger})
+	if err != nil {
+		return err
+	}
+	rights, err := right.New(right.Config{DB: db, Nodes: nodes})
+	if err != nil {
+		return err
+	}
+	packs, err := proof.New(proof.Config{
+		DB: db, Warehouse: warehouse, Log: eventLog, Keys: nodes, Dir: filepath.Join(c.Data, "packs"), Logger: logger, Registerer: registry,
+	})
+	if err != nil {
+		return err
+	}
+	metering, err := meter.New(meter.Config{Warehouse: warehouse})
+	if err != nil {
+		return err
+	}
+	tenants, err := tenant.New(tenant.Config{DB: db, Nodes: nodes, Counters: tenant.Counters{
+		Bases: rights.CountBases, Rights: rights.CountRights, ProofPacks: packs.CountPacks, Events: warehouse.CountEvents,
+	}})
+	if err != nil {
+		return err
+	}
+	token := rand.Text()
+	ctl, err := control.New(control.Config{
+		DB: db, Nodes: nodes, Tenants: tenants, Log: eventLog,
+		Rooms: []control.Room{nodes, tenants, rights, packs, metering}, AdminToken: token, Logger: logger, Registerer: registry,
+	})
+	if err != nil {
+		return err
+	}
+
+	epoch, err := nodes.Enrol(ctx, nodeID)
+	if err != nil {
+		return err
+	}
+	signer, err := nodes.ReceiptSigner(nodeID)
+	if err != nil {
+		return err
+	}
+	view, err := snapshot.New(snapshot.Config{Source: ctl.Source(), NodeID: nodeID, Bound: c.Bound, Logger: logger, Registerer: registry})
+	if err != nil {
+		return err
+	}
+	inside := &insideListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	edge, err := gateway.New(gateway.Config{
+		NodeID: nodeID, Epoch: epoch, Rights: view, Log: eventLog, Signer: signer, DialControl: inside.Dial, Logger: logger, Registerer: registry,
+	})
+	if err != nil {
+		return err
+	}
+	admin := gateway.Admin{
+		Gatherer: registry,
+		Checks:   []gateway.Check{{Name: "gateway", Ready: func(context.Context) error { return edge.Ready() }}},
+		Mount:    map[string]http.Handler{"/admin/": ctl.Admin()},
+	}
+
+	if err := writeAdminFile(c.Data, adminAccess{URL: "http://" + adminListener.Addr().String(), Token: token}); err != nil {
+		return err
+	}
+	defer os.Remove(filepath.Join(c.Data, adminFile))
+
+	// What runs behind the gateway ends after it: it needs all of them to drain.
+	background, halt := context.WithCancel(context.WithoutCancel(ctx))
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	defer halt()
+	run := func(name string, work func(context.Context) error) {
+		parts.Go(func() {
+			if err := work(background); err != nil && background.Err() == nil {
+				failed <- fmt.Errorf("%s stopped: %w", name, err)
+			}
+		})
+	}
+	run("the loader", loader.Run)
+	run("the view of rights", view.Run)
+	run("the high-water mark", func(ctx context.Context) error { return recordHighWater(ctx, db, eventLog) })
+	run("the outbox relay", ctl.Run)
+	run("control's server", func(ctx context.Context) error { return serve(ctx, inside, ctl.Handler()) })
+	run("the admin listener", func(ctx context.Context) error { return serve(ctx, adminListener, admin.Handler()) })
+
+	serving, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	go func() {
+		select {
+		case err := <-failed:
+			fail(err)
+		case <-serving.Done():
+		}
+	}()
+	if err := edge.Run(serving, listener); err != nil {
+		return err
+	}
+	if cause := context.Cause(serving); ctx.Err() == nil && cause != nil {
+		return cause
+	}
+	logger.Info("muniment has stopped")
+	return nil
+}
+
+// openLog opens the event log. The database remembers how long it once was.
+func openLog(ctx context.Context, db *store.DB, cfg segment.Config) (*segment.Log, error) {
+	mark, known, err := db.HighWater(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if known {
+		cfg.AtLeast = &mark
+	}
+	return segment.Open(cfg)
+}
+
+// recordHighWater tells the database once a second how long the log is.
+func recordHighWater(ctx context.Context, db *store.DB, log pipeline.Reader) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		_, end, err := log.Bounds(ctx, 0)
+		if err == nil {
+			err = db.SetHighWater(ctx, end)
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// serve answers on a listener until ctx ends, and then finishes what has begun.
+func serve(ctx context.Context, ln net.Listener, handler http.Handler) error {
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	drained := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		drained <- server.Shutdown(limit)
+	})
+	defer stop()
+	if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return <-drained
+}
+
+// insideListener leads the gateway to control without a port that others could
+// reach. Its connections are socket pairs: they buffer, and know deadlines, which
+// net/http and fasthttp both rely on.
+type insideListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+// Dial connects to whoever accepts.
+func (l *insideListener) Dial() (net.Conn, error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socketpair", err)
+	}
+	var ends [2]net.Conn
+	for i, fd := range fds {
+		f := os.NewFile(uintptr(fd), "inside")
+		ends[i], err = net.FileConn(f) // a copy of f
+		if err := errors.Join(err, f.Close()); err != nil {
+			return nil, err
+		}
+	}
+	select {
+	case l.conns <- ends[0]:
+		return ends[1], nil
+	case <-l.closed:
+		return nil, errors.Join(net.ErrClosed, ends[0].Close(), ends[1].Close())
+	}
+}
+
+// Accept returns the other end of the next Dial.
+func (l *insideListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close makes Dial and Accept fail.
+func (l *insideListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+// Addr is of no use to anyone.
+func (l *insideListener) Addr() net.Addr { return &net.UnixAddr{Name: "inside", Net: "unix"} }
+
+// closing closes c and keeps its error if there is none yet.
+func closing(err *error, c io.Closer) {
+	if closeErr := c.Close(); *err == nil {
+		*err = closeErr
+	}
+}
+
+// writeAdminFile writes the file wholly or not at all.
+func writeAdminFile(data string, access adminAccess) error {
+	text, err := json.Marshal(access)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(data, "."+adminFile+"-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // fails once it is renamed
+	_, err = f.Write(text)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), filepath.Join(data, adminFile))
+}
+
+// logger writes to standard error; its first line names the addresses.
+func (c *upCmd) logger() *slog.Logger {
+	options := &slog.HandlerOptions{Level: c.LogLevel}
+	if c.Log == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, options))
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/bench"
+)
+
+// TestMain lets the test binary be muniment, or the part of curl that the README
+// uses, when it is called by that name.
+func TestMain(m *testing.M) {
+	switch filepath.Base(os.Args[0]) {
+	case "muniment":
+		main()
+	case "curl":
+		if err := curl(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, "curl:", err)
+			os.Exit(1)
+		}
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+// muniment returns the path of a muniment binary: this test binary under another name.
+func muniment(t *testing.T) string {
+	t.Helper()
+	return install(t, t.TempDir(), "muniment")
+}
+
+// install links the test binary under a name. A hard link, so that the process
+// sees the new name as its own; copied where the folder is on another disk.
+func install(t *testing.T, dir, name string) string {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	exe := filepath.Join(dir, name)
+	if os.Link(self, exe) == nil {
+		return exe
+	}
+	b, err := os.ReadFile(self)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(exe, b, 0o700))
+	return exe
+}
+
+// TestReadmeSession runs the README's session as it stands there, against a
+// server of its own.
+func TestReadmeSession(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	session := regexp.MustCompile("(?s)<!-- session:.*?```sh\n(.*?)```").FindSubmatch(readme)
+	require.NotNil(t, session, "the README shows no session")
+
+	dir, bin := t.TempDir(), t.TempDir()
+	exe := install(t, bin, "muniment")
+	install(t, bin, "curl")
+	server, err := bench.StartServer(t.Context(), exe, filepath.Join(dir, "muniment-data"), "127.0.0.1:0", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(server.Kill)
+
+	script := strings.Replace(string(session[1]), "http://127.0.0.1:8080", server.API, 1)
+	require.Contains(t, script, server.API)
+	cmd := exec.CommandContext(t.Context(), "sh", "-eu")
+	cmd.Dir, cmd.Stdin = dir, strings.NewReader(script)
+	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	said := string(out)
+	require.Contains(t, said, `"metered":true`, "the first delivery")
+	require.Contains(t, said, `"error":"PRECONDITION_FAILED"`, "the second")
+	require.Contains(t, said, "AUTOMOTIVE_SPEED_EXCEEDED")
+	require.Contains(t, said, `"receipts":1`, "metering")
+	require.Contains(t, said, "inclusion.ok", "the verdict")
+}
+
+// TestReadmeNamesRealTargets holds the make targets that the README shows against
+// the Makefile.
+func TestReadmeNamesRealTargets(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	makefile, err := os.ReadFile("Makefile")
+	require.NoError(t, err)
+	targets := regexp.MustCompile("(?m)(?:^|`)make ([a-z]+)").FindAllSubmatch(readme, -1)
+	require.NotEmpty(t, targets)
+	for _, m := range targets {
+		require.Regexp(t, `(?m)^`+string(m[1])+`:`, string(makefile))
+	}
+	require.Regexp(t, `(?s)^# Muniment\n\n`+"```sh\nmake demo .*\nmake test ", string(readme), "the README starts with two commands")
+}
+
+// curl does what the README's session asks of the real one: -s, -X, -H, -d, -o.
+func curl(args []string) error {
+	method, url, body, file := "", "", "", ""
+	header := http.Header{}
+	for i := 0; i < len(args); i++ {
+		if args[i] == "-s" {
+			continue
+		}
+		if !strings.HasPrefix(args[i], "-") {
+			url = args[i]
+			continue
+		}
+		if i+1 == len(args) {
+			return fmt.Errorf("%s lacks its value", args[i])
+		}
+		switch flag, value := args[i], args[i+1]; flag {
+		case "-X":
+			method = value
+		case "-H":
+			name, v, _ := strings.Cut(value, ": ")
+			header.Set(name, v)
+		case "-d":
+			body = value
+		case "-o":
+			file = value
+		default:
+			return fmt.Errorf("the session may not use %s", flag)
+		}
+		i++
+	}
+	if body != "" {
+		header.Set("Content-Type", "application/x-www-form-urlencoded") // as curl does
+		if method == "" {
+			method = http.MethodPost
+		}
+	}
+	req, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header = header
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	out := os.Stdout
+	if file != "" {
+		if out, err = os.Create(file); err != nil {
+			return err
+		}
+		defer out.Close()
+	}
+	_, err = io.Copy(out, resp.Body)
+	return err
+}
