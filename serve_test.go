@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/bench"
+)
+
+// TestOneKeyOneReceipt sends one delivery a hundred times at once with one key,
+// and again after a kill: one event, and the same bytes for everybody.
+func TestOneKeyOneReceipt(t *testing.T) {
+	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
+	server := startServer(t, exe, data)
+	client := bench.Client{API: server.API, Key: createTenant(t, exe, data).APIKey}
+	body := fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":4200}`, issueRights(t, client)["DOOH"])
+
+	var answers [100]string
+	var clients sync.WaitGroup
+	for i := range answers {
+		clients.Go(func() { answers[i] = post(t, client, "one-key", body) })
+	}
+	clients.Wait()
+	for _, a := range answers {
+		require.Equal(t, answers[0], a)
+	}
+	require.Contains(t, answers[0], `"receiptId":"rcp_`)
+
+	server.Kill()
+	server, err := bench.StartServer(t.Context(), exe, data, hostPort(server.API), hostPort(server.Admin))
+	require.NoError(t, err)
+	t.Cleanup(server.Kill)
+	require.Equal(t, answers[0], post(t, client, "one-key", body), "after a restart")
+	require.Contains(t, post(t, client, "one-key", strings.Replace(body, "4200", "4201", 1)), `"error":"STATE_CONFLICT"`)
+
+	require.NoError(t, client.Do(t.Context(), "POST", "/v1/proof-packs/seal", map[string]any{}, nil))
+	var metering struct{ Totals struct{ Receipts int } }
+	require.NoError(t, client.Do(t.Context(), "GET", "/v1/metering", nil, &metering))
+	require.Equal(t, 1, metering.Totals.Receipts)
+}
+
+// post returns the body of the answer to one delivery.
+func post(t *testing.T, client bench.Client, key, body string) string {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, client.API+"/v1/delivery", strings.NewReader(body))
+	if err != nil {
+		return err.Error()
+	}
+	req.Header.Set("Authorization", "Bearer "+client.Key)
+	req.Header.Set("Idempotency-Key", key)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err.Error()
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err.Error()
+	}
+	// The request's id is the one thing that two refusals may differ in.
+	var parsed map[string]any
+	if json.Unmarshal(text, &parsed) == nil && parsed["requestId"] != nil {
+		delete(parsed, "requestId")
+		text, _ = json.Marshal(parsed)
+	}
+	return string(text)
+}
+
+// TestStopUnderLoad stops the server with SIGTERM while 64 clients send on
+// connections that they keep: every request that was sent on an accepted
+// connection is answered, and the process ends with status 0.
+func TestStopUnderLoad(t *testing.T) {
+	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
+	server := startServer(t, exe, data)
+	client := bench.Client{API: server.API, Key: createTenant(t, exe, data).APIKey}
+	body := fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":4200}`, issueRights(t, client)["DOOH"])
+	request := fmt.Appendf(nil, "POST /v1/delivery HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s",
+		hostPort(server.API), client.Key, len(body), body)
+
+	const clients = 64
+	var answered atomic.Int64
+	warm := make(chan struct{})
+	faults := make(chan error, clients)
+	for range clients {
+		go func() {
+			faults <- untilGone(hostPort(server.API), request, func() {
+				if answered.Add(1) == 20*clients {
+					close(warm)
+				}
+			})
+		}()
+	}
+	<-warm
+	require.NoError(t, server.Stop())
+	for range clients {
+		require.NoError(t, <-faults)
+	}
+	t.Logf("%d answers", answered.Load())
+}
+
+// untilGone posts on one connection after the other until none is accepted any
+// more. Any end of a connection but an announced one is a fault.
+func untilGone(addr string, request []byte, answered func()) error {
+	for {
+		conn, err := net.Dial("tcp", addr)
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := untilClosed(conn, request, answered); err != nil {
+			return err
+		}
+	}
+}
+
+func untilClosed(conn net.Conn, request []byte, answered func()) error {
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	for {
+		if _, err := conn.Write(request); err != nil {
+			return fmt.Errorf("while sending: %w", err)
+		}
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil {
+			return fmt.Errorf("while waiting for an answer: %w", err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return fmt.Errorf("while reading an answer: %w", err)
+		}
+		draining := resp.StatusCode == http.StatusServiceUnavailable && bytes.Contains(text, []byte(`"reason":"DRAINING"`))
+		if resp.StatusCode != http.StatusOK && !draining {
+			return fmt.Errorf("answered %d: %s", resp.StatusCode, text)
+		}
+		answered()
+		if resp.Close {
+			return nil
+		}
+	}
+}
