@@ -80,9 +80,12 @@ func (w *Warehouse) CountEvents(ctx context.Context, tenantID string) (n int64, 
 }
 
 // earlier selects the events that make e a duplicate: those with its idempotency
-// hash at a lower position, unless they are more than 24 h older.
-const earlier = `FROM events AS p
-	WHERE p.tenant_id = e.tenant_id AND p.idempotency = e.idempotency
+// hash at a lower position, unless they are more than 24 h older. The start of
+// the hash is what the index is on; walking the tenant's rows instead, as the
+// planner may like to, would be quadratic.
+const earlier = `FROM events AS p INDEXED BY events_by_idempotency
+	WHERE substr(p.idempotency, 1, 8) = substr(e.idempotency, 1, 8)
+		AND p.idempotency = e.idempotency AND p.tenant_id = e.tenant_id
 		AND (p.generation, p.position) < (e.generation, e.position)
 		AND p.at >= e.at - 86400000`
 

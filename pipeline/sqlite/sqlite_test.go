@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -28,4 +29,94 @@ func TestConformance(t *testing.T) {
 			Reopen: func() pipeline.Warehouse { return mustOpen(tb, path) },
 		}
 	})
+}
+
+func TestOpenRefusesANewerSchema(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "warehouse.db")
+	w := mustOpen(t, path)
+	_, err := w.write.Exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, 1)`)
+	require.NoError(t, err)
+	_, err = Open(t.Context(), Config{Path: path})
+	require.ErrorContains(t, err, "newer")
+}
+
+func TestOpenIsForItsOwnerAndForOddPaths(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a b?mode=memory&c=%41#d.db")
+	w := mustOpen(t, path)
+	row := deliveries(0, 1)[0]
+	require.NoError(t, w.Load(t.Context(), pipeline.Batch{Rows: []pipeline.Row{row}, Next: row.Next()}))
+	for _, file := range []string{path, path + "-wal"} {
+		info, err := os.Stat(file)
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), file)
+	}
+}
+
+func TestOpenRefusesWhatIsNoWarehouse(t *testing.T) {
+	folder := t.TempDir()
+	noise := filepath.Join(folder, "noise.db")
+	require.NoError(t, os.WriteFile(noise, make([]byte, 5000), 0o600))
+	for _, cfg := range []Config{
+		{},
+		{Path: filepath.Join(folder, "w.db"), Readers: -1},
+		{Path: filepath.Join(folder, "missing", "w.db")},
+		{Path: noise},
+	} {
+		_, err := Open(t.Context(), cfg)
+		require.Error(t, err, "%+v", cfg)
+	}
+}
+
+// Every commit has to reach the disk; a pragma that is misspelt or comes too late
+// is silently none.
+func TestWriterIsDurable(t *testing.T) {
+	w := mustOpen(t, filepath.Join(t.TempDir(), "warehouse.db"))
+	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2"} {
+		var have string
+		require.NoError(t, w.write.QueryRow("PRAGMA "+pragma).Scan(&have))
+		require.Equal(t, want, have, pragma)
+	}
+}
+
+// A question is answered, from before, while a batch is being written.
+func TestReadersDontWaitForTheWriter(t *testing.T) {
+	w := mustOpen(t, filepath.Join(t.TempDir(), "warehouse.db"))
+	rows := deliveries(0, 3)
+	tenant := rows[0].TenantID
+	require.NoError(t, w.Load(t.Context(), pipeline.Batch{Rows: rows, Next: rows[2].Next()}))
+
+	tx, err := w.write.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer tx.Rollback()
+	_, err = tx.Exec(`DELETE FROM events`)
+	require.NoError(t, err)
+	n, err := w.CountEvents(t.Context(), tenant)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+
+	_, err = w.read.Exec(`DELETE FROM events`)
+	require.Error(t, err, "a reader can't write")
+}
+
+// A row that can't be stored takes its whole batch along.
+func TestLoadIsAllOrNothing(t *testing.T) {
+	w := mustOpen(t, filepath.Join(t.TempDir(), "warehouse.db"))
+	_, err := w.write.Exec(`CREATE TRIGGER full BEFORE INSERT ON events WHEN NEW.position = 2
+		BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END`)
+	require.NoError(t, err)
+	rows := deliveries(0, 4)
+	require.ErrorContains(t, w.Load(t.Context(), pipeline.Batch{Rows: rows, Next: rows[3].Next()}), "full")
+	_, ok, err := w.Resume(t.Context(), 0)
+	require.NoError(t, err)
+	require.False(t, ok)
+	n, err := w.CountEvents(t.Context(), rows[0].TenantID)
+	require.NoError(t, err)
+	require.Zero(t, n)
+
+	_, err = w.write.Exec(`DROP TRIGGER full`)
+	require.NoError(t, err)
+	require.NoError(t, w.Load(t.Context(), pipeline.Batch{Rows: rows, Next: rows[3].Next()}))
+	n, err = w.CountEvents(t.Context(), rows[0].TenantID)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, n)
 }
