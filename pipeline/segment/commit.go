@@ -113,9 +113,8 @@ func (l *Log) commit(g *group) error {
 	case err == nil:
 		g.first = l.publish(&h)
 		close(g.done)
-		l.metrics.records.Observe(float64(g.count))
 		// Hashed while the callers prepare the next group.
-		l.chain, l.clean = sha256.Sum256(g.buf), g.count == 0
+		l.chain, l.clean = sha256.Sum256(g.buf), false
 		if l.full {
 			l.full = false
 			l.cfg.Log.Info("log has room again", "end", l.end.String())
@@ -164,6 +163,7 @@ func (l *Log) write(g *group) (groupHeader, error) {
 		return h, fmt.Errorf("%w: %w", errSync, err)
 	}
 	l.metrics.sync.Observe(time.Since(started).Seconds())
+	l.metrics.records.Observe(float64(g.count))
 	return h, nil
 }
 

@@ -138,6 +138,28 @@ func testCrash(t *testing.T, keep float64, noAlloc bool, images int) {
 	}
 }
 
+// TestFoundSegmentIsDurable is the same for a segment whose name was never synced.
+func TestFoundSegmentIsDurable(t *testing.T) {
+	fs := newMemFS()
+	cfg := Config{Dir: "log", SegmentBytes: 4 << 10, FS: fs}
+	log := mustOpen(t, cfg)
+	fs.before = func(op, _ string) error {
+		if op == "syncdir" {
+			return unix.EIO
+		}
+		return nil
+	}
+	acked := newLedger()
+	require.ErrorIs(t, acked.write(log, "a", 100, nil), pipeline.ErrFailed)
+	require.NoError(t, log.Close())
+	require.Len(t, fs.segments(), 2)
+	fs.before = nil
+	log = mustOpen(t, cfg)
+	require.NoError(t, acked.write(log, "b", 1, nil))
+	cfg.FS = fs.crash(newRand(), 0)
+	acked.requireHeld(t, mustOpen(t, cfg))
+}
+
 // TestFoundRecordsAreDurable crashes a second time right after a start: what a
 // reader was shown then must still be there, though the process that wrote it
 // never got around to the sync, or its sync failed.

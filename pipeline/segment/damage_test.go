@@ -134,6 +134,8 @@ func lastByte(b []byte) (at int) {
 
 // goesOn appends to a log that was mended and finds everything after a crash.
 func goesOn(t *testing.T, d *damagedLog, log *Log, fs *memFS, kept int) {
+	tail := fs.files[fs.segments()[len(fs.segments())-1]].data
+	require.Zero(t, lastByte(tail[min(log.tail.pos, int64(len(tail))):]), "the remains are cut")
 	at, err := log.Append(context.Background(), record(7, 50))
 	require.NoError(t, err)
 	require.Equal(t, int64(kept), at.Offset)
@@ -243,8 +245,17 @@ func TestMissingPieces(t *testing.T) {
 			f := fs.files[names[1]]
 			f.data = f.data[:len(f.data)/2]
 		},
-		"one emptied":       func(fs *memFS, names []string) { fs.files[names[1]].data = nil },
-		"the last emptied":  func(fs *memFS, names []string) { fs.files[names[len(names)-1]].data = nil },
+		"one emptied":      func(fs *memFS, names []string) { fs.files[names[1]].data = nil },
+		"the last emptied": func(fs *memFS, names []string) { fs.files[names[len(names)-1]].data = nil },
+		"the last renamed": func(fs *memFS, names []string) {
+			last := names[len(names)-1]
+			fs.files[filepath.Join("log", "0000000009-00000000000000000000.seg")] = fs.files[last]
+			delete(fs.files, last)
+		},
+		"something behind a full one": func(fs *memFS, names []string) {
+			f := fs.files[names[1]]
+			f.data[len(f.data)-1] = 1
+		},
 		"a group taken out": func(fs *memFS, names []string) { takeGroup(fs.files[names[1]]) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -266,6 +277,72 @@ func takeGroup(f *memFile) {
 	at := fileHeaderSize + first.size()
 	second, _ := v.header(at, h.salt)
 	f.data = slices.Delete(f.data, int(at), int(at+second.size()))
+}
+
+// TestDamageBeforeAFarGroup damages a group so large that the header behind it
+// lies across two reads.
+func TestDamageBeforeAFarGroup(t *testing.T) {
+	for _, edge := range []int{0, 1, 30, groupHeaderSize - 1, groupHeaderSize} {
+		fs := newMemFS()
+		cfg := Config{Dir: "log", SegmentBytes: 1 << 20, FS: fs}
+		log := mustOpen(t, cfg)
+		r := &sealer.Record{Event: make([]byte, 200<<10)}
+		overhead := len(sealer.AppendRecord(nil, r)) - len(r.Event) + recordHeaderSize + groupHeaderSize
+		r.Event = make([]byte, readAhead-edge-overhead)
+		for range 2 {
+			_, err := log.Append(context.Background(), r)
+			require.NoError(t, err)
+		}
+		fs = fs.clone()
+		cfg.FS = fs
+		fs.files[fs.segments()[0]].data[1000] ^= 1
+		_, err := Open(cfg)
+		require.ErrorIs(t, err, pipeline.ErrDamaged)
+		require.ErrorContains(t, err, fmt.Sprintf("follows at byte %d", fileHeaderSize+readAhead-edge))
+	}
+}
+
+// TestAlteredWithRightChecksums alters records and mends every checksum, which
+// leaves the chain of hashes to notice.
+func TestAlteredWithRightChecksums(t *testing.T) {
+	d := newDamagedLog(t, 16<<10, 80, true)
+	names := d.fs.segments()
+	for _, name := range names {
+		for _, open := range []bool{false, true} {
+			fs := d.fs.clone()
+			var log *Log
+			var err error
+			if open {
+				log, err = d.open(fs, nil)
+				require.NoError(t, err)
+			}
+			fs.alter(name)
+			if open {
+				err = log.Scan(context.Background(), d.records[0].Position, d.end, func(sealer.Entry) error { return nil })
+			} else {
+				_, err = d.open(fs, nil)
+			}
+			// A scan need not look at the mark that follows the very last record.
+			if open && name == names[len(names)-1] {
+				continue
+			}
+			require.ErrorIs(t, err, pipeline.ErrDamaged)
+			require.ErrorContains(t, err, "does not continue")
+		}
+	}
+}
+
+// alter flips a bit in the last record of a segment.
+func (fs *memFS) alter(name string) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	data := fs.files[name].data
+	at := lastByte(data)
+	if marked := at - groupHeaderSize; string(data[marked+1:marked+5]) == groupMagic {
+		at = marked
+	}
+	data[at] ^= 1
+	mendChecksums(data)
 }
 
 // TestRecordCannotFeignAGroup puts the bytes of a group into a record, which is

@@ -36,6 +36,15 @@ func TestFailedSyncStopsTheLogForGood(t *testing.T) {
 			acked := newLedger()
 			require.NoError(t, acked.write(log, "before", 10, nil))
 			failing.Store(true)
+			// The failing sync is held back until others have queued behind it.
+			if op == "datasync" {
+				fs.before = func(o, _ string) error {
+					for o == op && log.pendingRecords() < 32 {
+						runtime.Gosched()
+					}
+					return unix.EIO
+				}
+			}
 
 			var writers sync.WaitGroup
 			errs := make([]error, 64)
@@ -48,6 +57,7 @@ func TestFailedSyncStopsTheLogForGood(t *testing.T) {
 			}
 			// The disk is well again, but nobody can know what it lost.
 			failing.Store(false)
+			fs.before = nil
 			promised := len(acked.acked)
 			require.ErrorIs(t, acked.write(log, "after", 1, nil), pipeline.ErrFailed)
 			require.Len(t, acked.acked, promised)

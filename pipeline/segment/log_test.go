@@ -129,6 +129,19 @@ func TestAppendRefusesWhatIsTooLarge(t *testing.T) {
 	require.Equal(t, largest.Event, got.Event)
 }
 
+// TestRecordLargerThanASegment gives it a segment of its own, which still is one.
+func TestRecordLargerThanASegment(t *testing.T) {
+	cfg := Config{Dir: filepath.Join(t.TempDir(), "a", "b"), SegmentBytes: 4 << 10}
+	log := mustOpen(t, cfg)
+	appendN(t, log, 0, 3, 10_000)
+	require.NoError(t, log.Close())
+	files, err := filepath.Glob(filepath.Join(cfg.Dir, "*"+segmentSuffix))
+	require.NoError(t, err)
+	require.Len(t, files, 3, "nor does the mark of the shutdown need another")
+	require.Len(t, log.segs, 3)
+	require.Len(t, readAll(t, mustOpen(t, cfg)), 3)
+}
+
 func TestClosedLog(t *testing.T) {
 	ctx := context.Background()
 	log := mustOpen(t, Config{Dir: t.TempDir()})

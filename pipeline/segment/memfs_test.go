@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -49,21 +48,20 @@ type change struct {
 	bytes []byte
 }
 
-func (f *memFile) apply(c change) {
+func (c change) apply(data []byte) []byte {
 	if c.bytes == nil {
-		f.setSize(int(c.at))
-		return
+		return resized(data, int(c.at))
 	}
-	f.setSize(max(len(f.data), int(c.at)+len(c.bytes)))
-	copy(f.data[c.at:], c.bytes)
+	data = resized(data, max(len(data), int(c.at)+len(c.bytes)))
+	copy(data[c.at:], c.bytes)
+	return data
 }
 
-func (f *memFile) setSize(n int) {
-	if n <= len(f.data) {
-		f.data = f.data[:n:n]
-		return
+func resized(data []byte, n int) []byte {
+	if n <= len(data) {
+		return data[:n:n]
 	}
-	f.data = append(f.data, make([]byte, n-len(f.data))...)
+	return append(data, make([]byte, n-len(data))...)
 }
 
 // crash returns what a machine would find that lost its power now: of what was
@@ -106,14 +104,14 @@ func (f *memFile) crash(fs *memFS, rng *rand.Rand, keep float64) *memFile {
 	for _, c := range f.since {
 		if c.bytes == nil {
 			if rng.Float64() < keep {
-				left.apply(c)
+				left.data = c.apply(left.data)
 			}
 			continue
 		}
 		for len(c.bytes) > 0 {
 			n := min(len(c.bytes), sector-int(c.at%sector))
 			if rng.Float64() < keep {
-				left.apply(change{c.at, c.bytes[:n]})
+				left.data = change{c.at, c.bytes[:n]}.apply(left.data)
 			}
 			c.at, c.bytes = c.at+int64(n), c.bytes[n:]
 		}
@@ -330,7 +328,7 @@ func (h *memHandle) Allocate(off, n int64) error {
 // record applies a change and accounts for the space.
 func (h *memHandle) record(c change) {
 	size := len(h.data)
-	h.apply(c)
+	h.data = c.apply(h.data)
 	h.fs.free -= int64(len(h.data) - size)
 	h.since = append(h.since, c)
 }
@@ -340,7 +338,10 @@ func (h *memHandle) Datasync() error { return h.sync("datasync") }
 
 func (h *memHandle) sync(op string) error {
 	return h.change(op, func() error {
-		h.durable, h.since = slices.Clone(h.data), nil
+		for _, c := range h.since {
+			h.durable = c.apply(h.durable)
+		}
+		h.since = nil
 		return nil
 	})
 }
@@ -353,6 +354,3 @@ func (h *memHandle) Size() (size int64, err error) {
 func (h *memHandle) Close() error {
 	return h.locked(func() error { h.closed = true; return nil })
 }
-
-// isSync tells the operations that make something durable.
-func isSync(op string) bool { return strings.HasSuffix(op, "sync") || op == "syncdir" }
