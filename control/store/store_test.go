@@ -1,0 +1,339 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+var now = time.Date(2026, 11, 21, 4, 0, 0, 123456789, time.UTC)
+
+// mustOpen opens the database of a folder; two calls are two processes.
+func mustOpen(t *testing.T, dir string) *DB {
+	t.Helper()
+	db, err := Open(t.Context(), Config{Path: filepath.Join(dir, "control.db"), Now: func() time.Time { return now }})
+	require.NoError(t, err)
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func event(tenantID, subject string) sealer.Event {
+	return sealer.Event{
+		TenantID: tenantID, Type: "right.suspended", Actor: ByKey("key_a"),
+		Subject: sealer.Ref{Kind: "right", ID: subject}, Data: []byte(`{}`),
+	}
+}
+
+// mustEmit emits one event in a change of its own.
+func (db *DB) mustEmit(t *testing.T, tenantID, subject string) {
+	t.Helper()
+	require.NoError(t, db.Change(t.Context(), func(tx *Tx) error { return tx.Emit(t.Context(), event(tenantID, subject)) }))
+}
+
+// mustPublish gives a right a new state in a change of its own.
+func (db *DB) mustPublish(t *testing.T, id string, state api.RightState) int64 {
+	t.Helper()
+	var revision int64
+	require.NoError(t, db.Change(t.Context(), func(tx *Tx) (err error) {
+		if revision, err = tx.Revision(t.Context()); err != nil {
+			return err
+		}
+		return tx.Publish(t.Context(), api.Change{Revision: revision, Right: &api.Right{ID: id, State: state, Revision: revision}})
+	}))
+	return revision
+}
+
+func TestChangeIsAllOrNothing(t *testing.T) {
+	db := mustOpen(t, t.TempDir())
+	broken := errors.New("no")
+	changed := db.Changed()
+	write := func(tx *Tx) error {
+		revision, err := tx.Revision(t.Context())
+		if err != nil {
+			return err
+		}
+		again, err := tx.Revision(t.Context())
+		if err != nil || again != revision {
+			return fmt.Errorf("a change has one revision: %d, %d, %w", revision, again, err)
+		}
+		if err := tx.Publish(t.Context(), api.Change{Revision: revision, Right: &api.Right{ID: "rgh_a", State: api.RightRevoked}}); err != nil {
+			return err
+		}
+		return tx.Emit(t.Context(), event("tnt_a", "rgh_a"))
+	}
+	require.ErrorIs(t, db.Change(t.Context(), func(tx *Tx) error { return errors.Join(write(tx), broken) }), broken)
+	require.Panics(t, func() { _ = db.Change(t.Context(), func(tx *Tx) error { _ = write(tx); panic("no") }) })
+
+	f, err := db.Feed(t.Context(), api.FeedRequest{})
+	require.NoError(t, err)
+	require.Equal(t, api.Feed{Incarnation: db.Incarnation(), Changes: []api.Change{}}, f)
+	pending, err := db.pending(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, pending)
+	select {
+	case <-changed:
+		t.Fatal("a change that failed must wake nobody")
+	default:
+	}
+
+	require.NoError(t, db.Change(t.Context(), write))
+	<-changed
+	f, err = db.Feed(t.Context(), api.FeedRequest{})
+	require.NoError(t, err)
+	require.Equal(t, int64(1), f.Newest, "numbers of failed changes are used again")
+	require.Len(t, f.Changes, 1)
+	pending, err = db.pending(t.Context())
+	require.NoError(t, err)
+	require.Len(t, pending, 1)
+}
+
+func TestEmitRefusesWhatIsNoEvent(t *testing.T) {
+	db := mustOpen(t, t.TempDir())
+	bad := event("tnt_a", "rgh_a")
+	bad.Data = []byte(`{ }`)
+	err := db.Change(t.Context(), func(tx *Tx) error { return tx.Emit(t.Context(), bad) })
+	require.ErrorIs(t, err, sealer.ErrNotCanonical)
+}
+
+func TestPublishRefusesAnotherRevision(t *testing.T) {
+	db := mustOpen(t, t.TempDir())
+	for _, c := range []api.Change{{}, {Revision: 1, Right: &api.Right{ID: "rgh_a"}}} {
+		require.Error(t, db.Change(t.Context(), func(tx *Tx) error { return tx.Publish(t.Context(), c) }))
+	}
+	require.ErrorContains(t, db.Change(t.Context(), func(tx *Tx) error {
+		revision, err := tx.Revision(t.Context())
+		require.NoError(t, err)
+		return tx.Publish(t.Context(), api.Change{Revision: revision})
+	}), "not of one right or one key")
+}
+
+func TestReopenedDatabaseIsTheSameLife(t *testing.T) {
+	dir := t.TempDir()
+	first := mustOpen(t, dir)
+	first.mustPublish(t, "rgh_a", api.RightActive)
+	require.NoError(t, first.Close())
+	info, err := os.Stat(filepath.Join(dir, "control.db"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+
+	second := mustOpen(t, dir)
+	require.Equal(t, first.Incarnation(), second.Incarnation())
+	require.Equal(t, int64(2), second.mustPublish(t, "rgh_a", api.RightActive))
+}
+
+func TestPathMayHoldAnything(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a b?c=d#e%20f")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	db := mustOpen(t, dir)
+	db.mustPublish(t, "rgh_a", api.RightActive)
+	require.FileExists(t, filepath.Join(dir, "control.db-wal"), "the database is where it was asked for, in WAL mode")
+}
+
+func TestReadersCannotWrite(t *testing.T) {
+	db := mustOpen(t, t.TempDir())
+	_, err := db.Read().Exec(`DELETE FROM counters`)
+	require.ErrorContains(t, err, "readonly")
+}
+
+func TestPragmas(t *testing.T) {
+	db := mustOpen(t, t.TempDir())
+	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1"} {
+		var got string
+		require.NoError(t, db.write.QueryRow(`PRAGMA `+pragma).Scan(&got))
+		require.Equal(t, want, got, pragma)
+	}
+}
+
+// TestCommitOrderIsRevisionOrder has many writers, and readers that follow the
+// feed: whoever has seen a revision has seen all before it.
+func TestCommitOrderIsRevisionOrder(t *testing.T) {
+	db := mustOpen(t, t.TempDir())
+	const writers, each = 8, 25
+	var writing, reading sync.WaitGroup
+	for w := range writers {
+		writing.Go(func() {
+			for i := range each {
+				db.mustPublish(t, fmt.Sprintf("rgh_%d_%d", w, i), api.RightActive)
+			}
+		})
+	}
+	first := db.mustPublish(t, "rgh_first", api.RightActive)
+	const total = writers*each + 1
+	for range 3 {
+		reading.Go(func() {
+			seen := map[int64]bool{}
+			for after := first; after < total; {
+				changed := db.Changed()
+				f, err := db.Feed(t.Context(), api.FeedRequest{After: after, Limit: 7})
+				require.NoError(t, err)
+				for _, c := range f.Changes {
+					require.Greater(t, c.Revision, after)
+					require.LessOrEqual(t, c.Revision, f.UpTo)
+					seen[c.Revision] = true
+				}
+				for r := after + 1; r <= f.UpTo; r++ {
+					require.True(t, seen[r], "revision %d was skipped on the way to %d", r, f.UpTo)
+				}
+				if after = f.UpTo; after == f.Newest && after < total {
+					<-changed
+				}
+			}
+		})
+	}
+	writing.Wait()
+	reading.Wait()
+}
+
+func TestFirstCopyHoldsWhatWasEverStopped(t *testing.T) {
+	db := mustOpen(t, t.TempDir())
+	db.mustPublish(t, "rgh_active", api.RightActive)
+	db.mustPublish(t, "rgh_suspended", api.RightSuspended)
+	db.mustPublish(t, "rgh_resumed", api.RightSuspended)
+	db.mustPublish(t, "rgh_resumed", api.RightActive)
+	db.mustPublish(t, "rgh_revoked", api.RightRevoked)
+	for id, revokedAt := range map[string]time.Time{"key_good": {}, "key_revoked": now} {
+		require.NoError(t, db.Change(t.Context(), func(tx *Tx) error {
+			revision, err := tx.Revision(t.Context())
+			require.NoError(t, err)
+			return tx.Publish(t.Context(), api.Change{Revision: revision, Key: &api.Key{ID: id, RevokedAt: revokedAt}})
+		}))
+	}
+	ids := func(f api.Feed) (ids []string) {
+		for _, c := range f.Changes {
+			if c.Right != nil {
+				ids = append(ids, c.Right.ID+" "+string(c.Right.State))
+			} else {
+				ids = append(ids, c.Key.ID)
+			}
+		}
+		return ids
+	}
+	f, err := db.Feed(t.Context(), api.FeedRequest{Limit: 1})
+	require.NoError(t, err)
+	require.Equal(t, []string{"rgh_suspended SUSPENDED", "rgh_resumed ACTIVE", "rgh_revoked REVOKED", "key_revoked"}, ids(f), "whole, whatever the limit")
+	require.Equal(t, f.Newest, f.UpTo)
+
+	f, err = db.Feed(t.Context(), api.FeedRequest{After: 1, Limit: 2})
+	require.NoError(t, err)
+	require.Equal(t, []string{"rgh_suspended SUSPENDED", "rgh_resumed ACTIVE"}, ids(f))
+	require.Equal(t, int64(4), f.UpTo)
+	require.Equal(t, int64(7), f.Newest)
+}
+
+func TestFeedNeverEndsInsideARevision(t *testing.T) {
+	db := mustOpen(t, t.TempDir())
+	db.mustPublish(t, "rgh_0", api.RightActive)
+	db.mustPublish(t, "rgh_1", api.RightActive)
+	require.NoError(t, db.Change(t.Context(), func(tx *Tx) error {
+		revision, err := tx.Revision(t.Context())
+		require.NoError(t, err)
+		for i := range 5 {
+			if err := tx.Publish(t.Context(), api.Change{Revision: revision, Right: &api.Right{ID: fmt.Sprintf("rgh_many_%d", i), State: api.RightActive}}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	db.mustPublish(t, "rgh_last", api.RightActive)
+	for _, c := range []struct{ after, limit, upTo, changes int64 }{
+		{1, 1, 2, 1}, {1, 2, 2, 1}, {1, 5, 2, 1}, {1, 6, 3, 6}, {1, 7, 4, 7}, {1, 100, 4, 7},
+		{2, 1, 3, 5}, {2, 4, 3, 5}, {2, 5, 3, 5}, {2, 6, 4, 6}, {3, 1, 4, 1}, {4, 1, 4, 0}, {9, 1, 4, 0},
+	} {
+		f, err := db.Feed(t.Context(), api.FeedRequest{After: c.after, Limit: int(c.limit)})
+		require.NoError(t, err)
+		require.Len(t, f.Changes, int(c.changes), "%+v", c)
+		require.Equal(t, c.upTo, f.UpTo, "%+v", c)
+	}
+}
+
+func TestHighWaterOnlyRises(t *testing.T) {
+	db := mustOpen(t, t.TempDir())
+	_, ok, err := db.HighWater(t.Context())
+	require.NoError(t, err)
+	require.False(t, ok)
+	for _, c := range []struct{ set, want sealer.Position }{
+		{sealer.Position{Offset: 7}, sealer.Position{Offset: 7}},
+		{sealer.Position{Offset: 6}, sealer.Position{Offset: 7}},
+		{sealer.Position{Generation: 1, Offset: 2}, sealer.Position{Generation: 1, Offset: 2}},
+		{sealer.Position{Offset: 9}, sealer.Position{Generation: 1, Offset: 2}},
+	} {
+		require.NoError(t, db.SetHighWater(t.Context(), c.set))
+		got, ok, err := db.HighWater(t.Context())
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, c.want, got)
+	}
+}
+
+func TestInstant(t *testing.T) {
+	db := mustOpen(t, t.TempDir())
+	var got, none Instant
+	require.NoError(t, db.Read().QueryRow(`SELECT $1, $2`, At(now), Instant{}).Scan(&got, &none))
+	require.Equal(t, At(now), got)
+	require.True(t, none.IsZero())
+	text, err := sealer.Canonical(map[string]Instant{"at": At(now.In(time.FixedZone("x", 3600))), "never": none})
+	require.NoError(t, err)
+	require.Equal(t, `{"at":"2026-11-21T04:00:00.123Z","never":null}`, string(text))
+	require.Error(t, new(Instant).Scan("now"))
+	require.Error(t, new(Instant).UnmarshalJSON([]byte(`"now"`)))
+}
+
+func TestCursors(t *testing.T) {
+	rows := []string{"d", "c", "b", "a"}
+	page, next := Cut(rows, 3, func(s string) string { return s })
+	require.Equal(t, rows[:3], page)
+	key, err := Page{Cursor: *next}.Key()
+	require.NoError(t, err)
+	require.Equal(t, "b", key)
+	page, next = Cut(rows, 4, func(s string) string { return s })
+	require.Equal(t, rows, page)
+	require.Nil(t, next)
+	for _, bad := range []string{"x", "MTo", "Mjph", "MTph!", "MTphYg=="} {
+		_, err := Page{Cursor: bad}.Key()
+		require.Equal(t, "cursor", api.From(err).Field, bad)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	db, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "control.db"), Registerer: registry})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	waiting := func() float64 {
+		n, err := testutil.GatherAndCount(registry, "muniment_store_outbox_events")
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		return db.outboxLen()
+	}
+	db.mustEmit(t, "tnt_a", "rgh_a")
+	require.Equal(t, 1., waiting())
+	stop := db.mustRelay(t, &faultyLog{})
+	require.NoError(t, db.Drain(t.Context(), "tnt_a"))
+	stop()
+	require.Equal(t, 0., waiting())
+	require.Equal(t, 1., testutil.ToFloat64(db.metrics.relayed))
+}
+
+// mustRelay runs the relay until stop is called.
+func (db *DB) mustRelay(t *testing.T, log Appender) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- db.Relay(ctx, log) }()
+	return func() {
+		cancel()
+		require.NoError(t, <-done)
+	}
+}
