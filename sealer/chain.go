@@ -88,8 +88,9 @@ func (c *packCheck) link(before *packCheck) {
 	case bytes.Equal(before.text, c.text): // the same pack, given twice
 	case h.FirstIndex > b.TreeSize:
 		c.pass(ChainGap, "leaves %d to %d, after pack %s, were not given", b.TreeSize, h.FirstIndex-1, b.PackID)
-	case h.FirstIndex < b.TreeSize:
+	case h.FirstIndex < b.TreeSize: // which of them is the fork can't be told
 		c.fail(ChainFork, "leaves from %d on are in pack %s as well", h.FirstIndex, b.PackID)
+		before.fail(ChainFork, "leaves from %d on are in pack %s as well", h.FirstIndex, h.PackID)
 	case *h.Previous != b.Ref():
 		c.fail(ConsistencyMismatch, "it names %s with root %s as previous, not %s with root %s",
 			h.Previous.PackID, h.Previous.RootHash, b.PackID, b.RootHash)

@@ -1,0 +1,360 @@
+package sealer
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write testdata anew")
+
+// vector is one case of testdata/vectors.json: what the verify command, run in
+// testdata with --root root.vkey, says about some files together.
+type vector struct {
+	Name  string   `json:"name"`
+	About string   `json:"about"`
+	Files []string `json:"files"`
+	// Keys is given as --keys; empty for none.
+	Keys string `json:"keys,omitempty"`
+	Exit int    `json:"exit"`
+	// Failures are the codes that fail, for each file in its order.
+	Failures [][]Code `json:"failures"`
+}
+
+// vectors makes all files and cases. The world is the fixture's: keys are derived
+// from names, so every run makes the same bytes.
+type vectors struct {
+	t     *testing.T
+	w     *world
+	files map[string][]byte
+	cases []vector
+}
+
+func (v *vectors) put(name string, text []byte) string {
+	require.NotContains(v.t, v.files, name)
+	v.files[name] = text
+	return name
+}
+
+// good adds a case in which nothing fails.
+func (v *vectors) good(name, about string, files ...string) {
+	v.cases = append(v.cases, vector{Name: name, About: about, Files: files, Failures: make([][]Code, len(files))})
+}
+
+// bad adds a case of one file that fails with these codes.
+func (v *vectors) bad(name, about string, text []byte, codes ...Code) {
+	ext := ".ndjson"
+	if bytes.Contains(text, []byte(`"ok": true`)) {
+		ext = ".json"
+	}
+	file := v.put("bad/"+name+ext, text)
+	v.cases = append(v.cases, vector{Name: name, About: about, Files: []string{file}, Exit: ExitUnsound, Failures: [][]Code{codes}})
+}
+
+func makeVectors(t *testing.T) *vectors {
+	v := &vectors{t: t, w: newWorld(t), files: make(map[string][]byte)}
+	w := v.w
+	v.put("root.vkey", []byte(w.vkey+"\n"))
+
+	first := append(w.run(4), w.note("right.suspended"), w.delivery(2, "order 1"))
+	p1 := w.seal(first)
+	chain1 := v.put("good/chain-1.ndjson", bundle(t, p1, first))
+	second := [][]byte{w.delivery(2, "order 1"), w.note("right.resumed"), w.delivery(3, "late order"), w.delivery(3, "late order")}
+	e, err := ParseEvent(second[0])
+	require.NoError(t, err)
+	tree, previous := w.tree, w.previous
+	p2 := w.seal(second, func(c *PackConfig) { c.Earlier = map[string]uint64{e.EventID: 1} })
+	chain2 := v.put("good/chain-2.ndjson", bundle(t, p2, second))
+	afterTree, after := w.tree, w.previous
+	third := w.run(3)
+	p3 := w.seal(third)
+	chain3 := v.put("good/chain-3.ndjson", bundle(t, p3, third))
+	keys := v.put("good/keys.json", w.directory())
+	receipt := v.put("good/receipt.json", answer(t, first[1]))
+
+	v.good("pack", "the first pack of a log: deliveries, metered and suppressed, and one event that is no delivery", chain1)
+	v.good("pack as object", "the same pack as one JSON object", v.put("good/chain-1.json", AppendPackObject(nil, p1, first)))
+	v.good("pack with duplicates", "a delivery that repeats a leaf of the pack before, and one that repeats a leaf of its own pack", chain2)
+	v.good("chain", "three packs of one log, in any order", chain3, chain1, chain2)
+	v.good("chain with a gap", "the second of three packs is not given", chain1, chain3)
+	v.good("directory", "a signed key directory", keys)
+	v.good("receipt and directory", "the answer to a delivery, and the directory with its key", receipt, keys)
+	v.good("receipt and pack", "the same receipt, and the pack that includes it", receipt, chain1)
+
+	v.altered(p2, second)
+	v.forged(p2, second, p1.Header)
+
+	w.tree, w.previous = tree, previous
+	other := w.run(2)
+	forked := v.put("bad/fork.ndjson", bundle(t, w.seal(other), other))
+	v.cases = append(v.cases,
+		vector{"fork", "a second pack behind the first, sound by itself", []string{chain1, chain2, forked}, "", ExitUnsound, [][]Code{nil, {ChainFork}, {ChainFork}}},
+		vector{"fork alone", "by itself a fork can't be told", []string{chain1, forked}, "", ExitSound, [][]Code{nil, nil}})
+	w.tree, w.previous = afterTree, after
+
+	v.receipts(first[1])
+	v.revocation()
+	v.sandbox()
+	return v
+}
+
+// altered takes a genuine pack and changes its bytes.
+func (v *vectors) altered(p *SealedPack, events [][]byte) {
+	lines := bytes.Split(bytes.TrimSuffix(bundle(v.t, p, events), []byte("\n")), []byte("\n"))
+	edit := func(change func([][]byte) [][]byte) []byte { return forge(change(slices.Clone(lines))...) }
+	replace := func(line int, old, new string) []byte {
+		return edit(func(l [][]byte) [][]byte {
+			l[line] = bytes.Replace(l[line], []byte(old), []byte(new), 1)
+			require.NotEqual(v.t, string(lines[line]), string(l[line]), old)
+			return l
+		})
+	}
+	d, err := ReadDelivery(events[0])
+	require.NoError(v.t, err)
+	v.bad("moved-right", "line 2: the event names another right, its receipt is genuine",
+		edit(func(l [][]byte) [][]byte {
+			l[1] = bytes.ReplaceAll(l[1], []byte(d.RightID), []byte("rgh_9"))
+			return l
+		}), RootMismatch, WitnessMismatch)
+	v.bad("moved-tenant", "line 2: the event names another tenant", replace(1, v.w.tenant, "tnt_other"), RootMismatch, WitnessMismatch)
+	v.bad("moved-event", "line 2: the event has another id of the same moment",
+		replace(1, d.Event.EventID, d.Event.EventID[:20]+"0000000000"), RootMismatch, WitnessMismatch)
+	v.bad("more-ms", "line 2: more is metered", replace(1, `"quantityMs":3000`, `"quantityMs":9000`), RootMismatch, WitnessMismatch)
+	v.bad("dwell", "line 2: the receipt states another dwell", replace(1, `"dwellMs":3000.5`, `"dwellMs":3000.25`), RootMismatch, SignatureInvalid)
+	v.bad("other-signature", "line 2 has the signature of line 4", replace(1, sigValue(v.t, events[0]), sigValue(v.t, events[2])), RootMismatch, SignatureInvalid)
+	v.bad("note-changed", "line 3, no delivery, says something else", replace(2, "end of campaign", "holiday"), RootMismatch)
+	v.bad("note-respelt", "line 3 says the same in another spelling", replace(2, "end of campaign", `\u0065nd of campaign`), RootMismatch, EntryAltered)
+	v.bad("entry-deleted", "line 3 is missing", edit(func(l [][]byte) [][]byte { return slices.Delete(l, 2, 3) }), CountMismatch)
+	v.bad("entry-inserted", "line 3 stands there twice", edit(func(l [][]byte) [][]byte { return slices.Insert(l, 3, l[2]) }), FormatInvalid)
+	v.bad("entries-swapped", "lines 3 and 4 are swapped", edit(func(l [][]byte) [][]byte { l[2], l[3] = l[3], l[2]; return l }), RootMismatch, DuplicatesMismatch)
+	v.bad("header-ms", "the header's metering states more", replace(0, `"quantityMs":0`, `"quantityMs":9000`), SignatureInvalid, MeteringMismatch)
+	v.bad("header-key-order", "the header's members are in another order", replace(0, `"first":1,"leaf":6`, `"leaf":6,"first":1`), FormatInvalid)
+	v.bad("signature-bits", "an unused bit of the signature's base64url is set", edit(func(l [][]byte) [][]byte {
+		at := len(l[5]) - len(`"}}`) - 1
+		l[5] = bytes.Clone(l[5])
+		l[5][at]++
+		return l
+	}), FormatInvalid)
+	v.bad("truncated", "the last line is missing", edit(func(l [][]byte) [][]byte { return l[:len(l)-1] }), FormatInvalid)
+	v.bad("no-last-newline", "the last newline is missing", bytes.TrimSuffix(forge(lines...), []byte("\n")), FormatInvalid)
+	v.bad("blank-line", "an empty line follows", edit(func(l [][]byte) [][]byte { return append(l, nil) }), FormatInvalid)
+	v.bad("private-part", "a private part stands among the entries", edit(func(l [][]byte) [][]byte {
+		return slices.Insert(l, 5, []byte(`{"salt":"AAAAAAAAAAAAAAAAAAAAAA"}`))
+	}), FormatInvalid)
+}
+
+// forged signs what it must not.
+func (v *vectors) forged(p *SealedPack, events [][]byte, before PackHeader) {
+	thief := testKey("thief")
+	header := bytes.Replace(p.HeaderText, []byte(`"signingKeyId":"`+p.Header.SigningKeyID), []byte(`"signingKeyId":"`+KeyID(pub(thief))), 1)
+	signature, err := sign(thief, header)
+	require.NoError(v.t, err)
+	v.bad("signed-by-a-stranger", "the header is signed again by a key that the directory does not list",
+		forge(slices.Concat([][]byte{header}, events, [][]byte{signatureLine(KeyID(pub(thief)), signature)})...), KeyUnknown)
+
+	lie := func(name, about string, change func(*PackHeader), codes ...Code) {
+		v.bad(name, about+"; signed by the pack's own key", v.w.resign(p, events, func(h *PackHeader) {
+			h.Metering, h.Duplicates = slices.Clone(h.Metering), slices.Clone(h.Duplicates)
+			change(h)
+		}), codes...)
+	}
+	lie("lie-metering", "a row bills more than the entries", func(h *PackHeader) { h.Metering[1].QuantityMs++ }, MeteringMismatch)
+	lie("lie-duplicates", "a repetition within the pack is not listed, so it is billed", func(h *PackHeader) { h.Duplicates = h.Duplicates[:1] }, DuplicatesMismatch)
+	lie("lie-tenant", "the entries are of another tenant", func(h *PackHeader) { h.TenantID = "tnt_other" }, CheckpointMismatch, TenantMismatch)
+	lie("lie-checkpoint", "the checkpoint is that of the pack before", func(h *PackHeader) { h.Checkpoint = before.Checkpoint }, CheckpointMismatch)
+	lie("lie-consistency", "the proof is missing", func(h *PackHeader) { h.Consistency = nil }, ConsistencyMismatch, RootMismatch)
+	lie("lie-sealed-at", "sealed before the key's window begins", func(h *PackHeader) { h.SealedAt = epoch.Add(-time.Hour) }, KeyOutsideWindow)
+
+	root := v.w.rootName
+	v.w.rootName = "other.example"
+	directory := v.w.directory()
+	v.w.rootName = root
+	lie("lie-directory", "the directory is delegated to by another root", func(h *PackHeader) { h.Directory = directory }, DirectoryInvalid)
+}
+
+// receipts are receipts without their pack; the directory is good/keys.json.
+func (v *vectors) receipts(event []byte) {
+	whole := answer(v.t, event)
+	d, err := ReadDelivery(event)
+	require.NoError(v.t, err)
+	bad := func(name, about, old, new string, codes ...Code) {
+		changed := bytes.Replace(whole, []byte(old), []byte(new), 1)
+		require.NotEqual(v.t, whole, changed, old)
+		v.bad(name, about, changed, codes...)
+		v.cases[len(v.cases)-1].Keys = "good/keys.json"
+	}
+	bad("receipt-dwell", "another dwell", `"dwellMs":1500.25`, `"dwellMs":9500.25`, SignatureInvalid)
+	bad("receipt-witness", "another witness", `edge:nod_b`, `edge:nod_a`, SignatureInvalid)
+	bad("receipt-key", "the id of another node's key", d.KeyID, v.w.nodes[0].KeyID, SignatureInvalid)
+	bad("receipt-pack-key", "the id of a key that is for packs", d.KeyID, KeyID(pub(v.w.packKey)), KeyPurpose)
+	bad("receipt-unknown-key", "the id of no key", d.KeyID, strings.Repeat("0", 32), KeyUnknown)
+	bad("receipt-extra-field", "an eleventh field", `"version":"1"`, `"version":"1","more":1`, FormatInvalid)
+	bad("receipt-before-window", "issued before the key's window, and not at the moment of its id", `"issuedAt":"2026`, `"issuedAt":"2025`, FormatInvalid, KeyOutsideWindow)
+}
+
+// revocation has a node's key that was revoked after its receipts were sealed.
+func (v *vectors) revocation() {
+	w := newWorld(v.t)
+	w.tenant = "tnt_revoked"
+	events := w.run(3)
+	pack := v.put("good/before-revocation.ndjson", bundle(v.t, w.seal(events), events))
+	receipt := v.put("good/receipt-of-revoked-key.json", answer(v.t, events[1]))
+	late := w.run(2)
+	w.now = w.now.Add(time.Hour)
+	lateText := bundle(v.t, w.seal(late), late)
+
+	revoked := w.now.Add(-time.Minute)
+	w.now = w.now.Add(time.Hour)
+	w.key(w.nodes[1].KeyID).RevokedAt = &revoked
+	keys := v.put("good/keys-with-revocation.json", w.directory())
+	v.cases = append(v.cases,
+		vector{"sealed before the revocation", "a key revoked later: the pack's seal is older", []string{pack}, keys, ExitSound, [][]Code{nil}},
+		vector{"receipt of a revoked key", "alone it proves nothing", []string{receipt}, keys, ExitUnsound, [][]Code{{KeyRevoked}}},
+		vector{"receipt of a revoked key, with its pack", "the pack proves that it is older", []string{receipt, pack}, keys, ExitSound, [][]Code{nil, nil}})
+	v.bad("sealed-after-revocation", "line 3 is signed by a key that was revoked before the seal", lateText, KeyRevoked)
+	v.cases[len(v.cases)-1].Keys = keys
+}
+
+// sandbox has a pack whose receipts and seal are by sandbox keys.
+func (v *vectors) sandbox() {
+	w := newWorld(v.t)
+	w.tenant = "tnt_sandbox"
+	key := testKey("sandbox")
+	w.packKey, w.nodes = key, []*Signer{{KeyID(pub(key)), "nod_control", key}}
+	events := w.run(3)
+	v.good("sandbox", "a pack of a sandbox, as one object", v.put("good/sandbox.json", AppendPackObject(nil, w.seal(events), events)))
+}
+
+// worked is one delivery with all intermediate values.
+func (v *vectors) worked(t *testing.T) []byte {
+	w := newWorld(t)
+	s, d, r := w.draft(2)
+	private := Private{Salt: [16]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, DataSubject: "sub_1", AttentionMs: -1, Telemetry: []byte(`{"viewable":true}`)}
+	privateText := AppendPrivate(nil, &private)
+	d.PrivateCommitment = Commit(private.Salt, privateText)
+	event, err := s.SealDelivery(nil, d, r)
+	require.NoError(t, err)
+	parts, err := SplitDelivery(event)
+	require.NoError(t, err)
+	bare := strings.Replace(string(event), `,"receipt":`+string(parts.Receipt), "", 1)
+	bare = strings.Replace(bare, `,"signature":`+string(parts.Signature), "", 1)
+	text, err := json.MarshalIndent(map[string]string{
+		"seed":              "SHA-256 of the text \"nod_a\"",
+		"publicKey":         base64url.EncodeToString(pub(testKey("nod_a"))),
+		"keyId":             s.KeyID,
+		"private":           string(privateText),
+		"privateCommitment": d.PrivateCommitment,
+		"witnessed":         bare,
+		"witness":           *r.Witness,
+		"receipt":           string(parts.Receipt),
+		"signature":         string(parts.Signature),
+		"event":             string(event),
+		"leafHash":          LeafHash(event).String(),
+	}, "", "  ")
+	require.NoError(t, err)
+	return append(text, '\n')
+}
+
+const vectorsIntro = `# Test vectors
+
+Made by ` + "`go test ./sealer -run TestVectors -update`" + `; the same bytes every time, for every key is derived from a name
+(its Ed25519 seed is the SHA-256 of the name: ` + "`root.example`, `directory`, `pack`, `sandbox`, `nod_a`, `nod_b`" + `). The formats are
+described in the package comment of sealer (` + "`go doc muniment/sealer`" + `).
+
+- ` + "`root.vkey`" + ` is the trust anchor of all cases.
+- ` + "`vectors.json`" + ` lists the cases for a program: name, what it is about, the files that are verified together, the key directory
+  given beside the root key if there is one, the exit status, and for each file the codes that must fail, in order.
+- ` + "`worked.json`" + ` is one delivery with every intermediate value, from the private part to the leaf hash.
+
+Each case below is what ` + "`muniment verify --root root.vkey [--keys KEYS] FILES`" + ` says in this folder. A file that is sound alone may fail
+beside others, as a fork does.
+
+| case | files | keys | fails with | about |
+|---|---|---|---|---|
+`
+
+func (v *vectors) readme() []byte {
+	var b bytes.Buffer
+	b.WriteString(vectorsIntro)
+	for _, c := range v.cases {
+		var codes []string
+		for i, list := range c.Failures {
+			for _, code := range list {
+				name := "`" + string(code) + "`"
+				if len(c.Files) > 1 {
+					name += " (" + filepath.Base(c.Files[i]) + ")"
+				}
+				codes = append(codes, name)
+			}
+		}
+		if codes == nil {
+			codes = []string{"–"}
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.Name, strings.Join(c.Files, ", "), c.Keys, strings.Join(codes, ", "), c.About)
+	}
+	return b.Bytes()
+}
+
+func TestVectors(t *testing.T) {
+	v := makeVectors(t)
+	list, err := json.MarshalIndent(v.cases, "", "  ")
+	require.NoError(t, err)
+	v.put("vectors.json", append(list, '\n'))
+	v.put("worked.json", v.worked(t))
+	v.put("README.md", v.readme())
+	if *update {
+		for _, dir := range []string{"good", "bad"} {
+			require.NoError(t, os.RemoveAll(filepath.Join("testdata", dir)))
+			require.NoError(t, os.MkdirAll(filepath.Join("testdata", dir), 0o755))
+		}
+		for name, text := range v.files {
+			require.NoError(t, os.WriteFile(filepath.Join("testdata", name), text, 0o644))
+		}
+	}
+
+	var stored []string
+	require.NoError(t, filepath.WalkDir("testdata", func(path string, e fs.DirEntry, err error) error {
+		if name, _ := filepath.Rel("testdata", path); err == nil && !e.IsDir() && !strings.HasPrefix(name, "fuzz") {
+			stored = append(stored, name)
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.Equal(t, string(v.files[name]), string(text), "%s: run with -update", name)
+		}
+		return err
+	}))
+	require.Len(t, stored, len(v.files))
+
+	for _, c := range v.cases {
+		t.Run(c.Name, func(t *testing.T) {
+			tr, err := readTrust("testdata/root.vkey", testdata(c.Keys))
+			require.NoError(t, err)
+			var files []string
+			for _, f := range c.Files {
+				files = append(files, testdata(f))
+			}
+			r := verifyFiles(context.Background(), tr, files)
+			require.Equal(t, c.Exit == ExitSound, r.OK)
+			for i, f := range r.Files {
+				require.Equal(t, c.Failures[i], failures(f.Verdicts), "%s: %+v", f.File, f.Verdicts)
+			}
+		})
+	}
+}
+
+func testdata(name string) string {
+	if name == "" {
+		return ""
+	}
+	return filepath.Join("testdata", name)
+}
