@@ -103,6 +103,7 @@ func (d *draft) grow(row *pipeline.Row, roots map[uint64]string) error {
 	if d.next.tree.Size() == d.old.tree.Size() {
 		d.first = row.Position
 	}
+	delete(d.repeats, row.EventID) // its leaf is looked up already
 	d.next.position = row.Position
 	d.next.tree.Append(sealer.LeafHash(row.Event))
 	size := d.next.tree.Size()
@@ -232,7 +233,7 @@ func (d *draft) write(ctx context.Context) (err error) {
 // nothing is certain, and the file is left to the sweep.
 func (d *draft) commit(ctx context.Context) error {
 	undecided := false
-	err := d.ready()
+	err := d.step("commit")
 	if err == nil {
 		err = d.db.Change(ctx, func(tx *store.Tx) error {
 			err := d.move(ctx, tx)
@@ -249,21 +250,13 @@ func (d *draft) commit(ctx context.Context) error {
 	return err
 }
 
-// ready refuses to commit a file that may have been swept.
-func (d *draft) ready() error {
-	if took := d.now().Sub(d.began); took > orphanAge/2 {
-		return fmt.Errorf("sealing took %s, too long to be sure of the file", took)
-	}
-	return d.step("commit")
-}
-
 // move writes the head, the pack and the audit event.
 func (d *draft) move(ctx context.Context, tx *store.Tx) error {
 	revision, err := tx.Revision(ctx)
 	if err != nil {
 		return err
 	}
-	if err := advance(ctx, tx, d.next, d.row(revision)); err != nil {
+	if err := advance(ctx, tx, d.next, d.record(revision)); err != nil {
 		return err
 	}
 	h := &d.pack.Header
@@ -279,8 +272,8 @@ func (d *draft) move(ctx context.Context, tx *store.Tx) error {
 	})
 }
 
-// row is the sealed pack as the database keeps it.
-func (d *draft) row(revision int64) Pack {
+// record is the sealed pack as the database keeps it.
+func (d *draft) record(revision int64) Pack {
 	h := &d.pack.Header
 	return Pack{
 		ID: d.packID, TenantID: d.tenantID, Sequence: d.next.sequence, Revision: revision,

@@ -1,19 +1,13 @@
 package proof
 
 import (
-	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
-	"time"
 
-	"github.com/oklog/ulid/v2"
-
-	"muniment/gateway/api"
 	"muniment/sealer"
 )
 
@@ -22,11 +16,6 @@ const (
 	packSuffix  = ".ndjson"
 	draftSuffix = ".draft"
 )
-
-// orphanAge is how old a file without a pack must be before it is swept, and how
-// long a seal may take before it gives up. No file of a seal that may still
-// move the head is older, so sweeping needs no lock between processes.
-const orphanAge = time.Hour
 
 // folder keeps the packs, one file each: <dir>/<tenantId>/<packId>.ndjson. A file
 // is complete and on disk before it has that name, and never changes after.
@@ -37,18 +26,19 @@ type folder struct {
 	step func(name string) error
 }
 
-func (f folder) path(tenantID, packID string) string {
-	return filepath.Join(f.dir, tenantID, packID+packSuffix)
-}
+func (f folder) name(tenantID, base string) string { return filepath.Join(f.dir, tenantID, base) }
 
-// write makes the file of a pack out of what fill writes in large pieces. When it returns nil,
-// file and name survive a crash of the machine. After an error nothing is left.
+func (f folder) path(tenantID, packID string) string { return f.name(tenantID, packID+packSuffix) }
+
+// write makes the file of a pack out of what fill writes, in large pieces. When
+// it returns nil, file and name survive a crash of the machine. After an error
+// nothing is left.
 func (f folder) write(tenantID, packID string, fill func(io.Writer) error) (size int64, sum sealer.Hash, err error) {
-	home := filepath.Join(f.dir, tenantID)
+	home := f.name(tenantID, "")
 	if err := makeDir(home); err != nil {
 		return 0, sum, err
 	}
-	draft := filepath.Join(home, packID+draftSuffix)
+	draft := f.name(tenantID, packID+draftSuffix)
 	size, sum, err = f.writeDraft(draft, fill)
 	if err == nil {
 		err = f.step("rename")
@@ -136,53 +126,8 @@ func (f folder) remove(tenantID, packID string) error {
 	return removeIfThere(f.path(tenantID, packID))
 }
 
-// sweep deletes what crashed seals left behind: files that are older than any
-// seal still running and that sealed does not know as a pack of the tenant.
-func (f folder) sweep(ctx context.Context, now time.Time, sealed func(ctx context.Context, tenantID, packID string) (bool, error)) (swept int, err error) {
-	names, err := filepath.Glob(filepath.Join(f.dir, "*", string(api.PrefixPack)+"*"))
-	if err != nil {
-		return 0, err
-	}
-	for _, name := range names {
-		packID, isPack := strings.CutSuffix(filepath.Base(name), packSuffix)
-		packID, isDraft := strings.CutSuffix(packID, draftSuffix)
-		if isPack == isDraft || now.Sub(madeAt(packID)) <= orphanAge {
-			continue
-		}
-		if isPack {
-			known, err := sealed(ctx, filepath.Base(filepath.Dir(name)), packID)
-			if err != nil {
-				return swept, err
-			}
-			if known {
-				continue
-			}
-		}
-		if err := removeIfThere(name); err != nil {
-			return swept, err
-		}
-		swept++
-	}
-	return swept, nil
-}
-
-// madeAt is the moment in a pack's id; what is no pack id is never old.
-func madeAt(packID string) time.Time {
-	if !api.IsID(api.PrefixPack, packID) {
-		return time.Unix(1<<40, 0)
-	}
-	id, err := ulid.ParseStrict(packID[len(api.PrefixPack):])
-	if err != nil {
-		return time.Unix(1<<40, 0)
-	}
-	return id.Timestamp()
-}
-
 // makeDir makes a folder whose name is on disk when it returns.
 func makeDir(dir string) error {
-	if _, err := os.Stat(dir); err == nil {
-		return nil
-	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}

@@ -32,9 +32,10 @@ import (
 // log, loader, SQLite warehouse, database and relay in one folder. It can be
 // closed and opened again over that folder.
 type house struct {
-	t    tb
-	dir  string
-	keys *keyring
+	t      tb
+	dir    string
+	tenant string // whom deliver, audit, seal and check are about
+	keys   *keyring
 	clock
 
 	log       *segment.Log
@@ -59,7 +60,7 @@ func build(t tb, cfg ...Config) *house {
 	dir, err := os.MkdirTemp("", "muniment-proof-")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	h := &house{t: t, dir: dir, clock: clock{now: time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)}}
+	h := &house{t: t, dir: dir, tenant: tenant, clock: clock{now: time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)}}
 	h.keys = newKeyring(t, &h.clock)
 	h.open(append(cfg, Config{})[0])
 	t.Cleanup(h.close)
@@ -181,12 +182,18 @@ func (k *keyring) PackSigner() *sealer.Signer { return k.pack }
 func (k *keyring) Directory(context.Context) ([]byte, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	issuedAt := k.Now()
+	for _, key := range k.entries {
+		if key.NotBefore.After(issuedAt) {
+			issuedAt = key.NotBefore // as control/node does after the clock was set back
+		}
+	}
 	delegation, err := sealer.Delegate(k.root, k.directory.Public().(ed25519.PublicKey), k.entries[0].NotBefore, nil)
 	if err != nil {
 		return nil, err
 	}
 	return sealer.SignDirectory(&sealer.Directory{
-		Keys: k.entries, IssuedAt: k.Now(), SnapshotID: "test", Delegation: delegation,
+		Keys: k.entries, IssuedAt: issuedAt, SnapshotID: "test", Delegation: delegation,
 	}, k.directory)
 }
 
@@ -211,7 +218,7 @@ type delivery struct {
 func (h *house) event(d delivery) *sealer.Record {
 	t := h.t
 	if d.tenant == "" {
-		d.tenant = tenant
+		d.tenant = h.tenant
 	}
 	if d.right == "" {
 		d.right = "rgh_01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -282,17 +289,19 @@ func deliveries(n int) []delivery {
 func (h *house) audit(kind string) {
 	err := h.db.Change(h.t.Context(), func(tx *store.Tx) error {
 		return tx.Emit(h.t.Context(), sealer.Event{
-			TenantID: tenant, Type: kind, Actor: operator, Subject: sealer.Ref{Kind: "tenant", ID: tenant}, Data: []byte(`{}`),
+			TenantID: h.tenant, Type: kind, Actor: operator, Subject: sealer.Ref{Kind: "tenant", ID: h.tenant}, Data: []byte(`{}`),
 		})
 	})
 	require.NoError(h.t, err)
 }
 
-// seal must succeed; it returns the headers of the packs.
+// seal must succeed; it returns the headers of the packs. The event of the
+// sealing is in the log then.
 func (h *house) seal() []sealer.PackHeader {
 	h.t.Helper()
-	sealed, err := h.room.Seal(h.t.Context(), tenant, operator)
+	sealed, err := h.room.Seal(h.t.Context(), h.tenant, operator)
 	require.NoError(h.t, err)
+	require.NoError(h.t, h.db.Drain(h.t.Context(), h.tenant))
 	return headers(h.t, sealed)
 }
 
@@ -313,14 +322,14 @@ func headers(t tb, sealed Sealed) []sealer.PackHeader {
 // sealErr must fail; it returns what a caller sees of it.
 func (h *house) sealErr() *api.Error {
 	h.t.Helper()
-	_, err := h.room.Seal(h.t.Context(), tenant, operator)
+	_, err := h.room.Seal(h.t.Context(), h.tenant, operator)
 	require.Error(h.t, err)
 	return api.From(err)
 }
 
 // packs are the tenant's packs, as the database lists them.
 func (h *house) packs() []Pack {
-	packs, err := listPacks(h.t.Context(), h.db.Read(), tenant, 0, 1_000_000)
+	packs, err := listPacks(h.t.Context(), h.db.Read(), h.tenant, 0, 1_000_000)
 	require.NoError(h.t, err)
 	return packs
 }
@@ -334,9 +343,9 @@ func (h *house) check() [][]byte {
 	var previous *sealer.PackRef
 	var files []string
 	for _, p := range h.packs() {
-		text, err := os.ReadFile(h.room.folder.path(tenant, p.ID))
+		text, err := os.ReadFile(h.room.folder.path(h.tenant, p.ID))
 		require.NoError(h.t, err)
-		files = append(files, h.room.folder.path(tenant, p.ID))
+		files = append(files, h.room.folder.path(h.tenant, p.ID))
 		reader, err := sealer.ReadPack(bytes.NewReader(text))
 		require.NoError(h.t, err)
 		header := reader.Header()
@@ -363,7 +372,7 @@ func (h *house) check() [][]byte {
 		require.False(h.t, seen[string(entry)], "twice: %s", entry)
 		seen[string(entry)] = true
 	}
-	rows, err := h.warehouse.Events(h.t.Context(), pipeline.EventQuery{TenantID: tenant, Limit: 1_000_000})
+	rows, err := h.warehouse.Events(h.t.Context(), pipeline.EventQuery{TenantID: h.tenant, Limit: 1_000_000})
 	require.NoError(h.t, err)
 	require.GreaterOrEqual(h.t, len(rows), len(entries))
 	for i := range entries {
@@ -374,7 +383,7 @@ func (h *house) check() [][]byte {
 
 // files are the names in the tenant's folder of packs.
 func (h *house) files() []string {
-	entries, err := os.ReadDir(filepath.Join(h.dir, "packs", tenant))
+	entries, err := os.ReadDir(filepath.Join(h.dir, "packs", h.tenant))
 	if os.IsNotExist(err) {
 		return nil
 	}

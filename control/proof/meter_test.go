@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"muniment/gate"
+	"muniment/gateway/api"
 	"muniment/pipeline"
 	"muniment/sealer"
 )
@@ -37,11 +38,14 @@ func TestDuplicateOfAnEarlierPack(t *testing.T) {
 // three sums of the same deliveries: a model's, the warehouse's, and that of all
 // pack headers.
 func TestMeteringOfPacksIsTheWarehouses(t *testing.T) {
+	h := build(t)
 	rapid.Check(t, func(rt *rapid.T) {
-		h := build(rt, Config{MaxEntries: rapid.IntRange(1, 12).Draw(rt, "maxEntries")})
+		h.t, h.tenant = rt, api.NewID(api.PrefixTenant, h.Now()) // a new one each time
+		defer func() { h.t = t }()
+		h.room.cfg.MaxEntries = rapid.IntRange(1, 12).Draw(rt, "maxEntries")
 		model := map[pipeline.MeterRow]pipeline.MeterRow{}
 		seen := map[string][]time.Time{}
-		for range rapid.IntRange(1, 30).Draw(rt, "steps") {
+		for range rapid.IntRange(1, 20).Draw(rt, "steps") {
 			switch rapid.SampledFrom([]string{"deliver", "deliver", "deliver", "seal", "wait"}).Draw(rt, "step") {
 			case "deliver":
 				d := delivery{
@@ -75,7 +79,7 @@ func TestMeteringOfPacksIsTheWarehouses(t *testing.T) {
 		packs := h.seal()
 		h.check()
 
-		loaded, err := h.warehouse.Metering(rt.Context(), pipeline.MeterQuery{TenantID: tenant})
+		loaded, err := h.warehouse.Metering(rt.Context(), pipeline.MeterQuery{TenantID: h.tenant})
 		require.NoError(rt, err)
 		warehouse, sealed := map[pipeline.MeterRow]pipeline.MeterRow{}, map[pipeline.MeterRow]pipeline.MeterRow{}
 		for _, row := range loaded {

@@ -21,7 +21,7 @@
 //     pack.sealed, so any number of control processes may seal at once.
 //   - A pack's file is complete, named and on disk before the head moves, and
 //     never changes. A crash leaves the old head or the new pack, and at most a
-//     file that no pack names, which a later start sweeps.
+//     file that no pack names, which a start sweeps once the head has passed it.
 //
 // The answer of a seal names every pack that was sealed since the call began, so
 // two calls at once get the same. If there is none, because nothing is new, it
@@ -43,7 +43,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -156,15 +155,12 @@ func New(cfg Config) (*Room, error) {
 }
 
 func (r *Room) open(ctx context.Context) error {
-	if err := os.MkdirAll(r.cfg.Dir, 0o700); err != nil {
+	if err := makeDir(r.cfg.Dir); err != nil {
 		return err
 	}
-	swept, err := r.folder.sweep(ctx, r.now(), func(ctx context.Context, tenantID, packID string) (bool, error) {
-		_, found, err := readPack(ctx, r.db.Read(), tenantID, packID)
-		return found, err
-	})
+	swept, err := r.sweep(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot sweep: %w", err)
 	}
 	if swept > 0 {
 		r.cfg.Logger.Info("swept files of unfinished seals", "files", swept)

@@ -74,7 +74,8 @@ func (r *Room) seal(ctx context.Context, tenantID string, by sealer.Ref) (sealed
 	for more := true; more; {
 		more, err = session.sealNext(ctx)
 		if errors.Is(err, errMoved) {
-			more, err = true, nil // another process has sealed: go on behind its pack
+			more = true // another process has sealed: begin anew behind its pack
+			session, err = r.newSession(ctx, tenantID, by, end)
 		}
 		if err != nil {
 			return Sealed{}, false, err

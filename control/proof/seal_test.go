@@ -1,6 +1,7 @@
 package proof
 
 import (
+	"context"
 	"errors"
 	"os"
 	"sync"
@@ -168,6 +169,54 @@ func TestTwoProcessesAtOnce(t *testing.T) {
 	h.check()
 }
 
+// TestSlowerProcessBeginsAnew builds a pack over rows of which another process
+// seals a part first. What it learnt about them must not be lost on it.
+func TestSlowerProcessBeginsAnew(t *testing.T) {
+	h := build(t)
+	other, err := New(h.room.cfg)
+	require.NoError(t, err)
+	h.deliver(delivery{dwellMs: 1, key: "a"})
+	h.seal()
+
+	h.deliver(deliveries(2)...)
+	gathered, built, sealed := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	h.room.step = func(name string) error {
+		if name == "promise root" {
+			close(gathered)
+			<-built
+		}
+		return nil
+	}
+	other.step = func(name string) error {
+		if name == "commit" {
+			select {
+			case <-built:
+			default:
+				close(built)
+				<-sealed
+			}
+		}
+		return nil
+	}
+	var group sync.WaitGroup
+	group.Go(func() {
+		defer close(sealed)
+		if _, err := h.room.Seal(t.Context(), tenant, operator); err != nil {
+			t.Error(err)
+		}
+	})
+	<-gathered
+	h.deliver(delivery{dwellMs: 1, key: "a"})
+	answer, err := other.Seal(t.Context(), tenant, operator)
+	require.NoError(t, err)
+	group.Wait()
+	packs := headers(t, answer)
+	require.Len(t, packs, 2, "since it was asked, the other's pack and its own")
+	require.Equal(t, []sealer.Duplicate{{Leaf: 4, First: 0}}, packs[1].Duplicates)
+	require.Len(t, h.files(), 3)
+	h.check()
+}
+
 func TestSealsWhileEventsArrive(t *testing.T) {
 	h := build(t, Config{MaxEntries: 50})
 	var writers sync.WaitGroup
@@ -229,7 +278,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 				require.Len(t, deliveriesOf(h.check()), 10+more)
 				onlyOneRootOfASize(t, h)
 
-				h.advance(2 * orphanAge)
+				h.advance(2 * draftAge)
 				h.reopen(Config{})
 				require.Len(t, h.files(), len(h.packs()), "what the crash left is swept")
 				h.check()
@@ -260,6 +309,55 @@ func TestFailureAtEveryStep(t *testing.T) {
 			onlyOneRootOfASize(t, h)
 		})
 	}
+}
+
+// TestSweepSparesWhatMayBeAPack leaves a pack beyond the head, as a crash does, or
+// a database that was restored from an older copy than the folder.
+func TestSweepSparesWhatMayBeAPack(t *testing.T) {
+	h := build(t)
+	h.deliver(deliveries(3)...)
+	h.seal()
+	h.deliver(deliveries(3)...)
+	require.NoError(t, os.WriteFile(h.room.folder.name(tenant, "ppk_notes.ndjson"), []byte("mine"), 0o600))
+	h.room.step = func(name string) error {
+		if name == "commit" {
+			panic(errInjected)
+		}
+		return nil
+	}
+	require.Panics(t, func() { h.seal() })
+	require.Len(t, h.files(), 3)
+	h.advance(2 * draftAge)
+	h.reopen(Config{})
+	require.Len(t, h.files(), 3, "beyond the head nothing is swept")
+	h.seal()
+	h.reopen(Config{})
+	require.Len(t, h.files(), 3, "two packs and a file that is none")
+	require.Contains(t, h.files(), "ppk_notes.ndjson")
+	h.check()
+}
+
+func TestOnlyOldDraftsAreSwept(t *testing.T) {
+	h := build(t)
+	h.deliver(deliveries(1)...)
+	h.seal()
+	pack := h.files()[0]
+	old := api.NewID(api.PrefixPack, h.Now()) + draftSuffix
+	h.advance(draftAge + time.Millisecond)
+	young := api.NewID(api.PrefixPack, h.Now().Add(-draftAge)) + draftSuffix
+	for _, name := range []string{old, young, "ppk_notes" + draftSuffix} {
+		require.NoError(t, os.WriteFile(h.room.folder.name(tenant, name), nil, 0o600))
+	}
+	h.reopen(Config{})
+	require.ElementsMatch(t, []string{pack, young, "ppk_notes" + draftSuffix}, h.files())
+}
+
+func TestClockSetBack(t *testing.T) {
+	h := build(t)
+	h.deliver(deliveries(1)...)
+	h.advance(-3 * time.Hour) // before the keys were made
+	h.seal()
+	h.check()
 }
 
 func deliveriesOf(entries [][]byte) (found []string) {
@@ -334,6 +432,23 @@ func TestWarehouseBehind(t *testing.T) {
 	h.reopen(Config{})
 	require.Len(t, h.seal(), 1)
 	h.check()
+}
+
+func TestLogUnavailable(t *testing.T) {
+	h := build(t, Config{WaitFor: 20 * time.Millisecond})
+	h.stop() // nobody relays
+	h.audit("right.issued")
+	refused := h.sealErr()
+	require.Equal(t, 503, refused.GetStatus())
+	require.Equal(t, api.LogUnavailable, refused.Reason)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := h.room.Seal(ctx, tenant, operator)
+	require.ErrorIs(t, err, context.Canceled, "a caller who leaves is no failure of the log")
+
+	h.reopen(Config{})
+	require.Len(t, h.seal(), 1)
 }
 
 func TestMetrics(t *testing.T) {

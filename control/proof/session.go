@@ -3,11 +3,10 @@ package proof
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"slices"
 
 	"muniment/control/store"
-	"muniment/pipeline"
 	"muniment/sealer"
 )
 
@@ -52,13 +51,18 @@ type session struct {
 	signer        *sealer.Signer
 	directory     *sealer.Directory
 	directoryText []byte
-	// repeated are the duplicates before end that were not sealed when the session
-	// began.
-	repeated []pipeline.Duplicate
+	// repeats are the duplicates before end that no pack holds yet, by event id.
+	repeats map[string]repeat
+}
+
+// repeat is what a duplicate repeats.
+type repeat struct {
+	eventID  string
+	position sealer.Position
 }
 
 func (r *Room) newSession(ctx context.Context, tenantID string, by sealer.Ref, end sealer.Position) (*session, error) {
-	s := &session{Room: r, tenantID: tenantID, by: by, end: end, signer: r.keys.PackSigner()}
+	s := &session{Room: r, tenantID: tenantID, by: by, end: end, signer: r.keys.PackSigner(), repeats: map[string]repeat{}}
 	var err error
 	if s.directoryText, err = r.keys.Directory(ctx); err != nil {
 		return nil, err
@@ -70,8 +74,18 @@ func (r *Room) newSession(ctx context.Context, tenantID string, by sealer.Ref, e
 	if err != nil {
 		return nil, err
 	}
-	s.repeated, err = r.warehouse.Duplicates(ctx, tenantID, old.position, end)
-	return s, err
+	duplicates, err := r.warehouse.Duplicates(ctx, tenantID, old.position, end)
+	if err != nil {
+		return nil, err
+	}
+	for _, dup := range duplicates {
+		first, err := r.warehouse.Event(ctx, tenantID, dup.FirstEventID)
+		if err != nil {
+			return nil, err
+		}
+		s.repeats[dup.EventID] = repeat{dup.FirstEventID, first.Position}
+	}
+	return s, nil
 }
 
 // sealNext seals one pack on the present head. more is false when nothing new is
@@ -101,30 +115,33 @@ func (s *session) sealNext(ctx context.Context) (more bool, err error) {
 // earlier finds, for the duplicates of deliveries that earlier packs hold, the
 // leaf of the first: the builder finds the others itself.
 func (s *session) earlier(ctx context.Context, old head) (map[string]uint64, error) {
-	leaves := map[string]uint64{}
+	var packs []Pack
 	wanted := map[string]map[string][]string{} // pack → first event → its duplicates
-	packs := map[string]Pack{}
-	for _, dup := range s.repeated {
-		first, err := s.warehouse.Event(ctx, s.tenantID, dup.FirstEventID)
-		if err != nil {
-			return nil, err
-		}
-		if first.Position.Compare(old.position) > 0 {
+	for dup, first := range s.repeats {
+		if first.position.Compare(old.position) > 0 {
 			continue
 		}
-		p, found, err := packAt(ctx, s.db.Read(), s.tenantID, first.Position)
-		if err != nil || !found {
-			return nil, errors.Join(err, fmt.Errorf("no pack holds event %s, which is sealed", dup.FirstEventID))
-		}
-		packs[p.ID] = p
-		if wanted[p.ID] == nil {
+		i := slices.IndexFunc(packs, func(p Pack) bool {
+			return p.First.Compare(first.position) <= 0 && first.position.Compare(p.Last) <= 0
+		})
+		if i < 0 {
+			p, found, err := packAt(ctx, s.db.Read(), s.tenantID, first.position)
+			if err == nil && !found {
+				err = fmt.Errorf("no pack holds event %s, which is sealed", first.eventID)
+			}
+			if err != nil {
+				return nil, err
+			}
+			i, packs = len(packs), append(packs, p)
 			wanted[p.ID] = map[string][]string{}
 		}
-		wanted[p.ID][dup.FirstEventID] = append(wanted[p.ID][dup.FirstEventID], dup.EventID)
+		firsts := wanted[packs[i].ID]
+		firsts[first.eventID] = append(firsts[first.eventID], dup)
 	}
-	for id, firsts := range wanted {
-		if err := s.leavesOf(packs[id], firsts, leaves); err != nil {
-			return nil, fmt.Errorf("cannot find duplicates in pack %s: %w", id, err)
+	leaves := map[string]uint64{}
+	for _, p := range packs {
+		if err := s.leavesOf(p, wanted[p.ID], leaves); err != nil {
+			return nil, fmt.Errorf("cannot find duplicates in pack %s: %w", p.ID, err)
 		}
 	}
 	return leaves, nil

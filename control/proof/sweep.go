@@ -1,0 +1,83 @@
+package proof
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// draftAge is how old a draft must be before it is swept. A seal that is still
+// writing a younger one would fail without it, and harm nothing.
+const draftAge = time.Hour
+
+// sweep deletes what crashed seals left in the folder: old drafts, and complete
+// files that no pack names and whose leaves the head has passed. A file beyond the
+// head stays: another process may be about to commit it, or the database was
+// restored from an older copy than the folder, and then it is a real pack.
+func (r *Room) sweep(ctx context.Context) (swept int, err error) {
+	names, err := fs.Glob(os.DirFS(r.cfg.Dir), "*/"+string(api.PrefixPack)+"*")
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range names {
+		tenantID, base := path.Split(name)
+		tenantID = path.Clean(tenantID)
+		left := false
+		if packID, ok := strings.CutSuffix(base, draftSuffix); ok {
+			left = r.now().Sub(madeAt(packID)) > draftAge
+		} else if packID, ok := strings.CutSuffix(base, packSuffix); ok {
+			left, err = r.superseded(ctx, tenantID, packID)
+		}
+		if err == nil && left {
+			err = os.Remove(r.folder.name(tenantID, base))
+			swept++
+		}
+		if err != nil {
+			return swept, err
+		}
+	}
+	return swept, nil
+}
+
+// superseded says whether a file is no pack and can never become one.
+func (r *Room) superseded(ctx context.Context, tenantID, packID string) (bool, error) {
+	// The head is read first: a pack that is committed between the two reads is
+	// beyond this head.
+	h, err := readHead(ctx, r.db.Read(), tenantID)
+	if err != nil {
+		return false, err
+	}
+	_, known, err := readPack(ctx, r.db.Read(), tenantID, packID)
+	if err != nil || known {
+		return false, err
+	}
+	file, err := os.Open(r.folder.path(tenantID, packID))
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	pack, err := sealer.ReadPack(file)
+	if err != nil {
+		// Whatever it is, it was complete once: somebody has to look.
+		r.cfg.Logger.Error("a file among the packs is none", "tenantId", tenantID, "packId", packID, "err", err)
+		return false, nil
+	}
+	return pack.Header().TreeSize <= h.tree.Size(), nil
+}
+
+// madeAt is the moment in a pack's id. What is no pack id is of no age.
+func madeAt(packID string) time.Time {
+	id, err := ulid.ParseStrict(strings.TrimPrefix(packID, string(api.PrefixPack)))
+	if err != nil {
+		return time.UnixMilli(1 << 60)
+	}
+	return id.Timestamp()
+}
