@@ -39,6 +39,9 @@ func (db *DB) Relay(ctx context.Context, log Appender) error {
 	for ctx.Err() == nil {
 		queued := db.queued.wait()
 		n, err := db.relay(ctx, log)
+		if n > 0 {
+			wait = relayRetry
+		}
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
@@ -47,10 +50,7 @@ func (db *DB) Relay(ctx context.Context, log Appender) error {
 			pause(ctx, time.After(wait))
 			wait = min(2*wait, relayRetryMax)
 		case n == 0:
-			wait = relayRetry
 			pause(ctx, queued)
-		default:
-			wait = relayRetry
 		}
 	}
 	return nil
