@@ -39,7 +39,10 @@ func TestFailedSyncStopsTheLogForGood(t *testing.T) {
 			// The failing sync is held back until others have queued behind it.
 			if op == "datasync" {
 				fs.before = func(o, _ string) error {
-					for o == op && log.pendingRecords() < 32 {
+					if o != op {
+						return nil
+					}
+					for log.pendingRecords() < 32 {
 						runtime.Gosched()
 					}
 					return unix.EIO

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -134,6 +135,13 @@ func parseFileHeader(b []byte) (fileHeader, error) {
 		return h, errors.New("impossible segment header")
 	}
 	return h, nil
+}
+
+// newSalt tells one file from all others.
+func newSalt() uint64 {
+	var b [8]byte
+	rand.Read(b[:]) // never fails
+	return binary.LittleEndian.Uint64(b[:])
 }
 
 type groupHeader struct {

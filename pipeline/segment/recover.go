@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"muniment/pipeline"
+	"muniment/sealer"
 )
 
 // recovered is what a folder holds, read and checked from the first byte to the
@@ -156,6 +157,57 @@ func findGroup(b []byte, salt uint64) int {
 			return at
 		}
 	}
+}
+
+// checkEnd refuses a log that is shorter than it once was.
+func (r *recovered) checkEnd(cfg Config) error {
+	end := sealer.Position{Generation: cfg.Generation}
+	where := "it is empty"
+	if n := len(r.segs); n > 0 {
+		s := r.segs[n-1]
+		end = sealer.Position{Generation: max(s.generation, cfg.Generation), Offset: s.end}
+		where = fmt.Sprintf("%s ends at byte %d", s.name(), s.pos)
+		if r.torn > 0 {
+			where += fmt.Sprintf(", before %d bytes that are no group", r.torn)
+		}
+	}
+	if cfg.AtLeast != nil && end.Compare(*cfg.AtLeast) < 0 {
+		return fmt.Errorf("%w: it ends at %s, but once ended at %s (%s)", ErrRollback, end, cfg.AtLeast, where)
+	}
+	return nil
+}
+
+// settle cuts a torn tail and makes what was found as durable as it is about to
+// be believed. The process before may have died between a write and its sync, or
+// of a failed sync after which the kernel takes its pages for clean: so the last
+// group is written once more, over itself, before the sync.
+func (r *recovered) settle(cfg Config) error {
+	if len(r.segs) == 0 {
+		return nil
+	}
+	s := r.segs[len(r.segs)-1]
+	if r.torn > 0 {
+		cfg.Log.Warn("cut a torn tail off the log", "file", s.name(), "byte", s.pos, "bytes", r.torn, "end", s.position(s.end).String())
+		if err := s.file.Truncate(s.pos); err != nil {
+			return fmt.Errorf("cannot cut torn tail: %w", err)
+		}
+		s.size = s.pos
+	}
+	if group := make([]byte, s.pos-r.tailAt); len(group) > 0 {
+		if _, err := s.file.ReadAt(group, r.tailAt); err != nil {
+			return fmt.Errorf("cannot read last group: %w", err)
+		}
+		if _, err := s.file.WriteAt(group, r.tailAt); err != nil {
+			return fmt.Errorf("cannot write last group again: %w", err)
+		}
+	}
+	if err := s.file.Sync(); err != nil {
+		return fmt.Errorf("cannot sync last segment: %w", err)
+	}
+	if err := cfg.FS.SyncDir(cfg.Dir); err != nil {
+		return fmt.Errorf("cannot sync log folder: %w", err)
+	}
+	return nil
 }
 
 func closeAll(segs []*segment) {
