@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/note"
 
+	"muniment/control/node"
 	"muniment/control/store"
 	"muniment/gate"
 	"muniment/gateway/api"
@@ -196,6 +197,8 @@ func (k *keyring) Directory(context.Context) ([]byte, error) {
 		Keys: k.entries, IssuedAt: issuedAt, SnapshotID: "test", Delegation: delegation,
 	}, k.directory)
 }
+
+var _ Keys = (*node.Room)(nil)
 
 // tenant is the one that most tests work with.
 const tenant = "tnt_01ARZ3NDEKTSV4RRFFQ69G5FAV"

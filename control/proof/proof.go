@@ -93,19 +93,19 @@ const maxEntries = 100_000
 func (c *Config) validate() error {
 	switch {
 	case c.DB == nil:
-		return errors.New("DB is missing")
+		return errors.New("no DB is given")
 	case c.Warehouse == nil:
-		return errors.New("Warehouse is missing")
+		return errors.New("no Warehouse is given")
 	case c.Log == nil:
-		return errors.New("Log is missing")
+		return errors.New("no Log is given")
 	case c.Keys == nil:
-		return errors.New("Keys is missing")
+		return errors.New("no Keys is given")
 	case c.Dir == "":
-		return errors.New("Dir is empty")
+		return errors.New("no Dir is given")
 	case c.WaitFor < 0:
-		return errors.New("WaitFor is negative")
+		return errors.New("negative WaitFor")
 	case c.MaxEntries < 0 || c.MaxEntries > maxEntries:
-		return fmt.Errorf("MaxEntries %d is not within 1 and %d", c.MaxEntries, maxEntries)
+		return fmt.Errorf("a MaxEntries of %d is not within 1 and %d", c.MaxEntries, maxEntries)
 	}
 	if c.Now == nil {
 		c.Now = time.Now
