@@ -255,6 +255,21 @@ func model(all []pipeline.Delivery, from, to time.Time) ([]Row, Totals) {
 	return rows, totals
 }
 
+// backwards is a warehouse that has its own idea of order.
+type backwards struct{ Warehouse }
+
+func (w backwards) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
+	rows, err := w.Warehouse.Metering(ctx, q)
+	slices.Reverse(rows)
+	return rows, err
+}
+
+func TestOrderIsTheRooms(t *testing.T) {
+	b := open(t)
+	b.load(t, tenant, metered("rgh_b", noon, 1), metered("rgh_a", noon, 1), suppressed("rgh_a", noon))
+	require.Equal(t, ask(b.server, tenant, "").Body.String(), ask(serve(t, backwards{b.warehouse}), tenant, "").Body.String())
+}
+
 // broken is a warehouse that is away.
 type broken struct{ Warehouse }
 
