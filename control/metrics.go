@@ -1,6 +1,7 @@
 package control
 
 import (
+	"net/http"
 	"strconv"
 	"time"
 
@@ -23,7 +24,13 @@ func newMetrics(to prometheus.Registerer) (*prometheus.HistogramVec, error) {
 func observe(seconds *prometheus.HistogramVec, now func() time.Time) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		start := now()
+		defer func() {
+			status := ctx.Status()
+			if status == 0 { // a panic, which the door answers
+				status = http.StatusInternalServerError
+			}
+			seconds.WithLabelValues(ctx.Operation().OperationID, strconv.Itoa(status)).Observe(now().Sub(start).Seconds())
+		}()
 		next(ctx)
-		seconds.WithLabelValues(ctx.Operation().OperationID, strconv.Itoa(ctx.Status())).Observe(now().Sub(start).Seconds())
 	}
 }

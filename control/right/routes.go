@@ -2,6 +2,8 @@ package right
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"net/http"
 	"time"
@@ -62,14 +64,14 @@ type (
 
 type basisInput struct {
 	Body struct {
-		Kind           string    `json:"kind" enum:"LICENSE,CONSENT,CONTRACT,STATUTE,LEGITIMATE_INTEREST"`
-		Title          string    `json:"title" minLength:"1" maxLength:"256"`
-		HolderOrgID    string    `json:"holderOrgId,omitempty" maxLength:"68" doc:"the tenant's organisation when absent"`
-		Jurisdiction   *string   `json:"jurisdiction,omitempty" nullable:"true" maxLength:"64"`
-		Reference      *string   `json:"reference,omitempty" nullable:"true" maxLength:"1024"`
-		EffectiveFrom  time.Time `json:"effectiveFrom,omitzero" nullable:"true" doc:"absent: since ever"`
-		EffectiveUntil time.Time `json:"effectiveUntil,omitzero" nullable:"true" doc:"exclusive; absent: open"`
-		ContentHash    *string   `json:"contentHash,omitempty" nullable:"true" pattern:"^[A-Za-z0-9_-]{43}$" doc:"SHA-256 of the document, base64url"`
+		Kind           string     `json:"kind" enum:"LICENSE,CONSENT,CONTRACT,STATUTE,LEGITIMATE_INTEREST"`
+		Title          string     `json:"title" minLength:"1" maxLength:"256"`
+		HolderOrgID    string     `json:"holderOrgId,omitempty" maxLength:"68" doc:"the tenant's organisation when absent"`
+		Jurisdiction   *string    `json:"jurisdiction,omitempty" nullable:"true" maxLength:"64"`
+		Reference      *string    `json:"reference,omitempty" nullable:"true" maxLength:"1024"`
+		EffectiveFrom  *time.Time `json:"effectiveFrom,omitempty" nullable:"true" doc:"absent: since ever"`
+		EffectiveUntil *time.Time `json:"effectiveUntil,omitempty" nullable:"true" doc:"exclusive; absent: open"`
+		ContentHash    *string    `json:"contentHash,omitempty" nullable:"true" maxLength:"64" doc:"SHA-256 of the document, base64url"`
 	}
 }
 
@@ -78,10 +80,19 @@ func (r *Room) postBasis(ctx context.Context, in *basisInput) (*answer[OneBasis]
 	b := Basis{
 		TenantID: caller.TenantID, Kind: asked.Kind, Title: asked.Title, HolderOrgID: asked.HolderOrgID,
 		Jurisdiction: asked.Jurisdiction, Reference: asked.Reference, ContentHash: asked.ContentHash,
-		EffectiveFrom: store.At(asked.EffectiveFrom), EffectiveUntil: store.At(asked.EffectiveUntil),
 	}
 	if b.HolderOrgID == "" {
 		b.HolderOrgID = caller.OrgID
+	}
+	var err error
+	if b.EffectiveFrom, err = store.Given("effectiveFrom", asked.EffectiveFrom); err != nil {
+		return nil, err
+	}
+	if b.EffectiveUntil, err = store.Given("effectiveUntil", asked.EffectiveUntil); err != nil {
+		return nil, err
+	}
+	if h := b.ContentHash; h != nil && !isHash(*h) {
+		return nil, api.Invalid(api.ValidationError{Field: "contentHash", Message: "must be a SHA-256 in base64url, without padding"})
 	}
 	if !b.EffectiveUntil.IsZero() && !b.EffectiveFrom.Before(b.EffectiveUntil.Time) {
 		return nil, api.Invalid(api.ValidationError{Field: "effectiveUntil", Message: "must be after effectiveFrom"})
@@ -90,6 +101,12 @@ func (r *Room) postBasis(ctx context.Context, in *basisInput) (*answer[OneBasis]
 		return nil, err
 	}
 	return ok(OneBasis{r.basisView(b)}), nil
+}
+
+// isHash says whether a text is 32 bytes in their one base64url spelling.
+func isHash(text string) bool {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	return err == nil && len(b) == sha256.Size
 }
 
 func (r *Room) basisView(b Basis) BasisView { return BasisView{b, b.State(r.db.Now())} }
@@ -141,7 +158,7 @@ type rightInput struct {
 		Substrate      string          `json:"substrate" minLength:"1" maxLength:"32"`
 		Scope          json.RawMessage `json:"scope" doc:"an object of limits: regions, maxSpeedMph, bvlos, channels, campaigns, and any further keys; a string is kept as its description"`
 		EffectiveFrom  time.Time       `json:"effectiveFrom"`
-		EffectiveUntil time.Time       `json:"effectiveUntil,omitzero" nullable:"true" doc:"exclusive; absent: the end of the parent or the basis"`
+		EffectiveUntil *time.Time      `json:"effectiveUntil,omitempty" nullable:"true" doc:"exclusive; absent: the end of the parent or the basis"`
 		ParentRightID  *string         `json:"parentRightId,omitempty" nullable:"true" maxLength:"64" doc:"the right to derive this one from"`
 		HolderOrgID    string          `json:"holderOrgId,omitempty" maxLength:"68" doc:"the tenant's organisation when absent"`
 	}
@@ -154,10 +171,16 @@ func (r *Room) postRight(ctx context.Context, in *rightInput) (*answer[OneRight]
 	}
 	right := Right{
 		TenantID: caller.TenantID, BasisID: asked.BasisID, Substrate: asked.Substrate, Scope: asked.Scope, HolderOrgID: asked.HolderOrgID,
-		EffectiveFrom: store.At(asked.EffectiveFrom), EffectiveUntil: store.At(asked.EffectiveUntil),
 	}
 	if right.HolderOrgID == "" {
 		right.HolderOrgID = caller.OrgID
+	}
+	var err error
+	if right.EffectiveFrom, err = store.Given("effectiveFrom", &asked.EffectiveFrom); err != nil {
+		return nil, err
+	}
+	if right.EffectiveUntil, err = store.Given("effectiveUntil", asked.EffectiveUntil); err != nil {
+		return nil, err
 	}
 	issued, err := r.issueRight(ctx, right, asked.ParentRightID, store.ByKey(caller.ID))
 	if err != nil {

@@ -91,9 +91,9 @@ func (r *Room) get(ctx context.Context, _ *struct{}) (*answer[Snapshot], error) 
 
 type createInput struct {
 	Body struct {
-		Label     string    `json:"label" minLength:"1" maxLength:"128" doc:"what the key is for"`
-		Scopes    []string  `json:"scopes,omitempty" doc:"scopes that the calling key holds as well; every scope but the wildcard when absent"`
-		ExpiresAt time.Time `json:"expiresAt,omitzero"`
+		Label     string     `json:"label" minLength:"1" maxLength:"128" doc:"what the key is for"`
+		Scopes    []string   `json:"scopes,omitempty" doc:"scopes that the calling key holds as well; every scope but the wildcard when absent"`
+		ExpiresAt *time.Time `json:"expiresAt,omitempty" nullable:"true"`
 	}
 }
 
@@ -119,12 +119,16 @@ func (r *Room) create(ctx context.Context, in *createInput) (*answer[Made], erro
 			RequiredScopes: missing, KeyScopes: caller.Scopes.Names(),
 		}
 	}
-	if e := in.Body.ExpiresAt; !e.IsZero() && !e.After(now) {
+	expires, err := store.Given("expiresAt", in.Body.ExpiresAt)
+	if err != nil {
+		return nil, err
+	}
+	if !expires.IsZero() && !expires.After(now) {
 		return nil, api.Invalid(api.ValidationError{Field: "expiresAt", Message: "must be in the future"})
 	}
 	k := Key{
 		TenantID: caller.TenantID, OrgID: caller.OrgID, DeveloperID: caller.DeveloperID,
-		Label: in.Body.Label, Scopes: set.Names(), ExpiresAt: store.At(in.Body.ExpiresAt),
+		Label: in.Body.Label, Scopes: set.Names(), ExpiresAt: expires,
 	}
 	var token string
 	err = r.db.Change(ctx, func(tx *store.Tx) (err error) {
