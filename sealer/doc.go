@@ -1,2 +1,169 @@
-// Package sealer signs and hashes: it owns every format that a stranger verifies.
+// Package sealer signs and hashes: it owns every format that a stranger
+// verifies. This comment is the manual of those formats; whoever follows it can
+// write a verifier without reading the code. testdata holds vectors for that.
+//
+// # What it promises
+//
+//   - A receipt stands for one event of one tenant: moved under another right,
+//     tenant or event, it is refused.
+//   - A proof pack is covered to the last byte: change any, and verification fails.
+//   - A text has one spelling. Readers accept exactly what writers write.
+//   - Totals are recomputed from the entries, never believed.
+//   - Personal data is not in what is hashed, so erasing it breaks no proof.
+//
+// The room keeps no state, reads no clock and draws no randomness but in
+// GenerateRoot. Keys are handed in as crypto.Signer and may live elsewhere. Only
+// VerifyFiles touches files. All functions are safe for concurrent use; a Tree,
+// a Meter, a PackBuilder, a BundleWriter and a PackReader belong to one goroutine.
+//
+// # Spelling
+//
+// All JSON is in RFC 8785 form: members sorted by UTF-16 code units, no spaces,
+// strings and numbers as ECMAScript writes them. Readers refuse any other form,
+// and members that are not listed here. Further:
+//
+//   - A time is RFC 3339 in UTC with exactly three decimals: 2026-05-01T12:00:00.000Z.
+//   - Hashes, keys, nonces, salts and signatures are base64url without padding,
+//     their unused bits zero. Only C2SP notes use standard base64, as C2SP asks.
+//   - An id is a prefix and a ULID in upper case. The ULID of an event's id
+//     carries the event's moment in milliseconds.
+//   - A signature is {"algorithm":"ed25519","keyId":…,"value":…}. It is Ed25519 of
+//     RFC 8032 over the named bytes themselves, without hashing them before.
+//
+// What different signatures are over can't be confused, even under one key:
+// receipts begin with {"correlationId":, pack headers with {"checkpoint":,
+// directories with {"delegation":, and notes with their origin.
+//
+// # Receipt
+//
+// Ten fields, always all:
+//
+//	{"correlationId":…|null,"dwellMs":n,"issuedAt":…,"nonce":…,"receiptId":"rcp_…","renderedAt":…,
+//	 "spatialAnchorId":…,"spatialPlacementId":…|null,"version":"1","witness":"edge:NODE:HASH"}
+//
+// The nonce is 128 bits. renderedAt ≤ issuedAt; the ULID of receiptId is of issuedAt;
+// 0 ≤ dwellMs ≤ 2^36. The signature is over this text. HASH is explained below.
+//
+// # Event
+//
+//	{"actor":{"id":…,"kind":…},"at":…,"data":{…},"eventId":"evt_…","privateCommitment":…|null,
+//	 "subject":{"id":…,"kind":…},"tenantId":…,"type":…,"v":1}
+//
+// Its text is a leaf of the tenant's Merkle log. privateCommitment is
+// SHA-256(salt ‖ private), private being the canonical text of what erasure
+// deletes; the salt is 128 random bits and stands in it as well:
+//
+//	{"attentionMs":n,"dataSubject":…,"requestHash":…,"salt":…,"telemetry":{…}}
+//
+// where all but the salt may be missing. An event of type delivery.recorded has
+// subject.kind "right", subject.id equal to data.rightId, at equal to issuedAt, the
+// ULID of its receipt, and this data:
+//
+//	{"basisId":…,"gate":{"ruleset":HASH,"version":…},"idempotency":HASH,
+//	 "metering":{"basis":…,"metered":bool,"quantityMs":n,"reason":…,"reasons":[…]},
+//	 "receipt":{…},"rightId":…,"rightRevision":n,"signature":{…},"substrate":…}
+//
+// idempotency is SHA-256(tenantId ‖ 0x00 ‖ key) and is missing without a key.
+// metered goes with reason METERED, no reasons, and quantityMs = floor(dwellMs);
+// otherwise quantityMs is 0 and reason is the first of reasons.
+//
+// The witness is the knot. To compute its HASH, take the event's text, cut out
+// the members data.receipt and data.signature with the comma before each, and
+// take SHA-256 of what is left. The receipt contains the witness, and the
+// signature covers the receipt; so it covers tenant, right, revision, gate and
+// metering too, although a caller only holds ten fields.
+//
+// # Merkle log and checkpoint
+//
+// One log a tenant, hashed as in RFC 6962: a leaf is SHA-256(0x00 ‖ event), a node
+// SHA-256(0x01 ‖ left ‖ right). A checkpoint is a C2SP tlog-checkpoint, a signed
+// note of three lines
+//
+//	muniment/TENANT
+//	SIZE in decimal
+//	ROOT in standard base64
+//
+// signed under the name muniment/TENANT. Further signatures, such as those of
+// witnesses, may stand below; extension lines may not.
+//
+// # Key directory
+//
+//	{"delegation":NOTE,"issuedAt":…,"keys":[…],"signature":{…},"snapshotId":…}
+//	key: {"algorithm":"ed25519","keyId":…,"notAfter":…|null,"notBefore":…,"publicKey":…,"purpose":…,"revokedAt":…|null}
+//
+// keyId is the first 16 bytes of SHA-256(publicKey) in lower-case hex. The
+// signature is over the same object without its member signature. The key that
+// made it is in the list, with purpose directory_signing, valid and not revoked
+// at issuedAt, and NOTE delegates to it: a C2SP signed note by the root key, of
+// five lines
+//
+//	muniment/directory-key.v1
+//	KEYID
+//	PUBLICKEY in base64url
+//	NOTBEFORE
+//	NOTAFTER or -
+//
+// whose window holds issuedAt. The root key, a C2SP vkey, is the one thing that a
+// verifier must be given.
+//
+// A key may sign at notBefore ≤ moment < notAfter, for its purpose only. The moment
+// of a receipt is its issuedAt, that of a pack its sealedAt. A revoked key is
+// refused whatever moment is written, because a thief can write any; it passes
+// only where something else proves the signature older than revokedAt: a receipt
+// by a pack that was sealed before, a pack by the next pack of the log, which a
+// key that is not revoked has signed. If several directories are at hand, the one issued
+// last, among those under the root key, decides.
+//
+// # Proof pack
+//
+// A pack is a contiguous slice of one log, at most 100,000 entries. As a bundle it
+// is lines, each ended by one newline: header, entries (events verbatim), and
+// {"signature":{…}}, over the text of the header. As an object it is
+//
+//	{"entries":["…",…],"header":{…},"signature":{…}}
+//
+// with each event's text in a string and no newline at the end. The header is
+//
+//	{"checkpoint":NOTE,"consistency":[HASH,…],"count":n,"directory":{…},
+//	 "duplicates":[{"first":leaf,"leaf":leaf},…],"firstIndex":leaf,
+//	 "metering":[{"basisId":…,"meteringBasis":…,"quantityMs":n,"reason":…,"receipts":n,"rightId":…,"substrate":…},…],
+//	 "packId":…,"previous":{"packId":…,"rootHash":HASH,"treeSize":n}|null,"rootHash":HASH,
+//	 "sealedAt":…,"settlement":[],"signingKeyId":…,"tenantId":…,"treeSize":n,"v":1}
+//
+// Leaves count from 0; treeSize = firstIndex + count; previous is null exactly if
+// firstIndex is 0, else its treeSize is firstIndex. signingKeyId names a key for
+// proof_pack_signing, and then receipts are by keys for receipt_signing; or it
+// names one for sandbox_proof_signing, and then so do the receipts.
+//
+// consistency is the RFC 6962 proof from previous to this tree. It serves twice.
+// Its nodes over leaves below firstIndex are the perfect subtrees of the previous
+// tree (or, for a size of a power of two, previous.rootHash is the only one): a
+// verifier starts from those, checks that they make previous.rootHash, appends the
+// entries' leaves, and has to arrive at rootHash. That proves that every entry is
+// included, in its place, and that nothing before was changed.
+//
+// A delivery is a duplicate if another with the same idempotency hash stands at a
+// lower leaf and is at most 24 h older by the events' at; first is the lowest such
+// leaf. metering adds up the deliveries by the five names of a row, sorted by
+// rightId, substrate, basisId, meteringBasis and reason, byte by byte; a duplicate
+// counts with reason DUPLICATE, meteringBasis none and quantity 0. A duplicate of
+// a leaf in an earlier pack can be checked only with that pack at hand.
+// settlement is an empty list in this version.
+//
+// To verify a pack: read it strictly; verify the directory; then the signature of
+// the header; the checkpoint, its size and root; the proof; for each entry the
+// form, the tenant, that its eventId did not stand before, and, if it is a
+// delivery, witness and signature and the agreement of its parts; then count, root, duplicates and
+// metering. Of two packs of one log, the later has to name the earlier in
+// previous, and no leaf may be in two packs. Verdicts have named codes: see Code.
+//
+// # Decisions
+//
+//   - Small tables, plain code: the objects have fixed members, so a reader is a row
+//     of literals (scanner), and there is nothing to be lenient about.
+//   - Ed25519 of the standard library, one signature at a time. Batch verification
+//     accepts signatures that single verification refuses.
+//   - A pack has no list of leaf hashes. If the root does not match and every
+//     entry is sound by itself, it can't be told which one was changed.
+//   - Not here: storage, key management, time stamps by third parties, rating.
 package sealer

@@ -101,27 +101,34 @@ func (e *Event) check() error {
 // ParseEvent reads exactly what AppendEvent writes; another spelling is
 // ErrNotCanonical. Data aliases b, the strings don't.
 func ParseEvent(b []byte) (Event, error) {
-	e, _, err := parseEnvelope(b)
-	if err == nil && !isCanonical(e.Data) {
+	v, err := parseEnvelope(b)
+	if err == nil && !isCanonical(v.Data) {
 		err = fmt.Errorf("data: %w", ErrNotCanonical)
 	}
 	if err != nil {
 		return Event{}, fmt.Errorf("cannot read event: %w", err)
 	}
-	return e, nil
+	return v.Event, nil
 }
 
-// parseEnvelope reads an event but only delimits its data, which begins at dataAt.
-func parseEnvelope(b []byte) (e Event, dataAt int, err error) {
-	s := scanner{text: string(b)}
+// envelope is an event whose data is only delimited yet.
+type envelope struct {
+	Event
+	text   string // a copy of the whole, which the event's strings are cut from
+	dataAt int    // where data begins in it
+}
+
+func parseEnvelope(b []byte) (e envelope, err error) {
+	e.text = string(b)
+	s := scanner{text: e.text}
 	s.lit(`{"actor":`)
 	e.Actor = s.ref()
 	s.lit(`,"at":`)
 	e.At = s.time()
 	s.lit(`,"data":`)
-	dataAt = s.at
+	e.dataAt = s.at
 	s.object()
-	e.Data = b[dataAt:s.at:s.at]
+	e.Data = b[e.dataAt:s.at:s.at]
 	s.lit(`,"eventId":`)
 	e.EventID = s.name()
 	s.lit(`,"privateCommitment":`)
@@ -138,7 +145,7 @@ func parseEnvelope(b []byte) (e Event, dataAt int, err error) {
 	if err = s.end(); err == nil {
 		err = e.check()
 	}
-	return e, dataAt, err
+	return e, err
 }
 
 func (s *scanner) ref() (r Ref) {

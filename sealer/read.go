@@ -20,23 +20,23 @@ const reasonMetered = "METERED"
 // that of this event (ErrWitness), event and receipt share their ULID and moment,
 // the subject is the right, the metering agrees with itself and with the dwell.
 func ReadDelivery(event []byte) (RecordedDelivery, error) {
-	e, dataAt, err := parseEnvelope(event)
+	e, err := parseEnvelope(event)
 	if err == nil && e.Type != TypeDelivery {
 		err = fmt.Errorf("an event of type %s", e.Type)
 	}
 	if err == nil {
-		var d RecordedDelivery
-		if d, err = readDelivery(e, event, dataAt); err == nil {
-			return d, nil
+		var d *RecordedDelivery
+		if d, err = e.delivery(event); err == nil {
+			return *d, nil
 		}
 	}
 	return RecordedDelivery{}, fmt.Errorf("cannot read delivery: %w", err)
 }
 
-// readDelivery goes on where parseEnvelope stopped.
-func readDelivery(e Event, event []byte, dataAt int) (RecordedDelivery, error) {
-	d := RecordedDelivery{Event: e, Algorithm: Algorithm}
-	s := scanner{text: string(e.Data)}
+// delivery goes on where parseEnvelope stopped.
+func (e *envelope) delivery(event []byte) (*RecordedDelivery, error) {
+	d := &RecordedDelivery{Event: e.Event, Algorithm: Algorithm}
+	s := scanner{text: e.text[:e.dataAt+len(e.Data)], at: e.dataAt}
 	s.lit(`{"basisId":`)
 	d.BasisID = s.name()
 	s.lit(`,"gate":{"ruleset":`)
@@ -76,19 +76,22 @@ func readDelivery(e Event, event []byte, dataAt int) (RecordedDelivery, error) {
 	d.Substrate = s.name()
 	s.lit(`}`)
 	if err := s.end(); err != nil {
-		return d, fmt.Errorf("data: %w", err)
+		return nil, fmt.Errorf("data: %w", err)
 	}
-	d.ReceiptText = e.Data[receipt:receiptTo:receiptTo]
+	d.ReceiptText = event[receipt:receiptTo:receiptTo]
 
 	// The witness covers the event's text without receipt and signature.
 	h := sha256.New()
-	h.Write(event[:dataAt+receiptFrom])
-	h.Write(event[dataAt+receiptTo : dataAt+signatureFrom])
-	h.Write(event[dataAt+signatureTo:])
+	h.Write(event[:receiptFrom])
+	h.Write(event[receiptTo:signatureFrom])
+	h.Write(event[signatureTo:])
 	if err := d.checkWitness(Hash(h.Sum(nil))); err != nil {
-		return d, err
+		return nil, err
 	}
-	return d, d.check()
+	if err := d.check(); err != nil {
+		return nil, err
+	}
+	return d, nil
 }
 
 func (d *RecordedDelivery) checkWitness(sum Hash) error {
@@ -152,18 +155,19 @@ func CheckRecord(r *Record) (Event, *RecordedDelivery, error) {
 
 // checkEvent reads any event, and checks a delivery.
 func checkEvent(text []byte) (Event, *RecordedDelivery, error) {
-	e, dataAt, err := parseEnvelope(text)
-	switch {
-	case err != nil:
+	e, err := parseEnvelope(text)
+	if err != nil {
 		return Event{}, nil, err
-	case e.Type == TypeDelivery:
-		d, err := readDelivery(e, text, dataAt)
-		if err != nil {
-			return Event{}, nil, err
-		}
-		return e, &d, nil
-	case !isCanonical(e.Data):
-		return Event{}, nil, fmt.Errorf("data: %w", ErrNotCanonical)
 	}
-	return e, nil, nil
+	if e.Type != TypeDelivery {
+		if !isCanonical(e.Data) {
+			return Event{}, nil, fmt.Errorf("data: %w", ErrNotCanonical)
+		}
+		return e.Event, nil, nil
+	}
+	d, err := e.delivery(text)
+	if err != nil {
+		return Event{}, nil, err
+	}
+	return e.Event, d, nil
 }
