@@ -22,7 +22,7 @@ func TestFailedSyncStopsTheLogForGood(t *testing.T) {
 	for _, op := range []string{"datasync", "sync", "syncdir"} {
 		t.Run(op, func(t *testing.T) {
 			var failing atomic.Bool
-			var failures []error
+			failures := make(chan error, 2)
 			fs := newMemFS()
 			fs.before = func(o, _ string) error {
 				if failing.Load() && o == op {
@@ -31,28 +31,37 @@ func TestFailedSyncStopsTheLogForGood(t *testing.T) {
 				return nil
 			}
 			log := mustOpen(t, Config{Dir: "log", SegmentBytes: 8 << 10, FS: fs, OnFailure: func(err error) {
-				failures = append(failures, err)
+				failures <- err
 			}})
 			acked := newLedger()
 			require.NoError(t, acked.write(log, "before", 10, nil))
 			failing.Store(true)
-			// The failing sync is held back until others have queued behind it.
+
+			var writers sync.WaitGroup
+			errs := make([]error, 64)
+			start := func(w int) {
+				writers.Go(func() { errs[w] = acked.write(log, fmt.Sprint(w), 1<<20, nil) })
+			}
 			if op == "datasync" {
+				// One waits for the sync that will fail, all others have queued behind it.
+				syncing := make(chan struct{})
 				fs.before = func(o, _ string) error {
 					if o != op {
 						return nil
 					}
-					for log.pendingRecords() < 32 {
+					close(syncing)
+					for log.pendingRecords() < len(errs)-1 {
 						runtime.Gosched()
 					}
 					return unix.EIO
 				}
+				start(0)
+				<-syncing
+			} else {
+				start(0)
 			}
-
-			var writers sync.WaitGroup
-			errs := make([]error, 64)
-			for w := range errs {
-				writers.Go(func() { errs[w] = acked.write(log, fmt.Sprint(w), 1<<20, nil) })
+			for w := 1; w < len(errs); w++ {
+				start(w)
 			}
 			writers.Wait()
 			for _, err := range errs {
@@ -68,10 +77,9 @@ func TestFailedSyncStopsTheLogForGood(t *testing.T) {
 			require.NoError(t, err)
 			require.ErrorIs(t, log.Wait(context.Background(), end), pipeline.ErrFailed)
 
-			<-log.stopped
+			require.ErrorIs(t, <-failures, unix.EIO)
 			require.NoError(t, log.Close())
-			require.Len(t, failures, 1)
-			require.ErrorIs(t, failures[0], unix.EIO)
+			require.Empty(t, failures)
 			acked.requireHeld(t, mustOpen(t, Config{Dir: "log", SegmentBytes: 8 << 10, FS: fs}))
 		})
 	}

@@ -112,6 +112,18 @@ func TestFormatIsFixed(t *testing.T) {
 	require.Equal(t, goldenSegment, fmt.Sprintf("%x", append(h.encode(), g.buf...)))
 }
 
+func TestBodyIsItsRecordsAndNothingElse(t *testing.T) {
+	g := newGroup(nil)
+	g.add(record(1, 10))
+	g.add(record(2, 10))
+	body := g.buf[groupHeaderSize:]
+	require.True(t, checkBody(body, 2))
+	require.False(t, checkBody(body, 1))
+	require.False(t, checkBody(body, 3))
+	require.False(t, checkBody(append(body, 0), 2))
+	require.True(t, checkBody(nil, 0))
+}
+
 const goldenSegment = "" +
 	"6d756e696d656e74" + "01000000" + "02000000" + "0300000000000000" + "0102030405060708" +
 	"6db7d803e74f1ffa7d8f5adc0bf95b3e15bf4c8373fffadf546227cc6c6742cb" + "00000000" + "3b383dcd" +
