@@ -82,43 +82,25 @@ func (f folder) writeDraft(name string, fill func(io.Writer) error) (size int64,
 	return count.n, sum, errors.Join(err, file.Close())
 }
 
-// open opens the file of a sealed pack.
+// open opens the file of a sealed pack, at its beginning, after it has read all of
+// it: what isn't byte for byte what was sealed is refused.
 func (f folder) open(p Pack) (*os.File, error) {
 	file, err := os.Open(f.path(p.TenantID, p.ID))
 	if err != nil {
 		return nil, fmt.Errorf("cannot open pack %s: %w", p.ID, err)
 	}
-	info, err := file.Stat()
-	if err == nil && info.Size() != p.Bytes {
-		err = fmt.Errorf("it has %d bytes, %d were sealed", info.Size(), p.Bytes)
+	hash := sha256.New()
+	size, err := io.Copy(hash, file)
+	if err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err == nil && (size != p.Bytes || sealer.Hash(hash.Sum(nil)).String() != p.SHA256) {
+		err = errors.New("its file is damaged")
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot open pack %s: %w", p.ID, err), file.Close())
 	}
 	return file, nil
-}
-
-// heldBack is how much of a pack is kept back until all of it was checked.
-const heldBack = 32 << 10
-
-// copyVerified copies a pack's file, and holds back its end until the file has
-// turned out to be what was sealed: a damaged one arrives short of its length,
-// which no client takes for a pack.
-func copyVerified(to io.Writer, file io.Reader, p Pack) error {
-	hash := sha256.New()
-	from := io.TeeReader(file, hash)
-	if _, err := io.CopyN(to, from, max(0, p.Bytes-heldBack)); err != nil {
-		return err
-	}
-	rest, err := io.ReadAll(from)
-	if err != nil {
-		return err
-	}
-	if sealer.Hash(hash.Sum(nil)).String() != p.SHA256 {
-		return errors.New("its file is damaged")
-	}
-	_, err = to.Write(rest)
-	return err
 }
 
 // remove deletes the file of a pack that did not come to be.

@@ -30,6 +30,9 @@
 // otherwise each seal would make something to seal. Such events ride along with
 // the next pack that has something else in it.
 //
+// A pack is served byte for byte as it was sealed: its file is read through and
+// compared with its hash first, and a damaged one is 500, named in the log.
+//
 // State is the database's (heads, roots, packs) and the folder's (one file a
 // pack). There is no state in memory but a lock for each tenant that is sealing.
 // The database down or the disk full: 500, and nothing has happened.
