@@ -292,6 +292,16 @@ func TestLoaderStopsRatherThanLose(t *testing.T) {
 				})
 			}
 		}, pipeline.ErrGap, "nothing from 1.0.5 up to 1.0.7"},
+		{"the log fell back a generation", func(_ *testing.T, m *memory) {
+			m.reader.scan = func(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
+				return m.log.Scan(ctx, from, to, func(e sealer.Entry) error {
+					if e.Offset == 5 {
+						e.Generation = 0
+					}
+					return fn(e)
+				})
+			}
+		}, pipeline.ErrGap, "nothing from 1.0.5 up to 0.0.5"},
 		{"the log left the last ones out", func(_ *testing.T, m *memory) {
 			m.reader.scan = func(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
 				to.Offset--
@@ -375,13 +385,24 @@ func TestLoaderGoesOnIntoANewGeneration(t *testing.T) {
 		}
 		m.reader.wait = func(ctx context.Context, at sealer.Position) error { return m.log.Wait(ctx, lower(at)) }
 		m.reader.scan = func(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
-			return m.log.Scan(ctx, lower(from), lower(to), func(e sealer.Entry) error {
-				e.Position = raise(e.Position)
+			_, end, err := m.log.Bounds(ctx, 0)
+			require.NoError(t, err)
+			return m.log.Scan(ctx, lower(from), end, func(e sealer.Entry) error {
+				if e.Position = raise(e.Position); e.Compare(to) >= 0 {
+					return nil
+				}
 				return fn(e)
 			})
 		}
+		m.cfg.BatchSize = 5
+		var sizes []int
+		m.sink.load = func(ctx context.Context, b pipeline.Batch) error {
+			sizes = append(sizes, len(b.Rows))
+			return m.warehouse.Load(ctx, b)
+		}
 		_, stop := start(t, m.cfg)
 		requireLoaded(t, &m.warehouse, 20)
+		require.Equal(t, []int{5, 5, 5, 5}, sizes, "no position of an older generation is behind one of a newer")
 		require.NoError(t, stop())
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/gate"
+	"muniment/pipeline"
 	"muniment/sealer"
 )
 
@@ -49,4 +50,31 @@ func delivered(tb testing.TB, tenant string, n int) sealer.Record {
 		TenantID: tenant, EventID: "evt_" + id.String(), Node: "nod_1", Epoch: 1, Seq: uint64(n + 1),
 		Event: event, Private: private,
 	}
+}
+
+func TestNewRow(t *testing.T) {
+	entry := sealer.Entry{Position: sealer.Position{Generation: 1, Offset: 9}, Record: delivered(t, "tnt_a", 2)}
+	row, err := pipeline.NewRow(entry)
+	require.NoError(t, err)
+	event, d, err := sealer.CheckRecord(&entry.Record)
+	require.NoError(t, err)
+	issued := noon.Add(2 * time.Second)
+	require.Equal(t, pipeline.Row{
+		Entry: entry, Type: "delivery.recorded", At: issued, SubjectKind: "right", SubjectID: "rgh_1",
+		Delivery: &pipeline.Delivery{
+			ReceiptID: "rcp_" + entry.EventID[4:], RightID: "rgh_1", RightRevision: 3, BasisID: "bas_1", Substrate: "CTV",
+			RenderedAt: issued.Add(-time.Second), IssuedAt: issued, SigningKeyID: d.KeyID,
+			Metered: true, Reason: "METERED", MeteringBasis: "viewable", QuantityMs: 3, Idempotency: d.Idempotency,
+		},
+	}, row)
+	require.NotEmpty(t, d.KeyID)
+	require.NotEmpty(t, d.Idempotency)
+
+	event.Type, event.Data, event.PrivateCommitment = "right.revoked", []byte(`{"reason":"sold"}`), ""
+	text, err := sealer.AppendEvent(nil, &event)
+	require.NoError(t, err)
+	entry.Event, entry.Private = text, nil
+	row, err = pipeline.NewRow(entry)
+	require.NoError(t, err)
+	require.Equal(t, pipeline.Row{Entry: entry, Type: "right.revoked", At: issued, SubjectKind: "right", SubjectID: "rgh_1"}, row)
 }

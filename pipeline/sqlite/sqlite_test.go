@@ -94,8 +94,9 @@ func TestReadersDontWaitForTheWriter(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
 
+	require.NoError(t, tx.Rollback())
 	_, err = w.read.Exec(`DELETE FROM events`)
-	require.Error(t, err, "a reader can't write")
+	require.ErrorContains(t, err, "readonly")
 }
 
 // A row that can't be stored takes its whole batch along.
