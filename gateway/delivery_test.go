@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -208,11 +209,10 @@ func TestRevocationIsEffectiveOnceApplied(t *testing.T) {
 }
 
 func TestClockThatStepsBack(t *testing.T) {
-	calls := 0
+	var calls atomic.Int64
 	w := newWorld(t, func(c *Config) {
 		c.Now = func() time.Time { // every call is a second before the last
-			calls++
-			return today.Add(-time.Duration(calls) * time.Second)
+			return today.Add(-time.Duration(calls.Add(1)) * time.Second)
 		}
 	})
 	require.Equal(t, 200, w.post(w.body()).status)

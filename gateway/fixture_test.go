@@ -285,7 +285,7 @@ func (w *world) start(key ed25519.PrivateKey, change func(*Config)) {
 	}
 	w.gateway, err = New(cfg)
 	require.NoError(t, err)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := Listen(t.Context(), "127.0.0.1:0")
 	require.NoError(t, err)
 	w.addr = ln.Addr().String()
 
@@ -392,4 +392,25 @@ func hashOf(t testing.TB, event []byte) string {
 	h, ok := idempotencyOf(event)
 	require.True(t, ok)
 	return base64.RawURLEncoding.EncodeToString(h[:])
+}
+
+// warm posts until key and right are answered from the cache, which takes its time
+// to store what it is given.
+func (w *world) warm() {
+	misses := func() (n float64) {
+		families, err := w.registry.Gather()
+		require.NoError(w.t, err)
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				if f.GetName() == "muniment_rights_lookups_total" && m.GetLabel()[0].GetValue() == "miss" {
+					n = m.GetCounter().GetValue()
+				}
+			}
+		}
+		return n
+	}
+	require.Eventually(w.t, func() bool {
+		before := misses()
+		return w.post(w.body()).status == 200 && misses() == before
+	}, 10*time.Second, time.Millisecond)
 }

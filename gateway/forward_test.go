@@ -11,14 +11,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"github.com/valyala/fasthttp/fasthttputil"
 
 	"muniment/gateway/api"
 )
 
 // withControl starts a control server behind an in-memory listener.
 func withControl(t *testing.T, h http.HandlerFunc) func(*Config) {
-	ln := fasthttputil.NewInmemoryListener()
+	ln := NewPipe()
 	server := &http.Server{Handler: h}
 	done := make(chan struct{})
 	go func() {

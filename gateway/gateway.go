@@ -147,7 +147,7 @@ func (l serverLog) Printf(format string, _ ...any) {
 
 // Run rebuilds what the log knows, then serves ln until ctx is done, then drains
 // and returns nil. Any other return is a failure to start or of the listener. It
-// owns ln. A gateway runs once.
+// owns ln, which Listen should have made. A gateway runs once.
 //
 // Draining, in this order: the node is no longer ready (Ready). For
 // Config.DrainDelay it serves on and still accepts, so that a balancer can take

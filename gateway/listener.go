@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,8 +20,10 @@ const (
 	// lingering bounds the second step of a close, in time and bytes.
 	lingerTime  = 500 * time.Millisecond
 	lingerBytes = 1 << 20
-	// acceptQueue is how long the kernel's queue is emptied when the listener stops.
-	acceptQueue = 20 * time.Millisecond
+	// When the listener stops, it takes what the kernel has queued until nothing came
+	// for acceptQuiet, at most acceptRounds times.
+	acceptQuiet  = 20 * time.Millisecond
+	acceptRounds = 50
 )
 
 // listener hands connections to fasthttp and keeps account of them: how many, from
@@ -34,6 +35,10 @@ type listener struct {
 	metrics      *metrics
 	stopping     atomic.Bool
 
+	// Owned by Accept: connections taken since the last deadline of a listener that
+	// stops, and the deadlines so far.
+	taken, rounds int
+
 	mu    sync.Mutex
 	conns map[*conn]struct{}
 	perIP map[netip.Addr]int
@@ -43,6 +48,15 @@ func newListener(cfg *Config, m *metrics) *listener {
 	return &listener{cfg: cfg, metrics: m, conns: map[*conn]struct{}{}, perIP: map[netip.Addr]int{}}
 }
 
+// Listen opens the socket that Run should be given: TCP without Go's default of
+// Multipath TCP, whose sockets can't keep new connections out while the last of
+// the old are accepted.
+func Listen(ctx context.Context, addr string) (net.Listener, error) {
+	var lc net.ListenConfig
+	lc.SetMultipathTCP(false)
+	return lc.Listen(ctx, "tcp", addr)
+}
+
 // Accept returns the next connection within the bounds, and io.EOF, which ends
 // fasthttp's Serve, once the listener was stopped and its queue is empty.
 func (l *listener) Accept() (net.Conn, error) {
@@ -50,8 +64,12 @@ func (l *listener) Accept() (net.Conn, error) {
 		inner, err := l.Listener.Accept()
 		switch {
 		case err == nil:
+			l.taken++
 		case l.stopping.Load():
-			return nil, io.EOF
+			if l.taken == 0 || l.rounds >= acceptRounds || !l.extend() {
+				return nil, io.EOF
+			}
+			continue
 		case isTemporary(err):
 			l.metrics.acceptErrors.Inc()
 			time.Sleep(10 * time.Millisecond) // out of descriptors: some must be closed first
@@ -128,13 +146,27 @@ func subnet(a net.Addr) netip.Addr {
 }
 
 // stop ends Accept once it has taken what the kernel has queued: closing the
-// socket would reset those. New connections are refused from then on.
+// socket would reset those, although their clients are connected already. Where
+// the system allows it, new connections are kept out from now on, so that the queue
+// has an end.
 func (l *listener) stop() {
+	refuseNew(l.Listener)
 	l.stopping.Store(true)
-	if d, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok && d.SetDeadline(time.Now().Add(acceptQueue)) == nil {
-		return
+	if !l.setDeadline() {
+		l.Listener.Close()
 	}
-	l.Listener.Close()
+}
+
+// extend gives Accept more time for the queue.
+func (l *listener) extend() bool {
+	l.taken = 0
+	l.rounds++
+	return l.setDeadline()
+}
+
+func (l *listener) setDeadline() bool {
+	d, ok := l.Listener.(interface{ SetDeadline(time.Time) error })
+	return ok && d.SetDeadline(time.Now().Add(acceptQuiet)) == nil
 }
 
 // drain closes connections as they fall quiet and returns when none is left, or
@@ -250,6 +282,3 @@ func lingerOn(ctx *fasthttp.RequestCtx) {
 		c.gentle.Store(true)
 	}
 }
-
-// timedOut says that a deadline of ours ran out.
-func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
