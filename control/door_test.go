@@ -38,7 +38,7 @@ func TestRefusals(t *testing.T) {
 	h := newHouse(t)
 	_, key := h.tenant()
 	_, reader := h.tenant("rights:read")
-	deep := strings.Repeat("[", 33) + strings.Repeat("]", 33)
+	deep := strings.Repeat("[", 32) + strings.Repeat("]", 32) // 33 levels with the body's own
 	for _, c := range []struct {
 		name, key, method, path, body string
 		status                        int
@@ -115,6 +115,12 @@ func TestBodyOfExactlyTheLimit(t *testing.T) {
 	_, key := h.tenant()
 	body := `{"kind":"LICENSE","title":"x"}`
 	h.call(key, "POST", "/v1/bases", body+strings.Repeat(" ", 1<<20-len(body)), "Content-Type", "text/plain").ok()
+}
+
+func TestBodyOfExactlyTheDepth(t *testing.T) {
+	h := newHouse(t)
+	_, key := h.tenant()
+	h.call(key, "POST", "/v1/bases", `{"kind":"LICENSE","title":"x","more":`+strings.Repeat("[", 31)+strings.Repeat("]", 31)+`}`).ok()
 }
 
 func TestRequestID(t *testing.T) {

@@ -3,6 +3,7 @@ package control_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -63,48 +64,52 @@ func TestRevocationWaitsForTheNodes(t *testing.T) {
 	require.ErrorIs(t, <-done, context.Canceled)
 }
 
+// TestFeedIsALongPoll runs on a clock that only moves while everybody waits.
 func TestFeedIsALongPoll(t *testing.T) {
-	h := newHouse(t)
-	_, key := h.tenant()
-	basisID := h.basis(key)
-	source := h.control.Source()
-	f, err := source.Feed(t.Context(), api.FeedRequest{NodeID: "nod_a"})
-	require.NoError(t, err)
-	require.Equal(t, f.Newest, f.UpTo)
-	require.Empty(t, f.Changes, "nothing was ever stopped")
-	require.Equal(t, h.db.Incarnation(), f.Incarnation)
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		_, key := h.tenant()
+		basisID := h.basis(key)
+		source := h.control.Source()
+		f, err := source.Feed(t.Context(), api.FeedRequest{NodeID: "nod_a"})
+		require.NoError(t, err)
+		require.Equal(t, f.Newest, f.UpTo)
+		require.Empty(t, f.Changes, "nothing was ever stopped")
+		require.Equal(t, h.db.Incarnation(), f.Incarnation)
 
-	// Asked from where the node is, the answer comes with the next commit.
-	type result struct {
-		feed api.Feed
-		err  error
-	}
-	answers := make(chan result, 1)
-	go func() {
-		next, err := source.Feed(t.Context(), api.FeedRequest{NodeID: "nod_a", After: f.UpTo})
-		for err == nil && next.Newest == f.UpTo { // half a second without a commit
-			next, err = source.Feed(t.Context(), api.FeedRequest{NodeID: "nod_a", After: f.UpTo})
-		}
-		answers <- result{next, err}
-	}()
-	rightID := h.right(key, basisID)
-	got := <-answers
-	require.NoError(t, got.err)
-	require.Len(t, got.feed.Changes, 1)
-	require.Equal(t, rightID, got.feed.Changes[0].Right.ID)
+		// Asked from where the node is, the answer comes with the next commit.
+		began := time.Now()
+		answers := make(chan api.Feed)
+		go func() {
+			next, err := source.Feed(t.Context(), api.FeedRequest{NodeID: "nod_a", After: f.UpTo})
+			require.NoError(t, err)
+			answers <- next
+		}()
+		synctest.Wait()
+		rightID := h.right(key, basisID)
+		got := <-answers
+		require.Zero(t, time.Since(began))
+		require.Len(t, got.Changes, 1)
+		require.Equal(t, rightID, got.Changes[0].Right.ID)
 
-	// Without a commit, it comes after half a second with nothing.
-	began := time.Now()
-	idle, err := source.Feed(t.Context(), api.FeedRequest{NodeID: "nod_a", After: got.feed.UpTo})
-	require.NoError(t, err)
-	require.Empty(t, idle.Changes)
-	require.Equal(t, got.feed.Newest, idle.Newest)
-	require.GreaterOrEqual(t, time.Since(began), 400*time.Millisecond)
+		// Without a commit, it comes after half a second with nothing.
+		idle, err := source.Feed(t.Context(), api.FeedRequest{NodeID: "nod_a", After: got.UpTo})
+		require.NoError(t, err)
+		require.Equal(t, 500*time.Millisecond, time.Since(began))
+		require.Empty(t, idle.Changes)
+		require.Equal(t, got.Newest, idle.Newest)
 
-	// A node that is ahead of the database has to know at once.
-	ahead, err := source.Feed(t.Context(), api.FeedRequest{NodeID: "nod_a", After: 1000})
-	require.NoError(t, err)
-	require.Less(t, ahead.Newest, int64(1000))
+		// A node that is ahead of the database has to know at once.
+		ahead, err := source.Feed(t.Context(), api.FeedRequest{NodeID: "nod_a", After: 1000})
+		require.NoError(t, err)
+		require.Less(t, ahead.Newest, int64(1000))
+		require.Equal(t, 500*time.Millisecond, time.Since(began))
+
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = source.Feed(gone, api.FeedRequest{NodeID: "nod_a", After: got.UpTo})
+		require.ErrorIs(t, err, context.Canceled)
+	})
 }
 
 func TestReadThrough(t *testing.T) {
