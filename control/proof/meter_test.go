@@ -42,10 +42,10 @@ func TestMeteringOfPacksIsTheWarehouses(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		h.t, h.tenant = rt, api.NewID(api.PrefixTenant, h.Now()) // a new one each time
 		defer func() { h.t = t }()
-		h.room.cfg.MaxEntries = rapid.IntRange(1, 12).Draw(rt, "maxEntries")
+		h.room.cfg.MaxEntries = rapid.IntRange(2, 12).Draw(rt, "maxEntries")
 		model := map[pipeline.MeterRow]pipeline.MeterRow{}
 		seen := map[string][]time.Time{}
-		for range rapid.IntRange(1, 20).Draw(rt, "steps") {
+		for range rapid.IntRange(1, 15).Draw(rt, "steps") {
 			switch rapid.SampledFrom([]string{"deliver", "deliver", "deliver", "seal", "wait"}).Draw(rt, "step") {
 			case "deliver":
 				d := delivery{
