@@ -75,8 +75,8 @@ func TestCounters(t *testing.T) {
 	require.Equal(t, 3.0, testutil.ToFloat64(m.requests.WithLabelValues("delivery", "412")))
 	require.Equal(t, 2.0, testutil.ToFloat64(m.requests.WithLabelValues("delivery", "200")))
 	require.Equal(t, 3.0, testutil.ToFloat64(m.refusedRules.WithLabelValues("automotive-speed")))
-	require.Equal(t, 1.0, testutil.ToFloat64(m.reasons[gate.ReasonMetered]))
-	require.Equal(t, 1.0, testutil.ToFloat64(m.reasons[gate.ReasonSpeedUnknown]))
+	require.Equal(t, 1.0, testutil.ToFloat64(m.deliveries.WithLabelValues("METERED")))
+	require.Equal(t, 1.0, testutil.ToFloat64(m.deliveries.WithLabelValues("SPEED_UNKNOWN")))
 	require.Equal(t, 1, w.gateway.claims.entries())
 	problems, err := testutil.GatherAndLint(w.registry)
 	require.NoError(t, err)
@@ -94,9 +94,7 @@ func TestRefusalsAreWritten(t *testing.T) {
 	}
 	w.raw(request(w.otherToken, fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":1}`, drone)))
 	require.Empty(t, w.log.all())
-	w.stop()
-	require.NoError(t, <-w.ended)
-	w.ended <- nil
+	require.NoError(t, w.end())
 
 	told := map[string]string{}
 	for _, e := range w.log.all() {

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -26,6 +25,8 @@ var (
 	errNoLonger   = api.Conflict("the right is no longer in effect")
 	errLogAway    = api.Unavailable(api.LogUnavailable, "the delivery could not be made durable; nothing was promised", time.Second)
 )
+
+const appendToLog = "append deliveries to the log"
 
 const (
 	nonceBytes = 16
@@ -114,10 +115,12 @@ func (g *Gateway) issue(ctx *fasthttp.RequestCtx, d *delivery, arrived time.Time
 	at, err := g.log.Append(&d.deadline, &d.record)
 	if err != nil {
 		g.metrics.appendErrors.Inc()
+		g.logTrouble.begins(g.logger, appendToLog, err)
 		return errLogAway
 	}
+	g.logTrouble.ends(g.logger, appendToLog)
 	d.claim.keep(at, d.receipt.IssuedAt)
-	g.metrics.metered(d.sealed.Metering.Reason)
+	g.metrics.recorded(d.sealed.Metering.Reason)
 	return d.respond(ctx, d.event)
 }
 
@@ -260,45 +263,4 @@ func appendAnswer(dst []byte, p *sealer.DeliveryParts) []byte {
 	dst = append(dst, `,"metering":`...)
 	dst = append(dst, p.Metering...)
 	return append(dst, `},"contractVersion":"`+api.ContractVersion+`"}`...)
-}
-
-// deadline is a context that ends after a time, and can be used again: one timer
-// serves all requests of a delivery's life, where context.WithTimeout would make
-// a context, a timer and a channel for each.
-type deadline struct {
-	timer *time.Timer
-	done  chan struct{}
-	at    time.Time
-}
-
-var _ context.Context = (*deadline)(nil)
-
-func (d *deadline) begin(after time.Duration) {
-	d.at = time.Now().Add(after)
-	if d.timer == nil {
-		done := make(chan struct{})
-		d.done, d.timer = done, time.AfterFunc(after, func() { close(done) })
-		return
-	}
-	d.timer.Reset(after)
-}
-
-// end stops the clock. A deadline that has passed is not used again.
-func (d *deadline) end() {
-	if !d.timer.Stop() {
-		d.timer, d.done = nil, nil
-	}
-}
-
-func (d *deadline) Deadline() (time.Time, bool) { return d.at, true }
-func (d *deadline) Done() <-chan struct{}       { return d.done }
-func (d *deadline) Value(any) any               { return nil }
-
-func (d *deadline) Err() error {
-	select {
-	case <-d.done:
-		return context.DeadlineExceeded
-	default:
-		return nil
-	}
 }

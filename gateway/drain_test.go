@@ -60,10 +60,8 @@ func TestDrainUnderLoad(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return answered.Load() > 500 }, 20*time.Second, time.Millisecond)
 	began := time.Now()
-	w.stop()
-	require.NoError(t, <-w.ended)
+	require.NoError(t, w.end())
 	took := time.Since(began)
-	w.ended <- nil
 	clients.Wait()
 	require.Zero(t, resets.Load())
 	require.Zero(t, cutOff.Load(), "every request on an accepted connection is answered")
@@ -133,9 +131,7 @@ func TestDrainIsBounded(t *testing.T) {
 		_, _ = io.Copy(io.Discard, c)
 	}()
 	require.Eventually(t, func() bool { return w.log.appending() == 1 }, 10*time.Second, time.Millisecond)
-	w.stop()
-	require.NoError(t, <-w.ended)
-	w.ended <- nil
+	require.NoError(t, w.end())
 }
 
 func TestLeaseEnds(t *testing.T) {

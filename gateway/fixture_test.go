@@ -218,7 +218,7 @@ type world struct {
 	registry *prometheus.Registry
 	skew     atomic.Int64       // how far the lease's clock was set forward
 	stop     context.CancelFunc // SIGTERM
-	ended    chan error
+	end      func() error       // SIGTERM, and wait for the exit
 
 	token, otherToken, readToken string
 	right, suspended, foreign    string
@@ -294,17 +294,14 @@ func (w *world) start(key ed25519.PrivateKey, change func(*Config)) {
 	following.Go(func() { _ = view.Run(ctx) })
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	w.stop, w.ended = stop, ended
+	end := sync.OnceValue(func() error {
+		stop()
+		return <-ended
+	})
+	w.stop, w.end = stop, end
 	go func() { ended <- w.gateway.Run(running, ln) }()
 	t.Cleanup(func() {
-		stop()
-		select {
-		case err := <-ended:
-			require.NoError(t, err)
-			close(ended)
-		case <-time.After(30 * time.Second):
-			t.Error("the gateway does not stop")
-		}
+		require.NoError(t, end())
 		cancel()
 		following.Wait()
 		view.Close()
@@ -315,10 +312,7 @@ func (w *world) start(key ed25519.PrivateKey, change func(*Config)) {
 // restart stops the gateway and starts another one on the same log.
 func (w *world) restart(change func(*Config)) {
 	key := w.gateway.signer.Key.(ed25519.PrivateKey)
-	w.stop()
-	err := <-w.ended
-	require.NoError(w.t, err)
-	w.ended <- nil // for the clean-up of the first start
+	require.NoError(w.t, w.end())
 	w.start(key, change)
 }
 

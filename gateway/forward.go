@@ -17,6 +17,8 @@ import (
 // controlUnavailable is the reason of a 503 when control can't be reached.
 const controlUnavailable api.Reason = "CONTROL_UNAVAILABLE"
 
+const reachControl = "reach control"
+
 var (
 	errControlAway = api.Unavailable(controlUnavailable, "the control service can't be reached", time.Second)
 	errControlBusy = api.Unavailable(api.Overloaded, "the control service has too many requests in hand", time.Second)
@@ -68,9 +70,10 @@ func (g *Gateway) forward(ctx *fasthttp.RequestCtx) error {
 		if errors.Is(err, fasthttp.ErrNoFreeConns) {
 			return errControlBusy
 		}
-		g.logger.Warn("cannot reach control", "err", err)
+		g.controlTrouble.begins(g.logger, reachControl, err)
 		return errControlAway
 	}
+	g.controlTrouble.ends(g.logger, reachControl)
 	g.relay(ctx, resp)
 	return nil
 }

@@ -15,9 +15,10 @@ import (
 	"muniment/gateway/api"
 )
 
-// withControl starts a control server behind an in-memory listener.
+// withControl starts a control server.
 func withControl(t *testing.T, h http.HandlerFunc) func(*Config) {
-	ln := NewPipe()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
 	server := &http.Server{Handler: h}
 	done := make(chan struct{})
 	go func() {
@@ -28,7 +29,9 @@ func withControl(t *testing.T, h http.HandlerFunc) func(*Config) {
 		server.Close()
 		<-done
 	})
-	return func(c *Config) { c.DialControl = ln.Dial }
+	return func(c *Config) {
+		c.DialControl = func() (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) }
+	}
 }
 
 func TestForwardedRequestAsControlSeesIt(t *testing.T) {

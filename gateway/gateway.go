@@ -53,6 +53,7 @@ package gateway
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -79,15 +80,16 @@ type Gateway struct {
 	metrics *metrics
 	random  io.Reader
 
-	server   *fasthttp.Server
-	listener *listener
-	control  *fasthttp.HostClient
-	claims   *claims
-	refusals refusals
-	pool     sync.Pool // of *delivery
-	seq      atomic.Uint64
-	inFlight atomic.Int64
-	tenants  sync.Map // tenant id → *atomic.Int64, its requests in flight
+	server                     *fasthttp.Server
+	listener                   *listener
+	control                    *fasthttp.HostClient
+	claims                     *claims
+	refusals                   refusals
+	pool                       sync.Pool // of *delivery
+	seq                        atomic.Uint64
+	inFlight                   atomic.Int64
+	logTrouble, controlTrouble outage
+	tenants                    sync.Map // tenant id → *atomic.Int64, its requests in flight
 
 	phase atomic.Int32
 	// draining ends when connections must not be kept for long-lived answers.
@@ -97,11 +99,11 @@ type Gateway struct {
 
 // The phases of a gateway's life, in their order.
 const (
-	starting  int32 = iota // rebuilding what the log knows
-	serving                //
-	leaving                // told to stop: still answers everything, but each answer closes its connection
-	refusing               // the grace is over: deliveries get 503 DRAINING
-	phaseGone              // all connections are closed
+	starting int32 = iota // rebuilds what the log knows; nothing is accepted yet
+	serving               // accepts and answers
+	leaving               // was told to stop: answers everything, but each answer closes its connection
+	refusing              // the grace is over: 503 DRAINING
+	gone                  // all connections are closed
 )
 
 // New wires a gateway; nothing runs yet.
@@ -179,7 +181,7 @@ func (g *Gateway) Run(ctx context.Context, ln net.Listener) error {
 		return fmt.Errorf("cannot accept connections: %w", err)
 	case <-ctx.Done():
 	}
-	defer g.phase.Store(phaseGone)
+	defer g.phase.Store(gone)
 	return g.leave(context.WithoutCancel(ctx), served)
 }
 
@@ -218,7 +220,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-var errNotServing = fmt.Errorf("not accepting requests")
+var errNotServing = errors.New("not accepting requests")
 
 // Ready is nil while the gateway accepts requests and may decide deliveries.
 func (g *Gateway) Ready() error {
@@ -229,3 +231,19 @@ func (g *Gateway) Ready() error {
 }
 
 var errDraining = api.Unavailable(api.Draining, "this node is going away; send the request again on a new connection", time.Second)
+
+// outage tells the log when a part begins to fail and when it works again, instead
+// of once for each request in between.
+type outage struct{ failing atomic.Bool }
+
+func (o *outage) begins(log *slog.Logger, what string, err error) {
+	if o.failing.CompareAndSwap(false, true) {
+		log.Error("cannot "+what, "err", err)
+	}
+}
+
+func (o *outage) ends(log *slog.Logger, what string) {
+	if o.failing.Load() && o.failing.CompareAndSwap(true, false) {
+		log.Info("can " + what + " again")
+	}
+}

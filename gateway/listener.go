@@ -79,13 +79,16 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		c := &conn{Conn: inner, owner: l, ip: subnet(inner.RemoteAddr())}
 		c.quietSince.Store(time.Now().UnixNano())
-		if refusal := l.admit(c); refusal != "" {
-			l.metrics.refusedConns.Inc()
-			c.gentle.Store(true)
-			go c.turnAway(refusal)
-			continue
+		refusal, counted := l.admit(c)
+		if counted && refusal == "" {
+			return c, nil
 		}
-		return c, nil
+		l.metrics.refusedConns.Inc()
+		if counted {
+			go c.turnAway(refusal)
+		} else {
+			inner.Close() // too many even to be told so
+		}
 	}
 }
 
@@ -94,15 +97,14 @@ func isTemporary(err error) bool {
 	return errors.As(err, &t) && t.Temporary()
 }
 
-// admit takes the connection into account, or says why not. A connection that is
-// turned away counts too, while it is told so, up to twice the bound.
-func (l *listener) admit(c *conn) (refusal string) {
+// admit takes the connection into account, or says why it must go. One that is told
+// so counts too, while it is told, up to twice the bound.
+func (l *listener) admit(c *conn) (refusal string, counted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case len(l.conns) >= 2*l.cfg.MaxConns:
-		c.mute = true
-		return "too many connections"
+		return "", false
 	case len(l.conns) >= l.cfg.MaxConns:
 		refusal = "this node has too many connections"
 	case l.cfg.MaxConnsPerIP > 0 && l.perIP[c.ip] >= l.cfg.MaxConnsPerIP:
@@ -110,7 +112,7 @@ func (l *listener) admit(c *conn) (refusal string) {
 	}
 	l.conns[c] = struct{}{}
 	l.perIP[c.ip]++
-	return refusal
+	return refusal, true
 }
 
 func (l *listener) forget(c *conn) {
@@ -220,7 +222,6 @@ type conn struct {
 	net.Conn
 	owner *listener
 	ip    netip.Addr
-	mute  bool // turned away without a word
 
 	quietSince atomic.Int64 // Unix nanoseconds of the last answer; 0 while a request is read or answered
 	gentle     atomic.Bool  // input may be unread: close in two steps
@@ -263,17 +264,14 @@ func (c *conn) Close() error {
 
 // turnAway answers 503 without reading the request.
 func (c *conn) turnAway(message string) {
-	if c.mute {
-		c.Conn.Close()
+	c.gentle.Store(true)
+	defer c.Close()
+	body, err := api.Unavailable(api.Overloaded, message, time.Second).MarshalJSON()
+	if err != nil {
 		return
 	}
-	e := api.Unavailable(api.Overloaded, message, time.Second)
-	body, err := e.MarshalJSON()
-	if err == nil {
-		_, _ = fmt.Fprintf(c, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: %s\r\nContent-Length: %d\r\nRetry-After: 1\r\nConnection: close\r\n\r\n%s",
-			contentJSON, len(body), body)
-	}
-	c.Close()
+	_, _ = fmt.Fprintf(c, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: %s\r\nContent-Length: %d\r\nRetry-After: 1\r\nConnection: close\r\n\r\n%s",
+		contentJSON, len(body), body) // the client may have gone
 }
 
 // lingerOn makes the connection of a request close in two steps.

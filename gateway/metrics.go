@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
 
 	"muniment/gate"
 )
@@ -14,10 +15,11 @@ import (
 // codes, rules and reasons are closed lists.
 type metrics struct {
 	requests     *prometheus.CounterVec
-	byCode       [routes][600]atomic.Pointer[prometheus.Counter] // requests, resolved once
+	byCode       [routes][600]resolved
 	seconds      [routes]prometheus.Observer
+	deliveries   *prometheus.CounterVec
+	byReason     [256]resolved
 	refusedRules *prometheus.CounterVec
-	reasons      [32]prometheus.Counter
 	appendErrors prometheus.Counter
 	replayErrors prometheus.Counter
 	acceptErrors prometheus.Counter
@@ -34,6 +36,9 @@ func newMetrics(reg prometheus.Registerer, g *Gateway) *metrics {
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "muniment_gateway_requests_total", Help: "Requests answered, by route and HTTP status.",
 		}, []string{"route", "code"}),
+		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "muniment_gateway_deliveries_total", Help: "Receipts issued, by METERED or the first reason of suppression.",
+		}, []string{"reason"}),
 		refusedRules: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "muniment_gateway_refusals_total", Help: "Violations of deliveries that the gate refused, by rule.",
 		}, []string{"rule"}),
@@ -49,15 +54,7 @@ func newMetrics(reg prometheus.Registerer, g *Gateway) *metrics {
 	for r := range routes {
 		m.seconds[r] = seconds.WithLabelValues(r.String())
 	}
-	deliveries := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "muniment_gateway_deliveries_total", Help: "Receipts issued, by METERED or the first reason of suppression.",
-	}, []string{"reason"})
-	for r := range m.reasons {
-		if name := gate.Reason(r).String(); gate.Reason(r) != gate.ReasonGateRefused && name == nameOnly(name) {
-			m.reasons[r] = deliveries.WithLabelValues(name)
-		}
-	}
-	reg.MustRegister(m.requests, m.refusedRules, seconds, deliveries,
+	reg.MustRegister(m.requests, m.refusedRules, seconds, m.deliveries,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "muniment_gateway_requests_in_flight", Help: "Requests being answered.",
 		}, func() float64 { return float64(g.inFlight.Load()) }),
@@ -74,34 +71,30 @@ func newMetrics(reg prometheus.Registerer, g *Gateway) *metrics {
 	return m
 }
 
-// nameOnly is empty for the text of a value that has no name.
-func nameOnly(s string) string {
-	for _, c := range []byte(s) {
-		if c == '(' {
-			return ""
-		}
+// resolved is one counter of a vector, looked up by its labels once.
+type resolved struct {
+	counter atomic.Pointer[prometheus.Counter]
+}
+
+func (r *resolved) of(vec *prometheus.CounterVec, labels func() []string) prometheus.Counter {
+	if c := r.counter.Load(); c != nil {
+		return *c
 	}
-	return s
+	c := vec.WithLabelValues(labels()...)
+	r.counter.Store(&c)
+	return c
 }
 
 func (m *metrics) observe(r route, status int, took time.Duration) {
 	if status < 100 || status >= len(m.byCode[r]) {
-		status = 599
+		status = fasthttp.StatusInternalServerError
 	}
-	c := m.byCode[r][status].Load()
-	if c == nil {
-		made := m.requests.WithLabelValues(r.String(), strconv.Itoa(status))
-		c = &made
-		m.byCode[r][status].Store(c)
-	}
-	(*c).Inc()
+	m.byCode[r][status].of(m.requests, func() []string { return []string{r.String(), strconv.Itoa(status)} }).Inc()
 	m.seconds[r].Observe(took.Seconds())
 }
 
 func (m *metrics) refused(rule string) { m.refusedRules.WithLabelValues(rule).Inc() }
 
-func (m *metrics) metered(r gate.Reason) {
-	if c := m.reasons[r]; c != nil {
-		c.Inc()
-	}
+func (m *metrics) recorded(reason gate.Reason) {
+	m.byReason[reason].of(m.deliveries, func() []string { return []string{reason.String()} }).Inc()
 }

@@ -1,0 +1,82 @@
+package gateway
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// rebuild reads the keys of the last 24 hours back from the log.
+func (g *Gateway) rebuild(ctx context.Context) error {
+	since := g.now().Add(-keepKeys)
+	for _, partition := range g.cfg.Partitions {
+		first, end, err := g.log.Bounds(ctx, partition)
+		if err != nil {
+			return err
+		}
+		from, err := firstSince(ctx, g.log, first, end, since.Add(-clockSlack))
+		if err != nil {
+			return err
+		}
+		err = g.log.Scan(ctx, from, end, func(e sealer.Entry) error {
+			at, ok := eventTime(e.EventID)
+			if !ok || at.Before(since) {
+				return nil
+			}
+			if h, ok := idempotencyOf(e.Event); ok {
+				s := g.claims.shard(&h)
+				s.mu.Lock()
+				s.put(claimKey(h[:16]), place{e.Offset, e.Partition, e.Generation, uint32(at.Unix())})
+				s.mu.Unlock()
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clockSlack is how far the clocks of those who write to one log may disagree, for
+// finding a point in time in it.
+const clockSlack = 10 * time.Minute
+
+// firstSince finds, by halving, a position at or before the first event of a moment.
+func firstSince(ctx context.Context, log Log, first, end sealer.Position, since time.Time) (sealer.Position, error) {
+	if first.Generation != end.Generation {
+		return first, nil
+	}
+	from, to := first.Offset, end.Offset
+	for from < to {
+		middle := first
+		middle.Offset = from + (to-from)/2
+		e, err := log.Read(ctx, middle)
+		if err != nil {
+			return first, err
+		}
+		if at, ok := eventTime(e.EventID); ok && at.Before(since) {
+			from = middle.Offset + 1
+		} else {
+			to = middle.Offset
+		}
+	}
+	first.Offset = from
+	return first, nil
+}
+
+// eventTime reads the moment out of an event id.
+func eventTime(id string) (time.Time, bool) {
+	if !api.IsID(api.PrefixEvent, id) {
+		return time.Time{}, false
+	}
+	const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+	var ms uint64
+	for _, c := range []byte(id[len(api.PrefixEvent) : len(api.PrefixEvent)+10]) {
+		ms = ms<<5 | uint64(strings.IndexByte(crockford, c))
+	}
+	return time.UnixMilli(int64(ms)), true
+}
