@@ -145,7 +145,7 @@ func (w *world) flip(t *testing.T, good []byte, places []int) {
 			pack := bytes.Clone(good)
 			for n := worker; n < len(places); n += workers {
 				i := places[n]
-				pack[i] ^= byte(1 + (i*7+n)%255)
+				pack[i] ^= 1 << (n % 8)
 				if len(failures(check(pack))) == 0 {
 					missed <- i
 				}
@@ -238,6 +238,7 @@ func TestAlteredPacks(t *testing.T) {
 		"header proof":      {replace(0, p.Header.Consistency[0].String(), p.Header.RootHash.String()), []Code{ConsistencyMismatch, SignatureInvalid, RootMismatch}},
 		"header checkpoint": {replace(0, `{"checkpoint":"`, `{"checkpoint":"x`), []Code{SignatureInvalid, CheckpointMismatch}},
 		"no signature":      {edit(func(l [][]byte) [][]byte { return l[:len(l)-1] }), []Code{FormatInvalid}},
+		"signed by another": {replace(11, p.Header.SigningKeyID, KeyID(pub(testKey("sandbox")))), []Code{FormatInvalid}},
 		"two signatures":    {edit(func(l [][]byte) [][]byte { return append(l, l[len(l)-1]) }), []Code{FormatInvalid}},
 		"blank line at end": {edit(func(l [][]byte) [][]byte { return append(l, nil) }), []Code{FormatInvalid}},
 		"blank line within": {edit(func(l [][]byte) [][]byte { return slices.Insert(l, 3, []byte{}) }), []Code{FormatInvalid}},
@@ -317,10 +318,9 @@ func (w *world) resign(p *SealedPack, events [][]byte, change func(h *PackHeader
 func TestPacksOfALiar(t *testing.T) {
 	w := newWorld(t)
 	w.seal(w.run(3))
-	events := w.run(20)
+	events := append(w.run(20), w.delivery(2, ""))
 	p := w.seal(events)
-	h := &p.Header
-	require.NotEmpty(t, h.Duplicates)
+	require.Len(t, p.Header.Duplicates, 2)
 	for name, c := range map[string]struct {
 		change func(*PackHeader)
 		want   Code
@@ -332,6 +332,10 @@ func TestPacksOfALiar(t *testing.T) {
 		"duplicate left out":   {func(h *PackHeader) { h.Duplicates = h.Duplicates[1:] }, DuplicatesMismatch},
 		"duplicate made up":    {func(h *PackHeader) { h.Duplicates = []Duplicate{{h.FirstIndex + 1, h.FirstIndex}} }, DuplicatesMismatch},
 		"duplicate of another": {func(h *PackHeader) { h.Duplicates[0].First-- }, DuplicatesMismatch},
+		"out of order":         {func(h *PackHeader) { slices.Reverse(h.Duplicates) }, FormatInvalid},
+		"duplicate of itself":  {func(h *PackHeader) { h.Duplicates[0].First = h.Duplicates[0].Leaf }, FormatInvalid},
+		"duplicate elsewhere":  {func(h *PackHeader) { h.Duplicates[0] = Duplicate{1, 0} }, FormatInvalid},
+		"earlier, without key": {func(h *PackHeader) { h.Duplicates = append(h.Duplicates, Duplicate{h.TreeSize - 1, 0}) }, DuplicatesMismatch},
 		"another tenant":       {func(h *PackHeader) { h.TenantID = "tnt_other" }, TenantMismatch},
 		"another root":         {func(h *PackHeader) { h.RootHash[0] ^= 1 }, RootMismatch},
 		"another previous":     {func(h *PackHeader) { h.Previous = &PackRef{"ppk_1", h.RootHash, h.FirstIndex} }, ConsistencyMismatch},

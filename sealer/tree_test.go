@@ -70,6 +70,10 @@ func TestTreeAgreesWithTlog(t *testing.T) {
 		before, err := treeBefore(uint64(m), uint64(n), rootM, proof)
 		require.NoError(t, err)
 		require.Equal(t, trees[m].State(), before.State())
+		if m&(m-1) != 0 {
+			_, err = treeBefore(uint64(m), uint64(n), rootN, proof)
+			require.Error(t, err, "another root")
+		}
 
 		spoilt := append([]Hash(nil), proof...)
 		switch k := r.IntN(4); {

@@ -64,6 +64,8 @@ const (
 	CountMismatch Code = "count.mismatch"
 	// RootMismatch: the entries are not the leaves under the root.
 	RootMismatch Code = "root.mismatch"
+	// InclusionMismatch: the pack that holds a receipt is not sound itself.
+	InclusionMismatch Code = "inclusion.mismatch"
 	// CheckpointMismatch: the checkpoint states another log, size or root.
 	CheckpointMismatch Code = "checkpoint.mismatch"
 	// ConsistencyMismatch: the pack does not extend the previous one.

@@ -204,6 +204,15 @@ func TestVerifyRevokedPackKey(t *testing.T) {
 	b := f.pack("b", f.w.run(3))
 	o.Files = []string{a, b}
 	require.Equal(t, []string{soundFirst + " chain.vouched", soundNext}, f.run(0, o))
+
+	// Neither a pack behind a gap nor one that is not sound vouches for it.
+	c := f.pack("c", f.w.run(3))
+	o.Files = []string{a, c}
+	require.Contains(t, f.run(1, o)[0], "!key.revoked")
+	text, err := os.ReadFile(b)
+	require.NoError(t, err)
+	o.Files = []string{a, f.write("bad", bytes.Replace(text, []byte(`"dwellMs":0,`), []byte(`"dwellMs":1,`), 1))}
+	require.Contains(t, f.run(1, o)[0], "!key.revoked")
 }
 
 func TestVerifyReceipts(t *testing.T) {
@@ -259,6 +268,11 @@ func TestVerifyReceiptAgainstItsPack(t *testing.T) {
 	a := f.pack("a", events)
 	receipt := f.write("receipt", answer(t, events[2]))
 	require.Equal(t, []string{"receipt inclusion.ok signature.ok", soundFirst}, f.verify(0, receipt, a))
+
+	text, err := os.ReadFile(a)
+	require.NoError(t, err)
+	unsound := f.write("unsound", bytes.Replace(text, []byte(`"dwellMs":0,`), []byte(`"dwellMs":1,`), 1))
+	require.Equal(t, "receipt !inclusion.mismatch signature.ok", f.verify(1, receipt, unsound)[0])
 
 	d, err := ReadDelivery(events[2])
 	require.NoError(t, err)

@@ -111,7 +111,7 @@ func (r *signedReceipt) inclusion(in *sighted) Verdict {
 		Message: fmt.Sprintf("entry %d of pack %s", in.index, in.pack.header.PackID)}
 	switch {
 	case in.pack.failed():
-		v.Code, v.OK = RootMismatch, false
+		v.Code, v.OK = InclusionMismatch, false
 		v.Message += ", which is not sound itself"
 	case !bytes.Equal(in.text, r.text) || in.keyID != r.keyID || !bytes.Equal(in.sigValue, r.signature):
 		v.Code, v.OK = EntryAltered, false
