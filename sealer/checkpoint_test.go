@@ -86,6 +86,11 @@ func TestOpenCheckpointIsStrict(t *testing.T) {
 		_, err = OpenCheckpoint(string(text), "muniment/tnt_1", pub(key))
 		require.Error(t, err, body)
 	}
+	good, err := SignCheckpoint(Checkpoint{"muniment/tnt_1", 7, Hash{}}, key)
+	require.NoError(t, err)
+	line := good[strings.Index(good, "\n\n")+2:]
+	_, err = OpenCheckpoint(good+line, "muniment/tnt_1", pub(key))
+	require.ErrorIs(t, err, ErrNotCanonical, "one signature, twice")
 	_, err = SignCheckpoint(Checkpoint{Origin: "with space", Size: 1}, key)
 	require.Error(t, err)
 }

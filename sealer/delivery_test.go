@@ -153,6 +153,27 @@ func TestReadDeliveryCrossChecks(t *testing.T) {
 	}
 }
 
+// TestReadSuppressedCrossChecks does the same with a delivery that is not billed.
+func TestReadSuppressedCrossChecks(t *testing.T) {
+	w := newWorld(t)
+	event := string(w.delivery(3, ""))
+	for name, change := range map[string][2]string{
+		"billed nevertheless": {`"quantityMs":0`, `"quantityMs":1`},
+		"no reasons":          {`"reasons":["NOT_VISIBLE","APP_BACKGROUND"]`, `"reasons":[]`},
+		"other first reason":  {`"reasons":["NOT_VISIBLE","APP_BACKGROUND"]`, `"reasons":["APP_BACKGROUND","NOT_VISIBLE"]`},
+		"metered":             {`"metered":false`, `"metered":true`},
+	} {
+		lie := strings.Replace(event, change[0], change[1], 1)
+		require.NotEqual(t, event, lie, name)
+		_, err := ReadDelivery([]byte(rewitness(t, lie)))
+		require.Error(t, err, name)
+		require.NotErrorIs(t, err, ErrWitness, name)
+		require.NotErrorIs(t, err, ErrNotCanonical, name)
+	}
+	_, err := ReadDelivery([]byte(rewitness(t, event)))
+	require.NoError(t, err)
+}
+
 // rewitness replaces the witness in an event's text by the right one.
 func rewitness(t *testing.T, event string) string {
 	t.Helper()

@@ -351,6 +351,13 @@ func TestPacksOfALiar(t *testing.T) {
 	}
 }
 
+func TestFirstPackHasNoConsistencyProof(t *testing.T) {
+	w := newWorld(t)
+	events := w.run(3)
+	pack := w.resign(w.seal(events), events, func(h *PackHeader) { h.Consistency = []Hash{h.RootHash} })
+	require.Equal(t, []Code{ConsistencyMismatch}, failures(w.verdicts(pack)))
+}
+
 func checkpointOf(t *testing.T, w *world, size uint64) string {
 	t.Helper()
 	text, err := SignCheckpoint(Checkpoint{Origin(w.tenant), size, w.tree.Root()}, w.packKey)

@@ -122,6 +122,12 @@ func TestVerifyChainFindsDuplicatesAcrossPacks(t *testing.T) {
 	require.Equal(t, []string{soundFirst, soundNext}, f.verify(0, a, b))
 	require.Equal(t, []string{soundNext + " duplicates.unproven"}, f.verify(0, b), "the first leaf is not at hand")
 
+	// An unsound pack teaches nothing about the next.
+	text, err := os.ReadFile(a)
+	require.NoError(t, err)
+	unsound := f.write("unsound", bytes.Replace(text, []byte("anchor/2"), []byte("anchor/3"), 1))
+	require.Equal(t, soundNext+" duplicates.unproven", f.verify(1, unsound, b)[1])
+
 	// A service that bills the repetition is found out by whoever holds both packs.
 	billed := f.pack("billed", second)
 	require.Equal(t, []string{soundNext}, f.verify(0, billed))
