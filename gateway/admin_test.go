@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -152,6 +151,4 @@ func TestConfigNamesTheBadField(t *testing.T) {
 		_, err := New(cfg)
 		require.ErrorContains(t, err, field)
 	}
-	// The answer of a health probe is JSON.
-	require.True(t, json.Valid([]byte(w.raw("GET /v1/healthz HTTP/1.1\r\nHost: m\r\n\r\n").body)))
 }

@@ -72,6 +72,17 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 	})
 }
 
+func TestDeadlineThatPassedIsNotUsedAgain(t *testing.T) {
+	var d deadline
+	d.begin(time.Nanosecond)
+	<-d.Done()
+	require.ErrorIs(t, d.Err(), context.DeadlineExceeded)
+	d.end()
+	d.begin(time.Minute)
+	defer d.end()
+	require.NoError(t, d.Err())
+}
+
 func sampleEvent(t *testing.T) []byte {
 	w := newWorld(t, nil)
 	require.Equal(t, 200, w.post(w.body()).status)

@@ -5,8 +5,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -324,22 +322,6 @@ type reply struct {
 	closes bool // Connection: close
 }
 
-func (r reply) code() string {
-	var e struct {
-		Error string `json:"error"`
-	}
-	_ = json.Unmarshal([]byte(r.body), &e)
-	return e.Error
-}
-
-func (r reply) field() string {
-	var e struct {
-		Field string `json:"field"`
-	}
-	_ = json.Unmarshal([]byte(r.body), &e)
-	return e.Field
-}
-
 // raw sends bytes on a connection of its own and reads one answer.
 func (w *world) raw(text string) reply {
 	w.t.Helper()
@@ -380,12 +362,6 @@ func (w *world) post(body string, headers ...string) reply {
 
 func (w *world) body() string {
 	return fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"anchor-1","dwellMs":4200}`, w.right)
-}
-
-func hashOf(t testing.TB, event []byte) string {
-	h, ok := idempotencyOf(event)
-	require.True(t, ok)
-	return base64.RawURLEncoding.EncodeToString(h[:])
 }
 
 // warm posts until key and right are answered from the cache, which takes its time

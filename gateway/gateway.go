@@ -80,19 +80,21 @@ type Gateway struct {
 	metrics *metrics
 	random  io.Reader
 
-	server                     *fasthttp.Server
-	listener                   *listener
-	control                    *fasthttp.HostClient
-	claims                     *claims
-	refusals                   refusals
-	pool                       sync.Pool // of *delivery
-	seq                        atomic.Uint64
-	inFlight                   atomic.Int64
-	logTrouble, controlTrouble outage
-	tenants                    sync.Map // tenant id → *atomic.Int64, its requests in flight
+	server   *fasthttp.Server
+	listener *listener
+	control  *fasthttp.HostClient
+	claims   *claims
+	refusals refusals
+	pool     sync.Pool // of *delivery
+	seq      atomic.Uint64
+	inFlight atomic.Int64
+	tenants  sync.Map // tenant id → *atomic.Int64, its requests in flight
+
+	logTrouble     outage
+	controlTrouble outage
 
 	phase atomic.Int32
-	// draining ends when connections must not be kept for long-lived answers.
+	// draining ends when answers that have no end of their own must end.
 	draining context.Context
 	drain    context.CancelFunc
 }
@@ -124,8 +126,9 @@ func New(cfg Config) (*Gateway, error) {
 		Handler:        g.handle,
 		ErrorHandler:   g.refuseUnread,
 		HeaderReceived: headerReceived,
-		// Connections are bounded by our own listener, which answers in our envelope.
-		Concurrency:                  cfg.MaxConns + 1,
+		// Connections are bounded by our own listener, which answers in our envelope:
+		// this bound must never be the first to be reached.
+		Concurrency:                  2 * cfg.MaxConns,
 		ReadBufferSize:               maxHeaderBytes,
 		ReadTimeout:                  cfg.ReadTimeout,
 		IdleTimeout:                  cfg.IdleTimeout,

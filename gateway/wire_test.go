@@ -88,6 +88,21 @@ func TestHostileFraming(t *testing.T) {
 	require.Empty(t, w.log.all())
 }
 
+// TestUnreadInputIsNoReset sends a body that nobody reads: the connection must end
+// behind the answer, not be reset.
+func TestUnreadInputIsNoReset(t *testing.T) {
+	w := newWorld(t, nil)
+	c, err := net.Dial("tcp", w.addr)
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = io.WriteString(c, request(w.token, strings.Repeat(" ", 4*maxDeliveryBody)))
+	require.NoError(t, err)
+	r := bufio.NewReader(c)
+	require.Equal(t, 413, readReply(t, r).status)
+	_, err = r.ReadByte()
+	require.Equal(t, io.EOF, err)
+}
+
 func TestManySmallHeadersWithinTheBound(t *testing.T) {
 	w := newWorld(t, nil)
 	many := make([]string, 0, 90)
