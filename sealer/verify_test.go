@@ -211,6 +211,9 @@ func TestVerifyRevokedPackKey(t *testing.T) {
 	o.Files = []string{a, b}
 	require.Equal(t, []string{soundFirst + " chain.vouched", soundNext}, f.run(0, o))
 
+	o.Files = []string{a, a, b}
+	require.Equal(t, soundFirst+" chain.vouched", f.run(0, o)[0])
+
 	// Neither a pack behind a gap nor one that is not sound vouches for it.
 	c := f.pack("c", f.w.run(3))
 	o.Files = []string{a, c}
