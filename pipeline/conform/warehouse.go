@@ -249,9 +249,8 @@ func checkWarehouseSurvives(tb testing.TB, ctx context.Context, w WarehouseEngin
 	held := pipeline.SetAside{Position: at(2), TenantID: "tnt_a", EventID: "evt_x", Reason: "forged", Record: []byte{1, 0}}
 	want = append(want, audit("tnt_a", at(0)), delivery("tnt_a", at(1), noon, "key"))
 	require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: 3, Rows: want, SetAside: []pipeline.SetAside{held}, Next: at(3)}))
-	opened := w.Warehouse
 	for i := range int64(3) {
-		opened = w.Reopen()
+		opened := w.Reopen()
 		next, ok, err := opened.Resume(ctx, 3)
 		require.NoError(tb, err)
 		require.True(tb, ok)
