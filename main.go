@@ -205,7 +205,7 @@ func (c *upCmd) Run() (err error) {
 	}
 	// Both ports are taken before anything is opened: callers queue while a long log
 	// is checked, instead of being refused.
-	listener, err := net.Listen("tcp", c.Listen)
+	listener, err := gateway.Listen(ctx, c.Listen)
 	if err != nil {
 		return err
 	}
