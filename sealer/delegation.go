@@ -1,0 +1,108 @@
+package sealer
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+)
+
+// delegationHeader is the first line of a delegation, so that the root can't be
+// made to delegate by a note meant for something else.
+const delegationHeader = "muniment/directory-key.v1"
+
+// Delegate lets key sign directories issued from notBefore on, and before
+// notAfter unless it is nil. It returns a C2SP signed note by the root of five
+// lines: "muniment/directory-key.v1", key id, public key in base64url, notBefore,
+// and notAfter or "-".
+func Delegate(root note.Signer, key ed25519.PublicKey, notBefore time.Time, notAfter *time.Time) (string, error) {
+	text, err := note.Sign(&note.Note{Text: delegationText(key, notBefore, notAfter)}, root)
+	if err != nil {
+		return "", fmt.Errorf("cannot delegate to directory key %s: %w", KeyID(key), err)
+	}
+	return string(text), nil
+}
+
+func delegationText(key ed25519.PublicKey, notBefore time.Time, notAfter *time.Time) string {
+	until := "-"
+	if notAfter != nil {
+		until = FormatTime(*notAfter)
+	}
+	return strings.Join([]string{
+		delegationHeader, KeyID(key), base64url.EncodeToString(key), FormatTime(notBefore), until, "",
+	}, "\n")
+}
+
+// Delegation is what the root says in a delegation: Key may sign directories that
+// are issued at NotBefore ≤ t < NotAfter; a nil NotAfter is open.
+type Delegation struct {
+	Key       ed25519.PublicKey
+	NotBefore time.Time
+	NotAfter  *time.Time
+}
+
+// ReadDelegation reads what Delegate returned, strictly, and verifies that the
+// root key, a C2SP vkey, has signed it.
+func ReadDelegation(text, rootVkey string) (*Delegation, error) {
+	root, err := note.NewVerifier(rootVkey)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read root key: %w", err)
+	}
+	d, err := parseDelegation(text)
+	if err == nil {
+		err = checkRoot(text, root)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read delegation: %w", err)
+	}
+	return d, nil
+}
+
+// parseDelegation reads what a delegation says, whoever signed it.
+func parseDelegation(text string) (*Delegation, error) {
+	said := delegationLines(text)
+	lines := strings.Split(said, "\n")
+	if len(lines) != 6 || lines[0] != delegationHeader {
+		return nil, errors.New("the delegation is not for a directory key")
+	}
+	key, err := decodeBase64(lines[2], ed25519.PublicKeySize)
+	if err != nil {
+		return nil, err
+	}
+	d := &Delegation{Key: key}
+	if d.NotBefore, err = ParseTime(lines[3]); err != nil {
+		return nil, err
+	}
+	if lines[4] != "-" {
+		until, err := ParseTime(lines[4])
+		if err != nil {
+			return nil, err
+		}
+		d.NotAfter = &until
+	}
+	if delegationText(d.Key, d.NotBefore, d.NotAfter) != said {
+		return nil, ErrNotCanonical
+	}
+	return d, nil
+}
+
+// delegationLines is what a delegation says: the note up to the blank line.
+func delegationLines(text string) string {
+	said, _, _ := strings.Cut(text, "\n\n")
+	return said + "\n"
+}
+
+// checkRoot asks that the root has signed the delegation.
+func checkRoot(delegation string, root note.Verifier) error {
+	said, err := openNote(delegation, root)
+	if err == nil && said != delegationLines(delegation) {
+		err = ErrNotCanonical
+	}
+	if err != nil {
+		return fmt.Errorf("delegation by the root: %w", err)
+	}
+	return nil
+}
