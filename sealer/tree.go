@@ -105,27 +105,20 @@ func (t *Tree) Consistency(leaves []Hash) ([]Hash, error) {
 	for i, id := range compact.RangeNodes(0, size, nil) {
 		old[id] = t.nodes.Hashes()[i]
 	}
-	hashes := make([][]byte, len(need.IDs))
-	for i, id := range need.IDs {
+	list, err := gather(need, func(n Node) (Hash, error) {
+		id := compact.NewNodeID(n.Level, n.Index)
 		begin, end := id.Coverage()
 		if end <= size {
-			hashes[i] = append([]byte(nil), old[id]...)
-			continue
+			return Hash(old[id]), nil
 		}
 		sub := NewTree()
 		for _, leaf := range leaves[begin-size : end-size] {
 			sub.Append(leaf)
 		}
-		root := sub.Root()
-		hashes[i] = root[:]
-	}
-	hashes, err = need.Rehash(hashes, rfc6962.DefaultHasher.HashChildren)
+		return sub.Root(), nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot prove consistency: %w", err)
-	}
-	list := make([]Hash, len(hashes))
-	for i, h := range hashes {
-		list[i] = Hash(h)
 	}
 	return list, nil
 }
@@ -133,11 +126,7 @@ func (t *Tree) Consistency(leaves []Hash) ([]Hash, error) {
 // VerifyConsistency checks an RFC 6962 consistency proof between two sizes of
 // one log.
 func VerifyConsistency(size1, size2 uint64, root1, root2 Hash, list []Hash) error {
-	hashes := make([][]byte, len(list))
-	for i := range list {
-		hashes[i] = list[i][:]
-	}
-	return proof.VerifyConsistency(rfc6962.DefaultHasher, size1, size2, hashes, root1[:], root2[:])
+	return proof.VerifyConsistency(rfc6962.DefaultHasher, size1, size2, bare(list), root1[:], root2[:])
 }
 
 // treeBefore returns the tree of size1 leaves out of a consistency proof to
