@@ -124,7 +124,7 @@ func (b *PackBuilder) seal() (*SealedPack, error) {
 		TenantID:     b.cfg.TenantID,
 		TreeSize:     l.tree.Size(),
 	}
-	if h.Checkpoint, err = SignCheckpoint(Checkpoint{Origin(h.TenantID), h.TreeSize, h.RootHash}, b.cfg.Key); err != nil {
+	if h.Checkpoint, err = SignCheckpoint(Checkpoint{Origin(h.TenantID), h.TreeSize, h.RootHash, h.SealedAt}, b.cfg.Key); err != nil {
 		return nil, err
 	}
 	text := h.append(nil)

@@ -3,7 +3,9 @@ package sealer
 import (
 	"crypto"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/transparency-dev/formats/log"
 	"golang.org/x/mod/sumdb/note"
@@ -13,35 +15,50 @@ import (
 // name under which they are signed.
 func Origin(tenantID string) string { return "muniment/" + tenantID }
 
-// Checkpoint states the size and the root of a log.
+// Checkpoint states the size and the root of a log, and when that was sealed.
 type Checkpoint struct {
 	Origin string
 	Size   uint64
 	Root   Hash
+	// SealedAt is a whole second in UTC: that in which it was signed.
+	SealedAt time.Time
 }
 
 // text is the C2SP tlog-checkpoint: origin, size in decimal, root in standard
 // base64, each on its line.
-func (c Checkpoint) text() string {
+func (c *Checkpoint) text() string {
 	return string(log.Checkpoint{Origin: c.Origin, Size: c.Size, Hash: c.Root[:]}.Marshal())
 }
 
-// SignCheckpoint returns c as a C2SP signed note; its one signature is by key,
-// under the origin's name.
+// latest is the last millisecond at which c may have been signed.
+func (c *Checkpoint) latest() time.Time { return c.SealedAt.Add(time.Second - time.Millisecond) }
+
+// SignCheckpoint returns c as a C2SP signed note with two signatures by key: that
+// of the log, under the origin's name, and a C2SP cosignature/v1 under the name
+// muniment/sealed, which states SealedAt, of which the fraction of a second is cut.
 func SignCheckpoint(c Checkpoint, key crypto.Signer) (string, error) {
+	text, err := c.sign(key)
+	if err != nil {
+		return "", fmt.Errorf("cannot sign checkpoint of %s: %w", c.Origin, err)
+	}
+	return text, nil
+}
+
+func (c *Checkpoint) sign(key crypto.Signer) (string, error) {
 	signer, err := newNoteSigner(c.Origin, key)
 	if err != nil {
-		return "", fmt.Errorf("cannot sign checkpoint of %s: %w", c.Origin, err)
+		return "", err
 	}
-	text, err := note.Sign(&note.Note{Text: c.text()}, signer)
+	seal, err := newSealSigner(key, c.SealedAt)
 	if err != nil {
-		return "", fmt.Errorf("cannot sign checkpoint of %s: %w", c.Origin, err)
+		return "", err
 	}
-	return string(text), nil
+	text, err := note.Sign(&note.Note{Text: c.text()}, signer, seal)
+	return string(text), err
 }
 
 // OpenCheckpoint reads a signed checkpoint of origin and verifies that pub
-// signed it. Extension lines are refused, further signatures are not.
+// signed it, twice. Extension lines are refused, further signatures are not.
 func OpenCheckpoint(text, origin string, pub ed25519.PublicKey) (Checkpoint, error) {
 	c, err := openCheckpoint(text, origin, pub)
 	if err != nil {
@@ -51,14 +68,29 @@ func OpenCheckpoint(text, origin string, pub ed25519.PublicKey) (Checkpoint, err
 }
 
 func openCheckpoint(text, origin string, pub ed25519.PublicKey) (Checkpoint, error) {
-	v, err := newNoteVerifier(origin, pub)
+	log, err := newNoteVerifier(origin, pub)
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	body, err := openNote(text, v)
+	signed, err := openNote(text, log, newSealVerifier(pub))
 	if err != nil {
 		return Checkpoint{}, err
 	}
+	c, err := parseCheckpoint(signed.Text)
+	switch {
+	case err != nil:
+		return Checkpoint{}, err
+	case c.Origin != origin:
+		return Checkpoint{}, fmt.Errorf("it is of %s", c.Origin)
+	case len(signed.Sigs) != 2 || signed.Sigs[1].Name != sealName:
+		return Checkpoint{}, errors.New("it does not say when it was sealed")
+	}
+	c.SealedAt, err = sealedAt(signed.Sigs[1])
+	return c, err
+}
+
+// parseCheckpoint reads the three lines of a checkpoint.
+func parseCheckpoint(body string) (Checkpoint, error) {
 	var parsed log.Checkpoint
 	if _, err := parsed.Unmarshal([]byte(body)); err != nil {
 		return Checkpoint{}, err
@@ -67,10 +99,7 @@ func openCheckpoint(text, origin string, pub ed25519.PublicKey) (Checkpoint, err
 		return Checkpoint{}, fmt.Errorf("a root of %d bytes", len(parsed.Hash))
 	}
 	c := Checkpoint{Origin: parsed.Origin, Size: parsed.Size, Root: Hash(parsed.Hash)}
-	switch {
-	case c.Origin != origin:
-		return Checkpoint{}, fmt.Errorf("it is of %s", c.Origin)
-	case c.text() != body:
+	if c.text() != body {
 		return Checkpoint{}, ErrNotCanonical
 	}
 	return c, nil

@@ -1,9 +1,13 @@
 package sealer
 
 import (
+	"crypto/ed25519"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/transparency-dev/formats/log"
@@ -15,7 +19,7 @@ import (
 // transparency-dev, and theirs with ours.
 func TestCheckpointAgreesWithLibraries(t *testing.T) {
 	key := testKey("pack")
-	c := Checkpoint{Origin: Origin("tnt_1"), Size: 1234, Root: LeafHash([]byte("x"))}
+	c := Checkpoint{Origin: Origin("tnt_1"), Size: 1234, Root: LeafHash([]byte("x")), SealedAt: epoch}
 	text, err := SignCheckpoint(c, key)
 	require.NoError(t, err)
 
@@ -36,7 +40,8 @@ func TestCheckpointAgreesWithLibraries(t *testing.T) {
 	require.NoError(t, err)
 	theirs, err := note.Sign(&note.Note{Text: string(log.Checkpoint{Origin: c.Origin, Size: c.Size, Hash: c.Root[:]}.Marshal())}, signer)
 	require.NoError(t, err)
-	require.Equal(t, string(theirs), text)
+	require.True(t, strings.HasPrefix(text, string(theirs)), text)
+	require.Equal(t, 1, strings.Count(text[len(theirs):], "\n"), "and says when")
 
 	back, err := OpenCheckpoint(text, c.Origin, pub(key))
 	require.NoError(t, err)
@@ -44,7 +49,9 @@ func TestCheckpointAgreesWithLibraries(t *testing.T) {
 
 	// A witness may add its signature.
 	witness, _ := rootKey(t, "witness.example")
-	cosigned, err := note.Sign(&note.Note{Text: n.Text, Sigs: n.Sigs}, witness)
+	whole, err := openNote(text, v, newSealVerifier(pub(key)))
+	require.NoError(t, err)
+	cosigned, err := note.Sign(whole, witness)
 	require.NoError(t, err)
 	_, err = OpenCheckpoint(string(cosigned), c.Origin, pub(key))
 	require.NoError(t, err)
@@ -52,7 +59,7 @@ func TestCheckpointAgreesWithLibraries(t *testing.T) {
 
 func TestOpenCheckpointFindsEveryFlip(t *testing.T) {
 	key := testKey("pack")
-	text, err := SignCheckpoint(Checkpoint{Origin("tnt_1"), 1234, LeafHash(nil)}, key)
+	text, err := SignCheckpoint(Checkpoint{Origin("tnt_1"), 1234, LeafHash(nil), epoch}, key)
 	require.NoError(t, err)
 	for i := range len(text) {
 		for bit := range 8 {
@@ -72,6 +79,8 @@ func TestOpenCheckpointIsStrict(t *testing.T) {
 	key := testKey("pack")
 	signer, err := newNoteSigner("muniment/tnt_1", key)
 	require.NoError(t, err)
+	seal, err := newSealSigner(key, epoch)
+	require.NoError(t, err)
 	root := base64.StdEncoding.EncodeToString(make([]byte, 32))
 	for _, body := range []string{
 		"muniment/tnt_1\n007\n" + root + "\n",
@@ -81,16 +90,56 @@ func TestOpenCheckpointIsStrict(t *testing.T) {
 		"muniment/tnt_2\n7\n" + root + "\n",
 		"muniment/tnt_1\n7\n",
 	} {
-		text, err := note.Sign(&note.Note{Text: body}, signer)
+		text, err := note.Sign(&note.Note{Text: body}, signer, seal)
 		require.NoError(t, err)
 		_, err = OpenCheckpoint(string(text), "muniment/tnt_1", pub(key))
 		require.Error(t, err, body)
 	}
-	good, err := SignCheckpoint(Checkpoint{"muniment/tnt_1", 7, Hash{}}, key)
+	good, err := SignCheckpoint(Checkpoint{"muniment/tnt_1", 7, Hash{}, epoch}, key)
 	require.NoError(t, err)
-	line := good[strings.Index(good, "\n\n")+2:]
-	_, err = OpenCheckpoint(good+line, "muniment/tnt_1", pub(key))
-	require.ErrorIs(t, err, ErrNotCanonical, "one signature, twice")
-	_, err = SignCheckpoint(Checkpoint{Origin: "with space", Size: 1}, key)
+	_, err = OpenCheckpoint(good, "muniment/tnt_1", pub(key))
+	require.NoError(t, err)
+	body, lines, _ := strings.Cut(good, "\n\n")
+	log, when, _ := strings.Cut(lines, "\n")
+	other := newOtherSeal(t, key, body+"\n")
+	for about, lines := range map[string]string{
+		"both signatures, twice": lines + lines,
+		"the other way round":    when + log + "\n",
+		"it does not say when":   log + "\n",
+		"nothing but when":       when,
+		"two moments":            lines + other,
+	} {
+		_, err = OpenCheckpoint(body+"\n\n"+lines, "muniment/tnt_1", pub(key))
+		require.Error(t, err, about)
+	}
+	_, err = SignCheckpoint(Checkpoint{Origin: "with space", Size: 1, SealedAt: epoch}, key)
 	require.Error(t, err)
+	_, err = SignCheckpoint(Checkpoint{Origin: "muniment/tnt_1", Size: 1}, key)
+	require.Error(t, err, "the year 1 is no moment of POSIX")
+}
+
+// newOtherSeal is a signature line that says the checkpoint was sealed later.
+func newOtherSeal(t *testing.T, key ed25519.PrivateKey, body string) string {
+	t.Helper()
+	seal, err := newSealSigner(key, epoch.Add(time.Hour))
+	require.NoError(t, err)
+	text, err := note.Sign(&note.Note{Text: body}, seal)
+	require.NoError(t, err)
+	return strings.TrimPrefix(string(text), body+"\n")
+}
+
+// TestCosignatureFollowsTheStandard writes the signed bytes and the key's id anew,
+// as C2SP tlog-cosignature has them.
+func TestCosignatureFollowsTheStandard(t *testing.T) {
+	key := testKey("pack")
+	text, err := SignCheckpoint(Checkpoint{"muniment/tnt_1", 7, Hash{}, epoch.Add(999 * time.Millisecond)}, key)
+	require.NoError(t, err)
+	body, lines, _ := strings.Cut(text, "\n\n")
+	line := strings.TrimSpace(strings.Split(lines, "\n")[1])
+	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(line, "— muniment/sealed "))
+	require.NoError(t, err)
+	id := sha256.Sum256(append([]byte("muniment/sealed\n\x04"), pub(key)...))
+	require.Equal(t, id[:4], raw[:4])
+	require.EqualValues(t, epoch.Unix(), binary.BigEndian.Uint64(raw[4:12]))
+	require.True(t, ed25519.Verify(pub(key), []byte("cosignature/v1\ntime 1777636800\n"+body+"\n"), raw[12:]))
 }

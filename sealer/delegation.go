@@ -98,7 +98,7 @@ func delegationLines(text string) string {
 // checkRoot asks that the root has signed the delegation.
 func checkRoot(delegation string, root note.Verifier) error {
 	said, err := openNote(delegation, root)
-	if err == nil && said != delegationLines(delegation) {
+	if err == nil && said.Text != delegationLines(delegation) {
 		err = ErrNotCanonical
 	}
 	if err != nil {

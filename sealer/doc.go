@@ -83,8 +83,10 @@
 //	SIZE in decimal
 //	ROOT in standard base64
 //
-// signed under the name muniment/TENANT. Further signatures, such as those of
-// witnesses, may stand below; extension lines may not.
+// with two signatures by one key, in this order: an Ed25519 signature under the
+// name muniment/TENANT, and a C2SP cosignature/v1 under the name muniment/sealed,
+// which states the second in which it was sealed. Further signatures, such as those
+// of witnesses, may stand below; extension lines may not.
 //
 // # Key directory
 //

@@ -232,7 +232,7 @@ func TestAlteredPacks(t *testing.T) {
 		"note respelt":      {replace(10, "end of campaign", `\u0065nd of campaign`), []Code{RootMismatch, EntryAltered}},
 		"header count":      {replace(0, `"count":10`, `"count":11`), []Code{FormatInvalid}},
 		"header rows":       {replace(0, `"quantityMs":`, `"quantityMs":1`), []Code{SignatureInvalid, MeteringMismatch}},
-		"header seal time":  {replace(0, `"sealedAt":"2026-05-01T12:00:1`, `"sealedAt":"2026-05-01T12:00:2`), []Code{SignatureInvalid}},
+		"header seal time":  {replace(0, `"sealedAt":"2026-05-01T12:00:1`, `"sealedAt":"2026-05-01T12:00:2`), []Code{SignatureInvalid, CheckpointMismatch}},
 		"header previous":   {replace(0, `"previous":{"packId":"ppk_1"`, `"previous":{"packId":"ppk_0"`), []Code{SignatureInvalid}},
 		"header root":       {replace(0, `"rootHash":"`+p.Header.RootHash.String(), `"rootHash":"`+firstPack.Header.RootHash.String()), []Code{ConsistencyMismatch, SignatureInvalid, CheckpointMismatch, RootMismatch}},
 		"header proof":      {replace(0, p.Header.Consistency[0].String(), p.Header.RootHash.String()), []Code{ConsistencyMismatch, SignatureInvalid, RootMismatch}},
@@ -360,7 +360,7 @@ func TestFirstPackHasNoConsistencyProof(t *testing.T) {
 
 func checkpointOf(t *testing.T, w *world, size uint64) string {
 	t.Helper()
-	text, err := SignCheckpoint(Checkpoint{Origin(w.tenant), size, w.tree.Root()}, w.packKey)
+	text, err := SignCheckpoint(Checkpoint{Origin(w.tenant), size, w.tree.Root(), w.now}, w.packKey)
 	require.NoError(t, err)
 	return text
 }

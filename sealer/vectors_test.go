@@ -173,6 +173,11 @@ func (v *vectors) forged(p *SealedPack, events [][]byte, before PackHeader) {
 	lie("lie-duplicates", "a repetition within the pack is not listed, so it is billed", func(h *PackHeader) { h.Duplicates = h.Duplicates[:1] }, DuplicatesMismatch)
 	lie("lie-tenant", "the entries are of another tenant", func(h *PackHeader) { h.TenantID = "tnt_other" }, CheckpointMismatch, TenantMismatch)
 	lie("lie-checkpoint", "the checkpoint is that of the pack before", func(h *PackHeader) { h.Checkpoint = before.Checkpoint }, CheckpointMismatch)
+	lie("lie-checkpoint-time", "the checkpoint says that it was sealed an hour later", func(h *PackHeader) {
+		text, err := SignCheckpoint(Checkpoint{Origin(h.TenantID), h.TreeSize, h.RootHash, h.SealedAt.Add(time.Hour)}, v.w.packKey)
+		require.NoError(v.t, err)
+		h.Checkpoint = text
+	}, CheckpointMismatch)
 	lie("lie-consistency", "the proof is missing", func(h *PackHeader) { h.Consistency = nil }, ConsistencyMismatch, RootMismatch)
 	lie("lie-sealed-at", "sealed before the key's window begins", func(h *PackHeader) { h.SealedAt = epoch.Add(-time.Hour) }, KeyOutsideWindow)
 

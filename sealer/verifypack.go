@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 )
 
 // packCheck is the verification of one pack.
@@ -178,8 +179,8 @@ func (c *packCheck) checkpoint(pub ed25519.PublicKey) {
 	switch {
 	case err != nil:
 		c.fail(CheckpointMismatch, "%v", err)
-	case point != Checkpoint{origin, h.TreeSize, h.RootHash}:
-		c.fail(CheckpointMismatch, "the checkpoint states size %d and root %s", point.Size, point.Root)
+	case point != Checkpoint{origin, h.TreeSize, h.RootHash, h.SealedAt.Truncate(time.Second)}:
+		c.fail(CheckpointMismatch, "the checkpoint states size %d and root %s, sealed at %s", point.Size, point.Root, FormatTime(point.SealedAt))
 	default:
 		c.pass(CheckpointOK, "signed note of %s, size %d", origin, h.TreeSize)
 	}
