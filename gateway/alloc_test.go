@@ -119,7 +119,7 @@ func newBench(b testing.TB) (*Gateway, string) {
 	})
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
 	g, err := New(Config{
-		NodeID: "nod_1", Rights: view, Log: nullLog{}, Signer: &sealer.Signer{KeyID: "k", Node: "nod_1", Key: key},
+		NodeID: "nod_1", Rights: view, Log: nullLog{}, Signer: always(&sealer.Signer{KeyID: "k", Node: "nod_1", Key: key}),
 		DialControl: func() (net.Conn, error) { return nil, fmt.Errorf("none") }, Now: func() time.Time { return today },
 	})
 	require.NoError(b, err)

@@ -40,8 +40,12 @@ type Config struct {
 	Log    Log
 	// Partitions are those of Log that hold this node's events. Default: 0 alone.
 	Partitions []int32
-	// Signer signs receipts. Its key stands in the key directory already.
-	Signer *sealer.Signer
+	// Signer lends the key that signs receipts of a moment. The key stands in the
+	// directory already, and its window holds the moment: keys are rotated by lending
+	// another. done is called once what was signed is durable or given up. Signer may
+	// wait until ctx is done; its errors are answered with 503. Safe for concurrent
+	// use.
+	Signer func(ctx context.Context, at time.Time) (s *sealer.Signer, done func(), err error)
 	// DialControl opens a connection to control, which speaks HTTP/1.1 on it.
 	DialControl func() (net.Conn, error)
 
@@ -95,7 +99,7 @@ func (c *Config) complete() error {
 		return errors.New("gateway: Rights is missing")
 	case c.Log == nil:
 		return errors.New("gateway: Log is missing")
-	case c.Signer == nil || c.Signer.Key == nil:
+	case c.Signer == nil:
 		return errors.New("gateway: Signer is missing")
 	case c.DialControl == nil:
 		return errors.New("gateway: DialControl is missing")

@@ -23,10 +23,15 @@ var (
 	errTenantBusy = &api.Error{Code: api.RateLimited, Message: "this tenant has too many deliveries in hand on this node", RetryAfter: time.Second}
 	errNotYet     = api.Conflict("the right is not in effect yet")
 	errNoLonger   = api.Conflict("the right is no longer in effect")
+	errNoKey      = api.Unavailable(api.NoSigningKey, "this node has no key to sign with at the moment", time.Second)
 	errLogAway    = api.Unavailable(api.LogUnavailable, "the delivery could not be made durable; nothing was promised", time.Second)
 )
 
-const appendToLog = "append deliveries to the log"
+// What an outage is of.
+const (
+	appendToLog   = "append deliveries to the log"
+	signDelivered = "sign deliveries"
+)
 
 const (
 	nonceBytes = 16
@@ -106,10 +111,24 @@ func (g *Gateway) tenant(id string) *atomic.Int64 {
 
 // issue decides the delivery, signs and appends it, and answers.
 func (g *Gateway) issue(ctx *fasthttp.RequestCtx, d *delivery, arrived time.Time) error {
+	// The moment of issue is read before key, lease and right are looked at: what
+	// holds for them held at that moment.
+	issued := g.now()
+	if issued.Before(arrived) {
+		issued = arrived // the clock stepped back
+	}
+	d.receipt.RenderedAt, d.receipt.IssuedAt = arrived, issued
+	signer, done, err := g.cfg.Signer(&d.deadline, issued)
+	if err != nil {
+		g.keyTrouble.begins(g.logger, signDelivered, err)
+		return errNoKey
+	}
+	defer done()
+	g.keyTrouble.ends(g.logger, signDelivered)
 	if err := g.decide(d, arrived); err != nil {
 		return err
 	}
-	if err := g.seal(d); err != nil {
+	if err := g.seal(d, signer); err != nil {
 		return err
 	}
 	at, err := g.log.Append(&d.deadline, &d.record)
@@ -126,13 +145,6 @@ func (g *Gateway) issue(ctx *fasthttp.RequestCtx, d *delivery, arrived time.Time
 
 // decide asks right and gate. What passes is in d.right and d.sealed.
 func (g *Gateway) decide(d *delivery, arrived time.Time) (err error) {
-	// The moment of issue is read before lease and right are looked at: what holds
-	// for them held at that moment.
-	issued := g.now()
-	if issued.Before(arrived) {
-		issued = arrived // the clock stepped back
-	}
-	d.receipt.RenderedAt, d.receipt.IssuedAt = arrived, issued
 	if err := g.rights.Fresh(); err != nil {
 		return err
 	}
@@ -173,28 +185,21 @@ func (g *Gateway) refused(d *delivery, verdict gate.Verdict) error {
 }
 
 // seal fills d.record with the signed event.
-func (g *Gateway) seal(d *delivery) error {
+func (g *Gateway) seal(d *delivery, signer *sealer.Signer) error {
 	if _, err := io.ReadFull(g.random, d.random[:]); err != nil {
 		return fmt.Errorf("cannot draw random bits: %w", err)
 	}
 	d.name()
 	d.commit()
 	r := &d.receipt
-	r.DwellMs, r.SpatialAnchorID = d.dwellMs, d.spatialAnchorID
-	r.SpatialPlacementID, r.CorrelationID = nil, nil
-	if d.hasPlacement {
-		r.SpatialPlacementID = &d.placement
-	}
-	if d.hasCorrelation {
-		r.CorrelationID = &d.correlation
-	}
+	d.describe(r)
 	s := &d.sealed
 	s.TenantID, s.Actor = d.tenant, sealer.Ref{Kind: "key", ID: d.keyID}
 	s.RightID, s.RightRevision, s.BasisID = d.right.ID, d.right.Revision, d.right.BasisID
 	s.Idempotency = d.claim.text()
 
 	var err error
-	if d.event, err = g.signer.SealDelivery(d.event[:0], s, r); err != nil {
+	if d.event, err = signer.SealDelivery(d.event[:0], s, r); err != nil {
 		return err
 	}
 	d.record.TenantID, d.record.Node, d.record.Epoch, d.record.Seq = d.tenant, g.cfg.NodeID, g.cfg.Epoch, g.seq.Add(1)

@@ -209,6 +209,7 @@ func (l *memoryLog) appending() int {
 type world struct {
 	t        testing.TB
 	control  *control
+	key      ed25519.PrivateKey // signs receipts
 	log      *memoryLog
 	view     *snapshot.View
 	gateway  *Gateway
@@ -256,13 +257,22 @@ func newWorld(t testing.TB, change func(*Config)) *world {
 	w.right = w.putRight(1, "tnt_a", gate.DOOH, "", api.RightActive)
 	w.suspended = w.putRight(2, "tnt_a", gate.DOOH, "", api.RightSuspended)
 	w.foreign = w.putRight(3, "tnt_b", gate.DOOH, "", api.RightActive)
-	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
-	w.log = &memoryLog{t: t, key: key.Public().(ed25519.PublicKey)}
-	w.start(key, change)
+	w.key = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
+	w.log = &memoryLog{t: t, key: w.key.Public().(ed25519.PublicKey)}
+	w.start(change)
 	return w
 }
 
-func (w *world) start(key ed25519.PrivateKey, change func(*Config)) {
+func signerOf(key ed25519.PrivateKey) *sealer.Signer {
+	return &sealer.Signer{KeyID: sealer.KeyID(key.Public().(ed25519.PublicKey)), Node: "nod_1", Key: key}
+}
+
+// always lends one signer, whatever the moment.
+func always(s *sealer.Signer) func(context.Context, time.Time) (*sealer.Signer, func(), error) {
+	return func(context.Context, time.Time) (*sealer.Signer, func(), error) { return s, func() {}, nil }
+}
+
+func (w *world) start(change func(*Config)) {
 	t := w.t
 	w.registry = prometheus.NewRegistry()
 	began := time.Now()
@@ -272,7 +282,7 @@ func (w *world) start(key ed25519.PrivateKey, change func(*Config)) {
 	w.view = view
 	cfg := Config{
 		NodeID: "nod_1", Epoch: 1, Rights: view, Log: w.log,
-		Signer:      &sealer.Signer{KeyID: sealer.KeyID(key.Public().(ed25519.PublicKey)), Node: "nod_1", Key: key},
+		Signer:      always(signerOf(w.key)),
 		DialControl: func() (net.Conn, error) { return nil, errors.New("no control here") },
 		Now:         func() time.Time { return today },
 		DrainGrace:  50 * time.Millisecond,
@@ -309,9 +319,8 @@ func (w *world) start(key ed25519.PrivateKey, change func(*Config)) {
 
 // restart stops the gateway and starts another one on the same log.
 func (w *world) restart(change func(*Config)) {
-	key := w.gateway.signer.Key.(ed25519.PrivateKey)
 	require.NoError(w.t, w.end())
-	w.start(key, change)
+	w.start(change)
 }
 
 // reply is an answer with what tests look at.

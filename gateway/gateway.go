@@ -7,9 +7,9 @@
 //
 // Order of a delivery, and the answer when it stops there: framing and size (400,
 // 413), key (401), scope (403), the tenant's share of this node (429), JSON (400)
-// and its fields (422), a known Idempotency-Key (the first answer again), lease on
-// rights (503), right (404), its state and window (409), constraint gate (412),
-// sign, append, answer. delivery.go reads in this order.
+// and its fields (422), a known Idempotency-Key (the first answer again), a key to
+// sign with (503), lease on rights (503), right (404), its state and window (409),
+// constraint gate (412), sign, append, answer. delivery.go reads in this order.
 //
 // Decisions:
 //
@@ -66,7 +66,6 @@ import (
 
 	"muniment/gateway/api"
 	"muniment/gateway/snapshot"
-	"muniment/sealer"
 )
 
 // Gateway serves one node. Make it with New, run it with Run.
@@ -74,7 +73,6 @@ type Gateway struct {
 	cfg     Config
 	rights  *snapshot.View
 	log     Log
-	signer  *sealer.Signer
 	now     func() time.Time
 	logger  *slog.Logger
 	metrics *metrics
@@ -92,6 +90,7 @@ type Gateway struct {
 
 	logTrouble     outage
 	controlTrouble outage
+	keyTrouble     outage
 
 	phase atomic.Int32
 	// draining ends when answers that have no end of their own must end.
@@ -114,7 +113,7 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{
-		cfg: cfg, rights: cfg.Rights, log: cfg.Log, signer: cfg.Signer, now: cfg.Now, logger: cfg.Logger, random: rand.Reader,
+		cfg: cfg, rights: cfg.Rights, log: cfg.Log, now: cfg.Now, logger: cfg.Logger, random: rand.Reader,
 		claims: newClaims(cfg.IdempotencyEntries),
 	}
 	g.draining, g.drain = context.WithCancel(context.Background())

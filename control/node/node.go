@@ -165,12 +165,13 @@ func (r *Room) enrol(ctx context.Context, nodeID string, epoch *uint64) error {
 	return nil
 }
 
-// ReceiptSigner seals deliveries of a node that Enrol was called for.
-func (r *Room) ReceiptSigner(nodeID string) (*sealer.Signer, error) {
+// ReceiptSigner lends the key that seals deliveries of a node that Enrol was
+// called for.
+func (r *Room) ReceiptSigner(nodeID string) (func(context.Context, time.Time) (*sealer.Signer, func(), error), error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s := r.signers[nodeID]; s != nil {
-		return s, nil
+		return func(context.Context, time.Time) (*sealer.Signer, func(), error) { return s, func() {}, nil }, nil
 	}
 	return nil, fmt.Errorf("cannot sign as the node %s: it is not enrolled", nodeID)
 }

@@ -89,8 +89,11 @@ func TestFirstStartMakesEverything(t *testing.T) {
 	require.NoError(t, err)
 	d, err := sealer.VerifyDirectory(text, strings.TrimSpace(string(vkey)))
 	require.NoError(t, err)
-	signer, err := r.ReceiptSigner("nod_a")
+	lend, err := r.ReceiptSigner("nod_a")
 	require.NoError(t, err)
+	signer, done, err := lend(t.Context(), p.now)
+	require.NoError(t, err)
+	done()
 	require.Equal(t, "nod_a", signer.Node)
 	for keyID, purpose := range map[string]string{signer.KeyID: sealer.PurposeReceipt, r.PackSigner().KeyID: sealer.PurposePack} {
 		_, code := d.Find(keyID, purpose, p.now)

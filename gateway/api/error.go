@@ -54,6 +54,7 @@ type Reason string
 const (
 	RightsStale     Reason = "RIGHTS_STALE"
 	LogUnavailable  Reason = "LOG_UNAVAILABLE"
+	NoSigningKey    Reason = "NO_SIGNING_KEY"
 	Overloaded      Reason = "OVERLOADED"
 	Draining        Reason = "DRAINING"
 	WarehouseBehind Reason = "WAREHOUSE_BEHIND"

@@ -1,0 +1,63 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// TestSignerIsBorrowed follows the key of a delivery: it is the one of the moment
+// of issue, and is given back once, not before its receipt is durable.
+func TestSignerIsBorrowed(t *testing.T) {
+	var out, borrowed atomic.Int64
+	var away atomic.Bool
+	var w *world
+	w = newWorld(t, func(c *Config) {
+		c.Signer = func(_ context.Context, at time.Time) (*sealer.Signer, func(), error) {
+			if away.Load() {
+				return nil, nil, errors.New("the key has ended")
+			}
+			if !at.Equal(today) {
+				return nil, nil, fmt.Errorf("asked for %v", at)
+			}
+			out.Add(1)
+			borrowed.Add(1)
+			return signerOf(w.key), func() { out.Add(-1) }, nil
+		}
+	})
+
+	release := w.log.halt()
+	answered := make(chan reply)
+	go func() { answered <- w.post(w.body()) }()
+	require.Eventually(t, func() bool { return w.log.appending() == 1 }, 10*time.Second, time.Millisecond)
+	require.Equal(t, int64(1), out.Load(), "still in use while the record is on its way")
+	release()
+	require.Equal(t, 200, (<-answered).status)
+	require.Equal(t, int64(0), out.Load())
+
+	refused := fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":1}`, w.suspended)
+	require.Equal(t, 409, w.post(refused).status)
+	w.log.setFail(errors.New("disk"))
+	require.Equal(t, 503, w.post(w.body()).status)
+	w.log.setFail(nil)
+	require.Equal(t, int64(3), borrowed.Load())
+	require.Equal(t, int64(0), out.Load(), "given back whatever the end")
+
+	away.Store(true)
+	before := len(w.log.all())
+	r := w.post(w.body(), "Idempotency-Key: k")
+	require.Equal(t, 503, r.status)
+	require.Contains(t, r.body, `"reason":"`+string(api.NoSigningKey)+`"`)
+	require.NotEmpty(t, r.header.Get("Retry-After"))
+	require.Len(t, w.log.all(), before, "nothing is promised without a key")
+	away.Store(false)
+	require.Equal(t, 200, w.post(w.body(), "Idempotency-Key: k").status)
+}
