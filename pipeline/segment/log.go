@@ -136,6 +136,7 @@ func open(cfg Config) (_ *Log, err error) {
 		return nil, err
 	}
 	l.metrics.end.Set(float64(l.end.Offset))
+	l.metrics.first.Set(float64(l.segs[0].first))
 	l.metrics.bytes.Set(float64(l.size()))
 	return l, nil
 }

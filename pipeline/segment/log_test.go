@@ -225,7 +225,7 @@ muniment_log_failures_total{reason="full"} 1
 `), "muniment_log_bytes", "muniment_log_end_offset", "muniment_log_failures_total"))
 	count, err := testutil.GatherAndCount(registry)
 	require.NoError(t, err)
-	require.Equal(t, 7, count)
+	require.Equal(t, 9, count)
 
 	fs.setFree(1 << 20)
 	other := cfg

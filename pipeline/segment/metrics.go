@@ -14,6 +14,8 @@ type metrics struct {
 	records  prometheus.Histogram
 	bytes    prometheus.Gauge
 	end      prometheus.Gauge
+	first    prometheus.Gauge
+	removed  prometheus.Counter
 	failures *prometheus.CounterVec
 
 	all []prometheus.Collector
@@ -44,6 +46,14 @@ func newMetrics() *metrics {
 			Name: "muniment_log_end_offset",
 			Help: "Offset that the next durable record gets.",
 		}),
+		first: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "muniment_log_first_offset",
+			Help: "Offset of the first record that is still held.",
+		}),
+		removed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "muniment_log_segments_removed_total",
+			Help: "Segments that were removed because all they held is old and loaded.",
+		}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "muniment_log_failures_total",
 			Help: "Groups of records that could not be made durable, by reason.",
@@ -52,7 +62,7 @@ func newMetrics() *metrics {
 	for _, reason := range []string{"full", "failed"} {
 		m.failures.WithLabelValues(reason)
 	}
-	m.all = []prometheus.Collector{m.append, m.sync, m.records, m.bytes, m.end, m.failures}
+	m.all = []prometheus.Collector{m.append, m.sync, m.records, m.bytes, m.end, m.first, m.removed, m.failures}
 	return m
 }
 

@@ -34,6 +34,7 @@ func (l *Log) Retain(before sealer.Position, until time.Time) (removed int, err 
 			return removed, fmt.Errorf("cannot remove segment %s: %w", s.name(), err)
 		}
 		removed++
+		l.metrics.removed.Inc()
 	}
 }
 
@@ -49,5 +50,6 @@ func (l *Log) dropOldest(before sealer.Position, until time.Time) (*segment, err
 		return nil, nil
 	}
 	l.segs = l.segs[1:]
+	l.metrics.first.Set(float64(s.end))
 	return s, nil
 }

@@ -1,0 +1,107 @@
+package segment
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// TestCopyAtEveryLimit copies a log of groups of one to four records up to each of
+// its positions. The copy ends with the last group that fits, holds what the log
+// holds, and goes on as a log of its own.
+func TestCopyAtEveryLimit(t *testing.T) {
+	d := newDamagedLog(t, 8<<10, 60, false)
+	log, err := d.open(d.fs, nil)
+	require.NoError(t, err)
+	defer log.Close()
+	require.Greater(t, len(log.segs), 2)
+	for n := 1; n <= len(d.records); n++ { // the first group is of one record
+		limit := sealer.Position{Generation: 1, Offset: int64(n)}
+		dir := filepath.Join(t.TempDir(), "copy")
+		end, err := log.Copy(t.Context(), dir, limit)
+		require.NoError(t, err)
+		require.LessOrEqual(t, end.Offset, limit.Offset)
+		require.Greater(t, end.Offset+4, limit.Offset, "no more than one group is left out")
+
+		copied := mustOpen(t, Config{Dir: dir, SegmentBytes: 8 << 10, AtLeast: &end})
+		require.Equal(t, int(end.Offset), d.requirePrefix(t, copied))
+		at, err := copied.Append(t.Context(), record(1, 10))
+		require.NoError(t, err)
+		require.Equal(t, end, at)
+		require.NoError(t, copied.Close())
+	}
+}
+
+// TestCopyBesideAppendsAndRetention copies a log that grows and loses its oldest
+// segments meanwhile.
+func TestCopyBesideAppendsAndRetention(t *testing.T) {
+	log := mustOpen(t, Config{Dir: t.TempDir(), SegmentBytes: 16 << 10})
+	appendN(t, log, 0, 200, 500)
+	reader, err := OpenReader(log.cfg.Dir)
+	require.NoError(t, err)
+	defer reader.Close()
+	appendN(t, log, 200, 400, 500)
+	removed, err := log.Retain(log.end, farFuture)
+	require.NoError(t, err)
+	require.Positive(t, removed)
+
+	dir := filepath.Join(t.TempDir(), "copy")
+	end, err := reader.Copy(t.Context(), dir, sealer.Position{Generation: 9})
+	require.NoError(t, err)
+	require.Equal(t, sealer.Position{Generation: 1, Offset: 200}, end)
+	require.Len(t, readAll(t, mustOpen(t, Config{Dir: dir})), 200)
+}
+
+func TestCopyOfSeveralGenerations(t *testing.T) {
+	cfg := Config{Dir: t.TempDir()}
+	log := mustOpen(t, cfg)
+	appendN(t, log, 0, 10, 50)
+	require.NoError(t, log.Close())
+	cfg.Generation = 3
+	log = mustOpen(t, cfg)
+	appendN(t, log, 10, 20, 50)
+	for limit, want := range map[sealer.Position]sealer.Position{
+		{Generation: 1, Offset: 5}:  {Generation: 1, Offset: 5},
+		{Generation: 1, Offset: 99}: {Generation: 1, Offset: 10},
+		{Generation: 3, Offset: 10}: {Generation: 1, Offset: 10},
+		{Generation: 3, Offset: 12}: {Generation: 3, Offset: 12},
+		{Generation: 4}:             {Generation: 3, Offset: 20},
+	} {
+		end, err := log.Copy(t.Context(), filepath.Join(t.TempDir(), "copy"), limit)
+		require.NoError(t, err)
+		require.Equal(t, want, end, "%s", limit)
+	}
+}
+
+func TestCopyRefusesDamage(t *testing.T) {
+	d := newDamagedLog(t, 8<<10, 60, false)
+	log, err := d.open(d.fs, nil)
+	require.NoError(t, err)
+	defer log.Close()
+	d.fs.flip(d.fs.segments()[1], 1000, 1)
+	_, err = log.Copy(t.Context(), filepath.Join(t.TempDir(), "copy"), d.end)
+	require.ErrorIs(t, err, pipeline.ErrDamaged)
+	requireNamed(t, err, d.fs.segments()[1])
+}
+
+func TestCopyStopsAndOverwritesNothing(t *testing.T) {
+	log := mustOpen(t, Config{Dir: t.TempDir()})
+	appendN(t, log, 0, 10, 50)
+	dir := filepath.Join(t.TempDir(), "copy")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := log.Copy(ctx, dir, log.end)
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = log.Copy(t.Context(), dir, log.end)
+	require.ErrorIs(t, err, os.ErrExist)
+
+	require.NoError(t, log.Close())
+	_, err = log.Copy(t.Context(), filepath.Join(t.TempDir(), "copy"), log.end)
+	require.ErrorIs(t, err, pipeline.ErrClosed)
+}

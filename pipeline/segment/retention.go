@@ -1,0 +1,80 @@
+package segment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"muniment/sealer"
+)
+
+// LeastKeep is the least that a Retention keeps: answers to idempotent retries are
+// rendered from the log for 24 hours, and clocks may disagree by some of one more.
+const LeastKeep = 25 * time.Hour
+
+// Retention removes the oldest segments of a log, once all their records are
+// loaded and older than Keep. What is not loaded stays however old it is: a
+// warehouse that is away fills the disk rather than loses a record.
+type Retention struct {
+	Log *Log
+	// Keep is how long a record is kept after it was written; at least LeastKeep.
+	Keep time.Duration
+	// Loaded is the position up to which all records are in the warehouse, for good;
+	// ok is false while there is none. Its errors are logged and asked again.
+	Loaded func(ctx context.Context) (next sealer.Position, ok bool, err error)
+	// Every is the pause between two looks; default a minute.
+	Every time.Duration
+	// Now is the clock; default time.Now.
+	Now func() time.Time
+	// Logger hears of what was removed, and of failures; default nobody.
+	Logger *slog.Logger
+}
+
+// Run removes what may go, at once and then again and again, until ctx is done.
+// It fails only for a wrong field.
+func (r Retention) Run(ctx context.Context) error {
+	switch {
+	case r.Log == nil || r.Loaded == nil:
+		return errors.New("cannot retain the log: Log or Loaded is missing")
+	case r.Keep < LeastKeep:
+		return fmt.Errorf("cannot retain the log: Keep %v is below %v", r.Keep, LeastKeep)
+	}
+	if r.Every == 0 {
+		r.Every = time.Minute
+	}
+	if r.Now == nil {
+		r.Now = time.Now
+	}
+	if r.Logger == nil {
+		r.Logger = slog.New(slog.DiscardHandler)
+	}
+	tick := time.NewTicker(r.Every)
+	defer tick.Stop()
+	for {
+		removed, err := r.once(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			r.Logger.Error("cannot remove old segments", "err", err)
+		case removed > 0:
+			first, _, _ := r.Log.Bounds(ctx, 0)
+			r.Logger.Info("removed old segments of the log", "segments", removed, "first", first.String())
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (r *Retention) once(ctx context.Context) (removed int, err error) {
+	next, ok, err := r.Loaded(ctx)
+	if err != nil || !ok {
+		return 0, err
+	}
+	return r.Log.Retain(next, r.Now().Add(-r.Keep))
+}
