@@ -446,7 +446,7 @@ func TestWarehouseSuiteCatches(t *testing.T) {
 		{"a day and a millisecond", "a duplicate is at most a day younger", func(w *wrongWarehouse, _ *WarehouseEngine) {
 			w.meterWithin(day + time.Millisecond)
 		}},
-		{"a window of a millisecond too much", model, func(w *wrongWarehouse, _ *WarehouseEngine) { w.meterWithin(day + time.Millisecond) }},
+		{"a window of a millisecond too much", "a duplicate is at most a day younger", func(w *wrongWarehouse, _ *WarehouseEngine) { w.meterWithin(day + time.Millisecond) }},
 		{"the last key stands for the first", model, func(w *wrongWarehouse, _ *WarehouseEngine) {
 			w.duplicates = func(_ context.Context, tenant string, after, upTo sealer.Position) ([]pipeline.Duplicate, error) {
 				list := duplicates(w.all(), tenant, after, upTo)
