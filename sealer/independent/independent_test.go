@@ -1,0 +1,257 @@
+//go:build independent
+
+package independent_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/sealer"
+)
+
+// size is how much evidence is made: a tenth of it unless MUNIMENT_TEST_FULL is set.
+func size(full int) int {
+	if os.Getenv("MUNIMENT_TEST_FULL") == "" {
+		return full / 10
+	}
+	return full
+}
+
+// python is the interpreter, which has the packages of requirements.txt.
+func python(args ...string) *exec.Cmd {
+	name := os.Getenv("MUNIMENT_TEST_PYTHON")
+	if name == "" {
+		name = "python3"
+	}
+	return exec.Command(name, args...)
+}
+
+// verdict is what one of the verifiers says about one file.
+type verdict struct {
+	File  string
+	OK    bool
+	Codes []sealer.Code // of what is wrong; the stranger names the first thing only
+}
+
+// stranger has verify.py judge sets of files, in one process.
+func stranger(t *testing.T, root string, sets [][]string) [][]verdict {
+	var in, out, complaints bytes.Buffer
+	for _, set := range sets {
+		fmt.Fprintln(&in, strings.Join(set, "\t"))
+	}
+	cmd := python("verify.py", "--json", "--root", root)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = &in, &out, &complaints
+	err := cmd.Run()
+	require.Empty(t, complaints.String(), "verify.py: %v", err)
+	d := json.NewDecoder(&out)
+	verdicts := make([][]verdict, len(sets))
+	for i, set := range sets {
+		for _, name := range set {
+			var v struct {
+				File string
+				OK   bool
+				Code sealer.Code
+			}
+			require.NoError(t, d.Decode(&v))
+			require.Equal(t, name, v.File)
+			verdicts[i] = append(verdicts[i], verdict{name, v.OK, []sealer.Code{v.Code}})
+		}
+	}
+	require.False(t, d.More())
+	return verdicts
+}
+
+// ours has the verify command judge a set of files.
+func ours(t *testing.T, root string, set []string) []verdict {
+	var out bytes.Buffer
+	sealer.VerifyFiles(context.Background(), sealer.Options{Files: set, Root: root, JSON: true}, &out)
+	var report sealer.Report
+	require.NoError(t, json.Unmarshal(out.Bytes(), &report), out.String())
+	require.Empty(t, report.Message)
+	var verdicts []verdict
+	for _, f := range report.Files {
+		v := verdict{File: f.File, OK: true}
+		for _, each := range f.Verdicts {
+			if !each.OK {
+				v.OK, v.Codes = false, append(v.Codes, each.Code)
+			}
+		}
+		verdicts = append(verdicts, v)
+	}
+	return verdicts
+}
+
+// folder is where evidence lies.
+type folder struct {
+	*testing.T
+	dir  string
+	root string
+	n    int
+}
+
+func newFolder(t *testing.T, s *service) *folder {
+	f := &folder{T: t, dir: t.TempDir()}
+	f.root = f.put([]byte(s.vkey + "\n"))
+	return f
+}
+
+func (f *folder) put(text []byte) string {
+	f.n++
+	name := filepath.Join(f.dir, fmt.Sprint(f.n))
+	require.NoError(f, os.WriteFile(name, text, 0o600))
+	return name
+}
+
+// TestStranger asks that verify.py is a stranger's: it imports nothing but the
+// standard library and cryptography, and neither runs nor evaluates anything.
+func TestStranger(t *testing.T) {
+	out, err := python("-c", `
+import ast, sys
+for n in ast.walk(ast.parse(open("verify.py", encoding="utf-8").read())):
+    names = [a.name for a in n.names] if isinstance(n, ast.Import) else [n.module] if isinstance(n, ast.ImportFrom) else []
+    for name in names:
+        top = name.split(".")[0]
+        assert top == "cryptography" or top in sys.stdlib_module_names, name
+        assert top not in ("subprocess", "ctypes", "importlib", "os", "socket"), name
+    if isinstance(n, ast.ImportFrom):
+        assert n.level == 0
+    if isinstance(n, ast.Name):
+        assert n.id not in ("exec", "eval", "compile", "__import__"), n.id
+`).CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
+// TestVectors asks for the verdict, and a reason, of every case of testdata.
+func TestVectors(t *testing.T) {
+	text, err := os.ReadFile("../testdata/vectors.json")
+	require.NoError(t, err)
+	var cases []struct {
+		Name     string
+		Files    []string
+		Keys     string
+		Failures [][]sealer.Code
+	}
+	require.NoError(t, json.Unmarshal(text, &cases))
+	require.NotEmpty(t, cases)
+	sets := make([][]string, len(cases))
+	for i, c := range cases {
+		for _, name := range c.Files {
+			sets[i] = append(sets[i], filepath.Join("../testdata", name))
+		}
+		if c.Keys != "" {
+			sets[i] = append(sets[i], filepath.Join("../testdata", c.Keys))
+		}
+	}
+	for i, verdicts := range stranger(t, "../testdata/root.vkey", sets) {
+		for n, codes := range cases[i].Failures {
+			v := verdicts[n]
+			require.Equal(t, codes == nil, v.OK, "%s: %s: %v", cases[i].Name, v.File, v.Codes)
+			if codes != nil {
+				require.Subset(t, codes, v.Codes, "%s: %s", cases[i].Name, v.File)
+			}
+		}
+	}
+}
+
+// TestPacks makes packs of 1 to 200 entries, in logs of one to four. Both verifiers
+// accept each by itself, each log as a chain, and receipts beside their packs.
+func TestPacks(t *testing.T) {
+	s := newService(t, "packs")
+	f := newFolder(t, s)
+	var sets [][]string
+	packs, entries := size(1000), 0
+	for n := 0; n < packs; {
+		l := s.newLog()
+		s.answered = nil
+		var chain []string
+		for range min(1+s.IntN(4), packs-n) {
+			p := l.seal(1 + s.IntN(200))
+			chain = append(chain, f.put(p.file))
+			sets = append(sets, chain[len(chain)-1:])
+			entries += len(p.events)
+			n++
+		}
+		for _, event := range s.answered[:min(3, len(s.answered))] {
+			chain = append(chain, f.put(s.answer(event)))
+		}
+		s.Shuffle(len(chain), func(i, j int) { chain[i], chain[j] = chain[j], chain[i] })
+		sets = append(sets, chain)
+	}
+	began := time.Now()
+	for i, theirs := range stranger(t, f.root, sets) {
+		for _, v := range slices.Concat(theirs, ours(t, f.root, sets[i])) {
+			require.True(t, v.OK, "%s: %v", v.File, v.Codes)
+		}
+	}
+	t.Logf("%d packs of %d entries, alone and in %d chains: both accept all, in %s",
+		packs, entries, len(sets)-packs, time.Since(began).Round(time.Second/10))
+}
+
+// TestMutants spoils packs, directories and receipts. Neither verifier lets any pass.
+func TestMutants(t *testing.T) {
+	s := newService(t, "mutants")
+	f := newFolder(t, s)
+	var packs []*pack
+	for range 20 {
+		l := s.newLog()
+		for range 3 {
+			packs = append(packs, l.seal(1+s.IntN(20)))
+		}
+	}
+	directory := s.directory(epoch.Add(1e6 * time.Hour))
+	keys := f.put(directory)
+	var sets [][]string
+	var kinds []string
+	add := func(kind string, text, good []byte, beside ...string) {
+		if !bytes.Equal(text, good) {
+			kinds = append(kinds, kind)
+			sets = append(sets, append([]string{f.put(text)}, beside...))
+		}
+	}
+	for total := size(10000); len(sets) < total; {
+		p := packs[s.IntN(len(packs))]
+		switch n := s.IntN(20); {
+		case n < 11:
+			add("pack", s.spoil(p.file), p.file)
+		case n < 16:
+			name, text := s.lie(p)
+			add(name, text, p.file)
+		case n < 17:
+			add("directory", s.spoil(directory), directory)
+		case n < 18:
+			name, text := s.badDirectory(directory)
+			add(name, text, directory)
+		default:
+			if bad := s.badReceipt(s.answered[s.IntN(len(s.answered))]); bad != nil {
+				add("receipt", bad, nil, keys)
+			}
+		}
+	}
+	began := time.Now()
+	count, alike := map[string]int{}, 0
+	for i, theirs := range stranger(t, f.root, sets) {
+		us := ours(t, f.root, sets[i])
+		require.False(t, theirs[0].OK, "verify.py accepts %s: %s", kinds[i], sets[i][0])
+		require.False(t, us[0].OK, "sealer accepts %s: %s", kinds[i], sets[i][0])
+		for _, v := range slices.Concat(theirs[1:], us[1:]) {
+			require.True(t, v.OK, "the directory beside %s: %v", kinds[i], v.Codes)
+		}
+		if slices.Contains(us[0].Codes, theirs[0].Codes[0]) {
+			alike++
+		}
+		count[strings.Split(kinds[i], ":")[0]]++
+	}
+	t.Logf("%d mutants, %v: none passes either; %d for the same reason, in %s",
+		len(sets), count, alike, time.Since(began).Round(time.Second/10))
+}

@@ -1,0 +1,440 @@
+//go:build independent
+
+package independent_test
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/sealer"
+)
+
+// A mutant is evidence that must not pass. Whoever spoils bytes has no key; a lie
+// is told by the service itself and properly signed.
+
+// spoil changes bytes without knowing what they mean.
+func (s *service) spoil(text []byte) []byte {
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	at, line, other := s.IntN(len(text)), s.IntN(len(lines)), s.IntN(len(lines))
+	switch s.IntN(10) {
+	case 0:
+		return slices.Delete(slices.Clone(text), at, at+1)
+	case 1:
+		return slices.Insert(slices.Clone(text), at, text[s.IntN(len(text))])
+	case 2:
+		return text[:at]
+	case 3:
+		return append(slices.Clone(text), " \n{"[s.IntN(3)])
+	case 4:
+		return bytes.Join(slices.Delete(slices.Clone(lines), line, line+1), nil)
+	case 5:
+		return bytes.Join(slices.Insert(slices.Clone(lines), line, lines[other]), nil)
+	case 6:
+		swapped := slices.Clone(lines)
+		swapped[line], swapped[other] = swapped[other], swapped[line]
+		return bytes.Join(swapped, nil)
+	case 7: // the same digit or letter, another one
+		spoilt := slices.Clone(text)
+		spoilt[at] = "0189AZaz-_+/=\"\\ "[s.IntN(16)]
+		return spoilt
+	}
+	spoilt := slices.Clone(text)
+	spoilt[at] ^= 1 << s.IntN(8)
+	return spoilt
+}
+
+// object is a JSON object to be changed. Numbers keep their spelling.
+type object map[string]any
+
+func (s *service) parse(text []byte) object {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var o object
+	require.NoError(s, d.Decode(&o))
+	return o
+}
+
+func (s *service) canonical(v any) []byte {
+	text, err := json.Marshal(v)
+	require.NoError(s, err)
+	text, err = sealer.Canonical(text)
+	require.NoError(s, err)
+	return text
+}
+
+func (o object) in(name string) object { return o[name].(map[string]any) }
+func (o object) list(name string) []any {
+	list, _ := o[name].([]any)
+	return list
+}
+
+// add adds to a whole number.
+func (o object) add(name string, n int64) {
+	was, err := o[name].(json.Number).Int64()
+	if err != nil {
+		panic(err)
+	}
+	o[name] = was + n
+}
+
+// signature is the JSON of a signature.
+func signature(key ed25519.PrivateKey, text []byte) object {
+	return object{"algorithm": "ed25519", "keyId": keyID(key),
+		"value": base64.RawURLEncoding.EncodeToString(ed25519.Sign(key, text))}
+}
+
+// forgery is a pack of which everything can be changed before it is signed anew.
+type forgery struct {
+	*pack
+	header object
+	key    ed25519.PrivateKey // that signs it
+}
+
+// stamp has the header's checkpoint say what the header says.
+func (f *forgery) stamp(tenant string, key ed25519.PrivateKey) {
+	root, err := sealer.ParseHash(f.header["rootHash"].(string))
+	require.NoError(f, err)
+	at, err := sealer.ParseTime(f.header["sealedAt"].(string))
+	require.NoError(f, err)
+	var size uint64
+	_, err = fmt.Sscan(fmt.Sprint(f.header["treeSize"]), &size)
+	require.NoError(f, err)
+	f.header["checkpoint"], err = sealer.SignCheckpoint(sealer.Checkpoint{
+		Origin: sealer.Origin(tenant), Size: size, Root: root, SealedAt: at.Truncate(time.Second),
+	}, key)
+	require.NoError(f, err)
+}
+
+// regrow builds the tree anew over changed entries, with all that follows from it.
+func (f *forgery) regrow() {
+	var leaves []sealer.Hash
+	tree := f.before.Clone()
+	for _, e := range f.events {
+		leaves = append(leaves, sealer.LeafHash(e))
+		tree.Append(leaves[len(leaves)-1])
+	}
+	proof, err := f.before.Consistency(leaves)
+	require.NoError(f, err)
+	hashes := []string{}
+	for _, h := range proof {
+		hashes = append(hashes, h.String())
+	}
+	f.header["consistency"], f.header["count"] = hashes, len(leaves)
+	f.header["treeSize"], f.header["rootHash"] = tree.Size(), tree.Root().String()
+	f.stamp(f.tenant, f.key)
+}
+
+// change replaces an entry, and regrows the tree.
+func (f *forgery) change(i int, e object) {
+	f.events[i] = f.canonical(e)
+	f.regrow()
+}
+
+// someDelivery is one of the deliveries, parsed, or false if there is none.
+func (f *forgery) someDelivery() (int, object, bool) {
+	for range 50 {
+		i := f.IntN(len(f.events))
+		if e := f.parse(f.events[i]); e["type"] == sealer.TypeDelivery {
+			return i, e, true
+		}
+	}
+	return 0, nil, false
+}
+
+// lies are told in a pack with the key that seals packs. Each reports whether it
+// could be told of this one.
+var lies = []struct {
+	name string
+	tell func(f *forgery) bool
+}{
+	{"a row bills a millisecond more", func(f *forgery) bool {
+		rows := f.header.list("metering")
+		if len(rows) == 0 {
+			return false
+		}
+		object(rows[f.IntN(len(rows))].(map[string]any)).add("quantityMs", 1)
+		return true
+	}},
+	{"a row is missing", func(f *forgery) bool {
+		rows := f.header.list("metering")
+		if len(rows) == 0 {
+			return false
+		}
+		i := f.IntN(len(rows))
+		f.header["metering"] = slices.Delete(rows, i, i+1)
+		return true
+	}},
+	{"a repetition is not listed", func(f *forgery) bool {
+		list := f.header.list("duplicates")
+		if len(list) == 0 {
+			return false
+		}
+		i := f.IntN(len(list))
+		f.header["duplicates"] = slices.Delete(list, i, i+1)
+		return true
+	}},
+	{"all is billed as a repetition", func(f *forgery) bool {
+		list := []object{}
+		for i := range f.events {
+			if leaf := f.before.Size() + uint64(i); leaf > 0 {
+				list = append(list, object{"first": leaf - 1, "leaf": leaf})
+			}
+		}
+		was := f.header.list("duplicates")
+		f.header["duplicates"] = list
+		return len(list) > len(was)
+	}},
+	{"the proof has another hash", func(f *forgery) bool {
+		list := f.header.list("consistency")
+		if len(list) == 0 {
+			return false
+		}
+		list[f.IntN(len(list))] = sealer.Hash(f.bytes(32)).String()
+		return true
+	}},
+	{"the proof is too long", func(f *forgery) bool {
+		f.header["consistency"] = append(f.header.list("consistency"), sealer.Hash(f.bytes(32)).String())
+		return true
+	}},
+	{"another tree came before", func(f *forgery) bool {
+		if f.header["previous"] == nil {
+			return false
+		}
+		f.header.in("previous")["rootHash"] = sealer.Hash(f.bytes(32)).String()
+		return true
+	}},
+	{"there is no pack before, or one before the first", func(f *forgery) bool {
+		if f.header["previous"] != nil {
+			f.header["previous"] = nil
+		} else {
+			f.header["previous"] = object{"packId": "ppk_0", "rootHash": sealer.NewTree().Root().String(), "treeSize": 0}
+		}
+		return true
+	}},
+	{"another root", func(f *forgery) bool {
+		f.header["rootHash"] = sealer.Hash(f.bytes(32)).String()
+		f.stamp(f.tenant, f.key)
+		return true
+	}},
+	{"a checkpoint by a stranger", func(f *forgery) bool {
+		f.stamp(f.tenant, f.newKey())
+		return true
+	}},
+	{"a checkpoint of another log", func(f *forgery) bool {
+		f.stamp(f.tenant+"0", f.key)
+		return true
+	}},
+	{"a checkpoint of another time", func(f *forgery) bool {
+		f.header["sealedAt"] = sealer.FormatTime(f.Header.SealedAt.Add(-time.Second))
+		return true
+	}},
+	{"another tenant", func(f *forgery) bool {
+		f.header["tenantId"] = f.tenant + "0"
+		f.stamp(f.tenant+"0", f.key)
+		return true
+	}},
+	{"sealed before the key was valid", func(f *forgery) bool {
+		f.header["sealedAt"] = sealer.FormatTime(epoch.Add(-time.Millisecond))
+		f.stamp(f.tenant, f.key)
+		return true
+	}},
+	{"sealed by a node", func(f *forgery) bool {
+		f.key = f.nodes[0].Key.(ed25519.PrivateKey)
+		f.header["signingKeyId"] = keyID(f.key)
+		f.stamp(f.tenant, f.key)
+		return true
+	}},
+	{"sealed by the sandbox, or out of it", func(f *forgery) bool {
+		if f.Header.Metering == nil {
+			return false // without receipts nothing is wrong with that
+		}
+		if f.key = f.sandbox; f.pack.sealing.Equal(f.sandbox) {
+			f.key = f.service.sealing
+		}
+		f.header["signingKeyId"] = keyID(f.key)
+		f.stamp(f.tenant, f.key)
+		return true
+	}},
+	{"a directory under another root", func(f *forgery) bool {
+		stranger := *f.service
+		stranger.root, _ = f.rootKey("root.independent")
+		f.header["directory"] = f.parse(stranger.directory(f.now))
+		return true
+	}},
+	{"a directory that nobody signed", func(f *forgery) bool {
+		f.header.in("directory")["snapshotId"] = "another"
+		return true
+	}},
+	{"a settlement", func(f *forgery) bool {
+		f.header["settlement"] = []any{object{}}
+		return true
+	}},
+	{"a member that is not in the manual", func(f *forgery) bool {
+		f.header[f.text()] = nil
+		return true
+	}},
+	{"an entry stands there twice", func(f *forgery) bool {
+		i := f.IntN(len(f.events))
+		f.events = slices.Insert(slices.Clone(f.events), f.IntN(len(f.events)), f.events[i])
+		f.regrow()
+		return true
+	}},
+	{"an entry is of another tenant", func(f *forgery) bool {
+		i := f.IntN(len(f.events))
+		e := f.parse(f.events[i])
+		e["tenantId"] = f.tenant + "0"
+		f.change(i, e)
+		return true
+	}},
+	{"a receipt states another dwell", func(f *forgery) bool {
+		i, e, ok := f.someDelivery()
+		if ok {
+			e.in("data")["receipt"].(map[string]any)["dwellMs"] = 60_000.5
+			f.change(i, e)
+		}
+		return ok
+	}},
+	{"a receipt has the signature of nobody", func(f *forgery) bool {
+		i, e, ok := f.someDelivery()
+		if ok {
+			key := f.nodes[f.IntN(len(f.nodes))].Key.(ed25519.PrivateKey)
+			e.in("data")["signature"] = signature(key, f.bytes(32))
+			f.change(i, e)
+		}
+		return ok
+	}},
+	{"a delivery is moved under another right", func(f *forgery) bool {
+		i, e, ok := f.someDelivery()
+		if ok {
+			e.in("data")["rightId"] = "rgh_other"
+			e.in("subject")["id"] = "rgh_other"
+			f.change(i, e)
+		}
+		return ok
+	}},
+	{"a delivery loses its idempotency hash", func(f *forgery) bool {
+		i, e, ok := f.someDelivery()
+		if ok && e.in("data")["idempotency"] != nil {
+			delete(e.in("data"), "idempotency")
+			f.change(i, e)
+			return true
+		}
+		return false
+	}},
+	{"a delivery has another actor", func(f *forgery) bool {
+		i, e, ok := f.someDelivery()
+		if ok {
+			e.in("actor")["id"] = "key_other"
+			f.change(i, e)
+		}
+		return ok
+	}},
+	{"a delivery has another id of the same moment", func(f *forgery) bool {
+		i, e, ok := f.someDelivery()
+		if ok {
+			at, err := sealer.ParseTime(e["at"].(string))
+			require.NoError(f, err)
+			e["eventId"] = f.id("evt_", at)
+			f.change(i, e)
+		}
+		return ok
+	}},
+	{"a delivery of another moment", func(f *forgery) bool {
+		i, e, ok := f.someDelivery()
+		if ok {
+			e["at"] = sealer.FormatTime(f.now.Add(time.Hour))
+			f.change(i, e)
+		}
+		return ok
+	}},
+}
+
+// lie tells one of the lies about a pack, as a bundle.
+func (s *service) lie(p *pack) (name string, text []byte) {
+	for {
+		lie := lies[s.IntN(len(lies))]
+		copied := *p
+		copied.events = slices.Clone(p.events)
+		f := &forgery{pack: &copied, header: s.parse(p.HeaderText), key: p.sealing}
+		if !lie.tell(f) {
+			continue
+		}
+		header := s.canonical(f.header)
+		var b bytes.Buffer
+		fmt.Fprintf(&b, "%s\n", header)
+		for _, e := range f.events {
+			fmt.Fprintf(&b, "%s\n", e)
+		}
+		fmt.Fprintf(&b, "%s\n", s.canonical(object{"signature": signature(f.key, header)}))
+		return "lie: " + lie.name, b.Bytes()
+	}
+}
+
+// badDirectory is a directory with a fault, signed by the directory's own key.
+func (s *service) badDirectory(good []byte) (name string, text []byte) {
+	d := s.parse(good)
+	keys := d.list("keys")
+	one := object(keys[s.IntN(len(keys))].(map[string]any))
+	officer := object(keys[0].(map[string]any))
+	key := s.officer
+	until := epoch.Add(time.Minute)
+	faults := []struct {
+		name string
+		make func()
+	}{
+		{"another id", func() { one["keyId"] = keyID(s.newKey()) }},
+		{"a key twice", func() { d["keys"] = append(keys, one) }},
+		{"no keys", func() { d["keys"] = []any{} }},
+		{"the directory key is revoked", func() { officer["revokedAt"] = "2030-01-01T00:00:00.000Z" }},
+		{"the directory key is for packs", func() { officer["purpose"] = sealer.PurposePack }},
+		{"issued before the directory key was valid", func() { d["issuedAt"] = sealer.FormatTime(epoch.Add(-1e6)) }},
+		{"issued after the directory key was", func() { officer["notAfter"] = sealer.FormatTime(until) }},
+		{"signed by a key without delegation", func() { key = s.sealing }},
+		{"delegated to by another root", func() {
+			root, _ := s.rootKey("root.independent")
+			d["delegation"], _ = sealer.Delegate(root, s.officer.Public().(ed25519.PublicKey), epoch, nil)
+		}},
+		{"delegated to another key", func() {
+			d["delegation"], _ = sealer.Delegate(s.root, s.sealing.Public().(ed25519.PublicKey), epoch, nil)
+		}},
+		{"delegated to for a time that is over", func() {
+			d["delegation"], _ = sealer.Delegate(s.root, s.officer.Public().(ed25519.PublicKey), epoch, &until)
+		}},
+		{"another algorithm", func() { one["algorithm"] = "ed448" }},
+		{"a time with an offset", func() { one["notBefore"] = "2026-03-01T00:00:00.000+00:00" }},
+	}
+	fault := faults[s.IntN(len(faults))]
+	fault.make()
+	delete(d, "signature")
+	d["signature"] = signature(key, s.canonical(d))
+	return "directory: " + fault.name, s.canonical(d)
+}
+
+// badReceipt is an answer that is not what the node has given. It returns nil if
+// by chance it is.
+func (s *service) badReceipt(event []byte) []byte {
+	good := s.answer(event)
+	parts, err := sealer.SplitDelivery(event)
+	require.NoError(s, err)
+	part := [][]byte{parts.Receipt, parts.Signature}[s.IntN(2)]
+	bad := bytes.Replace(good, part, s.spoil(part), 1)
+	if same := func(text []byte) []byte {
+		var answer struct {
+			Data struct{ Receipt, Signature any }
+		}
+		if json.Unmarshal(text, &answer) != nil {
+			return nil
+		}
+		return s.canonical([]any{answer.Data.Receipt, answer.Data.Signature})
+	}; bytes.Equal(same(good), same(bad)) {
+		return nil
+	}
+	return bad
+}

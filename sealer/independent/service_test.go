@@ -1,0 +1,330 @@
+//go:build independent
+
+package independent_test
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/oklog/ulid/v2"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/mod/sumdb/note"
+
+	"muniment/gate"
+	"muniment/sealer"
+)
+
+// epoch is when the keys of a service begin to be valid.
+var epoch = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+
+// service is one that seals evidence: its keys, and the chance that decides what
+// is in the evidence. The same seed makes the same bytes.
+type service struct {
+	testing.TB
+	*rand.Rand
+	chance *rand.ChaCha8
+
+	root     note.Signer
+	vkey     string
+	officer  ed25519.PrivateKey // signs directories
+	sealing  ed25519.PrivateKey
+	sandbox  ed25519.PrivateKey
+	nodes    []*sealer.Signer
+	keys     []sealer.Key
+	tenants  int
+	answered [][]byte // deliveries as their callers hold them
+}
+
+func newService(tb testing.TB, seed string) *service {
+	chance := rand.NewChaCha8(sha256.Sum256([]byte(seed)))
+	s := &service{TB: tb, Rand: rand.New(chance), chance: chance}
+	s.root, s.vkey = s.rootKey("root.independent")
+	s.officer = s.key(sealer.PurposeDirectory)
+	s.sealing = s.key(sealer.PurposePack)
+	s.sandbox = s.key(sealer.PurposeSandbox)
+	for i := range 3 {
+		key := s.key(sealer.PurposeReceipt)
+		s.nodes = append(s.nodes, &sealer.Signer{KeyID: keyID(key), Node: fmt.Sprintf("nod:%d", i), Key: key})
+	}
+	return s
+}
+
+func keyID(key ed25519.PrivateKey) string { return sealer.KeyID(key.Public().(ed25519.PublicKey)) }
+
+// key makes a key and lists it.
+func (s *service) key(purpose string) ed25519.PrivateKey {
+	key := s.newKey()
+	s.keys = append(s.keys, sealer.NewKey(key.Public().(ed25519.PublicKey), purpose, epoch))
+	return key
+}
+
+func (s *service) newKey() ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed(s.bytes(ed25519.SeedSize))
+}
+
+func (s *service) bytes(n int) []byte {
+	b := make([]byte, n)
+	_, err := s.chance.Read(b)
+	require.NoError(s, err)
+	return b
+}
+
+func (s *service) rootKey(name string) (note.Signer, string) {
+	key := s.newKey()
+	vkey, err := note.NewEd25519VerifierKey(name, key.Public().(ed25519.PublicKey))
+	require.NoError(s, err)
+	verifier, err := note.NewVerifier(vkey)
+	require.NoError(s, err)
+	signer, err := note.NewSigner(fmt.Sprintf("PRIVATE+KEY+%s+%08x+%s", name, verifier.KeyHash(),
+		base64.StdEncoding.EncodeToString(append([]byte{1}, key.Seed()...))))
+	require.NoError(s, err)
+	return signer, vkey
+}
+
+// directory is the signed key directory as of a moment.
+func (s *service) directory(at time.Time) []byte {
+	delegation, err := sealer.Delegate(s.root, s.officer.Public().(ed25519.PublicKey), epoch, nil)
+	require.NoError(s, err)
+	text, err := sealer.SignDirectory(&sealer.Directory{
+		Keys: s.keys, IssuedAt: at, SnapshotID: s.text(), Delegation: delegation,
+	}, s.officer)
+	require.NoError(s, err)
+	return text
+}
+
+// text makes a string of characters that JSON writers like to disagree about.
+func (s *service) text() string {
+	alphabet := []rune("ab/<&\"\\\b\t\n\f\r\x00\x1f\x7fé\u2028\ue000\ufb33\ufffd😀")
+	runes := make([]rune, 1+s.IntN(8))
+	for i := range runes {
+		runes[i] = alphabet[s.IntN(len(alphabet))]
+	}
+	return string(runes)
+}
+
+// value makes a JSON value, of any shape up to a depth.
+func (s *service) value(depth int) any {
+	switch s.IntN(8) {
+	case 0:
+		return nil
+	case 1:
+		return s.IntN(2) == 0
+	case 2:
+		return s.text()
+	case 3: // any double there is
+		if f := math.Float64frombits(s.Uint64()); !math.IsNaN(f) && !math.IsInf(f, 0) {
+			return f
+		}
+		return 0
+	case 4: // those around the places where the spelling of numbers changes
+		return float64(s.IntN(2000)-1000) * math.Pow10(s.IntN(60)-30)
+	case 5:
+		return s.IntN(1 << 53)
+	}
+	if depth == 0 {
+		return ""
+	}
+	if s.IntN(2) == 0 {
+		list := make([]any, s.IntN(4))
+		for i := range list {
+			list[i] = s.value(depth - 1)
+		}
+		return list
+	}
+	return s.object(depth - 1)
+}
+
+func (s *service) object(depth int) map[string]any {
+	members := make(map[string]any)
+	for range s.IntN(6) {
+		members[s.text()] = s.value(depth)
+	}
+	return members
+}
+
+// log is the log of one tenant, growing pack by pack.
+type log struct {
+	*service
+	tenant   string
+	signers  []*sealer.Signer // of receipts
+	sealing  ed25519.PrivateKey
+	now      time.Time
+	tree     *sealer.Tree
+	previous *sealer.PackRef
+	packs    int
+	repeats  []sighting
+}
+
+// sighting is a delivery with an idempotency key.
+type sighting struct {
+	leaf uint64
+	hash string
+	at   time.Time
+}
+
+func (s *service) newLog() *log {
+	s.tenants++
+	l := &log{
+		service: s, tenant: fmt.Sprintf("tnt_%d", s.tenants), signers: s.nodes, sealing: s.sealing,
+		now: epoch.Add(time.Hour + time.Duration(s.IntN(1e6))*time.Millisecond), tree: sealer.NewTree(),
+	}
+	if s.IntN(8) == 0 {
+		l.sealing = s.sandbox
+		l.signers = []*sealer.Signer{{KeyID: keyID(s.sandbox), Node: "sandbox", Key: s.sandbox}}
+	}
+	return l
+}
+
+func (l *log) id(prefix string, at time.Time) string {
+	id, err := ulid.New(uint64(at.UnixMilli()), l.chance)
+	require.NoError(l, err)
+	return prefix + id.String()
+}
+
+// moment passes some time and returns about now: nodes have clocks of their own.
+func (l *log) moment() time.Time {
+	switch l.IntN(40) {
+	case 0:
+		l.now = l.now.Add(sealer.DuplicateWindow)
+	default:
+		l.now = l.now.Add(time.Duration(l.IntN(5000)) * time.Millisecond)
+	}
+	return l.now.Add(time.Duration(l.IntN(3)-1) * time.Millisecond)
+}
+
+// notice is an event that is no delivery.
+func (l *log) notice() []byte {
+	data, err := sealer.Canonical(l.object(3))
+	require.NoError(l, err)
+	at := l.moment()
+	e := sealer.Event{
+		EventID: l.id("evt_", at), TenantID: l.tenant, Type: "right.revised", At: at,
+		Actor: sealer.Ref{Kind: "key", ID: l.text()}, Subject: sealer.Ref{Kind: "right", ID: l.text()}, Data: data,
+	}
+	if l.IntN(2) == 0 {
+		e.PrivateCommitment = sealer.Commit([16]byte(l.bytes(16)), data)
+	}
+	text, err := sealer.AppendEvent(nil, &e)
+	require.NoError(l, err)
+	return text
+}
+
+// delivery makes the delivery that will stand at leaf. first is the leaf that it
+// repeats, if it does.
+func (l *log) delivery(leaf uint64) (event []byte, id string, first *uint64) {
+	at := l.moment()
+	substrate := []gate.Substrate{gate.DOOH, gate.CTV, gate.Mobile}[l.IntN(3)]
+	dwell := []float64{0, 1, 1500, 0.1 + float64(l.IntN(100)), 1e-7, l.Float64() * 1e5, sealer.MaxDwellMs}[l.IntN(7)]
+	telemetry := []string{`{"viewable":true}`, `{"viewable":false}`, `{"visibilityState":"hidden","appState":"background"}`}[l.IntN(3)]
+	var observed gate.Telemetry
+	faults, err := observed.Decode(jsontext.NewDecoder(bytes.NewReader([]byte(telemetry))), nil)
+	require.NoError(l, err)
+	require.Empty(l, faults)
+
+	d := &sealer.Delivery{
+		TenantID: l.tenant, Actor: sealer.Ref{Kind: "key", ID: "key_1"}, RightID: fmt.Sprintf("rgh_%d", l.IntN(4)),
+		RightRevision: int64(l.IntN(1 << 20)), BasisID: []string{"bas_1", "bas_é", "bas_😀", "bas_\ufb33"}[l.IntN(4)],
+		Substrate: substrate,
+		Metering:  gate.Evaluate(&gate.Right{Substrate: substrate}, &observed, dwell).Meter(&observed, dwell),
+	}
+	switch {
+	case l.IntN(4) == 0 && len(l.repeats) > 0:
+		d.Idempotency = l.repeats[l.IntN(len(l.repeats))].hash
+	case l.IntN(4) > 0:
+		d.Idempotency = base64.RawURLEncoding.EncodeToString(l.bytes(sha256.Size))
+	}
+	r := &sealer.Receipt{
+		ReceiptID: l.id("rcp_", at), SpatialAnchorID: l.text(), DwellMs: dwell,
+		IssuedAt: at, RenderedAt: at.Add(-time.Duration(l.IntN(3)) * time.Millisecond),
+		Nonce: base64.RawURLEncoding.EncodeToString(l.bytes(16)),
+	}
+	if l.IntN(2) == 0 {
+		placement, correlation := l.text(), ""
+		r.SpatialPlacementID, r.CorrelationID = &placement, &correlation
+	}
+	if d.Idempotency != "" {
+		for _, s := range l.repeats {
+			if s.hash == d.Idempotency && at.Sub(s.at) <= sealer.DuplicateWindow {
+				first = &s.leaf
+				break
+			}
+		}
+		l.repeats = append(l.repeats, sighting{leaf, d.Idempotency, at})
+	}
+	event, err = l.signers[l.IntN(len(l.signers))].SealDelivery(nil, d, r)
+	require.NoError(l, err)
+	return event, "evt_" + r.ReceiptID[len("rcp_"):], first
+}
+
+// pack is a sealed pack with all that it was made from.
+type pack struct {
+	*log
+	*sealer.SealedPack
+	sealing ed25519.PrivateKey
+	before  *sealer.Tree
+	events  [][]byte
+	file    []byte // of either form
+}
+
+// seal makes n entries and seals them.
+func (l *log) seal(n int) *pack {
+	p := &pack{log: l, sealing: l.sealing, before: l.tree}
+	earlier := make(map[string]uint64)
+	for leaf := l.tree.Size(); len(p.events) < n; leaf++ {
+		if l.IntN(6) == 0 {
+			p.events = append(p.events, l.notice())
+			continue
+		}
+		event, id, first := l.delivery(leaf)
+		if first != nil && *first < l.tree.Size() {
+			earlier[id] = *first
+		}
+		p.events = append(p.events, event)
+		if l.IntN(20) == 0 {
+			l.answered = append(l.answered, event)
+		}
+	}
+	l.packs++
+	l.now = l.now.Add(time.Second)
+	b, err := sealer.NewPackBuilder(sealer.PackConfig{
+		PackID: fmt.Sprintf("ppk_%s_%d", l.tenant, l.packs), TenantID: l.tenant, Before: l.tree, Previous: l.previous,
+		SealedAt: l.now, Directory: l.directory(l.now), Key: l.sealing, Earlier: earlier,
+	})
+	require.NoError(l, err)
+	for _, e := range p.events {
+		b.Add(e)
+	}
+	p.SealedPack, err = b.Seal()
+	require.NoError(l, err)
+	ref := p.Header.Ref()
+	l.tree, l.previous = p.Tree, &ref
+
+	if l.IntN(4) == 0 {
+		p.file = sealer.AppendPackObject(nil, p.SealedPack, p.events)
+		return p
+	}
+	var bundle bytes.Buffer
+	w := sealer.NewBundleWriter(&bundle, p.SealedPack)
+	for _, e := range p.events {
+		require.NoError(l, w.Add(e))
+	}
+	require.NoError(l, w.Close())
+	p.file = bundle.Bytes()
+	return p
+}
+
+// answer is what the caller of a delivery holds.
+func (s *service) answer(event []byte) []byte {
+	parts, err := sealer.SplitDelivery(event)
+	require.NoError(s, err)
+	return fmt.Appendf(nil, `{"ok":true,"data":{"receipt":%s,"substrate":%s,"signature":%s,"metering":%s},"contractVersion":"v1.0"}`,
+		parts.Receipt, parts.Substrate, parts.Signature, parts.Metering)
+}
