@@ -66,7 +66,7 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 	ctx.Request.Header.Set(fasthttp.HeaderAuthorization, "x")
 	requireNoAllocations(t, "request id and framing", func() {
 		nameRequest(&ctx)
-		if framingFault(&ctx.Request.Header) != nil {
+		if framingFault(&ctx.Request.Header, toDelivery) != nil {
 			t.Fatal("no fault")
 		}
 	})

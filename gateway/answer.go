@@ -1,11 +1,8 @@
 package gateway
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"math/rand/v2"
-	"net"
 	"strconv"
 
 	"github.com/valyala/fasthttp"
@@ -61,26 +58,4 @@ func (g *Gateway) refuse(ctx *fasthttp.RequestCtx, err error) {
 	ctx.SetStatusCode(e.GetStatus())
 	ctx.SetContentType(contentJSON)
 	ctx.SetBody(body)
-}
-
-// refuseUnread answers a request that fasthttp could not read; the connection is
-// closed behind it. The error's own text may quote headers and is not shown.
-func (g *Gateway) refuseUnread(ctx *fasthttp.RequestCtx, err error) {
-	lingerOn(ctx)
-	ctx.Response.Reset()
-	nameRequest(ctx)
-	e := &api.Error{Code: api.BadRequest, Message: "this is not one well-formed HTTP/1.1 request"}
-	var small *fasthttp.ErrSmallBuffer
-	var network net.Error
-	switch {
-	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		e = api.TooLarge("the body is larger than this route takes")
-	case errors.As(err, &small):
-		e.HTTPStatus, e.Message = fasthttp.StatusRequestHeaderFieldsTooLarge, "the headers are larger than 8 KiB"
-	case errors.As(err, &network) && network.Timeout():
-		e.HTTPStatus, e.Message = fasthttp.StatusRequestTimeout, "the request did not arrive in time"
-	}
-	path, _, _ := bytes.Cut(ctx.Request.Header.RequestURI(), []byte{'?'})
-	g.refuse(ctx, e)
-	g.metrics.observe(routeOf(path), ctx.Response.StatusCode(), 0)
 }

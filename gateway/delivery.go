@@ -19,7 +19,6 @@ import (
 )
 
 var (
-	errTooLarge   = api.TooLarge("the body is larger than 64 KiB")
 	errTenantBusy = &api.Error{Code: api.RateLimited, Message: "this tenant has too many deliveries in hand on this node", RetryAfter: time.Second}
 	errNotYet     = api.Conflict("the right is not in effect yet")
 	errNoLonger   = api.Conflict("the right is no longer in effect")
@@ -68,10 +67,6 @@ type delivery struct {
 // deliver answers POST /v1/delivery. It reads in the order of the package comment.
 func (g *Gateway) deliver(ctx *fasthttp.RequestCtx) error {
 	arrived := g.now()
-	body := ctx.PostBody()
-	if len(body) > maxDeliveryBody { // the path may have been spelt with escapes
-		return errTooLarge
-	}
 	d := g.pool.Get().(*delivery)
 	defer g.pool.Put(d)
 	d.deadline.begin(g.cfg.AppendTimeout)
@@ -90,7 +85,7 @@ func (g *Gateway) deliver(ctx *fasthttp.RequestCtx) error {
 	if share.Add(1) > int64(g.cfg.MaxTenantInFlight) {
 		return errTenantBusy
 	}
-	if err := d.decode(body); err != nil {
+	if err := d.decode(ctx.PostBody()); err != nil {
 		return err
 	}
 	key := ctx.Request.Header.Peek(api.HeaderIdempotencyKey)

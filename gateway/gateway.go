@@ -84,6 +84,7 @@ type Gateway struct {
 	claims   *claims
 	refusals refusals
 	pool     sync.Pool // of *delivery
+	bodies   sync.Pool // of *arrival
 	seq      atomic.Uint64
 	inFlight atomic.Int64
 	tenants  sync.Map // tenant id → *atomic.Int64, its requests in flight
@@ -118,6 +119,7 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	g.draining, g.drain = context.WithCancel(context.Background())
 	g.pool.New = func() any { return new(delivery) }
+	g.bodies.New = func() any { return new(arrival) }
 	g.metrics = newMetrics(cfg.Registerer, g)
 	g.listener = newListener(&g.cfg, g.metrics)
 	g.control = g.newControlClient()
@@ -131,7 +133,7 @@ func New(cfg Config) (*Gateway, error) {
 		ReadBufferSize:               maxHeaderBytes,
 		ReadTimeout:                  cfg.ReadTimeout,
 		IdleTimeout:                  cfg.IdleTimeout,
-		MaxRequestBodySize:           maxBody,
+		StreamRequestBody:            true, // arrival reads the body and knows the limits
 		DisablePreParseMultipartForm: true,
 		NoDefaultServerHeader:        true,
 		NoDefaultContentType:         true,

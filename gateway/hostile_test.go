@@ -98,7 +98,12 @@ func TestTamperedKeys(t *testing.T) {
 		func() string { return unknown },
 	}
 	s := w.session()
-	want := s.ask(request("nonsense", w.body()))
+	ask := func(token string) reply {
+		r := s.ask(request(token, w.body()))
+		r.header.Del("Date")
+		return r
+	}
+	want := ask("nonsense")
 	require.Equal(t, 401, want.status)
 	require.Contains(t, want.body, `"error":"AUTH_INVALID"`)
 	tried := 0
@@ -108,11 +113,9 @@ func TestTamperedKeys(t *testing.T) {
 			continue // a change into the same, or no key at all, which is AUTH_REQUIRED
 		}
 		tried++
-		got := s.ask(request(token, w.body()))
-		require.Equal(t, want.body, got.body, token)
-		require.Equal(t, want.header, got.header, token)
+		require.Equal(t, want, ask(token), token)
 	}
-	require.Equal(t, 200, s.ask(request(w.token, w.body())).status)
+	require.Equal(t, 200, ask(w.token).status)
 	require.Len(t, w.log.all(), 1)
 }
 

@@ -28,6 +28,7 @@ func (g *Gateway) once(ctx *fasthttp.RequestCtx, d *delivery, key []byte, arrive
 	}
 	h := d.keyHash(key)
 	d.claim = claimed{}
+	began := time.Now()
 	for {
 		at, known, running := g.claims.find(&h, arrived, &d.claim)
 		switch {
@@ -37,7 +38,7 @@ func (g *Gateway) once(ctx *fasthttp.RequestCtx, d *delivery, key []byte, arrive
 			defer d.claim.free()
 			return g.issue(ctx, d, arrived)
 		}
-		if !d.await(running, g.cfg.IdempotencyWait-time.Since(ctx.Time())) {
+		if !d.await(running, g.cfg.IdempotencyWait-time.Since(began)) {
 			return errBusy
 		}
 		d.deadline.end()

@@ -1,0 +1,164 @@
+package gateway
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"slices"
+	"strconv"
+
+	"github.com/valyala/fasthttp"
+
+	"muniment/gateway/api"
+)
+
+const (
+	maxHeaderBytes = 8 << 10
+	maxHeaders     = 100
+	// bodyStep is how much memory a body is given at a time until it has filled it,
+	// and keepBody the most that is kept for the next one.
+	bodyStep = 8 << 10
+	keepBody = maxDeliveryBody
+)
+
+// headerReceived keeps fasthttp from reading, or asking for, the body of a message
+// that will be refused for its framing. receive meets the fault again: it looks at
+// the raw headers.
+func headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
+	path, _, _ := bytes.Cut(h.RequestURI(), []byte{'?'})
+	if framingFault(h, routeOf(path)) != nil {
+		h.Del(fasthttp.HeaderTransferEncoding)
+		h.Del(fasthttp.HeaderExpect)
+		h.SetContentLength(0)
+	}
+	return fasthttp.RequestConfig{}
+}
+
+var (
+	errProtocol = &api.Error{Code: api.BadRequest, Message: "the protocol must be HTTP/1.0 or HTTP/1.1"}
+	errCoding   = &api.Error{Code: api.BadRequest, Message: "a transfer coding is not accepted; send one Content-Length"}
+	errFolded   = &api.Error{Code: api.BadRequest, Message: "folded headers are not accepted"}
+	errHeaders  = &api.Error{Code: api.BadRequest, Message: "more than 100 headers"}
+	errTooLarge = api.TooLarge("the body is larger than this route takes")
+
+	transferEncoding = []byte(fasthttp.HeaderTransferEncoding + ":")
+	contentLength    = []byte(fasthttp.HeaderContentLength + ":")
+)
+
+// framingFault refuses what fasthttp lets pass although two servers may read it
+// differently, and bodies that are too long. It looks at the headers as they came.
+func framingFault(h *fasthttp.RequestHeader, r route) *api.Error {
+	raw := h.RawHeaders()
+	switch {
+	case string(h.Protocol()) != "HTTP/1.1" && string(h.Protocol()) != "HTTP/1.0":
+		return errProtocol
+	case headerLine(raw, transferEncoding) != nil:
+		return errCoding
+	case bytes.Contains(raw, []byte("\n ")) || bytes.Contains(raw, []byte("\n\t")):
+		return errFolded
+	case bytes.Count(raw, []byte{'\n'}) > maxHeaders+1: // the blank line is one more
+		return errHeaders
+	case announced(h) > r.bodyLimit():
+		return errTooLarge
+	}
+	return nil
+}
+
+// announced is the length of the body by its header, which headerReceived may have
+// set to 0.
+func announced(h *fasthttp.RequestHeader) int {
+	if n := h.ContentLength(); n != 0 {
+		return n
+	}
+	line := headerLine(h.RawHeaders(), contentLength)
+	if line == nil {
+		return 0
+	}
+	n, err := strconv.Atoi(string(bytes.TrimSpace(line[len(contentLength):])))
+	if err != nil {
+		return 0 // fasthttp has read it as a number, so it is none that was changed
+	}
+	return n
+}
+
+// headerLine returns the first line that begins with the name, in any case, or nil.
+// Names are short and lines few: it looks at the first letter of each line.
+func headerLine(raw, name []byte) []byte {
+	for len(raw) > 0 {
+		end := bytes.IndexByte(raw, '\n')
+		if end < 0 {
+			end = len(raw) - 1
+		}
+		if line := raw[:end+1]; line[0]|0x20 == name[0]|0x20 && len(line) >= len(name) && bytes.EqualFold(line[:len(name)], name) {
+			return line
+		}
+		raw = raw[end+1:]
+	}
+	return nil
+}
+
+// arrival is the memory of one request's body, used again for others. It grows
+// with what has come, not with what was announced: else a connection could take
+// the longest body's memory for one byte. fasthttp itself holds the first 8 KiB.
+type arrival struct{ body []byte }
+
+// receive reads the whole body, within the connection's read deadline, and makes
+// it the request's own until the handler returns.
+func (a *arrival) receive(ctx *fasthttp.RequestCtx, r route) error {
+	if fault := framingFault(&ctx.Request.Header, r); fault != nil {
+		return fault
+	}
+	stream := ctx.RequestBodyStream()
+	if stream == nil {
+		return nil
+	}
+	if cap(a.body) > keepBody {
+		a.body = nil
+	}
+	a.body = a.body[:0]
+	for length := ctx.Request.Header.ContentLength(); len(a.body) < length; {
+		have := len(a.body)
+		if have == cap(a.body) {
+			a.body = slices.Grow(a.body, min(length-have, max(bodyStep, have)))
+		}
+		n, err := stream.Read(a.body[have:min(cap(a.body), length)])
+		a.body = a.body[:have+n]
+		if err != nil && len(a.body) < length {
+			return cutShort(err)
+		}
+	}
+	ctx.Request.SetBodyRaw(a.body)
+	return nil
+}
+
+// cutShort is what a caller is told whose request could not be read to its end.
+func cutShort(err error) *api.Error {
+	var small *fasthttp.ErrSmallBuffer
+	var network net.Error
+	e := &api.Error{Code: api.BadRequest, Message: "this is not one well-formed HTTP/1.1 request"}
+	switch {
+	case errors.As(err, &small):
+		e.HTTPStatus, e.Message = fasthttp.StatusRequestHeaderFieldsTooLarge, "the headers are larger than 8 KiB"
+	case errors.As(err, &network) && network.Timeout():
+		e.HTTPStatus, e.Message = fasthttp.StatusRequestTimeout, "the request did not arrive in time"
+	}
+	return e
+}
+
+// refuseUnread answers a request that fasthttp could not read; the connection is
+// closed behind it. The error's own text may quote headers and is not shown.
+func (g *Gateway) refuseUnread(ctx *fasthttp.RequestCtx, err error) {
+	ctx.Response.Reset()
+	nameRequest(ctx)
+	g.refuseRest(ctx, cutShort(err))
+	path, _, _ := bytes.Cut(ctx.Request.Header.RequestURI(), []byte{'?'})
+	g.metrics.observe(routeOf(path), ctx.Response.StatusCode(), 0)
+}
+
+// refuseRest answers and closes the connection: there may be input that belongs to
+// this request.
+func (g *Gateway) refuseRest(ctx *fasthttp.RequestCtx, err error) {
+	lingerOn(ctx)
+	ctx.SetConnectionClose()
+	g.refuse(ctx, err)
+}
