@@ -16,7 +16,8 @@ import (
 type Tx struct {
 	*sql.Tx
 	db       *DB
-	revision int64 // 0: none taken yet
+	epoch    uint64 // of the events that the change emits
+	revision int64  // 0: none taken yet
 	emitted  bool
 }
 
@@ -31,7 +32,7 @@ func (db *DB) Change(ctx context.Context, fn func(tx *Tx) error) error {
 		return fmt.Errorf("cannot begin a change: %w", err)
 	}
 	defer inner.Rollback() // without effect after the commit
-	tx := &Tx{Tx: inner, db: db}
+	tx := &Tx{Tx: inner, db: db, epoch: db.epoch}
 	if err := fn(tx); err != nil {
 		return err
 	}
@@ -88,7 +89,7 @@ func (tx *Tx) Emit(ctx context.Context, e sealer.Event) error {
 		return err
 	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO outbox (epoch, seq, tenant_id, event_id, event) VALUES ($1, $2, $3, $4, $5)`,
-		tx.db.epoch, seq, e.TenantID, e.EventID, string(text))
+		tx.epoch, seq, e.TenantID, e.EventID, string(text))
 	if err != nil {
 		return fmt.Errorf("cannot emit %s: %w", e.Type, err)
 	}

@@ -147,6 +147,8 @@ func migrate(ctx context.Context, db *sql.DB) error {
 	return err
 }
 
+const prefixIncarnation api.Prefix = "inc_"
+
 // live reads which life of the database this is, and begins the first.
 func (db *DB) live(ctx context.Context) error {
 	return db.Change(ctx, func(tx *Tx) error {
@@ -154,12 +156,16 @@ func (db *DB) live(ctx context.Context) error {
 		if !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		now := db.Now()
-		db.epoch, db.incarnation = 1, api.NewID("inc_", now)
-		_, err = tx.ExecContext(ctx, `INSERT INTO incarnations (epoch, id, started_at) VALUES ($1, $2, $3)`,
-			db.epoch, db.incarnation, Millis(now))
-		return err
+		db.epoch, db.incarnation = 1, api.NewID(prefixIncarnation, db.Now())
+		return tx.begin(ctx, db.epoch, db.incarnation)
 	})
+}
+
+// begin writes the row of a new life.
+func (tx *Tx) begin(ctx context.Context, epoch uint64, id string) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO incarnations (epoch, id, started_at) VALUES ($1, $2, $3)`,
+		epoch, id, Millis(tx.db.Now()))
+	return err
 }
 
 // Close closes all connections. Relay must have returned.

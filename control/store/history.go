@@ -1,0 +1,286 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// # Two histories
+//
+// The database and the log tell one history, each half of it in the other: the
+// database keeps the log's high-water mark, and every audit event stands in the
+// log under the epoch and number that the database gave it. So when one of them
+// comes back from an older copy, the other knows.
+//
+// The log is the older one if it ends before the mark; then it refuses to open
+// (pipeline/segment), and Reconcile records the operator's consent to go on. The
+// database is the older one if the log holds events of control that it never
+// numbered, or no longer holds all that came behind the mark; then Reconcile
+// refuses. It reads the log from the mark on, which a healthy database keeps at
+// most a second behind: every event before the mark was committed here before the
+// mark was. A database that never had a mark, or one of another generation, has
+// the whole log read.
+//
+// Accepted, an older database begins a new life (incarnation), which makes every
+// node forget what it knew, and first learns what was stopped meanwhile: see
+// Replay. What else happened meanwhile to tenants, keys, bases and rights is gone
+// from the database; the log and the warehouse still tell it.
+
+// partition of the log that control writes to.
+const partition = 0
+
+// Reader is the log as it is held against the database. The contract of the
+// methods is pipeline.Reader's.
+type Reader interface {
+	Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error)
+	Scan(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error
+}
+
+// ErrOlder says that the database was restored from an older copy than the log.
+// Nothing was changed.
+var ErrOlder = errors.New("the database is older than the log")
+
+// Replay brings into one room's tables what an event of control says was stopped
+// or ended, and what must be known of it to verify evidence; changed is false when
+// it says nothing of the kind, or nothing new. It is called with the events that an
+// older database lacks, in their order, and an event may be about a record that
+// the database lacks as well. A change of a right or key is published, as ever.
+type Replay func(ctx context.Context, tx *Tx, e *sealer.Event) (changed bool, err error)
+
+// History is what Reconcile works with.
+type History struct {
+	// Log is open, and nothing was appended to it since. Required.
+	Log Reader
+	// Loaded is how far the warehouse has loaded the log, nil if nothing is: a mark
+	// like the database's own.
+	Loaded *sealer.Position
+	// Replays are those of all rooms that own states which an event may stop.
+	Replays []Replay
+	// Accept goes on with an older database, or a shorter log, instead of refusing.
+	Accept bool
+}
+
+// Reconcile holds the database against the log, before anything else uses either.
+// It fails with ErrOlder, or records what was accepted, as an event of the system's
+// tenant: log.rollback_accepted, database.rollback_accepted.
+func (db *DB) Reconcile(ctx context.Context, h History) error {
+	mark, known, err := db.HighWater(ctx)
+	if err != nil {
+		return err
+	}
+	missed, err := db.missed(ctx, h.Log)
+	if err != nil {
+		return fmt.Errorf("cannot hold the database against the log: %w", err)
+	}
+	if missed.any() {
+		if !h.Accept {
+			return fmt.Errorf("%w: %s", ErrOlder, missed)
+		}
+		if err := db.restored(ctx, h, missed, "database.rollback_accepted"); err != nil {
+			return fmt.Errorf("cannot go on with an older database: %w", err)
+		}
+		db.cfg.Logger.Warn("went on with an older database", "missed", missed.String(), "incarnation", db.incarnation)
+	}
+	if !known || missed.end.Generation <= mark.Generation {
+		return nil
+	}
+	if h.Loaded != nil && h.Loaded.Compare(mark) > 0 {
+		mark = *h.Loaded
+	}
+	db.cfg.Logger.Warn("went on with a shorter log", "endedAt", mark.String(), "end", missed.end.String())
+	return db.Change(ctx, func(tx *Tx) error {
+		if err := tx.emitSystem(ctx, "log.rollback_accepted", sealer.Ref{Kind: "log", ID: "events"}, map[string]any{
+			"endedAt": mark.String(), "continuedAt": missed.end.String(),
+		}); err != nil {
+			return err
+		}
+		return tx.setHighWater(ctx, missed.end)
+	})
+}
+
+// number is what an audit event is known by: the life of the database that wrote
+// it, and its place in that.
+type number struct{ epoch, seq uint64 }
+
+func (n number) after(m number) bool { return n.epoch > m.epoch || n.epoch == m.epoch && n.seq > m.seq }
+
+// missed is what an older database lacks.
+type missed struct {
+	end sealer.Position // of the log
+	// gap is set if the log no longer holds all that came behind the mark.
+	gap *struct{ from, to sealer.Position }
+	// first is where the first event stands that the database never numbered.
+	first  sealer.Position
+	events int
+	epoch  uint64 // the newest of them
+	// revision is the newest that one of them names.
+	revision int64
+}
+
+func (m *missed) any() bool { return m.gap != nil || m.events > 0 }
+
+func (m missed) String() string {
+	text := fmt.Sprintf("the log holds %d events of control that it never wrote, from position %s on", m.events, m.first)
+	if m.events == 0 {
+		text = "the log holds no events of control that it does not know"
+	}
+	if m.gap != nil {
+		text += fmt.Sprintf("; what stood between %s and %s was removed from the log, so what was stopped there is unknown", m.gap.from, m.gap.to)
+	}
+	return text
+}
+
+// missed reads the log from the database's mark on.
+func (db *DB) missed(ctx context.Context, log Reader) (m missed, err error) {
+	first, end, err := log.Bounds(ctx, partition)
+	if err != nil {
+		return m, err
+	}
+	m.end = end
+	from, known, err := db.HighWater(ctx)
+	if err != nil {
+		return m, err
+	}
+	if !known {
+		from = sealer.Position{Generation: first.Generation, Partition: partition}
+	}
+	// An empty log of a later generation has just lost everything, not its beginning.
+	if from.Compare(first) < 0 && (first != end || from.Generation == end.Generation) {
+		m.gap = &struct{ from, to sealer.Position }{from, first}
+	}
+	if m.gap != nil || from.Generation < end.Generation {
+		from = first
+	}
+	last, err := db.newestNumber(ctx)
+	if err != nil {
+		return m, err
+	}
+	return m, unknown(ctx, log, from, end, last, func(e *sealer.Entry) error {
+		if m.events == 0 {
+			m.first = e.Position
+		}
+		m.events++
+		m.epoch = max(m.epoch, e.Epoch)
+		event, err := sealer.ParseEvent(e.Event)
+		if err != nil {
+			return err
+		}
+		m.revision = max(m.revision, revisionOf(&event))
+		return nil
+	})
+}
+
+// unknown calls fn for the events of control behind a number.
+func unknown(ctx context.Context, log Reader, from, to sealer.Position, last number, fn func(*sealer.Entry) error) error {
+	return log.Scan(ctx, from, to, func(e sealer.Entry) error {
+		if e.Node != Node || !(number{e.Epoch, e.Seq}).after(last) {
+			return nil
+		}
+		if err := fn(&e); err != nil {
+			return fmt.Errorf("record at %s: %w", e.Position, err)
+		}
+		return nil
+	})
+}
+
+// newestNumber is the newest that the database has given.
+func (db *DB) newestNumber(ctx context.Context) (n number, err error) {
+	n.epoch = db.epoch
+	if err = db.read.QueryRowContext(ctx, `SELECT value FROM counters WHERE name = 'outbox'`).Scan(&n.seq); err != nil {
+		err = fmt.Errorf("cannot read the outbox's counter: %w", err)
+	}
+	return n, err
+}
+
+// revisionOf reads the revision that a record's event names, 0 when it names none.
+func revisionOf(e *sealer.Event) int64 {
+	var record struct {
+		Revision int64 `json:"revision"`
+	}
+	if json.Unmarshal(e.Data, &record) != nil {
+		return 0
+	}
+	return record.Revision
+}
+
+// restored begins a new life of the database, with all that was stopped in the
+// part of history that it lacks. All of it is one change.
+func (db *DB) restored(ctx context.Context, h History, m missed, eventType string) error {
+	last, err := db.newestNumber(ctx)
+	if err != nil {
+		return err
+	}
+	epoch, incarnation := max(db.epoch, m.epoch)+1, api.NewID(prefixIncarnation, db.Now())
+	err = db.Change(ctx, func(tx *Tx) error {
+		if err := tx.begin(ctx, epoch, incarnation); err != nil {
+			return err
+		}
+		tx.epoch = epoch
+		// The numbers of events begin anew. Revisions go on behind those that the lost
+		// part of history has given, so none names two states.
+		if _, err := tx.ExecContext(ctx, `UPDATE counters SET value = 0 WHERE name = 'outbox'`); err != nil {
+			return fmt.Errorf("cannot begin the outbox's counter anew: %w", err)
+		}
+		if _, err := tx.ExecContext(ctx, `UPDATE counters SET value = $1 WHERE name = 'revision' AND value < $1`, m.revision); err != nil {
+			return fmt.Errorf("cannot move the revision counter on: %w", err)
+		}
+		changed, err := tx.replay(ctx, h, m, last)
+		if err != nil {
+			return err
+		}
+		data := map[string]any{
+			"incarnation": incarnation, "previous": db.incarnation, "missed": m.events, "reapplied": changed, "logEnd": m.end.String(),
+		}
+		if m.events > 0 {
+			data["missedFrom"] = m.first.String()
+		}
+		if m.gap != nil {
+			data["gapFrom"], data["gapTo"] = m.gap.from.String(), m.gap.to.String()
+		}
+		if err := tx.emitSystem(ctx, eventType, sealer.Ref{Kind: "database", ID: "control"}, data); err != nil {
+			return err
+		}
+		return tx.setHighWater(ctx, m.end)
+	})
+	if err == nil {
+		db.epoch, db.incarnation = epoch, incarnation
+	}
+	return err
+}
+
+// replay hands every missed event to every room.
+func (tx *Tx) replay(ctx context.Context, h History, m missed, last number) (changed int, err error) {
+	if m.events == 0 {
+		return 0, nil
+	}
+	err = unknown(ctx, h.Log, m.first, m.end, last, func(e *sealer.Entry) error {
+		event, err := sealer.ParseEvent(e.Event)
+		if err != nil {
+			return err
+		}
+		for _, replay := range h.Replays {
+			did, err := replay(ctx, tx, &event)
+			if err != nil {
+				return fmt.Errorf("%s of %s: %w", event.Type, event.Subject.ID, err)
+			}
+			if did {
+				changed++
+			}
+		}
+		return nil
+	})
+	return changed, err
+}
+
+func (tx *Tx) emitSystem(ctx context.Context, eventType string, subject sealer.Ref, body map[string]any) error {
+	data, err := sealer.Canonical(body)
+	if err != nil {
+		return err
+	}
+	return tx.Emit(ctx, sealer.Event{TenantID: api.SystemTenant, Type: eventType, Actor: ByOperator(), Subject: subject, Data: data})
+}

@@ -1,0 +1,407 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// memoryLog is a log whose history tests rewrite.
+type memoryLog struct {
+	mu      sync.Mutex // for TestFollow, where the log is used while it changes
+	entries []sealer.Entry
+	end     sealer.Position
+	fault   error
+	scanned int
+}
+
+func newMemoryLog() *memoryLog { return &memoryLog{end: sealer.Position{Generation: 1}} }
+
+func (l *memoryLog) Append(_ context.Context, r *sealer.Record) (sealer.Position, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := l.end
+	l.entries = append(l.entries, sealer.Entry{Position: at, Record: *r})
+	l.end = at.Next()
+	return at, nil
+}
+
+func (l *memoryLog) Bounds(context.Context, int32) (first, end sealer.Position, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.entries) == 0 {
+		return l.end, l.end, l.fault
+	}
+	return l.entries[0].Position, l.end, l.fault
+}
+
+func (l *memoryLog) Scan(_ context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
+	held := func(e sealer.Entry) bool { return e.Position == from || e.Position.Next() == from }
+	if from != l.end && !slices.ContainsFunc(l.entries, held) {
+		return fmt.Errorf("%s is no longer in the log", from)
+	}
+	for _, e := range l.entries {
+		if e.Compare(from) < 0 || e.Compare(to) >= 0 {
+			continue
+		}
+		l.scanned++
+		if err := fn(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fail makes Bounds fail, or work again.
+func (l *memoryLog) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fault = err
+}
+
+// cut forgets all from an offset on, and goes on there in another generation.
+func (l *memoryLog) cut(offset int64, generation uint32) {
+	l.entries = l.entries[:offset]
+	l.end = sealer.Position{Generation: generation, Offset: offset}
+}
+
+// deliver appends what other nodes write.
+func (l *memoryLog) deliver(t *testing.T, n int) {
+	for range n {
+		_, err := l.Append(t.Context(), &sealer.Record{Node: "nod_a", Epoch: 9, Seq: 999, Event: []byte("of no interest")})
+		require.NoError(t, err)
+	}
+}
+
+// relayAll brings the outbox into the log, and the mark behind it.
+func (db *DB) relayAll(t *testing.T, log *memoryLog) {
+	t.Helper()
+	_, err := db.relay(t.Context(), log)
+	require.NoError(t, err)
+	require.NoError(t, db.SetHighWater(t.Context(), log.end))
+}
+
+// tell emits an event about a right whose record has a revision.
+func (db *DB) tell(t *testing.T, eventType, right string) int64 {
+	t.Helper()
+	var revision int64
+	require.NoError(t, db.Change(t.Context(), func(tx *Tx) (err error) {
+		if revision, err = tx.Revision(t.Context()); err != nil {
+			return err
+		}
+		data, err := sealer.Canonical(map[string]any{"id": right, "revision": revision})
+		if err != nil {
+			return err
+		}
+		return tx.Emit(t.Context(), sealer.Event{
+			TenantID: "tnt_a", Type: eventType, Actor: ByKey("key_a"), Subject: sealer.Ref{Kind: "right", ID: right}, Data: data,
+		})
+	}))
+	return revision
+}
+
+// copyDB is an older copy of a database, as an operator makes it of a stopped one.
+func copyDB(t *testing.T, dir string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "control.db"))
+	require.NoError(t, err)
+	older := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(older, "control.db"), text, 0o600))
+	return older
+}
+
+// systemEvents are the outbox's events of the system, by type.
+func (db *DB) systemEvents(t *testing.T) map[string]map[string]any {
+	t.Helper()
+	pending, err := db.pending(t.Context())
+	require.NoError(t, err)
+	found := map[string]map[string]any{}
+	for _, r := range pending {
+		if r.TenantID != api.SystemTenant {
+			continue
+		}
+		e, err := sealer.ParseEvent(r.Event)
+		require.NoError(t, err)
+		require.Equal(t, ByOperator(), e.Actor)
+		var data map[string]any
+		require.NoError(t, json.Unmarshal(e.Data, &data))
+		require.NotContains(t, found, e.Type)
+		found[e.Type] = data
+	}
+	return found
+}
+
+func TestOneHistoryNeedsNoConsent(t *testing.T) {
+	dir, log := t.TempDir(), newMemoryLog()
+	db := mustOpen(t, dir)
+	require.NoError(t, db.Reconcile(t.Context(), History{Log: log}), "before anything was")
+	for range 3 {
+		db.tell(t, "right.issued", "rgh_a")
+		log.deliver(t, 10)
+		db.relayAll(t, log)
+	}
+	log.deliver(t, 5)
+	db.tell(t, "right.suspended", "rgh_a") // not relayed yet
+	before := db.Incarnation()
+	for _, accept := range []bool{false, true} {
+		log.scanned = 0
+		require.NoError(t, db.Reconcile(t.Context(), History{Log: log, Accept: accept}))
+		require.Equal(t, 5, log.scanned, "the log is read from the mark on")
+	}
+	require.Equal(t, before, db.Incarnation())
+	require.Empty(t, db.systemEvents(t))
+}
+
+func TestOlderDatabaseIsRefusedUntilAllowed(t *testing.T) {
+	dir, log := t.TempDir(), newMemoryLog()
+	db := mustOpen(t, dir)
+	db.tell(t, "right.issued", "rgh_a")
+	log.deliver(t, 10)
+	db.relayAll(t, log)
+	marked := log.end
+	require.NoError(t, db.Close())
+	older := copyDB(t, dir)
+
+	db = mustOpen(t, dir)
+	log.deliver(t, 10)
+	db.tell(t, "right.suspended", "rgh_a")
+	newest := db.tell(t, "right.revoked", "rgh_a")
+	db.relayAll(t, log)
+	log.deliver(t, 10)
+
+	db = mustOpen(t, older)
+	before := db.Incarnation()
+	log.scanned = 0
+	err := db.Reconcile(t.Context(), History{Log: log, Replays: []Replay{replayNothing(t)}})
+	require.ErrorIs(t, err, ErrOlder)
+	require.ErrorContains(t, err, "2 events of control")
+	require.ErrorContains(t, err, "1.0.21")
+	require.Equal(t, 22, log.scanned)
+	require.Equal(t, before, db.Incarnation())
+	require.Empty(t, db.systemEvents(t))
+
+	// A replay that fails leaves everything as it was.
+	broken := errors.New("no")
+	err = db.Reconcile(t.Context(), History{Log: log, Accept: true, Replays: []Replay{
+		func(context.Context, *Tx, *sealer.Event) (bool, error) { return false, broken },
+	}})
+	require.ErrorIs(t, err, broken)
+	require.ErrorContains(t, err, "right.suspended of rgh_a")
+	require.Equal(t, before, db.Incarnation())
+	require.Empty(t, db.systemEvents(t))
+
+	var replayed []string
+	accept := History{Log: log, Accept: true, Replays: []Replay{
+		func(ctx context.Context, tx *Tx, e *sealer.Event) (bool, error) {
+			replayed = append(replayed, e.Type)
+			revision, err := tx.Revision(ctx)
+			require.NoError(t, err)
+			require.Greater(t, revision, newest, "no revision names two states")
+			return true, tx.Publish(ctx, api.Change{Revision: revision, Right: &api.Right{ID: "rgh_a", State: api.RightRevoked}})
+		},
+		replayNothing(t),
+	}}
+	require.NoError(t, db.Reconcile(t.Context(), accept))
+	require.Equal(t, []string{"right.suspended", "right.revoked"}, replayed)
+	require.NotEqual(t, before, db.Incarnation())
+	feed, err := db.Feed(t.Context(), api.FeedRequest{})
+	require.NoError(t, err)
+	require.Equal(t, db.Incarnation(), feed.Incarnation)
+	require.Len(t, feed.Changes, 1, "nodes hear of it at their first copy")
+	require.Equal(t, map[string]map[string]any{"database.rollback_accepted": {
+		"incarnation": db.Incarnation(), "previous": before, "missed": 2.0, "reapplied": 2.0,
+		"missedFrom": "1.0.21", "logEnd": log.end.String(),
+	}}, db.systemEvents(t))
+	mark, _, err := db.HighWater(t.Context())
+	require.NoError(t, err)
+	require.Greater(t, mark.Compare(marked), 0)
+
+	// From here on there is one history again, also over the next start.
+	db.relayAll(t, log)
+	require.Equal(t, uint64(2), log.entries[len(log.entries)-1].Epoch)
+	require.Equal(t, uint64(1), log.entries[len(log.entries)-1].Seq)
+	life := db.Incarnation()
+	require.NoError(t, db.Close())
+	db = mustOpen(t, older)
+	require.Equal(t, life, db.Incarnation())
+	require.NoError(t, db.Reconcile(t.Context(), History{Log: log}))
+}
+
+func replayNothing(t *testing.T) Replay {
+	return func(_ context.Context, _ *Tx, e *sealer.Event) (bool, error) {
+		require.NotEqual(t, "right.issued", e.Type, "the database knows of that")
+		return false, nil
+	}
+}
+
+// TestLivesAreNotMixedUp restores the same old copy twice: the second life must not
+// take the numbers of the first for its own.
+func TestLivesAreNotMixedUp(t *testing.T) {
+	dir, log := t.TempDir(), newMemoryLog()
+	db := mustOpen(t, dir)
+	db.tell(t, "right.issued", "rgh_a")
+	db.relayAll(t, log)
+	require.NoError(t, db.Close())
+	older := copyDB(t, dir)
+
+	for want := uint64(2); want <= 4; want++ {
+		db := mustOpen(t, copyDB(t, older))
+		for range want * 3 { // so that numbers alone would look known
+			log.deliver(t, 1)
+		}
+		if want == 2 {
+			stranger := mustOpen(t, dir)
+			stranger.tell(t, "right.suspended", "rgh_a")
+			stranger.relayAll(t, log)
+		} else {
+			require.ErrorIs(t, db.Reconcile(t.Context(), History{Log: log}), ErrOlder)
+		}
+		require.NoError(t, db.Reconcile(t.Context(), History{Log: log, Accept: true}))
+		db.relayAll(t, log)
+		require.Equal(t, want, log.entries[len(log.entries)-1].Epoch)
+		require.NoError(t, db.Close())
+	}
+}
+
+// TestMissingDatabaseAndMissingLog has one of the two start from nothing.
+func TestMissingDatabaseAndMissingLog(t *testing.T) {
+	log := newMemoryLog()
+	db := mustOpen(t, t.TempDir())
+	db.tell(t, "right.issued", "rgh_a")
+	db.relayAll(t, log)
+
+	fresh := mustOpen(t, t.TempDir())
+	require.ErrorIs(t, fresh.Reconcile(t.Context(), History{Log: log}), ErrOlder)
+
+	// The log is lost, accepted, and begins anew in the next generation.
+	log.cut(0, 2)
+	require.NoError(t, db.Reconcile(t.Context(), History{Log: log, Accept: true}))
+	require.Equal(t, map[string]map[string]any{"log.rollback_accepted": {"endedAt": "1.0.1", "continuedAt": "2.0.0"}}, db.systemEvents(t))
+	mark, _, err := db.HighWater(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, sealer.Position{Generation: 2}, mark)
+}
+
+func TestShorterLogIsRecordedOnce(t *testing.T) {
+	dir, log := t.TempDir(), newMemoryLog()
+	db := mustOpen(t, dir)
+	for range 3 {
+		db.tell(t, "right.issued", "rgh_a")
+		log.deliver(t, 3)
+		db.relayAll(t, log)
+	}
+	require.NoError(t, db.Close())
+	older := copyDB(t, dir)
+
+	log.cut(7, 2)
+	loaded := sealer.Position{Generation: 1, Offset: 40}
+	db = mustOpen(t, dir)
+	for range 2 {
+		// The flag is not asked for: the log is in its new generation already, and the
+		// process may have died before it recorded that.
+		require.NoError(t, db.Reconcile(t.Context(), History{Log: log, Loaded: &loaded}))
+	}
+	require.Equal(t, map[string]map[string]any{"log.rollback_accepted": {"endedAt": "1.0.40", "continuedAt": "2.0.7"}}, db.systemEvents(t))
+	db.relayAll(t, log)
+
+	// The event itself is what a copy from before does not know.
+	require.ErrorIs(t, mustOpen(t, older).Reconcile(t.Context(), History{Log: log}), ErrOlder)
+}
+
+// TestGapIsNamed has the log remove what the older database would have to read.
+func TestGapIsNamed(t *testing.T) {
+	dir, log := t.TempDir(), newMemoryLog()
+	db := mustOpen(t, dir)
+	db.tell(t, "right.issued", "rgh_a")
+	log.deliver(t, 9)
+	db.relayAll(t, log)
+	require.NoError(t, db.Close())
+
+	log.deliver(t, 20)
+	for name, left := range map[string][]sealer.Entry{"some": log.entries[15:], "all": nil} {
+		t.Run(name, func(t *testing.T) {
+			first := "1.0.30"
+			if left != nil {
+				first = "1.0.15"
+			}
+			log := &memoryLog{entries: left, end: log.end}
+			db := mustOpen(t, copyDB(t, dir))
+			err := db.Reconcile(t.Context(), History{Log: log})
+			require.ErrorIs(t, err, ErrOlder)
+			require.ErrorContains(t, err, "between 1.0.10 and "+first)
+			require.NoError(t, db.Reconcile(t.Context(), History{Log: log, Accept: true}))
+			data := db.systemEvents(t)["database.rollback_accepted"]
+			require.Equal(t, "1.0.10", data["gapFrom"])
+			require.Equal(t, first, data["gapTo"])
+		})
+	}
+	t.Run("no gap", func(t *testing.T) {
+		log := &memoryLog{entries: log.entries[10:], end: log.end}
+		require.NoError(t, mustOpen(t, copyDB(t, dir)).Reconcile(t.Context(), History{Log: log}))
+	})
+}
+
+func TestUnreadableLogIsNotTakenForAnOlderOne(t *testing.T) {
+	db, log := mustOpen(t, t.TempDir()), newMemoryLog()
+	log.fault = errLog
+	err := db.Reconcile(t.Context(), History{Log: log, Accept: true})
+	require.ErrorIs(t, err, errLog)
+	require.NotErrorIs(t, err, ErrOlder)
+	log.fault = nil
+	_, err = log.Append(t.Context(), &sealer.Record{Node: Node, Epoch: 7, Seq: 1, Event: []byte("no event")})
+	require.NoError(t, err)
+	err = db.Reconcile(t.Context(), History{Log: log, Accept: true})
+	require.ErrorContains(t, err, "record at 1.0.0")
+}
+
+// TestFollow follows a log that grows, over an outage that is logged once.
+func TestFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer
+		dir := t.TempDir()
+		db, err := Open(t.Context(), Config{Path: filepath.Join(dir, "control.db"), Logger: slog.New(slog.NewTextHandler(&said, nil))})
+		require.NoError(t, err)
+		defer db.Close()
+		log := newMemoryLog()
+		mark := func() int64 {
+			p, _, err := db.HighWater(t.Context())
+			require.NoError(t, err)
+			return p.Offset
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- db.Follow(ctx, log) }()
+		// The log is changed while nobody looks: between two ticks.
+		time.Sleep(followEvery / 2)
+		log.deliver(t, 5)
+		time.Sleep(followEvery)
+		require.Equal(t, int64(5), mark())
+		log.fail(errLog)
+		log.deliver(t, 5)
+		time.Sleep(5 * followEvery)
+		require.Equal(t, int64(5), mark())
+		log.fail(nil)
+		time.Sleep(followEvery)
+		require.Equal(t, int64(10), mark())
+		log.deliver(t, 1)
+		stop()
+		require.NoError(t, <-done)
+		require.Equal(t, int64(11), mark(), "what a clean end leaves is known in full")
+		require.Equal(t, 1, bytes.Count(said.Bytes(), []byte("cannot record how far")))
+	})
+}
