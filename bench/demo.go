@@ -1,16 +1,21 @@
 // Package bench drives the product from outside, over real sockets: the traffic
 // of ten substrates (Profiles), clients that keep every answer (Load), a server
-// process that can be killed (Server), and the story that make demo tells (Demo).
+// process that can be killed (Server), the story that make demo tells (Demo), and
+// the product measured against servers that do less (Comparison, Bare).
 //
 // It judges the server by what the clients hold: counts alone would miss one
 // receipt lost and another doubled, so receipts are compared by id and text.
-// Load goes to the loopback interface and is bounded by the number of deliveries.
+// Load goes to the loopback interface and is bounded by the number of deliveries,
+// or by time.
+//
+// A figure is only worth as much as the moment it was taken in. A Comparison
+// therefore alternates its variants, prints what neighbours took of the machine
+// beside each figure, leaves disturbed rounds out, and is to be read by its ratios.
 package bench
 
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -117,43 +122,12 @@ func (d *Demo) Run(ctx context.Context) error {
 
 // register makes tenant, bases and rights; it returns the rights by substrate.
 func (d *Demo) register(ctx context.Context, server *Server) (Client, map[string]string, error) {
-	out, err := exec.CommandContext(ctx, d.Exe, "tenant", "create", "--data", server.Data, "--org", "org_demo", "--json").Output()
+	r, err := register(ctx, d.Exe, server)
 	if err != nil {
-		return Client{}, nil, fmt.Errorf("cannot create a tenant: %w%s", err, stderrOf(err))
+		return Client{}, nil, err
 	}
-	var tenant struct{ TenantID, APIKey string }
-	if err := json.Unmarshal(out, &tenant); err != nil {
-		return Client{}, nil, fmt.Errorf("cannot read the tenant: %w", err)
-	}
-	client := Client{API: server.API, Key: tenant.APIKey}
-
-	from := time.Now().UTC().Add(-time.Hour).Format(time.RFC3339)
-	var bases []string
-	for _, kind := range []string{"LICENSE", "CONSENT", "CONTRACT"} {
-		var data struct{ Basis struct{ ID string } }
-		err := client.Do(ctx, "POST", "/v1/bases", map[string]any{
-			"kind": kind, "title": "Demo " + strings.ToLower(kind), "holderOrgId": "org_demo", "jurisdiction": "EU",
-			"reference": "demo/" + strings.ToLower(kind), "effectiveFrom": from,
-		}, &data)
-		if err != nil {
-			return Client{}, nil, err
-		}
-		bases = append(bases, data.Basis.ID)
-	}
-	rights := map[string]string{}
-	for i, p := range Profiles() {
-		var data struct{ Right struct{ ID string } }
-		body := map[string]any{"basisId": bases[i%len(bases)], "substrate": p.Substrate, "effectiveFrom": from, "scope": map[string]any{}}
-		if p.Scope != nil {
-			body["scope"] = p.Scope
-		}
-		if err := client.Do(ctx, "POST", "/v1/rights", body, &data); err != nil {
-			return Client{}, nil, err
-		}
-		rights[p.Substrate] = data.Right.ID
-	}
-	d.note("tenant %s, %d bases, %d rights", tenant.TenantID, len(bases), len(rights))
-	return client, rights, nil
+	d.note("tenant %s, %d bases, %d rights", r.tenantID, r.bases, len(r.rights))
+	return r.client, r.rights, nil
 }
 
 // deliver posts everything and kills the server once, when 45 % is answered.

@@ -30,7 +30,11 @@ type Server struct {
 // Its log is appended to <data>.log. listen and admin are addresses; port 0 takes
 // a free one. It ends with this process: its log is a pipe to us.
 func StartServer(ctx context.Context, exe, data, listen, admin string) (*Server, error) {
-	cmd := exec.Command(exe, "up", "--data", data, "--listen", listen, "--admin", admin)
+	return start(ctx, exec.Command(exe, "up", "--data", data, "--listen", listen, "--admin", admin), data)
+}
+
+// start runs a command that serves data and names its addresses as muniment up does.
+func start(ctx context.Context, cmd *exec.Cmd, data string) (*Server, error) {
 	pipe, err := cmd.StderrPipe()
 	if err != nil {
 		return nil, err
@@ -41,7 +45,7 @@ func StartServer(ctx context.Context, exe, data, listen, admin string) (*Server,
 	}
 	if err := cmd.Start(); err != nil {
 		log.Close()
-		return nil, fmt.Errorf("cannot start %s: %w", exe, err)
+		return nil, fmt.Errorf("cannot start %s: %w", cmd.Path, err)
 	}
 	s := &Server{Data: data, cmd: cmd, exited: make(chan error, 1)}
 	first := make(chan string, 1)

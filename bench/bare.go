@@ -1,0 +1,138 @@
+package bench
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
+
+	"muniment/gateway"
+	"muniment/gateway/api"
+	"muniment/pipeline/segment"
+	"muniment/sealer"
+)
+
+// Bare is the server that the product is measured against: fasthttp, the
+// gateway's own decoder, the receipt's canonical bytes, one Ed25519 signature.
+// With a log it also appends what it answers, and answers when that is durable.
+// It knows no keys, rights, rules or retries.
+type Bare struct {
+	// Listen is the address it serves, Admin that of /readyz and /debug/pprof.
+	Listen, Admin string
+	// Log is the folder of its log; empty for none.
+	Log string
+}
+
+const bareKeyID = "bare"
+
+// bareKey is known to both sides: its receipts are checked like all others.
+func bareKey() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) }
+
+// Run serves until ctx is done. Its first line on standard error names its
+// addresses, as StartServer expects.
+func (b *Bare) Run(ctx context.Context) (err error) {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(2 * runtime.NumCPU()) // as muniment up does
+	}
+	s := &bareServer{key: bareKey()}
+	s.pool.New = func() any { return new(bareWork) }
+	if b.Log != "" {
+		log, err := segment.Open(segment.Config{Dir: b.Log})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, log.Close()) }()
+		s.log = log
+	}
+	ln, err := net.Listen("tcp", b.Listen)
+	if err != nil {
+		return err
+	}
+	defer ln.Close()
+	adminLn, err := net.Listen("tcp", b.Admin)
+	if err != nil {
+		return err
+	}
+	admin := &http.Server{Handler: gateway.Admin{Gatherer: prometheus.NewRegistry()}.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	defer admin.Close()
+	server := &fasthttp.Server{Handler: s.handle, NoDefaultServerHeader: true, NoDefaultContentType: true}
+
+	failed := make(chan error, 2)
+	go func() { failed <- server.Serve(ln) }()
+	go func() { failed <- admin.Serve(adminLn) }()
+	fmt.Fprintf(os.Stderr, "bare server api=http://%s admin=http://%s\n", ln.Addr(), adminLn.Addr())
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+		return server.Shutdown()
+	}
+}
+
+type bareServer struct {
+	key  ed25519.PrivateKey
+	log  *segment.Log // nil: nothing is made durable
+	pool sync.Pool    // of *bareWork
+}
+
+// bareWork is the memory of one request.
+type bareWork struct {
+	decoder gateway.BodyDecoder
+	receipt sealer.Receipt
+	ids     []byte
+	answer  []byte
+}
+
+const bareHead = `{"ok":true,"data":`
+
+func (s *bareServer) handle(ctx *fasthttp.RequestCtx) {
+	w := s.pool.Get().(*bareWork)
+	defer s.pool.Put(w)
+	if err := w.decoder.Decode(ctx.PostBody(), &w.receipt); err != nil {
+		ctx.Error(err.Error(), fasthttp.StatusBadRequest)
+		return
+	}
+	r := &w.receipt
+	w.name(r, time.Now())
+	w.answer = append(w.answer[:0], bareHead+`{"receipt":`...)
+	from := len(w.answer)
+	w.answer = sealer.AppendReceipt(w.answer, r)
+	signature := ed25519.Sign(s.key, w.answer[from:])
+	w.answer = append(w.answer, `,"signature":{"algorithm":"ed25519","keyId":"`+bareKeyID+`","value":"`...)
+	w.answer = base64.RawURLEncoding.AppendEncode(w.answer, signature)
+	w.answer = append(w.answer, `"}}`...)
+	if s.log != nil {
+		record := sealer.Record{TenantID: "tnt_bare", EventID: r.ReceiptID, Node: "bare", Event: w.answer[len(bareHead):]}
+		if _, err := s.log.Append(context.Background(), &record); err != nil {
+			ctx.Error(err.Error(), fasthttp.StatusServiceUnavailable)
+			return
+		}
+	}
+	ctx.SetContentType("application/json")
+	ctx.SetBody(append(w.answer, `,"contractVersion":"`+api.ContractVersion+`"}`...))
+}
+
+// name gives the receipt its times, id and nonce. The random bits are cheaper ones
+// than the product's: what those cost is part of the difference.
+func (w *bareWork) name(r *sealer.Receipt, now time.Time) {
+	var bits [16]byte
+	binary.LittleEndian.PutUint64(bits[:8], rand.Uint64())
+	binary.LittleEndian.PutUint64(bits[8:], rand.Uint64())
+	b := api.AppendID(w.ids[:0], api.PrefixReceipt, now, [10]byte(bits[:10]))
+	id := len(b)
+	w.ids = base64.RawURLEncoding.AppendEncode(b, bits[:])
+	r.ReceiptID, r.Nonce = string(w.ids[:id]), string(w.ids[id:])
+	r.RenderedAt, r.IssuedAt = now, now
+}

@@ -1,0 +1,328 @@
+package bench
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"muniment/sealer"
+)
+
+// Variant is one of the four servers that are compared.
+type Variant string
+
+// The variants, each with more to do than the one before.
+const (
+	Signed Variant = "a" // decode and sign, nothing else
+	Logged Variant = "b" // and append to the log
+	Full   Variant = "c" // muniment up, its loader paused
+	Loaded Variant = "d" // muniment up
+)
+
+var variants = []Variant{Signed, Logged, Full, Loaded}
+
+// Comparison measures the product against servers that do less. Each server is a
+// process of its own, the load another, so that CPU can be told apart. All of them
+// run from the beginning to the end; in each round they are measured one after the
+// other, so that what disturbs the machine disturbs all.
+type Comparison struct {
+	// Exe is the muniment binary; it is run for every server.
+	Exe string
+	// BareExe is run as "BareExe bare" for the bare servers. Default Exe.
+	BareExe string
+	// Dir is an existing empty folder on the disk that is to be measured. The caller
+	// removes it.
+	Dir string
+	// Out is told what goes on.
+	Out io.Writer
+
+	Connections []int
+	Rounds      int
+	// Each measurement takes During, after Warm without counting.
+	Warm, During time.Duration
+	// Sustain is how long the full product runs under the most connections, while
+	// its memory is watched. 0: not at all.
+	Sustain time.Duration
+	// Profile is how long its CPU is profiled, loader paused. 0: not at all; needs
+	// the Go tool.
+	Profile time.Duration
+}
+
+// maxBacklog is how long a backlog may take to be loaded.
+const maxBacklog = 5 * time.Minute
+
+// Run measures. An answer that is no 200, or whose receipt does not verify, is an
+// error.
+func (c *Comparison) Run(ctx context.Context) (*Report, error) {
+	report := &Report{
+		At: time.Now().UTC().Truncate(time.Second), Machine: describeMachine(c.Dir),
+		Connections: c.Connections, Seconds: c.During.Seconds(),
+	}
+	var targets []*target
+	defer func() {
+		for _, t := range targets {
+			t.server.Kill()
+		}
+	}()
+	for _, v := range variants {
+		t, err := c.start(ctx, v, targets)
+		if err != nil {
+			return nil, fmt.Errorf("cannot start (%s): %w", v, err)
+		}
+		targets = append(targets, t)
+		if _, err := c.measure(ctx, t, min(64, slices.Max(c.Connections))); err != nil { // caches, heap and files grow
+			return nil, err
+		}
+	}
+	for round := range c.Rounds {
+		for _, connections := range c.Connections {
+			order := slices.Clone(targets)
+			if round%2 == 1 {
+				slices.Reverse(order)
+			}
+			for _, t := range order {
+				m, err := c.measure(ctx, t, connections)
+				if err != nil {
+					return nil, err
+				}
+				m.Round = round
+				report.Rounds = append(report.Rounds, m)
+				fmt.Fprintf(c.Out, "round %d  (%s) %4d connections  %8.0f/s  %6.1f µs CPU  p99 %7.2f ms%s\n",
+					round+1, t.variant, connections, m.PerSecond, m.CPUMicros, m.P99, m.disturbance())
+			}
+		}
+	}
+	report.summarise()
+	most := slices.Max(c.Connections)
+	if c.Profile > 0 {
+		fmt.Fprintf(c.Out, "profiling (%s) for %v\n", Full, c.Profile)
+		var err error
+		if report.Where, err = c.where(ctx, targets[slices.Index(variants, Full)], most); err != nil {
+			return nil, err
+		}
+	}
+	if c.Sustain > 0 {
+		fmt.Fprintf(c.Out, "sustaining (%s) for %v\n", Loaded, c.Sustain)
+		var err error
+		if report.Sustained, err = c.sustain(ctx, targets[slices.Index(variants, Loaded)], most); err != nil {
+			return nil, err
+		}
+	}
+	return report, nil
+}
+
+// target is a server under measurement.
+type target struct {
+	variant Variant
+	server  *Server
+	key     string
+	rights  map[string]string
+	bodies  [][]byte
+	signers map[string]ed25519.PublicKey // by key id
+	callers atomic.Uint32
+}
+
+// distinctBodies is how many different deliveries are sent, again and again.
+const distinctBodies = 2000
+
+// bodySeed makes every run send the same.
+const bodySeed = 1
+
+func (c *Comparison) start(ctx context.Context, v Variant, before []*target) (*target, error) {
+	data := filepath.Join(c.Dir, string(v))
+	t := &target{variant: v}
+	bare := c.BareExe
+	if bare == "" {
+		bare = c.Exe
+	}
+	const anywhere = "127.0.0.1:0"
+	var err error
+	switch v {
+	case Signed:
+		t.server, err = start(ctx, exec.Command(bare, "bare", "--listen", anywhere, "--admin", anywhere), data)
+	case Logged:
+		t.server, err = start(ctx, exec.Command(bare, "bare", "--listen", anywhere, "--admin", anywhere, "--log-dir", data), data)
+	default:
+		cmd := exec.Command(c.Exe, "up", "--data", data, "--listen", anywhere, "--admin", anywhere)
+		if v == Full {
+			cmd.Env = append(os.Environ(), "MUNIMENT_PAUSE_LOADER=true")
+		}
+		t.server, err = start(ctx, cmd, data)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := c.prepare(ctx, t); err != nil {
+		t.server.Kill()
+		return nil, err
+	}
+	return t, nil
+}
+
+// prepare finds out with what to call a server and how to check its receipts.
+func (c *Comparison) prepare(ctx context.Context, t *target) (err error) {
+	if t.variant == Signed || t.variant == Logged {
+		t.key = "nobody"
+		t.signers = map[string]ed25519.PublicKey{bareKeyID: bareKey().Public().(ed25519.PublicKey)}
+		t.rights = anyRights()
+	} else {
+		r, err := register(ctx, c.Exe, t.server)
+		if err != nil {
+			return err
+		}
+		t.key, t.rights = r.client.Key, r.rights
+		if t.signers, err = receiptKeys(ctx, r.client, t.server); err != nil {
+			return err
+		}
+	}
+	t.bodies, err = Bodies(distinctBodies, bodySeed, t.rights)
+	return err
+}
+
+// anyRights names rights for servers that don't look at them.
+func anyRights() map[string]string {
+	rights := map[string]string{}
+	for _, p := range Profiles() {
+		rights[p.Substrate] = "rgh_01KAJ000000000000000000001"
+	}
+	return rights
+}
+
+// receiptKeys reads the server's key directory, trusting its root key.
+func receiptKeys(ctx context.Context, client Client, server *Server) (map[string]ed25519.PublicKey, error) {
+	file := server.Data + ".keys.json"
+	if err := client.Download(ctx, "/.well-known/muniment/keys.json", file); err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.ReadFile(filepath.Join(server.Data, "keys", "root.vkey"))
+	if err != nil {
+		return nil, err
+	}
+	directory, err := sealer.VerifyDirectory(text, strings.TrimSpace(string(root)))
+	if err != nil {
+		return nil, err
+	}
+	keys := map[string]ed25519.PublicKey{}
+	for _, k := range directory.Keys {
+		if keys[k.KeyID], err = base64.RawURLEncoding.DecodeString(k.PublicKey); err != nil {
+			return nil, err
+		}
+	}
+	return keys, nil
+}
+
+// check verifies the receipt of an answer.
+func (t *target) check(answer []byte) error {
+	var body struct {
+		Data struct {
+			Receipt   json.RawMessage
+			Signature struct{ KeyID, Value string }
+		}
+	}
+	if err := json.Unmarshal(answer, &body); err != nil {
+		return fmt.Errorf("cannot read an answer: %w", err)
+	}
+	s := body.Data.Signature
+	value, err := base64.RawURLEncoding.DecodeString(s.Value)
+	if err != nil {
+		return fmt.Errorf("cannot read a signature: %w", err)
+	}
+	if key := t.signers[s.KeyID]; key == nil || !ed25519.Verify(key, body.Data.Receipt, value) {
+		return fmt.Errorf("the receipt does not verify: %s", answer)
+	}
+	if _, err := sealer.ParseReceipt(body.Data.Receipt); err != nil {
+		return err
+	}
+	return nil
+}
+
+// meters are the counters that are read at both ends of a measurement.
+type meters struct {
+	at             time.Time
+	server, client time.Duration
+	machine        machineCPU
+}
+
+func (t *target) read() (m meters, err error) {
+	m.at = time.Now()
+	if m.server, err = processCPU(t.server.PID()); err != nil {
+		return m, err
+	}
+	if m.client, err = processCPU(os.Getpid()); err != nil {
+		return m, err
+	}
+	m.machine, err = readMachine()
+	return m, err
+}
+
+// measure presses a target once.
+func (c *Comparison) measure(ctx context.Context, t *target, connections int) (Round, error) {
+	fail := func(err error) (Round, error) {
+		return Round{}, fmt.Errorf("(%s) with %d connections: %w", t.variant, connections, err)
+	}
+	var first, begin, end meters
+	p := &pressure{
+		addr: hostOf(t.server.API), key: t.key, bodies: t.bodies, connections: connections, warm: c.Warm, during: c.During,
+		begin: func() (err error) { begin, err = t.read(); return err },
+		end:   func() (err error) { end, err = t.read(); return err },
+	}
+	first, err := t.read()
+	if err != nil {
+		return fail(err)
+	}
+	loadedBefore, err := t.loaded(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	answered, err := p.run(ctx, &t.callers)
+	if err != nil {
+		return fail(err)
+	}
+	for _, answer := range answered.samples {
+		if err := t.check(answer); err != nil {
+			return fail(err)
+		}
+	}
+	r := newRound(t.variant, connections, answered.latencies, begin, end)
+	switch t.variant {
+	case Full:
+		after, err := t.loaded(ctx)
+		if err != nil {
+			return fail(err)
+		}
+		r.LoaderRan = after != loadedBefore
+	case Loaded:
+		if err := t.awaitLoaded(ctx); err != nil {
+			return fail(err)
+		}
+		last, err := t.read()
+		if err != nil {
+			return fail(err)
+		}
+		// A receipt that is not loaded yet is work that is still owed: rate and CPU
+		// are those of all that was answered, until all of it was loaded.
+		r.CPUMicros = micros(last.server-first.server) / float64(answered.total)
+		r.SustainedPerSecond = float64(answered.total) / last.at.Sub(first.at).Seconds()
+	}
+	return r, nil
+}
+
+// Shorten leaves of the measurements what shows that they work.
+func (c *Comparison) Shorten() {
+	c.Rounds, c.Warm, c.During = 1, 50*time.Millisecond, 200*time.Millisecond
+	c.Sustain, c.Profile = min(c.Sustain, time.Second), min(c.Profile, time.Second)
+}

@@ -1,0 +1,105 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Sustained is one long measurement of the full product.
+type Sustained struct {
+	Connections int
+	Seconds     float64
+	Receipts    int
+	// PerSecond counts answers; SustainedPerSecond, answers until all were loaded.
+	PerSecond, SustainedPerSecond float64
+	P50, P99, P999                float64 // milliseconds
+	Steal                         float64
+	// Memory is what the server held at equal intervals, from the beginning to the end.
+	Memory []Memory
+}
+
+// Memory is what the server held at one moment.
+type Memory struct {
+	Second float64
+	// MiB is the resident memory.
+	MiB float64
+	// Keys is how many idempotency keys it remembered, the one thing that is meant to
+	// grow, up to a bound.
+	Keys int
+	// Behind is how many records were not loaded yet.
+	Behind int
+}
+
+// looks is how often memory is read.
+const looks = 10
+
+func (c *Comparison) sustain(ctx context.Context, t *target, connections int) (*Sustained, error) {
+	s := &Sustained{Connections: connections}
+	var begin, end meters
+	look := func() error {
+		resident, err := processMemory(t.server.PID())
+		if err != nil {
+			return err
+		}
+		v, err := gauges(ctx, t.server, metricKeys, metricEnd, metricLoaded)
+		if err != nil {
+			return err
+		}
+		s.Memory = append(s.Memory, Memory{
+			Second: time.Since(begin.at).Seconds(), MiB: float64(resident) / (1 << 20), Keys: int(v[0]), Behind: int(v[1] - v[2]),
+		})
+		return nil
+	}
+	looking, stop := context.WithCancel(ctx)
+	looked := make(chan error, 1)
+	p := &pressure{
+		addr: hostOf(t.server.API), key: t.key, bodies: t.bodies, connections: connections, warm: c.Warm, during: c.Sustain,
+		begin: func() (err error) {
+			if begin, err = t.read(); err != nil {
+				return err
+			}
+			go func() { looked <- every(looking, c.Sustain/looks, look) }()
+			return nil
+		},
+		end: func() (err error) {
+			stop()
+			if end, err = t.read(); err != nil {
+				return err
+			}
+			return <-looked
+		},
+	}
+	defer stop()
+	answered, err := p.run(ctx, &t.callers)
+	if err != nil {
+		return nil, fmt.Errorf("sustained (%s): %w", t.variant, err)
+	}
+	if err := t.awaitLoaded(ctx); err != nil {
+		return nil, err
+	}
+	r := newRound(t.variant, connections, answered.latencies, begin, end)
+	s.Seconds, s.Receipts, s.PerSecond = r.Seconds, r.Receipts, r.PerSecond
+	s.P50, s.P99, s.P999, s.Steal = r.P50, r.P99, r.P999, r.Steal
+	s.SustainedPerSecond = float64(answered.total) / (time.Since(begin.at) + c.Warm).Seconds()
+	return s, nil
+}
+
+// every calls f at once and then after each pause, until ctx is done.
+func every(ctx context.Context, pause time.Duration, f func() error) error {
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for {
+		if err := f(); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}

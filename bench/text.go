@@ -1,0 +1,161 @@
+package bench
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+)
+
+var variantNames = map[Variant]string{
+	Signed: "(a) decode + sign", Logged: "(b) and log", Full: "(c) full, loader paused", Loaded: "(d) full, with loader",
+}
+
+// WriteText writes the figures as Markdown that is also readable as it is.
+func (r *Report) WriteText(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, on %s. %d measurements of %g s in alternation, %d of them disturbed.\n\n",
+		r.At.Format("2 January 2006"), r.Machine, len(r.Rounds), r.Seconds, r.Disturbed)
+	for _, warning := range r.Warnings {
+		fmt.Fprintf(&b, "**Doubtful:** %s.\n\n", warning)
+	}
+	rows := [][]string{{"connections", "", "receipts/s", "server CPU a receipt", "p50", "p99", "p99.9", "rounds"}}
+	for _, m := range r.Medians {
+		rows = append(rows, []string{
+			fmt.Sprint(m.Connections), variantNames[m.Variant], count(int(m.PerSecond)), fmt.Sprintf("%.1f µs", m.CPUMicros),
+			millis(m.P50), millis(m.P99), millis(m.P999), fmt.Sprint(m.Of),
+		})
+	}
+	table(&b, rows)
+	b.WriteString("\n")
+	head := []string{"median of paired rounds"}
+	for _, n := range r.Connections {
+		head = append(head, fmt.Sprint(n))
+	}
+	rows = [][]string{append(head, "target")}
+	for _, c := range compared {
+		row, target := []string{c.name}, ""
+		for _, ratio := range r.Ratios {
+			if ratio.Name != c.name {
+				continue
+			}
+			row = append(row, fmt.Sprintf("%.2f", ratio.Value))
+			if ratio.Target > 0 {
+				target = fmt.Sprintf("≤ %g", c.target)
+				if c.atLeast {
+					target = fmt.Sprintf("≥ %g", c.target)
+				}
+				if !ratio.Met {
+					target += ", missed"
+				}
+			}
+		}
+		rows = append(rows, append(row, target))
+	}
+	table(&b, rows)
+	if r.Sustained != nil {
+		r.Sustained.write(&b)
+	}
+	if len(r.Where) > 0 {
+		b.WriteString("\n")
+		writeShares(&b, r.Where)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func millis(ms float64) string {
+	if ms < 10 {
+		return fmt.Sprintf("%.2f ms", ms)
+	}
+	return fmt.Sprintf("%.1f ms", ms)
+}
+
+// table writes a Markdown table with its columns in line: the first row is the head.
+func table(b *strings.Builder, rows [][]string) {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for n, row := range rows {
+		for i, cell := range row {
+			fmt.Fprintf(b, "| %s%s ", cell, strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)))
+		}
+		b.WriteString("|\n")
+		if n == 0 {
+			for _, width := range widths {
+				fmt.Fprintf(b, "|%s", strings.Repeat("-", width+2))
+			}
+			b.WriteString("|\n")
+		}
+	}
+}
+
+func (s *Sustained) write(b *strings.Builder) {
+	fmt.Fprintf(b, "\nSustained, (d) with %d connections for %.0f s: %s receipts, %s/s answered, %s/s answered and loaded, "+
+		"p50 %s, p99 %s, p99.9 %s, %.1f %% of the machine stolen.\n\n", s.Connections, s.Seconds, count(s.Receipts), count(int(s.PerSecond)),
+		count(int(s.SustainedPerSecond)), millis(s.P50), millis(s.P99), millis(s.P999), 100*s.Steal)
+	rows := [][]string{{"second", "memory (RSS)", "idempotency keys held", "records not loaded yet"}}
+	for _, m := range s.Memory {
+		rows = append(rows, []string{fmt.Sprintf("%.0f", m.Second), fmt.Sprintf("%.0f MiB", m.MiB), count(m.Keys), count(m.Behind)})
+	}
+	table(b, rows)
+}
+
+func writeShares(b *strings.Builder, shares []Share) {
+	rows := [][]string{{"where the CPU of (c) goes", "share", "a receipt"}}
+	for _, s := range shares {
+		rows = append(rows, []string{s.What, fmt.Sprintf("%.1f %%", 100*s.Part), fmt.Sprintf("%.1f µs", s.Micros)})
+	}
+	table(b, rows)
+}
+
+// The part of a README that belongs to Update.
+const (
+	figuresBegin = "<!-- figures: make bench-update writes what stands here -->\n"
+	figuresEnd   = "<!-- end of figures -->\n"
+)
+
+// Update puts the figures into a README, between its two marks.
+func (r *Report) Update(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	before, rest, begins := strings.Cut(string(text), figuresBegin)
+	_, after, ends := strings.Cut(rest, figuresEnd)
+	if !begins || !ends {
+		return errors.New(file + " has no marks around its figures")
+	}
+	var b strings.Builder
+	if err := r.WriteText(&b); err != nil {
+		return err
+	}
+	return os.WriteFile(file, []byte(before+figuresBegin+b.String()+figuresEnd+after), 0o644)
+}
+
+// Publish writes the figures as text, and as JSON and into a README if these are
+// named.
+func (r *Report) Publish(w io.Writer, jsonFile, readme string) error {
+	if err := r.WriteText(w); err != nil {
+		return err
+	}
+	if jsonFile != "" {
+		text, err := json.MarshalIndent(r, "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(jsonFile, append(text, '\n'), 0o644); err != nil {
+			return err
+		}
+	}
+	if readme != "" {
+		return r.Update(readme)
+	}
+	return nil
+}

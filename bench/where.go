@@ -1,0 +1,139 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Share is what one kind of work took of a server's CPU.
+type Share struct {
+	What string
+	// Part of the whole, 0 to 1.
+	Part float64
+	// Micros a receipt, as the measurement of the same connections found.
+	Micros float64
+}
+
+// kinds of work, found by the functions on a stack. A stack belongs to the first
+// kind that its innermost named function belongs to; frames of the runtime say
+// little and are passed over, unless nothing else is there.
+var kinds = []struct {
+	what  string
+	marks []string
+}{
+	{"Ed25519 signature", []string{"crypto/ed25519", "edwards25519", "crypto/internal/fips140/ed25519", "sha512"}},
+	{"SHA-256 (witness, commitment, idempotency, log chain)", []string{"sha256"}},
+	{"log append (encode, checksum, write, fdatasync)", []string{"muniment/pipeline/segment.", "sealer.AppendRecord", "hash/crc32"}},
+	{"JSON decode", []string{"jsontext", "jsonwire", "gate.(*Telemetry).Decode", "gateway.(*observation)", "gateway.tooDeep"}},
+	{"gate, metering, projected telemetry", []string{"muniment/gate."}},
+	{"sealing text (receipt, event, private part, answer, ids)", []string{"muniment/sealer.", "gateway.appendAnswer", "gateway.(*delivery).name", "gateway.(*delivery).commit", "api.AppendID", "base64"}},
+	{"random bits", []string{"crypto/rand", "drbg", "sysrand"}},
+	{"idempotency keys", []string{"gateway.(*claim", "gateway.(*ring", "gateway.(*delivery).keyHash"}},
+	{"API key and right", []string{"gateway/auth.", "gateway/snapshot.", "ristretto", "gateway.(*Gateway).tenant"}},
+	{"metrics", []string{"prometheus", "gateway.(*metrics"}},
+	{"socket reads and writes", []string{"internal/poll.(*FD).Read", "internal/poll.(*FD).Write", "net.(*conn)", "net.(*TCPConn)", "gateway.(*conn)"}},
+	{"deadlines and timers", []string{"gateway.(*deadline)", "SetWriteDeadline", "SetReadDeadline", "setDeadline", "time.(*Timer)", "time.resetTimer"}},
+	{"HTTP", []string{"valyala/fasthttp", "bufio."}},
+	{"the rest of the handler", []string{"muniment/"}},
+}
+
+const (
+	collecting = "garbage collection"
+	scheduling = "scheduling (goroutines, threads, network poller)"
+	elsewhere  = "all else"
+)
+
+// kindOf says what a stack was doing; its innermost function comes first.
+func kindOf(stack []string) string {
+	for _, function := range stack {
+		if strings.HasPrefix(function, "runtime.gcBgMarkWorker") || strings.HasPrefix(function, "runtime.gcAssist") || strings.HasPrefix(function, "runtime.bgsweep") {
+			return collecting
+		}
+	}
+	plain := true // nothing but the runtime so far
+	for _, function := range stack {
+		for _, k := range kinds {
+			if slices.ContainsFunc(k.marks, func(mark string) bool { return strings.Contains(function, mark) }) {
+				return k.what
+			}
+		}
+		plain = plain && strings.HasPrefix(function, "runtime") || strings.HasPrefix(function, "internal/runtime")
+	}
+	if plain {
+		return scheduling
+	}
+	return elsewhere
+}
+
+// where profiles a server under load and sums up by kind of work.
+func (c *Comparison) where(ctx context.Context, t *target, connections int) ([]Share, error) {
+	file := filepath.Join(c.Dir, "cpu.pprof")
+	var begin, end meters
+	fetched := make(chan error, 1)
+	p := &pressure{
+		addr: hostOf(t.server.API), key: t.key, bodies: t.bodies, connections: connections, warm: c.Warm, during: c.Profile,
+		begin: func() (err error) {
+			go func() {
+				admin := Client{API: t.server.Admin}
+				fetched <- admin.Download(ctx, fmt.Sprintf("/debug/pprof/profile?seconds=%.0f", max(1, c.Profile.Seconds())), file)
+			}()
+			begin, err = t.read()
+			return err
+		},
+		end: func() (err error) { end, err = t.read(); return err },
+	}
+	answered, err := p.run(ctx, &t.callers)
+	if err != nil {
+		return nil, err
+	}
+	if err := <-fetched; err != nil {
+		return nil, fmt.Errorf("cannot profile: %w", err)
+	}
+	out, err := exec.CommandContext(ctx, "go", "tool", "pprof", "-traces", "-unit", "us", file).Output()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the profile: %w%s", err, stderrOf(err))
+	}
+	return shares(string(out), newRound(t.variant, connections, answered.latencies, begin, end).CPUMicros)
+}
+
+// shares sums up the output of pprof -traces: stacks, innermost function first,
+// between ruled lines; the first line of each begins with its time. perReceipt is
+// what the parts add up to.
+func shares(traces string, perReceipt float64) ([]Share, error) {
+	sums, total := map[string]float64{}, 0.0
+	for _, trace := range strings.Split(traces, "-----------+")[1:] {
+		lines := slices.DeleteFunc(strings.Split(trace, "\n")[1:], isLabel)
+		fields := strings.Fields(strings.Join(lines, "\n"))
+		if len(fields) < 2 {
+			continue
+		}
+		micros, err := strconv.ParseFloat(strings.TrimSuffix(fields[0], "us"), 64)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the profile: %w", err)
+		}
+		sums[kindOf(fields[1:])] += micros
+		total += micros
+	}
+	if total == 0 {
+		return nil, errors.New("the profile is empty")
+	}
+	all := make([]Share, 0, len(sums))
+	for what, sum := range sums {
+		all = append(all, Share{What: what, Part: sum / total, Micros: sum / total * perReceipt})
+	}
+	slices.SortFunc(all, func(a, b Share) int { return cmp.Compare(b.Part, a.Part) })
+	return all, nil
+}
+
+// isLabel tells a label of a trace from its functions.
+func isLabel(line string) bool {
+	name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+	return strings.HasSuffix(name, ":")
+}
