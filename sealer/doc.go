@@ -26,7 +26,10 @@
 //   - Hashes, keys, nonces, salts and signatures are base64url without padding,
 //     their unused bits zero. Only C2SP notes use standard base64, as C2SP asks.
 //   - An id is a prefix and a ULID in upper case. The ULID of an event's id
-//     carries the event's moment in milliseconds.
+//     carries the event's moment in milliseconds. A verifier asks that of the ids of
+//     events and receipts; all others are names to it.
+//   - n is a whole number of 0 to 2^53; only dwellMs may have a fraction.
+//   - No string is empty, but for correlationId and spatialPlacementId.
 //   - A signature is {"algorithm":"ed25519","keyId":…,"value":…}. It is Ed25519 of
 //     RFC 8032 over the named bytes themselves, without hashing them before.
 //
@@ -43,6 +46,11 @@
 //
 // The nonce is 128 bits. renderedAt ≤ issuedAt; the ULID of receiptId is of issuedAt;
 // 0 ≤ dwellMs ≤ 2^36. The signature is over this text. HASH is explained below.
+//
+// A caller holds receipt and signature as members of one object: the data of an
+// answer, or the answer, {"data":{"receipt":{…},"signature":{…},…},…}. There spacing,
+// order and further members are free; it is the RFC 8785 form of the receipt that was
+// signed.
 //
 // # Event
 //
@@ -95,8 +103,8 @@
 //
 // keyId is the first 16 bytes of SHA-256(publicKey) in lower-case hex. The
 // signature is over the same object without its member signature. The key that
-// made it is in the list, with purpose directory_signing, valid and not revoked
-// at issuedAt, and NOTE delegates to it: a C2SP signed note by the root key, of
+// made it is in the list, with purpose directory_signing, valid at issuedAt and
+// revoked at no time, and NOTE delegates to it: a C2SP signed note by the root key, of
 // five lines
 //
 //	muniment/directory-key.v1
@@ -105,22 +113,23 @@
 //	NOTBEFORE
 //	NOTAFTER or -
 //
-// whose window holds issuedAt. The root key, a C2SP vkey, is the one thing that a
-// verifier must be given.
+// whose window holds issuedAt. No key is listed twice. The root key, a C2SP vkey, is
+// the one thing that a verifier must be given.
 //
-// A key may sign at notBefore ≤ moment < notAfter, for its purpose only. The moment
-// of a receipt is its issuedAt, that of a pack its sealedAt. A revoked key is
-// refused whatever moment is written, because a thief can write any; it passes
-// only where something else proves the signature older than revokedAt: a receipt
-// by a pack that was sealed before, a pack by the next pack of the log, which a
-// key that is not revoked has signed. If several directories are at hand, the one issued
-// last, among those under the root key, decides.
+// A key may sign at notBefore ≤ moment < notAfter, for its purpose only. The moment of
+// a receipt is its issuedAt, that of a pack its sealedAt. A revoked key is refused
+// whatever moment is written, because a thief can write any; it passes only for a
+// moment before revokedAt, and where something else vouches for that: for a receipt, a
+// pack that holds it and was sealed before revokedAt; for a pack, the next pack of the
+// log, whenever that was sealed, if it is sound, and its key is not revoked or is
+// vouched for in turn. If several directories are at hand, the one issued last, among
+// those under the root key, decides.
 //
 // # Proof pack
 //
-// A pack is a contiguous slice of one log, at most 100,000 entries. As a bundle it
-// is lines, each ended by one newline: header, entries (events verbatim), and
-// {"signature":{…}}, over the text of the header. As an object it is
+// A pack is a contiguous slice of one log, 1 to 100,000 entries of at most 2^20 bytes.
+// As a bundle it is lines, each ended by one newline: header, entries (events
+// verbatim), and {"signature":{…}}, over the text of the header. As an object it is
 //
 //	{"entries":["…",…],"header":{…},"signature":{…}}
 //
@@ -135,7 +144,9 @@
 // Leaves count from 0; treeSize = firstIndex + count; previous is null exactly if
 // firstIndex is 0, else its treeSize is firstIndex. signingKeyId names a key for
 // proof_pack_signing, and then receipts are by keys for receipt_signing; or it
-// names one for sandbox_proof_signing, and then so do the receipts.
+// names one for sandbox_proof_signing, and then so do the receipts. The same key has
+// signed the checkpoint, in the second of sealedAt. A receipt by itself may be by a
+// key of either purpose.
 //
 // consistency is the RFC 6962 proof from previous to this tree. It serves twice.
 // Its nodes over leaves below firstIndex are the perfect subtrees of the previous
@@ -145,19 +156,20 @@
 // included, in its place, and that nothing before was changed.
 //
 // A delivery is a duplicate if another with the same idempotency hash stands at a
-// lower leaf and is at most 24 h older by the events' at; first is the lowest such
-// leaf. metering adds up the deliveries by the five names of a row, sorted by
-// rightId, substrate, basisId, meteringBasis and reason, byte by byte; a duplicate
-// counts with reason DUPLICATE, meteringBasis none and quantity 0. A duplicate of
-// a leaf in an earlier pack can be checked only with that pack at hand.
-// settlement is an empty list in this version.
+// lower leaf and is at most 24 h older by the events' at, or younger; first is the
+// lowest such leaf, and duplicates rise by leaf. metering adds up the deliveries by
+// the five names of a row, sorted by rightId, substrate, basisId, meteringBasis and
+// reason, byte by byte; a duplicate counts with reason DUPLICATE, meteringBasis none
+// and quantity 0. A duplicate of a leaf in an earlier pack can be checked only with
+// that pack at hand. settlement is an empty list in this version.
 //
 // To verify a pack: read it strictly; verify the directory; then the signature of
 // the header; the checkpoint, its size and root; the proof; for each entry the
-// form, the tenant, that its eventId did not stand before, and, if it is a
-// delivery, witness and signature and the agreement of its parts; then count, root, duplicates and
-// metering. Of two packs of one log, the later has to name the earlier in
-// previous, and no leaf may be in two packs. Verdicts have named codes: see Code.
+// form, the tenant, that its eventId did not stand before in what is at hand of the
+// log, and, if it is a delivery, witness and signature and the agreement of its
+// parts; then count, root, duplicates and metering. Of two packs that meet, the later
+// has to name the earlier in previous, and no leaf may be in two packs, though a pack
+// may be given twice. Verdicts have named codes: see Code.
 //
 // # Decisions
 //
