@@ -82,6 +82,14 @@ func TestScopes(t *testing.T) {
 	_, err = ParseScopes([]string{"audit:read", "Audit:read"})
 	require.ErrorContains(t, err, `"Audit:read"`)
 	require.Equal(t, "delivery:write", DeliveryWrite.String())
+
+	text, err := json.Marshal(Key{Scopes: set})
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"scopes":["audit:read","*"]`, "by name, not by bit")
+	var key Key
+	require.NoError(t, json.Unmarshal(text, &key))
+	require.Equal(t, set, key.Scopes)
+	require.ErrorContains(t, json.Unmarshal([]byte(`{"scopes":["root"]}`), &key), `"root"`)
 }
 
 func TestPrintable(t *testing.T) {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -60,6 +61,21 @@ func (set Scopes) Names() []string {
 		}
 	}
 	return names
+}
+
+// MarshalJSON writes the names, so that stored sets keep their meaning when the
+// list above grows.
+func (set Scopes) MarshalJSON() ([]byte, error) { return json.Marshal(set.Names()) }
+
+// UnmarshalJSON reads names.
+func (set *Scopes) UnmarshalJSON(b []byte) error {
+	var names []string
+	if err := json.Unmarshal(b, &names); err != nil {
+		return err
+	}
+	parsed, err := ParseScopes(names)
+	*set = parsed
+	return err
 }
 
 // ParseScopes makes a set from names; it names the first that is none.
