@@ -142,12 +142,10 @@ func Authenticate(ctx context.Context, header string, keys Keys, now time.Time) 
 	return Principal{key}, nil
 }
 
-// live says whether the key may be used at a moment.
+// live says whether the key may be used at a moment. A revocation holds from when
+// it is known, whatever this clock says: clocks step back, revocations don't.
 func live(k *api.Key, now time.Time) bool {
-	if !k.RevokedAt.IsZero() && !now.Before(k.RevokedAt) {
-		return false
-	}
-	return k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt)
+	return k.RevokedAt.IsZero() && (k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt))
 }
 
 // Require is nil when the principal passes a check for the scope, else 403.

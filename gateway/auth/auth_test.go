@@ -107,8 +107,10 @@ func TestExpiredAndRevokedKeys(t *testing.T) {
 	require.NoError(t, err)
 
 	key.ExpiresAt, key.RevokedAt = time.Time{}, now
-	_, err = Authenticate(t.Context(), "Bearer "+token, known, now)
-	require.Equal(t, api.AuthInvalid, api.From(err).Code)
+	for _, clock := range []time.Time{now, now.Add(-time.Minute)} {
+		_, err = Authenticate(t.Context(), "Bearer "+token, known, clock)
+		require.Equal(t, api.AuthInvalid, api.From(err).Code, "also when the clock steps back")
+	}
 }
 
 func TestFailingLookupIsToldAsItIs(t *testing.T) {
