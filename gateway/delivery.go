@@ -88,12 +88,17 @@ func (g *Gateway) deliver(ctx *fasthttp.RequestCtx) error {
 	if err := d.decode(ctx.PostBody()); err != nil {
 		return err
 	}
-	key := ctx.Request.Header.Peek(api.HeaderIdempotencyKey)
-	if key == nil {
+	// Peek can't tell an empty header from none: it would let a caller whose variable
+	// is empty deliver without protection.
+	switch keys := ctx.Request.Header.PeekAll(api.HeaderIdempotencyKey); len(keys) {
+	case 0:
 		d.claim = claimed{}
 		return g.issue(ctx, d, arrived)
+	case 1:
+		return g.once(ctx, d, keys[0], arrived)
+	default:
+		return errBadKey
 	}
-	return g.once(ctx, d, key, arrived)
 }
 
 func (g *Gateway) tenant(id string) *atomic.Int64 {

@@ -223,3 +223,17 @@ func TestFirstSinceFindsTheMoment(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, start.Add(17*time.Minute).UnixMilli(), at.UnixMilli())
 }
+
+// An empty key is a mistake of the caller's, wherever among the headers it stands.
+func TestEmptyIdempotencyKey(t *testing.T) {
+	w := newWorld(t, nil)
+	for n := range 12 {
+		headers := make([]string, n)
+		for i := range headers {
+			headers[i] = fmt.Sprintf("X-Filler-%d: x", i)
+		}
+		reply := w.post(w.body(), append(headers, "Idempotency-Key:")...)
+		require.Equal(t, 400, reply.status, "behind %d headers: %s", n, reply.body)
+	}
+	require.Equal(t, 400, w.post(w.body(), "Idempotency-Key: a", "Idempotency-Key: b").status, "two keys")
+}
