@@ -89,6 +89,20 @@ func (s *service) rootKey(name string) (note.Signer, string) {
 	return signer, vkey
 }
 
+// entry is a key's entry in the directory, to be changed.
+func (s *service) entry(key ed25519.PrivateKey) *sealer.Key {
+	for i := range s.keys {
+		if s.keys[i].KeyID == keyID(key) {
+			return &s.keys[i]
+		}
+	}
+	require.Fail(s, "no such key")
+	return nil
+}
+
+// revoke has all later directories say that a key is revoked.
+func (s *service) revoke(key ed25519.PrivateKey, at time.Time) { s.entry(key).RevokedAt = &at }
+
 // directory is the signed key directory as of a moment.
 func (s *service) directory(at time.Time) []byte {
 	delegation, err := sealer.Delegate(s.root, s.officer.Public().(ed25519.PublicKey), epoch, nil)
@@ -217,9 +231,8 @@ func (l *log) notice() []byte {
 	return text
 }
 
-// delivery makes the delivery that will stand at leaf. first is the leaf that it
-// repeats, if it does.
-func (l *log) delivery(leaf uint64) (event []byte, id string, first *uint64) {
+// draft is a delivery before it is signed, without an idempotency key.
+func (l *log) draft() (*sealer.Delivery, *sealer.Receipt) {
 	at := l.moment()
 	substrate := []gate.Substrate{gate.DOOH, gate.CTV, gate.Mobile}[l.IntN(3)]
 	dwell := []float64{0, 1, 1500, 0.1 + float64(l.IntN(100)), 1e-7, l.Float64() * 1e5, sealer.MaxDwellMs}[l.IntN(7)]
@@ -228,18 +241,11 @@ func (l *log) delivery(leaf uint64) (event []byte, id string, first *uint64) {
 	faults, err := observed.Decode(jsontext.NewDecoder(bytes.NewReader([]byte(telemetry))), nil)
 	require.NoError(l, err)
 	require.Empty(l, faults)
-
 	d := &sealer.Delivery{
 		TenantID: l.tenant, Actor: sealer.Ref{Kind: "key", ID: "key_1"}, RightID: fmt.Sprintf("rgh_%d", l.IntN(4)),
 		RightRevision: int64(l.IntN(1 << 20)), BasisID: []string{"bas_1", "bas_é", "bas_😀", "bas_\ufb33"}[l.IntN(4)],
 		Substrate: substrate,
 		Metering:  gate.Evaluate(&gate.Right{Substrate: substrate}, &observed, dwell).Meter(&observed, dwell),
-	}
-	switch {
-	case l.IntN(4) == 0 && len(l.repeats) > 0:
-		d.Idempotency = l.repeats[l.IntN(len(l.repeats))].hash
-	case l.IntN(4) > 0:
-		d.Idempotency = base64.RawURLEncoding.EncodeToString(l.bytes(sha256.Size))
 	}
 	r := &sealer.Receipt{
 		ReceiptID: l.id("rcp_", at), SpatialAnchorID: l.text(), DwellMs: dwell,
@@ -250,18 +256,39 @@ func (l *log) delivery(leaf uint64) (event []byte, id string, first *uint64) {
 		placement, correlation := l.text(), ""
 		r.SpatialPlacementID, r.CorrelationID = &placement, &correlation
 	}
+	return d, r
+}
+
+// sign has one of the nodes sign.
+func (l *log) sign(d *sealer.Delivery, r *sealer.Receipt) []byte {
+	event, err := l.signers[l.IntN(len(l.signers))].SealDelivery(nil, d, r)
+	require.NoError(l, err)
+	return event
+}
+
+// hash stands for an idempotency key.
+func (l *log) hash() string { return base64.RawURLEncoding.EncodeToString(l.bytes(sha256.Size)) }
+
+// delivery makes the delivery that will stand at leaf. first is the leaf that it
+// repeats, if it does.
+func (l *log) delivery(leaf uint64) (event []byte, id string, first *uint64) {
+	d, r := l.draft()
+	switch {
+	case l.IntN(4) == 0 && len(l.repeats) > 0:
+		d.Idempotency = l.repeats[l.IntN(len(l.repeats))].hash
+	case l.IntN(4) > 0:
+		d.Idempotency = l.hash()
+	}
 	if d.Idempotency != "" {
 		for _, s := range l.repeats {
-			if s.hash == d.Idempotency && at.Sub(s.at) <= sealer.DuplicateWindow {
+			if s.hash == d.Idempotency && r.IssuedAt.Sub(s.at) <= sealer.DuplicateWindow {
 				first = &s.leaf
 				break
 			}
 		}
-		l.repeats = append(l.repeats, sighting{leaf, d.Idempotency, at})
+		l.repeats = append(l.repeats, sighting{leaf, d.Idempotency, r.IssuedAt})
 	}
-	event, err = l.signers[l.IntN(len(l.signers))].SealDelivery(nil, d, r)
-	require.NoError(l, err)
-	return event, "evt_" + r.ReceiptID[len("rcp_"):], first
+	return l.sign(d, r), "evt_" + r.ReceiptID[len("rcp_"):], first
 }
 
 // pack is a sealed pack with all that it was made from.
@@ -276,22 +303,29 @@ type pack struct {
 
 // seal makes n entries and seals them.
 func (l *log) seal(n int) *pack {
-	p := &pack{log: l, sealing: l.sealing, before: l.tree}
 	earlier := make(map[string]uint64)
-	for leaf := l.tree.Size(); len(p.events) < n; leaf++ {
+	var events [][]byte
+	for leaf := l.tree.Size(); len(events) < n; leaf++ {
 		if l.IntN(6) == 0 {
-			p.events = append(p.events, l.notice())
+			events = append(events, l.notice())
 			continue
 		}
 		event, id, first := l.delivery(leaf)
 		if first != nil && *first < l.tree.Size() {
 			earlier[id] = *first
 		}
-		p.events = append(p.events, event)
+		events = append(events, event)
 		if l.IntN(20) == 0 {
 			l.answered = append(l.answered, event)
 		}
 	}
+	return l.sealed(events, earlier)
+}
+
+// sealed is the next pack, of these events. earlier names, by event id, the leaves
+// of packs before that they repeat.
+func (l *log) sealed(events [][]byte, earlier map[string]uint64) *pack {
+	p := &pack{log: l, sealing: l.sealing, before: l.tree, events: events}
 	l.packs++
 	l.now = l.now.Add(time.Second)
 	b, err := sealer.NewPackBuilder(sealer.PackConfig{
@@ -299,7 +333,7 @@ func (l *log) seal(n int) *pack {
 		SealedAt: l.now, Directory: l.directory(l.now), Key: l.sealing, Earlier: earlier,
 	})
 	require.NoError(l, err)
-	for _, e := range p.events {
+	for _, e := range events {
 		b.Add(e)
 	}
 	p.SealedPack, err = b.Seal()

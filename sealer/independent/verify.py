@@ -52,7 +52,7 @@ def canonical(v):
     return json.dumps(v, ensure_ascii=False)
 
 
-def parse(text, code="format.invalid"):
+def parse(text):
     """The value of a text in canonical form. Whatever a lenient parser would forgive
     or drop, such as a member that is there twice, comes out differently again."""
     try:
@@ -60,7 +60,7 @@ def parse(text, code="format.invalid"):
         same = canonical(value).encode() == text
     except (Bad, ValueError, ArithmeticError, RecursionError):
         same = False
-    need(same, code)
+    need(same)
     return value
 
 
@@ -245,11 +245,13 @@ def check_receipt(receipt, signature, keys, purposes, proven=None):
 
 
 def check_event(line):
-    code, event = "entry.altered", parse(line, "entry.altered")
-    need(fits(event, EVENT) and ulid_millis(event["eventId"], "evt") == millis(event["at"]), code)
-    data = event["data"]
-    if event["type"] == "delivery.recorded":
-        need(fits(data, DELIVERY) or fits(data, DELIVERY | {"idempotency": HASH}), code)
+    try:
+        event = parse(line)
+        need(fits(event, EVENT) and ulid_millis(event["eventId"], "evt") == millis(event["at"]))
+        data, delivery = event["data"], event["type"] == "delivery.recorded"
+        need(not delivery or fits(data, DELIVERY) or fits(data, DELIVERY | {"idempotency": HASH}))
+    except (Bad, ValueError):
+        raise Bad("entry.altered") from None
     return event
 
 

@@ -1,0 +1,177 @@
+//go:build independent
+
+package independent_test
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/sealer"
+)
+
+// evidence is a file, and the code of what is wrong with it beside the others.
+type evidence struct {
+	text []byte
+	code sealer.Code
+}
+
+// TestTogether asks both verifiers about files that are sound or not because of
+// other files.
+func TestTogether(t *testing.T) {
+	for name, tell := range map[string]func(s *service, l *log) []evidence{
+		"a pack is given twice": func(s *service, l *log) []evidence {
+			one, two := l.seal(9), l.seal(9)
+			return []evidence{{two.file, ""}, {one.file, ""}, {one.file, ""}, {two.file, ""}}
+		},
+		"two packs behind the same": func(s *service, l *log) []evidence {
+			one, aside := l.seal(5), *l
+			return []evidence{{l.seal(5).file, sealer.ChainFork}, {aside.seal(7).file, sealer.ChainFork}, {one.file, ""}}
+		},
+		"a pack behind another": func(s *service, l *log) []evidence {
+			aside := *l
+			one, _ := l.seal(5), aside.seal(5)
+			return []evidence{{one.file, ""}, {aside.seal(5).file, sealer.ConsistencyMismatch}}
+		},
+		"the key of a pack is revoked": func(s *service, l *log) []evidence {
+			one := l.seal(5)
+			s.revoke(s.sealing, l.now.Add(time.Hour))
+			return []evidence{{one.file, sealer.KeyRevoked}, {s.directory(l.now.Add(2 * time.Hour)), ""}}
+		},
+		"the key of two packs is revoked": func(s *service, l *log) []evidence {
+			one, two := l.seal(5), l.seal(5)
+			s.revoke(s.sealing, l.now.Add(time.Hour))
+			return []evidence{{one.file, sealer.KeyRevoked}, {two.file, sealer.KeyRevoked}, {s.directory(l.now.Add(2 * time.Hour)), ""}}
+		},
+		"a pack by the next key vouches for all before": func(s *service, l *log) []evidence {
+			one, two := l.seal(5), l.seal(5)
+			s.revoke(s.sealing, l.now.Add(time.Second))
+			l.sealing, l.now = s.key(sealer.PurposePack), l.now.Add(time.Hour)
+			three := l.seal(5)
+			return []evidence{{one.file, ""}, {two.file, ""}, {three.file, ""}}
+		},
+		"no pack vouches for one sealed after the revocation": func(s *service, l *log) []evidence {
+			one, at := l.seal(5), l.now
+			s.revoke(s.sealing, at)
+			l.sealing = s.key(sealer.PurposePack)
+			return []evidence{{one.file, sealer.KeyRevoked}, {l.seal(5).file, ""}}
+		},
+		"a pack that is not sound vouches for none": func(s *service, l *log) []evidence {
+			one := l.seal(5)
+			s.revoke(s.sealing, l.now.Add(time.Second))
+			l.sealing, l.now = s.key(sealer.PurposePack), l.now.Add(time.Hour)
+			two := l.seal(5)
+			spoilt := bytes.Replace(two.file, []byte("evt_"), []byte("evt-"), 1)
+			return []evidence{{one.file, sealer.KeyRevoked}, {spoilt, sealer.EntryAltered}, {s.directory(l.now), ""}}
+		},
+		"a repetition of the pack before is not listed": func(s *service, l *log) []evidence {
+			event, again := l.twice()
+			one := l.sealed([][]byte{event}, nil)
+			return []evidence{{one.file, ""}, {l.sealed([][]byte{again}, nil).file, sealer.DuplicatesMismatch}}
+		},
+		"a repetition is listed that is none": func(s *service, l *log) []evidence {
+			one := l.seal(3)
+			d, r := l.draft()
+			d.Idempotency = l.hash()
+			event := l.sign(d, r)
+			two := l.sealed([][]byte{event}, map[string]uint64{"evt_" + r.ReceiptID[len("rcp_"):]: 1})
+			return []evidence{{one.file, ""}, {two.file, sealer.DuplicatesMismatch}}
+		},
+		"a repetition can't be told without the pack before": func(s *service, l *log) []evidence {
+			event, again := l.twice()
+			l.sealed([][]byte{event}, nil)
+			return []evidence{{l.sealed([][]byte{again}, nil).file, ""}}
+		},
+		"an event of the pack before": func(s *service, l *log) []evidence {
+			event := l.notice()
+			one := l.sealed([][]byte{event}, nil)
+			return []evidence{{l.sealed([][]byte{l.notice(), event}, nil).file, sealer.EntryRepeated}, {one.file, ""}}
+		},
+		"a receipt and its pack": func(s *service, l *log) []evidence {
+			event, _, _ := l.delivery(0)
+			return []evidence{{s.answer(event), ""}, {l.sealed([][]byte{event}, nil).file, ""}}
+		},
+		"a node signed two receipts of one id": func(s *service, l *log) []evidence {
+			d, r := l.draft()
+			event := l.sign(d, r)
+			r.SpatialAnchorID = "elsewhere"
+			return []evidence{{s.answer(l.sign(d, r)), sealer.EntryAltered}, {l.sealed([][]byte{event}, nil).file, ""}}
+		},
+		"a receipt in a pack that is not sound": func(s *service, l *log) []evidence {
+			event, _, _ := l.delivery(0)
+			p := l.sealed([][]byte{event, l.notice()}, nil)
+			spoilt := bytes.Replace(p.file, []byte("right.revised"), []byte("right.deleted"), 1)
+			return []evidence{{s.answer(event), sealer.InclusionMismatch}, {spoilt, sealer.RootMismatch}}
+		},
+		"the key of a receipt is revoked": func(s *service, l *log) []evidence {
+			l.signers = l.signers[:1]
+			event, _, _ := l.delivery(0)
+			s.revoke(s.nodes[0].Key.(ed25519.PrivateKey), l.now.Add(time.Hour))
+			return []evidence{{s.answer(event), sealer.KeyRevoked}, {s.directory(l.now.Add(2 * time.Hour)), ""}}
+		},
+		"a pack proves that the receipt is older": func(s *service, l *log) []evidence {
+			l.signers = l.signers[:1]
+			event, _, _ := l.delivery(0)
+			p := l.sealed([][]byte{event}, nil)
+			s.revoke(s.nodes[0].Key.(ed25519.PrivateKey), l.now.Add(time.Millisecond))
+			return []evidence{{s.answer(event), ""}, {p.file, ""}, {s.directory(l.now.Add(time.Hour)), ""}}
+		},
+		"a pack proves nothing about what was revoked before": func(s *service, l *log) []evidence {
+			l.signers = l.signers[:1]
+			event, _, _ := l.delivery(0)
+			p := l.sealed([][]byte{event}, nil)
+			s.revoke(s.nodes[0].Key.(ed25519.PrivateKey), l.now)
+			return []evidence{{p.file, sealer.KeyRevoked}, {s.directory(l.now.Add(time.Hour)), ""}}
+		},
+		"the newest directory decides": func(s *service, l *log) []evidence {
+			p, older := l.seal(3), s.directory(l.now)
+			s.entry(s.sealing).NotAfter = &p.Header.SealedAt
+			return []evidence{{p.file, sealer.KeyOutsideWindow}, {s.directory(l.now.Add(time.Second)), ""}, {older, ""}}
+		},
+		"a directory of another root decides nothing": func(s *service, l *log) []evidence {
+			p := l.seal(3)
+			s.revoke(s.sealing, epoch)
+			s.root, _ = s.rootKey("root.independent")
+			return []evidence{{s.directory(l.now.Add(time.Hour)), sealer.DirectoryInvalid}, {p.file, ""}}
+		},
+		"packs of two tenants": func(s *service, l *log) []evidence {
+			m := s.newLog()
+			return []evidence{{l.seal(3).file, ""}, {m.seal(4).file, ""}, {l.seal(5).file, ""}, {m.seal(6).file, ""}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newService(t, name)
+			f := newFolder(t, s)
+			var l *log
+			for l == nil || !l.sealing.Equal(s.sealing) { // a sandbox is a matter of its own
+				l = s.newLog()
+			}
+			said := tell(s, l)
+			var set []string
+			for _, e := range said {
+				set = append(set, f.put(e.text))
+			}
+			theirs, us := stranger(t, f.root, [][]string{set})[0], ours(t, f.root, set)
+			for i, e := range said {
+				require.Equal(t, e.code == "", us[i].OK, "sealer about file %d: %v", i, us[i].Codes)
+				require.Equal(t, e.code == "", theirs[i].OK, "verify.py about file %d: %v", i, theirs[i].Codes)
+				if e.code != "" {
+					require.Contains(t, us[i].Codes, e.code, "sealer about file %d", i)
+					require.Equal(t, e.code, theirs[i].Codes[0], "verify.py about file %d", i)
+				}
+			}
+		})
+	}
+}
+
+// twice is a delivery and its repetition.
+func (l *log) twice() (event, again []byte) {
+	d, r := l.draft()
+	_, q := l.draft()
+	q.DwellMs = r.DwellMs
+	d.Idempotency = l.hash()
+	return l.sign(d, r), l.sign(d, q)
+}
