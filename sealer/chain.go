@@ -56,16 +56,28 @@ func (v *verification) log(ctx context.Context, packs []*packFile) {
 		c.settle(vouched)
 		vouched = c.linked && !c.failed()
 		p.report.add(c.verdicts...)
+		v.learnPack(p.report, c)
 	}
+}
+
+// learnPack notes what a sound pack proves about its log.
+func (v *verification) learnPack(f *FileReport, c *packCheck) {
+	if c.header == nil || c.failed() {
+		return
+	}
+	h, k := c.header, v.known(Origin(c.header.TenantID))
+	k.learn(f, h.TreeSize, h.RootHash, h.SealedAt)
+	if h.Previous != nil {
+		k.learn(f, h.FirstIndex, h.Previous.RootHash, h.SealedAt)
+	}
+	k.spans = append(k.spans, c.ledger.span(f, c.before, h.SealedAt))
 }
 
 // pack verifies the pack that a file holds.
 func (v *verification) pack(ctx context.Context, f *FileReport, h *history) *packCheck {
 	c := &packCheck{trust: v.trust}
 	c.seen = func(index int, d *RecordedDelivery) {
-		if at, asked := v.wanted[d.Receipt.ReceiptID]; asked && at == nil {
-			v.wanted[d.Receipt.ReceiptID] = &sighted{c, index, d.ReceiptText, d.KeyID, d.Signature}
-		}
+		v.sight(f, d, c.header.SealedAt, "entry %d of pack %s", index, c.header.PackID)
 	}
 	file, err := os.Open(f.File)
 	if err == nil {

@@ -13,14 +13,18 @@ import (
 
 // Options are those of the verify command.
 type Options struct {
-	// Files are receipts, packs and key directories, in any order. Packs of one log
-	// are verified as a chain.
+	// Files are receipts, packs, proofs, checkpoints, exports and key directories, in
+	// any order. Packs of one log are verified as a chain.
 	Files []string
 	// Keys is a file with a key directory. Under Root it must be signed and tells
 	// newer revocations; without Root it is the anchor, a weaker one.
 	Keys string
 	// Root is a C2SP vkey, or a file that holds one.
 	Root string
+	// Expect is a file with a checkpoint that was held outside: a note, or anything
+	// that holds one. It is taken on trust, and the files must prove that its log has
+	// grown from there. Empty for none.
+	Expect string
 	// JSON asks for a Report instead of text.
 	JSON bool
 }
@@ -46,7 +50,7 @@ func VerifyFiles(ctx context.Context, o Options, stdout io.Writer) int {
 		}
 		return ExitUnreadable
 	}
-	r := verifyFiles(ctx, t, o.Files)
+	r := verifyFiles(ctx, t, o.Files, o.Expect)
 	if o.JSON {
 		writeJSON(w, r)
 	} else {
@@ -107,12 +111,20 @@ func (f *FileReport) describe() string {
 			h.PackID, h.TenantID, count(h.Count, "entry"), FormatTime(h.SealedAt))
 	case f.Kind == kindPack:
 		return "proof pack, of which not even the header can be read"
-	case f.Kind == kindReceipt:
-		return "signed receipt"
-	case f.Kind == kindDirectory:
-		return "key directory"
 	}
-	return "of no known kind"
+	return kindNames[f.Kind]
+}
+
+// kindNames say what files of a kind are, in the singular.
+var kindNames = map[string]string{
+	kindReceipt:     "signed receipt",
+	kindDirectory:   "key directory",
+	kindProof:       "inclusion proof",
+	kindEvent:       "event",
+	kindConsistency: "consistency proof",
+	kindCheckpoint:  "signed checkpoint",
+	kindExport:      "audit export",
+	kindUnknown:     "of no known kind",
 }
 
 // place says where in the file a verdict points.

@@ -55,12 +55,9 @@ func (h *PackHeader) Ref() PackRef { return PackRef{h.PackID, h.RootHash, h.Tree
 func (h *PackHeader) append(dst []byte) []byte {
 	dst = append(dst, `{"checkpoint":`...)
 	dst = appendString(dst, h.Checkpoint)
-	dst = append(dst, `,"consistency":[`...)
-	for i, node := range h.Consistency {
-		dst = appendComma(dst, i)
-		dst = appendHash(dst, node)
-	}
-	dst = append(dst, `],"count":`...)
+	dst = append(dst, `,"consistency":`...)
+	dst = appendHashes(dst, h.Consistency)
+	dst = append(dst, `,"count":`...)
 	dst = strconv.AppendInt(dst, int64(h.Count), 10)
 	dst = append(dst, `,"directory":`...)
 	dst = append(dst, h.Directory...)
@@ -153,7 +150,7 @@ func parsePackHeader(text []byte) (h PackHeader, err error) {
 	s.lit(`{"checkpoint":`)
 	h.Checkpoint = s.name()
 	s.lit(`,"consistency":`)
-	s.list(func() { h.Consistency = append(h.Consistency, s.hash()) })
+	h.Consistency = s.hashes()
 	s.lit(`,"count":`)
 	h.Count = int(s.integer())
 	s.lit(`,"directory":`)

@@ -123,7 +123,7 @@ func (p *PackReader) begin(r *bufio.Reader) (err error) {
 		return p.readObject(r)
 	}
 	p.lines = r
-	if p.headerText, err = p.line(maxHeaderBytes); err != nil {
+	if p.headerText, err = readLine(p.lines, maxHeaderBytes); err != nil {
 		return noEOF(err)
 	}
 	p.header, err = parsePackHeader(p.headerText)
@@ -200,7 +200,7 @@ func (p *PackReader) next() ([]byte, error) {
 	if p.signature != nil {
 		return nil, io.EOF
 	}
-	line, err := p.line(MaxEventBytes)
+	line, err := readLine(p.lines, MaxEventBytes)
 	if err != nil {
 		return nil, noEOF(err)
 	}
@@ -224,11 +224,11 @@ func (p *PackReader) next() ([]byte, error) {
 	return nil, io.EOF
 }
 
-// line reads one line, whose newline it takes off. The last one has it too.
-func (p *PackReader) line(limit int) ([]byte, error) {
+// readLine reads one line, whose newline it takes off. The last one has it too.
+func readLine(lines *bufio.Reader, limit int) ([]byte, error) {
 	var line []byte
 	for {
-		part, err := p.lines.ReadSlice('\n')
+		part, err := lines.ReadSlice('\n')
 		if len(line)+len(part) > limit+1 {
 			return nil, fmt.Errorf("%w: a line of more than %d bytes", ErrNotCanonical, limit)
 		}

@@ -348,7 +348,7 @@ func TestVectors(t *testing.T) {
 			for _, f := range c.Files {
 				files = append(files, testdata(f))
 			}
-			r := verifyFiles(context.Background(), tr, files)
+			r := verifyFiles(context.Background(), tr, files, "")
 			require.Equal(t, c.Exit == ExitSound, r.OK)
 			for i, f := range r.Files {
 				require.Equal(t, c.Failures[i], failures(f.Verdicts), "%s: %+v", f.File, f.Verdicts)

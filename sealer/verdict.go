@@ -11,9 +11,10 @@ const (
 	DirectoryOK Code = "directory.ok"
 	// SignatureOK: every signature is by a key that was valid when it signed.
 	SignatureOK Code = "signature.ok"
-	// CheckpointOK: the signed checkpoint states the pack's size and root.
+	// CheckpointOK: the signed checkpoint is by a valid key, and states the pack's
+	// size and root.
 	CheckpointOK Code = "checkpoint.ok"
-	// ConsistencyOK: the log of this pack extends the log of the previous one.
+	// ConsistencyOK: a tree extends the one that it has to.
 	ConsistencyOK Code = "consistency.ok"
 	// InclusionOK: every entry is the leaf that its place in the tree asks for.
 	InclusionOK Code = "inclusion.ok"
@@ -29,8 +30,8 @@ const (
 	AnchorKeys Code = "anchor.keys"
 	// DuplicatesUnproven: a duplicate names an earlier leaf that no given pack holds.
 	DuplicatesUnproven Code = "duplicates.unproven"
-	// ChainVouched: the pack's key was revoked later, and the next pack proves that
-	// this one is older.
+	// ChainVouched: the key of a pack or checkpoint was revoked later, and a later
+	// one of the log, by another key, builds on it.
 	ChainVouched Code = "chain.vouched"
 	// ChainGap: packs between two given ones were not given.
 	ChainGap Code = "chain.gap"
@@ -64,13 +65,21 @@ const (
 	CountMismatch Code = "count.mismatch"
 	// RootMismatch: the entries are not the leaves under the root.
 	RootMismatch Code = "root.mismatch"
-	// InclusionMismatch: the pack that holds a receipt is not sound itself.
+	// EventMissing: a proof is of an event that was not given.
+	EventMissing Code = "event.missing"
+	// InclusionMismatch: a proof does not lead from its event to its checkpoint, or
+	// the file that holds a receipt is not sound itself.
 	InclusionMismatch Code = "inclusion.mismatch"
-	// CheckpointMismatch: the checkpoint states another log, size or root.
+	// CheckpointMismatch: the checkpoint states another log, size, root or time.
 	CheckpointMismatch Code = "checkpoint.mismatch"
-	// ConsistencyMismatch: the pack does not extend the previous one.
+	// ConsistencyMismatch: a tree does not extend the one that it has to.
 	ConsistencyMismatch Code = "consistency.mismatch"
-	// ChainFork: two packs claim the same leaves of one log.
+	// ConsistencyUnproven: what was given does not tell the root that a checkpoint
+	// held outside has to be compared with.
+	ConsistencyUnproven Code = "consistency.unproven"
+	// Rollback: the log is shorter than a checkpoint of it that was held outside.
+	Rollback Code = "rollback"
+	// ChainFork: two files hold different leaves, or roots, of one place in a log.
 	ChainFork Code = "chain.fork"
 	// MeteringMismatch: the rows are not what the entries add up to.
 	MeteringMismatch Code = "metering.mismatch"
@@ -87,7 +96,7 @@ const InputUnreadable Code = "input.unreadable"
 type Verdict struct {
 	Code Code `json:"code"`
 	OK   bool `json:"ok"`
-	// Index counts the entries of a pack from 0; nil for what is no entry.
+	// Index counts the entries of a pack or an export from 0; nil for what is no entry.
 	Index   *int   `json:"index"`
 	Message string `json:"message,omitempty"`
 }

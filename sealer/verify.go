@@ -5,19 +5,45 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
 	"slices"
+	"time"
 )
 
 // Kinds of files.
 const (
-	kindPack      = "pack"
-	kindReceipt   = "receipt"
-	kindDirectory = "directory"
-	kindUnknown   = "unknown"
+	kindPack        = "pack"
+	kindReceipt     = "receipt"
+	kindDirectory   = "directory"
+	kindProof       = "proof"
+	kindEvent       = "event"
+	kindConsistency = "consistency"
+	kindCheckpoint  = "checkpoint"
+	kindExport      = "export"
+	kindUnknown     = "unknown"
 )
+
+// kinds tells files by how they begin.
+var kinds = []struct{ start, kind string }{
+	{headerStart, kindPack},
+	{objectStart, kindPack},
+	{directoryStart, kindDirectory},
+	{exportStart, kindExport},
+	{proofStart, kindProof},
+	{`{"event":{`, kindProof},
+	{answerStart + `{"event":{`, kindProof},
+	{`{"actor":`, kindEvent},
+	{`{"consistency":`, kindConsistency},
+	{answerStart + `{"consistency":`, kindConsistency},
+	{originPrefix, kindCheckpoint},
+	{answerStart + headerStart, kindCheckpoint},
+}
+
+// longestStart is the longest of the beginnings in kinds.
+const longestStart = 64
 
 // Report is what verifying some files came to.
 type Report struct {
@@ -30,7 +56,8 @@ type Report struct {
 // FileReport is what verifying one file came to.
 type FileReport struct {
 	File string `json:"file"`
-	// Kind is "pack", "receipt", "directory" or "unknown".
+	// Kind is "pack", "receipt", "directory", "proof" (of inclusion), "event",
+	// "consistency", "checkpoint", "export" or "unknown".
 	Kind     string    `json:"kind"`
 	Verdicts []Verdict `json:"verdicts"`
 
@@ -61,44 +88,66 @@ func VerifyPack(ctx context.Context, r io.Reader, rootVkey string) ([]Verdict, e
 }
 
 // verification verifies many files together: packs of one log prove each other,
-// and packs prove receipts.
+// and packs, proofs and exports prove receipts.
 type verification struct {
 	trust  *trust
 	files  []FileReport
-	wanted map[string]*sighted // by receipt id; nil until a pack was seen to hold it
+	wanted map[string][]*sighted // by receipt id; empty until it was seen
+	logs   map[string]*known     // by origin
+	packs  map[string][]*packFile
+	proofs proofFiles
+	// receipts are the files with a receipt.
+	receipts map[*FileReport]*signedReceipt
 }
 
-// verifyFiles verifies files in one go and reports in their order.
-func verifyFiles(ctx context.Context, t *trust, names []string) Report {
-	v := verification{trust: t, files: make([]FileReport, len(names)), wanted: make(map[string]*sighted)}
-	receipts := make(map[*FileReport]*signedReceipt)
-	logs := make(map[string][]*packFile)
-	for i, name := range names {
-		f := &v.files[i]
-		*f = FileReport{File: name, Kind: kindUnknown, Verdicts: []Verdict{}}
-		text, err := f.open()
-		switch {
-		case err != nil:
-			f.unreadable(err)
-		case f.Kind == kindPack:
-			p := v.openPack(f)
-			logs[p.header.TenantID] = append(logs[p.header.TenantID], p)
-		case f.Kind == kindDirectory:
-			f.add(t.directory(text))
-		default:
-			receipts[f] = v.receipt(f, text)
-		}
+// verifyFiles verifies files in one go and reports in their order. expect names a
+// file with a checkpoint that was held outside; empty for none.
+func verifyFiles(ctx context.Context, t *trust, names []string, expect string) Report {
+	v := verification{
+		trust: t, files: make([]FileReport, len(names)), wanted: make(map[string][]*sighted), logs: make(map[string]*known),
+		packs: make(map[string][]*packFile), receipts: make(map[*FileReport]*signedReceipt),
 	}
-	for _, tenantID := range slices.Sorted(maps.Keys(logs)) {
-		v.log(ctx, logs[tenantID])
+	for i, name := range names {
+		v.files[i] = FileReport{File: name, Kind: kindUnknown, Verdicts: []Verdict{}}
+		v.open(&v.files[i])
+	}
+	for _, tenantID := range slices.Sorted(maps.Keys(v.packs)) {
+		v.log(ctx, v.packs[tenantID])
+	}
+	v.proofs.verify(ctx, &v)
+	for _, origin := range slices.Sorted(maps.Keys(v.logs)) {
+		v.logs[origin].forks()
+	}
+	if expect != "" {
+		v.files = append(v.files, v.expect(expect))
 	}
 	report := Report{OK: true, Files: v.files}
 	for i := range v.files {
 		f := &v.files[i]
-		v.judge(f, receipts[f])
+		v.judge(f, v.receipts[f])
 		report.OK = report.OK && f.ok()
 	}
 	return report
+}
+
+// open reads what a file holds, as far as it can be read at once.
+func (v *verification) open(f *FileReport) {
+	text, err := f.open()
+	switch {
+	case err != nil:
+		f.unreadable(err)
+	case f.Kind == kindPack:
+		p := v.openPack(f)
+		v.packs[p.header.TenantID] = append(v.packs[p.header.TenantID], p)
+	case f.Kind == kindDirectory:
+		f.add(v.trust.directory(text))
+	case f.Kind == kindUnknown:
+		if r := v.receipt(f, text); r != nil {
+			v.receipts[f] = r
+		}
+	default:
+		v.proofs.open(v, f, text)
+	}
 }
 
 func (f *FileReport) add(v ...Verdict) { f.Verdicts = append(f.Verdicts, v...) }
@@ -112,8 +161,8 @@ func (f *FileReport) unreadable(err error) {
 // maxSmallBytes bounds files that are read at once: receipts and directories.
 const maxSmallBytes = 16 << 20
 
-// open tells the kind of a file by its beginning. A pack is left to be streamed;
-// of anything else it returns the text.
+// open tells the kind of a file by its beginning. Packs and exports are left to be
+// streamed; of anything else it returns the text.
 func (f *FileReport) open() ([]byte, error) {
 	file, err := os.Open(f.File)
 	if err != nil {
@@ -121,16 +170,18 @@ func (f *FileReport) open() ([]byte, error) {
 	}
 	defer file.Close()
 	r := bufio.NewReader(io.LimitReader(file, maxSmallBytes))
-	start, err := r.Peek(len(headerStart))
+	start, err := r.Peek(longestStart)
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
-	switch {
-	case bytes.HasPrefix(start, []byte(headerStart)), bytes.HasPrefix(start, []byte(objectStart)):
-		f.Kind = kindPack
+	for _, k := range kinds {
+		if bytes.HasPrefix(start, []byte(k.start)) {
+			f.Kind = k.kind
+			break
+		}
+	}
+	if f.Kind == kindPack || f.Kind == kindExport {
 		return nil, nil
-	case bytes.HasPrefix(start, []byte(directoryStart)):
-		f.Kind = kindDirectory
 	}
 	return io.ReadAll(r)
 }
@@ -140,14 +191,14 @@ func (v *verification) receipt(f *FileReport, text []byte) *signedReceipt {
 	r, err := readReceipt(text)
 	switch {
 	case errors.Is(err, errNoReceipt):
-		f.add(Verdict{Code: FormatInvalid, Message: "neither a pack, nor a key directory, nor a receipt with its signature"})
+		f.add(Verdict{Code: FormatInvalid, Message: "no receipt with its signature, and nothing else that can be verified"})
 		return nil
 	case err != nil:
 		f.add(Verdict{Code: FormatInvalid, Message: err.Error()})
 		return nil
 	}
 	f.Kind = kindReceipt
-	v.wanted[r.receipt.ReceiptID] = nil
+	v.wanted[r.receipt.ReceiptID] = []*sighted{}
 	return r
 }
 
@@ -156,9 +207,21 @@ func (v *verification) judge(f *FileReport, r *signedReceipt) {
 	switch {
 	case r == nil:
 	case v.trust.newer == nil:
-		f.stuck = true
-		f.add(Verdict{Code: KeyUnknown, Message: "no key directory: give --keys, or a pack that holds one"})
+		f.noDirectory()
 	default:
 		f.add(r.verify(v.trust.newer, v.wanted[r.receipt.ReceiptID])...)
+	}
+}
+
+// noDirectory notes that there are no keys to verify the file with.
+func (f *FileReport) noDirectory() {
+	f.stuck = true
+	f.fail(KeyUnknown, "no key directory: give --keys, or a pack that holds one")
+}
+
+// sight notes that a file holds a delivery. by is when that was certain.
+func (v *verification) sight(f *FileReport, d *RecordedDelivery, by time.Time, place string, args ...any) {
+	if list, asked := v.wanted[d.Receipt.ReceiptID]; asked {
+		v.wanted[d.Receipt.ReceiptID] = append(list, &sighted{f, fmt.Sprintf(place, args...), by, d.ReceiptText, d.KeyID, d.Signature})
 	}
 }

@@ -27,6 +27,7 @@ type packCheck struct {
 	// linked is set if the pack before it was given and is the one it names, or is
 	// this very pack.
 	linked bool
+	before *Tree // of the log before the first entry
 	ledger *ledger
 }
 
@@ -62,11 +63,11 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, h *history) error {
 	}
 	directory := c.trust.newer
 	pub, receipts := c.key(directory)
-	before := c.consistency()
+	c.before = c.consistency()
 	if h == nil {
 		h = newHistory(c.header.FirstIndex)
 	}
-	c.ledger = newLedger(c.header.TenantID, c.header.FirstIndex, before, h)
+	c.ledger = newLedger(c.header.TenantID, c.header.FirstIndex, c.before, h)
 	c.ledger.claim = c.header.claim()
 	if err := c.entries(ctx, p, &inspector{directory, receipts, c.header.SealedAt}); err != nil {
 		c.fail(FormatInvalid, "%v", err)
@@ -202,15 +203,19 @@ func (c *packCheck) tree() {
 const maxFaults = 100
 
 func (c *packCheck) faults() {
-	faults := c.ledger.faults
-	if len(faults) == 0 {
+	if len(c.ledger.faults) == 0 {
 		c.pass(WitnessOK, "every receipt stands in the event that it was signed for")
 	}
+	c.verdicts = append(c.verdicts, namedFaults(c.ledger.faults)...)
+}
+
+// namedFaults are the first faults, the last of which counts those left out.
+func namedFaults(faults []Verdict) []Verdict {
 	if n := len(faults) - maxFaults; n > 0 {
 		faults = slices.Clone(faults[:maxFaults])
 		faults[maxFaults-1].Message += fmt.Sprintf("; and %s more", count(n, "fault"))
 	}
-	c.verdicts = append(c.verdicts, faults...)
+	return faults
 }
 
 // metering compares rows and duplicates, unless entries are missing from them

@@ -63,28 +63,29 @@ func readReceipt(text []byte) (*signedReceipt, error) {
 	return r, err
 }
 
-// sighted is where a pack holds a receipt that is asked about.
+// sighted is where a file holds a receipt that is asked about.
 type sighted struct {
-	pack     *packCheck
-	index    int
+	file  *FileReport
+	place string
+	// by is when the receipt stood there at the latest.
+	by       time.Time
 	text     []byte
 	keyID    string
 	sigValue []byte
 }
 
-// verify judges the receipt by the keys of d; in is where a pack holds it, nil if
-// none does.
-func (r *signedReceipt) verify(d *Directory, in *sighted) []Verdict {
+// verify judges the receipt by the keys of d; in is where files hold it.
+func (r *signedReceipt) verify(d *Directory, in []*sighted) []Verdict {
 	var verdicts []Verdict
 	if err := checkReceipt(&r.receipt); err != nil {
 		verdicts = append(verdicts, Verdict{Code: FormatInvalid, Message: err.Error()})
 	}
 	var sealedAt *time.Time
-	if in != nil {
-		v := r.inclusion(in)
+	if best := r.best(in); best != nil {
+		v := r.inclusion(best)
 		verdicts = append(verdicts, v)
 		if v.OK {
-			sealedAt = &in.pack.header.SealedAt
+			sealedAt = &best.by
 		}
 	}
 	purpose := PurposeReceipt
@@ -105,15 +106,35 @@ func (r *signedReceipt) verify(d *Directory, in *sighted) []Verdict {
 	return append(verdicts, Verdict{Code: SignatureOK, OK: true, Message: about})
 }
 
-// inclusion judges the receipt by the pack that holds its id.
+// best picks the file that speaks loudest: one that says something else, else the
+// sound one that proves the receipt oldest, else any; nil if there is none.
+func (r *signedReceipt) best(in []*sighted) *sighted {
+	var best *sighted
+	for _, s := range in {
+		switch {
+		case best == nil, !r.says(s):
+			best = s
+		case !r.says(best):
+		case s.file.ok() && (!best.file.ok() || s.by.Before(best.by)):
+			best = s
+		}
+	}
+	return best
+}
+
+// says reports whether the receipt is what stands there.
+func (r *signedReceipt) says(s *sighted) bool {
+	return bytes.Equal(s.text, r.text) && s.keyID == r.keyID && bytes.Equal(s.sigValue, r.signature)
+}
+
+// inclusion judges the receipt by the file that holds its id.
 func (r *signedReceipt) inclusion(in *sighted) Verdict {
-	v := Verdict{Code: InclusionOK, OK: true,
-		Message: fmt.Sprintf("entry %d of pack %s", in.index, in.pack.header.PackID)}
+	v := Verdict{Code: InclusionOK, OK: true, Message: in.place}
 	switch {
-	case in.pack.failed():
+	case !in.file.ok():
 		v.Code, v.OK = InclusionMismatch, false
 		v.Message += ", which is not sound itself"
-	case !bytes.Equal(in.text, r.text) || in.keyID != r.keyID || !bytes.Equal(in.sigValue, r.signature):
+	case !r.says(in):
 		v.Code, v.OK = EntryAltered, false
 		v.Message += " says something else"
 	}

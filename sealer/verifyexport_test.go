@@ -1,0 +1,101 @@
+package sealer
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestEveryRangeIsExported exports every range of a log.
+func TestEveryRangeIsExported(t *testing.T) {
+	a := newArchive(t, 3, 1, 6)
+	keys := a.directory()
+	for first := range a.events {
+		for count := 1; first+count <= len(a.events); count++ {
+			r := a.verify(keys, nil, file{"export", a.export(first, count)})
+			require.True(t, r.OK, "%d from %d on: %+v", count, first, r.Files)
+		}
+	}
+}
+
+func TestFlipsInExport(t *testing.T) {
+	a := newArchive(t, 3, 4, 2)
+	a.flips(a.export(2, 2)) // of two packs
+}
+
+func TestBadExports(t *testing.T) {
+	a := newArchive(t, 3, 4, 2)
+	other := newArchive(t, 3)
+	other.tenant = "tnt_other"
+	other.add(4)
+	keys := a.directory()
+	whole := bytes.Split(bytes.TrimSuffix(a.export(1, 5), []byte("\n")), []byte("\n"))
+	lines := func(change func([][]byte) [][]byte) []byte { return forge(change(slices.Clone(whole))...) }
+	header := func(change func(*ExportHeader)) []byte { return a.export(1, 5, change) }
+	for about, c := range map[string]struct {
+		text []byte
+		want []Code
+	}{
+		"good":                   {header(func(*ExportHeader) {}), nil},
+		"an entry less":          {lines(func(l [][]byte) [][]byte { return l[:len(l)-1] }), []Code{FormatInvalid}},
+		"an entry more":          {lines(func(l [][]byte) [][]byte { return append(l, a.events[6]) }), []Code{FormatInvalid}},
+		"a blank line":           {lines(func(l [][]byte) [][]byte { return append(l, nil) }), []Code{FormatInvalid}},
+		"no last newline":        {bytes.TrimSuffix(a.export(1, 5), []byte("\n")), []Code{FormatInvalid}},
+		"only a header":          {lines(func(l [][]byte) [][]byte { return l[:1] }), []Code{FormatInvalid}},
+		"half a header":          {whole[0][:100], []Code{FormatInvalid}},
+		"swapped entries":        {lines(func(l [][]byte) [][]byte { l[1], l[2] = l[2], l[1]; return l }), []Code{RootMismatch}},
+		"an altered entry":       {bytes.Replace(a.export(1, 5), []byte(`"quantityMs":1500`), []byte(`"quantityMs":9500`), 1), []Code{RootMismatch, WitnessMismatch}},
+		"an entry of another":    {lines(func(l [][]byte) [][]byte { l[1] = other.events[4]; return l }), []Code{RootMismatch, TenantMismatch}},
+		"count":                  {header(func(h *ExportHeader) { h.Count-- }), []Code{FormatInvalid}},
+		"count, none":            {header(func(h *ExportHeader) { h.Count = 0 }), []Code{FormatInvalid}},
+		"first":                  {header(func(h *ExportHeader) { h.FirstIndex++ }), []Code{RootMismatch}},
+		"first, far":             {header(func(h *ExportHeader) { h.FirstIndex = 1 << 52 }), []Code{CheckpointMismatch}},
+		"before, missing":        {header(func(h *ExportHeader) { h.Before = nil }), []Code{FormatInvalid}},
+		"before, another":        {header(func(h *ExportHeader) { h.Before = []Hash{LeafHash(nil)} }), []Code{RootMismatch}},
+		"after, missing":         {header(func(h *ExportHeader) { h.After = nil }), []Code{FormatInvalid}},
+		"after, another":         {header(func(h *ExportHeader) { h.After = []Hash{LeafHash(nil)} }), []Code{RootMismatch}},
+		"no checkpoint":          {header(func(h *ExportHeader) { h.Checkpoints = nil }), []Code{FormatInvalid}},
+		"first checkpoint only":  {header(func(h *ExportHeader) { h.Checkpoints = h.Checkpoints[:1] }), []Code{CheckpointMismatch}},
+		"last checkpoint only":   {header(func(h *ExportHeader) { h.Checkpoints = h.Checkpoints[1:] }), nil},
+		"checkpoint twice":       {header(func(h *ExportHeader) { h.Checkpoints = append(h.Checkpoints, h.Checkpoints[1]) }), []Code{CheckpointMismatch}},
+		"checkpoints swapped":    {header(func(h *ExportHeader) { slices.Reverse(h.Checkpoints) }), []Code{CheckpointMismatch}},
+		"one checkpoint more":    {header(func(h *ExportHeader) { h.Checkpoints = append(h.Checkpoints, a.packs[2].Header.Checkpoint) }), []Code{CheckpointMismatch}},
+		"of another log":         {header(func(h *ExportHeader) { h.Checkpoints[1] = other.packs[1].Header.Checkpoint }), []Code{TenantMismatch}},
+		"no note":                {header(func(h *ExportHeader) { h.Checkpoints[0] = "x" }), []Code{FormatInvalid}},
+		"tenant":                 {header(func(h *ExportHeader) { h.TenantID = "tnt_other" }), []Code{TenantMismatch}},
+		"directory":              {header(func(h *ExportHeader) { h.Directory = []byte(`{"delegation":"x"}`) }), []Code{DirectoryInvalid}},
+		"after, where none is":   {a.export(4, 3, func(h *ExportHeader) { h.After = []Hash{{}} }), []Code{FormatInvalid}},
+		"an entry of no receipt": {a.export(2, 3, func(h *ExportHeader) { h.After = append(h.After, Hash{}) }), []Code{FormatInvalid}},
+	} {
+		r := a.verify(keys, nil, file{"export", c.text})
+		require.Equal(t, c.want, failures(r.Files[0].Verdicts), "%s: %+v", about, r.Files)
+	}
+}
+
+// TestExportProvesReceipts verifies receipts with nothing but an export, whose
+// header holds the directory.
+func TestExportProvesReceipts(t *testing.T) {
+	a := newArchive(t, 3, 4)
+	r := a.verify(nil, nil, file{"receipt", answer(t, a.events[2])}, file{"export", a.export(1, 5)}, file{"event", a.events[4]})
+	require.True(t, r.OK, "%+v", r.Files)
+	require.Equal(t, InclusionOK, r.Files[0].Verdicts[0].Code)
+}
+
+// TestExportOfRevokedKeys has receipts by a key that was revoked between two packs
+// or before all of them.
+func TestExportOfRevokedKeys(t *testing.T) {
+	a := newArchive(t, 3, 4)
+	between := a.packs[0].Header.SealedAt.Add(time.Second)
+	a.now = a.now.Add(time.Hour)
+	a.key(a.nodes[0].KeyID).RevokedAt = &between
+	r := a.verify(a.directory(), nil, file{"export", a.export(0, 7)})
+	require.Equal(t, []Code{KeyRevoked}, failures(r.Files[0].Verdicts))
+	for _, v := range r.Files[0].Verdicts {
+		if !v.OK {
+			require.GreaterOrEqual(t, *v.Index, 3, "the first pack is older than the revocation")
+		}
+	}
+}
