@@ -181,10 +181,16 @@ type upCmd struct {
 	Bound    time.Duration `default:"30s" help:"How long the node signs without news of rights."`
 	Log      string        `default:"text" enum:"text,json" help:"Form of the log: ${enum}."`
 	LogLevel slog.Level    `default:"info" help:"Least level that is logged: debug, info, warn or error."`
+	Keep     time.Duration `default:"168h" help:"How long the event log keeps what is loaded, at least 25h."`
+
+	AcceptRollback bool `help:"Go on although log, database or warehouse was restored from an older copy than the others."`
 }
 
 // nodeID names the one node of an embedded service.
 const nodeID = "nod_embedded"
+
+// partition is the one that the embedded log has.
+const partition = 0
 
 // Run serves until it is told to stop. Everything is opened in the order in which
 // it is needed, and closed in the reverse one.
@@ -203,6 +209,11 @@ func (c *upCmd) Run() (err error) {
 	if err := os.MkdirAll(c.Data, 0o700); err != nil {
 		return err
 	}
+	claim, err := store.Claim(c.Data)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, claim)
 	// Both ports are taken before anything is opened: callers queue while a long log
 	// is checked, instead of being refused.
 	listener, err := gateway.Listen(ctx, c.Listen)
@@ -223,23 +234,29 @@ func (c *upCmd) Run() (err error) {
 		return err
 	}
 	defer closing(&err, db)
+	warehouse, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(c.Data, "warehouse.db"), Logger: logger})
+	if err != nil {
+		return err
+	}
+	defer closing(&err, warehouse)
 	failed := make(chan error, 8)
-	eventLog, err := openLog(ctx, db, segment.Config{
+	eventLog, err := c.openLog(ctx, db, warehouse, segment.Config{
 		Dir: filepath.Join(c.Data, "log"), Log: logger, Registerer: registry, OnFailure: func(err error) { failed <- err },
 	})
 	if err != nil {
 		return err
 	}
 	defer closing(&err, eventLog)
-	warehouse, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(c.Data, "warehouse.db"), Logger: logger})
-	if err != nil {
-		return err
-	}
-	defer closing(&err, warehouse)
 	loader, err := pipeline.NewLoader(pipeline.LoaderConfig{Log: eventLog, Warehouse: warehouse, Logger: logger, Registerer: registry})
 	if err != nil {
 		return err
 	}
+	if err := loader.Check(ctx); err != nil {
+		return fmt.Errorf("the warehouse does not fit the log: %w", err)
+	}
+	retention := segment.Retention{Log: eventLog, Keep: c.Keep, Logger: logger, Loaded: func(ctx context.Context) (sealer.Position, bool, error) {
+		return warehouse.Resume(ctx, partition)
+	}}
 
 	nodes, err := node.New(ctx, node.Config{DB: db, Dir: filepath.Join(c.Data, "keys"), Bound: c.Bound, Logger: logger})
 	if err != nil {
@@ -318,7 +335,8 @@ func (c *upCmd) Run() (err error) {
 	}
 	run("the loader", loader.Run)
 	run("the view of rights", view.Run)
-	run("the high-water mark", func(ctx context.Context) error { return recordHighWater(ctx, db, eventLog) })
+	run("the high-water mark", func(ctx context.Context) error { return db.Follow(ctx, eventLog) })
+	run("the log's retention", retention.Run)
 	run("the outbox relay", ctl.Run)
 	run("control's server", func(ctx context.Context) error { return serve(ctx, inside, ctl.Handler()) })
 	run("the admin listener", func(ctx context.Context) error { return serve(ctx, adminListener, admin.Handler()) })
@@ -342,8 +360,10 @@ func (c *upCmd) Run() (err error) {
 	return nil
 }
 
-// openLog opens the event log. The database remembers how long it once was.
-func openLog(ctx context.Context, db *store.DB, cfg segment.Config) (*segment.Log, error) {
+// openLog opens the event log and holds database and warehouse against it: each of
+// them remembers how long it once was.
+func (c *upCmd) openLog(ctx context.Context, db *store.DB, warehouse pipeline.Sink, cfg segment.Config) (log *segment.Log, err error) {
+	history := store.History{Replays: replays(), Accept: c.AcceptRollback}
 	mark, known, err := db.HighWater(ctx)
 	if err != nil {
 		return nil, err
@@ -351,28 +371,35 @@ func openLog(ctx context.Context, db *store.DB, cfg segment.Config) (*segment.Lo
 	if known {
 		cfg.AtLeast = &mark
 	}
-	return segment.Open(cfg)
-}
-
-// recordHighWater tells the database once a second how long the log is.
-func recordHighWater(ctx context.Context, db *store.DB, log pipeline.Reader) error {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		_, end, err := log.Bounds(ctx, 0)
-		if err == nil {
-			err = db.SetHighWater(ctx, end)
-		}
-		if err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
+	if loaded, ok, err := warehouse.Resume(ctx, partition); err != nil {
+		return nil, err
+	} else if ok {
+		history.Loaded = &loaded
+		if !known || loaded.Compare(mark) > 0 {
+			cfg.AtLeast = &loaded
 		}
 	}
+	log, err = segment.Open(cfg)
+	if c.AcceptRollback && errors.Is(err, segment.ErrRollback) {
+		cfg.Generation = cfg.AtLeast.Generation + 1
+		log, err = segment.Open(cfg)
+	}
+	if err == nil {
+		history.Log = log
+		if err = db.Reconcile(ctx, history); err == nil {
+			return log, nil
+		}
+		err = errors.Join(err, log.Close())
+	}
+	if errors.Is(err, segment.ErrRollback) || errors.Is(err, store.ErrOlder) {
+		err = fmt.Errorf("%w\nPut the newest copies of control.db, warehouse.db and log back together, "+
+			"or start once with --accept-rollback to go on with what is here", err)
+	}
+	return nil, err
 }
+
+// replays are the rooms that tell an older database what was stopped meanwhile.
+func replays() []store.Replay { return []store.Replay{right.Replay, tenant.Replay, node.Replay} }
 
 // serve answers on a listener until ctx ends, and then finishes what has begun.
 func serve(ctx context.Context, ln net.Listener, handler http.Handler) error {
