@@ -16,10 +16,12 @@ package bench
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -81,14 +83,17 @@ func (d *Demo) Run(ctx context.Context) error {
 	if server, answers, took, err = d.deliver(ctx, server, client, deliveries); err != nil {
 		return err
 	}
-	tally, err := tallyAnswers(answers)
-	if err != nil {
+	b := &books{answers: answers, took: took}
+	if b.told, err = tallyAnswers(answers); err != nil {
 		return err
 	}
 
 	d.say("4  Seal  every event into signed proof packs, and export them")
-	packs, totals, err := d.seal(ctx, client)
+	packs, err := d.seal(ctx, client)
 	if err != nil {
+		return err
+	}
+	if b.warehouse, b.metering, err = receiptsInWarehouse(ctx, client); err != nil {
 		return err
 	}
 
@@ -98,23 +103,20 @@ func (d *Demo) Run(ctx context.Context) error {
 		return err
 	}
 
-	d.say("6  Stop  with SIGTERM, and count the log on disk")
+	d.say("6  Stop  with SIGTERM, and count what is on disk")
 	if err := server.Stop(); err != nil {
 		return err
 	}
-	logged, err := receiptsInLog(ctx, filepath.Join(data, "log"))
-	if err != nil {
+	if b.log, err = receiptsInLog(ctx, filepath.Join(data, "log")); err != nil {
 		return err
 	}
-	packed, err := receiptsInPacks(packs)
-	if err != nil {
+	if b.packs, err = receiptsInPacks(packs); err != nil {
 		return err
 	}
-
 	d.say("")
-	ok := d.report(tally, logged, packed, totals, answers, took)
+	balanced := d.report(b)
 	d.say("\nTold in %.1f s.", time.Since(started).Seconds())
-	if !ok {
+	if !balanced {
 		return errUnequal
 	}
 	return nil
@@ -178,12 +180,10 @@ func (d *Demo) deliver(ctx context.Context, server *Server, client Client, deliv
 	return server, r.answers, time.Since(start) - down, r.err
 }
 
-// seal seals and downloads every pack of the tenant, oldest first. It returns the
-// files and the metering totals.
-func (d *Demo) seal(ctx context.Context, client Client) ([]string, meterTotals, error) {
-	var totals meterTotals
+// seal seals and downloads every pack of the tenant, oldest first.
+func (d *Demo) seal(ctx context.Context, client Client) ([]string, error) {
 	if err := client.Do(ctx, "POST", "/v1/proof-packs/seal", map[string]any{}, nil); err != nil {
-		return nil, totals, err
+		return nil, err
 	}
 	var list struct {
 		Packs []struct {
@@ -192,23 +192,48 @@ func (d *Demo) seal(ctx context.Context, client Client) ([]string, meterTotals, 
 		}
 	}
 	if err := client.Do(ctx, "GET", "/v1/proof-packs?limit=500", nil, &list); err != nil {
-		return nil, totals, err
+		return nil, err
 	}
 	var files []string
 	for _, p := range list.Packs {
 		file := filepath.Join(d.Dir, p.ID+".ndjson")
 		if err := client.Download(ctx, "/v1/proof-packs/"+p.ID+"/bundle", file); err != nil {
-			return nil, totals, err
+			return nil, err
 		}
 		files = append(files, file)
 		d.note("%s  %s events", p.ID, count(p.Count))
 	}
 	if len(files) == 0 {
-		return nil, totals, errors.New("sealing made no pack")
+		return nil, errors.New("sealing made no pack")
+	}
+	return files, nil
+}
+
+// receiptsInWarehouse counts, by id, the receipts of the events that the warehouse
+// lists, and asks it for the metering.
+func receiptsInWarehouse(ctx context.Context, client Client) (receipts, meterTotals, error) {
+	kept := receipts{}
+	path := "/v1/events?type=delivery.recorded&limit=500"
+	for next := path; next != ""; {
+		var page struct {
+			Events     []struct{ Event json.RawMessage }
+			NextCursor string
+		}
+		if err := client.Do(ctx, "GET", next, nil, &page); err != nil {
+			return nil, meterTotals{}, err
+		}
+		for _, e := range page.Events {
+			if err := kept.add(e.Event); err != nil {
+				return nil, meterTotals{}, err
+			}
+		}
+		if next = ""; page.NextCursor != "" {
+			next = path + "&cursor=" + url.QueryEscape(page.NextCursor)
+		}
 	}
 	var metering struct{ Totals meterTotals }
 	err := client.Do(ctx, "GET", "/v1/metering", nil, &metering)
-	return files, metering.Totals, err
+	return kept, metering.Totals, err
 }
 
 // verify runs the verifier on the packs, and once more on packs of which the

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -128,48 +129,86 @@ func tallyAnswers(answers []Answer) (*tally, error) {
 	return t, nil
 }
 
-// report prints the closing table and says whether every equality holds.
-func (d *Demo) report(t *tally, logged, packed receipts, m meterTotals, answers []Answer, took time.Duration) bool {
-	acknowledged := len(t.acknowledged)
-	ok := true
-	line := func(what string, n int64, faults ...string) {
-		faults = slices.DeleteFunc(faults, func(s string) bool { return s == "" })
-		if n != int64(acknowledged) {
-			faults = append([]string{"expected " + count(acknowledged)}, faults...)
+// books are what each keeper of receipts holds when the story ends.
+type books struct {
+	told                  *tally // the clients
+	log, warehouse, packs receipts
+	metering              meterTotals
+	answers               []Answer
+	took                  time.Duration
+}
+
+// entry is one line of the closing table. A fault makes the story fail.
+type entry struct {
+	what   string
+	number string
+	sum    bool // it takes part in the equality
+	fault  string
+}
+
+// balance holds every keeper against what the clients were acknowledged, receipt
+// by receipt, and the metering against what they were told.
+func (b *books) balance() []entry {
+	want := len(b.told.acknowledged)
+	kept := func(what string, r receipts) entry {
+		return entry{what, count(len(r)), true, faults(r, b.told.acknowledged)}
+	}
+	m := b.metering
+	metered := entry{"  metered + suppressed + duplicates", count(m.Metered + m.Suppressed + m.Duplicates), true, unlike(m, b.told)}
+	if sum := m.Metered + m.Suppressed + m.Duplicates; metered.fault == "" && sum != int64(want) {
+		metered.fault = "expected " + count(want)
+	}
+	lines := []entry{
+		{what: "deliveries answered", number: count(len(b.answers))},
+		{what: "  refused by the gate", number: count(b.told.refused)},
+	}
+	for _, status := range slices.Sorted(maps.Keys(b.told.others)) {
+		lines = append(lines, entry{"  answered " + strconv.Itoa(status), count(b.told.others[status]), true, "unexpected"})
+	}
+	return append(lines, entry{},
+		entry{"receipts acknowledged", count(want), true, ""},
+		kept("  in the log, each once", b.log),
+		kept("  in the warehouse, each once", b.warehouse),
+		kept("  in the verified packs, each once", b.packs),
+		metered,
+		entry{what: "    metered", number: count(m.Metered)},
+		entry{what: "    suppressed", number: count(m.Suppressed)},
+		entry{what: "    metered time, ms", number: count(m.QuantityMs)},
+	)
+}
+
+// report prints the closing table and says whether everything balances.
+func (d *Demo) report(b *books) bool {
+	balanced := true
+	for _, e := range b.balance() {
+		mark := ""
+		switch {
+		case e.fault != "":
+			balanced, mark = false, "≠  "+e.fault
+		case e.sum:
+			mark = "="
 		}
-		mark := "="
-		if len(faults) > 0 {
-			ok, mark = false, "≠  "+strings.Join(faults, ", ")
-		}
-		d.say("   %-34s %10s  %s", what, count(n), mark)
+		d.row(e.what, e.number, mark)
 	}
-	d.say("   %-34s %10s", "deliveries answered", count(len(answers)))
-	d.say("   %-34s %10s", "  refused by the gate", count(t.refused))
-	for status, n := range t.others {
-		ok = false
-		d.say("   %-34s %10s  ≠  unexpected", "  answered "+strconv.Itoa(status), count(n))
+	t := b.told
+	d.row("", "", "")
+	d.row("refusals by code", "", "")
+	for _, code := range slices.SortedFunc(maps.Keys(t.refusals), func(a, b string) int {
+		return cmp.Or(t.refusals[b]-t.refusals[a], strings.Compare(a, b))
+	}) {
+		d.row("  "+code, count(t.refusals[code]), "")
 	}
-	d.say("")
-	line("receipts acknowledged", int64(acknowledged))
-	line("  in the log, each once", int64(len(logged)), faults(logged, t.acknowledged))
-	line("  in the warehouse", m.Receipts)
-	line("  in the verified packs, each once", int64(len(packed)), faults(packed, t.acknowledged))
-	line("  metered + suppressed + duplicates", m.Metered+m.Suppressed+m.Duplicates, told(m, t))
-	d.say("   %-34s %10s", "    metered", count(m.Metered))
-	d.say("   %-34s %10s", "    suppressed", count(m.Suppressed))
-	d.say("   %-34s %10s ms", "    metered time", count(m.QuantityMs))
-	d.say("")
-	d.say("   refusals by code")
-	for _, code := range slices.SortedFunc(maps.Keys(t.refusals), func(a, b string) int { return t.refusals[b] - t.refusals[a] }) {
-		d.say("   %-34s %10s", "  "+code, count(t.refusals[code]))
-	}
-	d.say("")
-	d.say("   %-34s %10s", "sent again after the kill", count(t.retried))
-	d.say("   %-34s %10s", "  of these already recorded", count(t.replayed))
-	d.say("   %-34s %7.1f ms", "latency of a receipt, p50", ms(Quantile(answers, 200, 0.50)))
-	d.say("   %-34s %7.1f ms", "latency of a receipt, p99", ms(Quantile(answers, 200, 0.99)))
-	d.say("   %-34s %10s", "receipts per second", count(int(float64(acknowledged)/took.Seconds())))
-	return ok
+	d.row("", "", "")
+	d.row("sent again after the kill", count(t.retried), "")
+	d.row("  of these already recorded", count(t.replayed), "")
+	d.row("latency of a receipt, p50 ms", fmt.Sprintf("%.1f", ms(Quantile(b.answers, 200, 0.50))), "")
+	d.row("latency of a receipt, p99 ms", fmt.Sprintf("%.1f", ms(Quantile(b.answers, 200, 0.99))), "")
+	d.row("receipts per second", count(int(float64(len(t.acknowledged))/b.took.Seconds())), "")
+	return balanced
+}
+
+func (d *Demo) row(what, number, mark string) {
+	d.say("%s", strings.TrimRight(fmt.Sprintf("   %-36s %12s  %s", what, number, mark), " "))
 }
 
 func faults(r, acknowledged receipts) string {
@@ -180,12 +219,12 @@ func faults(r, acknowledged receipts) string {
 	return fmt.Sprintf("%d missing, %d altered, %d doubled, %d never acknowledged", missing, altered, doubled, unknown)
 }
 
-// told compares the server's metering with what the clients were told.
-func told(m meterTotals, t *tally) string {
+// unlike compares the server's metering with what the clients were told.
+func unlike(m meterTotals, t *tally) string {
 	if m.Metered == t.metered && m.Suppressed == t.suppressed && m.QuantityMs == t.quantityMs {
 		return ""
 	}
-	return fmt.Sprintf("the clients were told %d metered, %d suppressed, %d ms", t.metered, t.suppressed, t.quantityMs)
+	return fmt.Sprintf("the clients were told %s metered, %s suppressed, %s ms", count(t.metered), count(t.suppressed), count(t.quantityMs))
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
