@@ -133,7 +133,8 @@ func New(cfg Config) (*Gateway, error) {
 		ReadBufferSize:               maxHeaderBytes,
 		ReadTimeout:                  cfg.ReadTimeout,
 		IdleTimeout:                  cfg.IdleTimeout,
-		StreamRequestBody:            true, // arrival reads the body and knows the limits
+		MaxIdleWorkerDuration:        time.Second, // what a crowd leaves behind is soon gone
+		StreamRequestBody:            true,        // arrival reads the body and knows the limits
 		DisablePreParseMultipartForm: true,
 		NoDefaultServerHeader:        true,
 		NoDefaultContentType:         true,
