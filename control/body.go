@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -70,14 +71,15 @@ func receive(ctx huma.Context) ([]byte, error) {
 }
 
 // check asks for one JSON value, strictly. A name that is given twice is a fault
-// of the body's fields; anything else means that it is no JSON.
+// of the body's fields, and so is a number out of range; anything else means that
+// it is no JSON.
 func check(body []byte) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return nil // whether a body must be there is the operation's to say
 	}
 	d := jsontext.NewDecoder(bytes.NewReader(body))
 	for {
-		_, err := d.ReadToken()
+		token, err := d.ReadToken()
 		if err == io.EOF {
 			return nil
 		}
@@ -86,6 +88,11 @@ func check(body []byte) error {
 		}
 		if err != nil {
 			return &api.Error{Code: api.BadRequest, Message: "the body is not valid JSON"}
+		}
+		if token.Kind() == jsontext.KindNumber {
+			if _, err := strconv.ParseFloat(token.String(), 64); err != nil {
+				return api.Invalid(api.ValidationError{Field: fieldOf(d.StackPointer()), Message: "must be a number that a double holds"})
+			}
 		}
 		if d.StackDepth() > maxDepth {
 			return &api.Error{Code: api.BadRequest, Message: fmt.Sprintf("the body nests deeper than %d levels", maxDepth)}

@@ -62,6 +62,8 @@ func TestRefusals(t *testing.T) {
 		{"too deep", key, "POST", "/v1/rights", `{"scope":` + deep + `}`, 400, api.BadRequest, `"message":"the body nests deeper than 32 levels"`},
 		{"a name twice", key, "POST", "/v1/rights", `{"scope":{"regions":[],"regions":[]}}`, 422, api.ValidationFailed,
 			`"field":"scope.regions","message":"scope.regions: is given twice"`},
+		{"a number out of range", key, "POST", "/v1/rights", `{"scope":{"maxSpeedMph":1e400}}`, 422, api.ValidationFailed,
+			`"field":"scope.maxSpeedMph","message":"scope.maxSpeedMph: must be a number that a double holds"`},
 		{"no object", key, "POST", "/v1/bases", `[]`, 422, api.ValidationFailed, `"field":"body","message":"body: expected object"`},
 		{"a field missing", key, "POST", "/v1/bases", `{"kind":"LICENSE"}`, 422, api.ValidationFailed, `"field":"title","message":"title: is missing"`},
 		{"case is exact", key, "POST", "/v1/bases", `{"kind":"LICENSE","TITLE":"x"}`, 422, api.ValidationFailed, `"field":"title","message":"title: is missing"`},
