@@ -1,0 +1,357 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/bench"
+	"muniment/gateway/api"
+	"muniment/pipeline/segment"
+	"muniment/sealer"
+)
+
+// house is one data folder and whoever serves it.
+type house struct {
+	t      *testing.T
+	exe    string
+	data   string
+	server *bench.Server
+	client bench.Client
+	rights map[string]string
+}
+
+// newHouse starts a server with a tenant and its rights.
+func newHouse(t *testing.T) *house {
+	h := &house{t: t, exe: muniment(t), data: filepath.Join(t.TempDir(), "data")}
+	h.start()
+	h.client.Key = createTenant(t, h.exe, h.data).APIKey
+	h.rights = issueRights(t, h.client)
+	return h
+}
+
+func (h *house) start() {
+	h.t.Helper()
+	h.server = startServer(h.t, h.exe, h.data)
+	h.client.API = h.server.API
+}
+
+func (h *house) stop() {
+	h.t.Helper()
+	require.NoError(h.t, h.server.Stop())
+}
+
+// refused starts a server that has to end by itself, and returns what it said.
+func (h *house) refused(args ...string) string {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), 10*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, h.exe, append([]string{"up", "--data", h.data, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...)
+	out, err := cmd.CombinedOutput()
+	require.NoError(h.t, ctx.Err(), "it serves: %s", out)
+	require.Error(h.t, err, string(out))
+	require.NotContains(h.t, string(out), "goroutine", "a refusal is no crash")
+	return string(out)
+}
+
+// deliver posts one delivery and returns status and answer.
+func (h *house) deliver(key, substrate string) (int, string) {
+	h.t.Helper()
+	body := fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":4200}`, h.rights[substrate])
+	req, err := http.NewRequestWithContext(h.t.Context(), http.MethodPost, h.client.API+"/v1/delivery", strings.NewReader(body))
+	require.NoError(h.t, err)
+	req.Header.Set("Authorization", "Bearer "+key)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(h.t, err)
+	defer resp.Body.Close()
+	var answer json.RawMessage
+	require.NoError(h.t, json.NewDecoder(resp.Body).Decode(&answer))
+	return resp.StatusCode, string(answer)
+}
+
+// receipts posts deliveries that must be acknowledged, and returns their ids.
+func (h *house) receipts(n int) (ids []string) {
+	h.t.Helper()
+	for range n {
+		status, answer := h.deliver(h.client.Key, "DOOH")
+		require.Equal(h.t, http.StatusOK, status, answer)
+		ids = append(ids, receiptID(h.t, answer))
+	}
+	return ids
+}
+
+func receiptID(t *testing.T, answer string) string {
+	t.Helper()
+	var said struct {
+		Data struct{ Receipt struct{ ReceiptID string } }
+	}
+	require.NoError(t, json.Unmarshal([]byte(answer), &said))
+	require.NotEmpty(t, said.Data.Receipt.ReceiptID)
+	return said.Data.Receipt.ReceiptID
+}
+
+// metered seals, so that all is loaded, and counts the tenant's receipts.
+func (h *house) metered() int {
+	h.t.Helper()
+	require.NoError(h.t, h.client.Do(h.t.Context(), "POST", "/v1/proof-packs/seal", map[string]any{}, nil))
+	var metering struct{ Totals struct{ Receipts int } }
+	require.NoError(h.t, h.client.Do(h.t.Context(), "GET", "/v1/metering", nil, &metering))
+	return metering.Totals.Receipts
+}
+
+// keep copies a file or folder of the stopped house, and returns how to put the
+// copy back into the place of what is there then.
+func (h *house) keep(name string) (putBack func()) {
+	h.t.Helper()
+	from, kept := filepath.Join(h.data, name), filepath.Join(h.t.TempDir(), name)
+	copyAll(h.t, from, kept)
+	return func() {
+		h.t.Helper()
+		for _, suffix := range []string{"", "-wal", "-shm"} {
+			require.NoError(h.t, os.RemoveAll(from+suffix))
+		}
+		copyAll(h.t, kept, from)
+	}
+}
+
+func copyAll(t *testing.T, from, to string) {
+	t.Helper()
+	info, err := os.Stat(from)
+	require.NoError(t, err)
+	if info.IsDir() {
+		require.NoError(t, os.CopyFS(to, os.DirFS(from)))
+		return
+	}
+	text, err := os.ReadFile(from)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(to, text, 0o600))
+}
+
+// systemEvents are the events of the system's tenant in the log, by type.
+func (h *house) systemEvents() map[string]string {
+	h.t.Helper()
+	log, err := segment.OpenReader(filepath.Join(h.data, "log"))
+	require.NoError(h.t, err)
+	defer log.Close()
+	first, end, err := log.Bounds(h.t.Context(), 0)
+	require.NoError(h.t, err)
+	found := map[string]string{}
+	require.NoError(h.t, log.Scan(h.t.Context(), first, end, func(e sealer.Entry) error {
+		if e.TenantID != api.SystemTenant {
+			return nil
+		}
+		event, err := sealer.ParseEvent(e.Event)
+		found[event.Type] = string(event.Data)
+		return err
+	}))
+	return found
+}
+
+// log is what the server has logged.
+func (h *house) log() string {
+	h.t.Helper()
+	text, err := os.ReadFile(h.data + ".log")
+	require.NoError(h.t, err)
+	return string(text)
+}
+
+const acceptRollback = "--accept-rollback"
+
+// accepting starts the server with the flag, and lets later starts go without.
+func (h *house) accepting() {
+	h.t.Helper()
+	require.NoError(h.t, os.Setenv("MUNIMENT_ACCEPT_ROLLBACK", "true"))
+	defer os.Unsetenv("MUNIMENT_ACCEPT_ROLLBACK")
+	h.start()
+}
+
+func TestSecondProcessIsRefused(t *testing.T) {
+	h := newHouse(t)
+	began := time.Now()
+	said := h.refused()
+	require.Less(t, time.Since(began), time.Second)
+	require.Contains(t, said, "the data folder is in use: "+h.data)
+	require.Contains(t, said, fmt.Sprintf("by process %d", h.server.PID()))
+	h.receipts(1)
+
+	// However the first one ends, the folder is free.
+	h.server.Kill()
+	h.start()
+	h.receipts(1)
+}
+
+// TestOlderLog puts an older copy of the log beside a newer database.
+func TestOlderLog(t *testing.T) {
+	h := newHouse(t)
+	h.receipts(30)
+	require.Equal(t, 30, h.metered())
+	h.stop()
+	putBack := h.keep("log")
+	h.start()
+	lost := h.receipts(20)
+	require.Equal(t, 50, h.metered())
+	h.stop()
+	putBack()
+
+	for range 2 { // refusing changes nothing
+		said := h.refused()
+		require.Contains(t, said, segment.ErrRollback.Error())
+		require.Contains(t, said, acceptRollback)
+	}
+	h.accepting()
+	require.Equal(t, 50, h.metered(), "what was loaded stays, though the log lost it")
+	h.receipts(20)
+	require.Equal(t, 70, h.metered())
+	packs := sealAndExport(t, h.client)
+	h.stop()
+	verifyPacks(t, h.exe, h.data, packs)
+	sealed := ""
+	for _, file := range packs {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		sealed += string(text)
+	}
+	for _, id := range lost {
+		require.Equal(t, 1, strings.Count(sealed, `"receiptId":"`+id+`"`))
+	}
+	require.Regexp(t, `"continuedAt":"2\.0\.\d+","endedAt":"1\.0\.\d+"`, h.systemEvents()["log.rollback_accepted"])
+
+	// It was accepted once; from then on nothing is amiss, nor is the flag's use.
+	h.start()
+	h.receipts(1)
+	h.stop()
+	h.accepting()
+	require.Equal(t, 71, h.metered())
+}
+
+// TestLostLog starts with a database and no log at all.
+func TestLostLog(t *testing.T) {
+	h := newHouse(t)
+	h.receipts(5)
+	require.Equal(t, 5, h.metered())
+	h.stop()
+	require.NoError(t, os.RemoveAll(filepath.Join(h.data, "log")))
+	require.Contains(t, h.refused(), "it is empty")
+	h.accepting()
+	h.receipts(5)
+	require.Equal(t, 10, h.metered())
+}
+
+// TestOlderDatabase puts an older copy of the database beside a newer log. What was
+// stopped meanwhile must not come back to life.
+func TestOlderDatabase(t *testing.T) {
+	h := newHouse(t)
+	h.receipts(5)
+	var second struct {
+		Key    struct{ KeyID string }
+		APIKey string
+	}
+	require.NoError(t, h.client.Do(t.Context(), "POST", "/v1/api-keys", map[string]any{"label": "second"}, &second))
+	h.stop()
+	putBack := h.keep("control.db")
+
+	h.start()
+	act := func(substrate, action string) {
+		t.Helper()
+		require.NoError(t, h.client.Do(t.Context(), "POST", "/v1/rights/"+h.rights[substrate]+"/"+action, map[string]any{}, nil))
+	}
+	act("DOOH", "suspend")
+	act("DOOH", "resume")
+	act("CTV", "suspend")
+	act("MOBILE", "suspend")
+	act("MOBILE", "revoke")
+	require.NoError(t, h.client.Do(t.Context(), "DELETE", "/v1/api-keys/"+second.Key.KeyID, nil, nil))
+	h.receipts(5)
+	h.server.Kill()
+	putBack()
+
+	for range 2 {
+		said := h.refused()
+		require.Contains(t, said, "the database is older than the log")
+		require.Contains(t, said, acceptRollback)
+	}
+	h.accepting()
+	for round := range 2 {
+		h.receipts(5) // DOOH was resumed
+		for _, substrate := range []string{"CTV", "MOBILE"} {
+			status, answer := h.deliver(h.client.Key, substrate)
+			require.Equal(t, http.StatusConflict, status, answer)
+		}
+		status, answer := h.deliver(second.APIKey, "DOOH")
+		require.Equal(t, http.StatusUnauthorized, status, answer)
+		require.Equal(t, 15+5*round, h.metered())
+		h.stop()
+		h.start()
+	}
+	var right struct{ Right struct{ State string } }
+	require.NoError(t, h.client.Do(t.Context(), "GET", "/v1/rights/"+h.rights["MOBILE"], nil, &right))
+	require.Equal(t, "REVOKED", right.Right.State)
+	h.stop()
+	require.Contains(t, h.systemEvents()["database.rollback_accepted"], `"reapplied":6`)
+}
+
+// TestWarehouseOfAnotherAge puts older copies beside one another in the other ways.
+func TestWarehouseOfAnotherAge(t *testing.T) {
+	h := newHouse(t)
+	h.receipts(10)
+	require.Equal(t, 10, h.metered())
+	h.stop()
+	older := map[string]func(){}
+	for _, name := range []string{"warehouse.db", "control.db", "log"} {
+		older[name] = h.keep(name)
+	}
+	h.start()
+	h.receipts(10)
+	require.Equal(t, 20, h.metered())
+	h.stop()
+
+	// An older warehouse, or none, just catches up.
+	older["warehouse.db"]()
+	h.start()
+	require.Equal(t, 20, h.metered())
+	h.stop()
+	require.NoError(t, os.Remove(filepath.Join(h.data, "warehouse.db")))
+	h.start()
+	require.Equal(t, 20, h.metered())
+	h.stop()
+
+	// A newer one proves that log and database, which agree, are both older.
+	older["control.db"]()
+	older["log"]()
+	require.Contains(t, h.refused(), acceptRollback)
+	h.accepting()
+	h.receipts(10)
+	require.Equal(t, 30, h.metered())
+}
+
+// TestMissingPack takes a sealed pack away: nobody is kept from delivering and
+// sealing, and whoever asks for it is told.
+func TestMissingPack(t *testing.T) {
+	h := newHouse(t)
+	h.receipts(5)
+	h.metered()
+	var list struct{ Packs []struct{ ID string } }
+	require.NoError(t, h.client.Do(t.Context(), "GET", "/v1/proof-packs", nil, &list))
+	require.Len(t, list.Packs, 1)
+	files, err := filepath.Glob(filepath.Join(h.data, "packs", "*", "*.ndjson"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	h.stop()
+	require.NoError(t, os.Remove(files[0]))
+
+	h.start()
+	h.receipts(5)
+	require.Equal(t, 10, h.metered())
+	err = h.client.Download(t.Context(), "/v1/proof-packs/"+list.Packs[0].ID+"/bundle", filepath.Join(t.TempDir(), "pack"))
+	require.ErrorContains(t, err, "500")
+	require.Contains(t, h.log(), "cannot open pack "+list.Packs[0].ID)
+}
