@@ -4,9 +4,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
 
 	"muniment/gateway/api"
+	"muniment/sealer"
 )
 
 const good = `"rightId":"rgh_1","spatialAnchorId":"a","dwellMs":1`
@@ -103,18 +106,48 @@ func TestDecodedValues(t *testing.T) {
 		[]any{o.correlation, o.placement, o.dataSubjectID, o.hasPlacement, o.hasCorrelation, string(o.telemetry.AppendProjection(nil))})
 }
 
+// FuzzBody: what is accepted is one strict JSON object, and was read as any strict
+// decoder reads it; what is refused is 400 if it is no JSON and 422 if it is.
 func FuzzBody(f *testing.F) {
-	f.Add([]byte(`{` + good + `,"telemetry":{"speedMph":3}}`))
-	f.Add([]byte(`{"x":1,"x":2}`))
-	f.Add([]byte(`[[[[`))
-	var o observation
+	for _, text := range []string{
+		`{` + good + `,"telemetry":{"speedMph":3}}`, `{"x":1,"x":2}`, `[[[[`, typical,
+		`{"\u0072ightId":"\ud83d\ude00","spatialAnchorId":"\n","dwellMs":4.2e3,"spatialPlacementId":null,"correlationId":"c"}`,
+		`{` + good + `,"dataSubjectId":"s","x":{"a":[1,{"a":{}}]}}`, `{"rightId":1}`, `{` + good + `,"dwellMs":1e400}`,
+	} {
+		f.Add([]byte(text))
+	}
+	var o observation // one for all: nothing of a body may stay
 	f.Fuzz(func(t *testing.T, body []byte) {
+		before := string(body)
 		err := o.decode(body)
-		if err == nil {
+		require.Equal(t, before, string(body), "the body must not be written to")
+		strict := jsontext.Value(body).IsValid()
+		if err != nil {
+			e := api.From(err)
+			if e.GetStatus() == 422 {
+				require.True(t, jsontext.Value(body).IsValid(jsontext.AllowDuplicateNames(true)))
+				require.NotEmpty(t, e.Message)
+				return
+			}
+			require.Equal(t, 400, e.GetStatus())
+			require.True(t, !strict || tooDeep(body))
 			return
 		}
-		if s := api.From(err).GetStatus(); s != 400 && s != 422 {
-			t.Fatalf("%q: %v", body, err)
+		require.True(t, strict)
+		var plain struct {
+			RightID            string   `json:"rightId"`
+			SpatialAnchorID    string   `json:"spatialAnchorId"`
+			SpatialPlacementID *string  `json:"spatialPlacementId"`
+			CorrelationID      *string  `json:"correlationId"`
+			DataSubjectID      string   `json:"dataSubjectId"`
+			DwellMs            *float64 `json:"dwellMs"`
 		}
+		require.NoError(t, json.Unmarshal(body, &plain))
+		var r sealer.Receipt
+		o.describe(&r)
+		require.Equal(t, []any{plain.RightID, plain.SpatialAnchorID, plain.DataSubjectID, *plain.DwellMs}, []any{o.rightID, r.SpatialAnchorID, o.dataSubjectID, r.DwellMs})
+		require.Equal(t, plain.SpatialPlacementID, r.SpatialPlacementID)
+		require.Equal(t, plain.CorrelationID, r.CorrelationID)
+		require.True(t, r.DwellMs >= 0 && r.DwellMs <= sealer.MaxDwellMs && len(o.rightID) <= maxText && len(o.dataSubjectID) <= maxSubject)
 	})
 }
