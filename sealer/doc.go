@@ -163,6 +163,8 @@
 // and quantity 0. A duplicate of a leaf in an earlier pack can be checked only with
 // that pack at hand. settlement is an empty list in this version.
 //
+// duplicates is a list of its own, so that who bills can see what is not billed.
+//
 // To verify a pack: read it strictly; verify the directory; then the signature of
 // the header; the checkpoint, its size and root; the proof; for each entry the
 // form, the tenant, that its eventId did not stand before in what is at hand of the
@@ -170,6 +172,54 @@
 // parts; then count, root, duplicates and metering. Of two packs that meet, the later
 // has to name the earlier in previous, and no leaf may be in two packs, though a pack
 // may be given twice. Verdicts have named codes: see Code.
+//
+// # Proofs
+//
+// Whoever holds an event can prove it without its pack. An inclusion proof is a
+// C2SP tlog-proof without an extra line, which goes with the event's text:
+//
+//	c2sp.org/tlog-proof@v1
+//	index LEAF
+//	HASH in standard base64, one a line, from the leaf's sibling to below the root
+//
+//	CHECKPOINT, verbatim
+//
+// or both in one object, as the service answers: {"event":{…},"proof":"…"}. To
+// verify it: the signatures of the checkpoint, by a key for packs that was valid in
+// the second that it states; that the hashes lead from the event's leaf hash to the
+// root; the event itself, as in a pack. The receipt in it is then as old as the
+// checkpoint, to the second: a key revoked within that second counts as revoked
+// before.
+//
+// A consistency proof shows that a log only grew:
+//
+//	{"consistency":[HASH,…],"from":CHECKPOINT,"to":CHECKPOINT}
+//
+// with the RFC 6962 proof between the two sizes, which may be equal.
+//
+// An audit export is a run of events under the checkpoints of the packs that they
+// were sealed in. It is lines, each ended by one newline: a header, and the events
+// verbatim.
+//
+//	{"after":[HASH,…],"before":[HASH,…],"checkpoints":[CHECKPOINT,…],"count":n,"directory":{…},
+//	 "firstIndex":leaf,"tenantId":…,"v":1}
+//
+// before are the roots of the perfect subtrees that the leaves below firstIndex fall
+// into, from left to right, as in the tree of that size. after are those from the
+// last event to the size of the last checkpoint: subtrees as large as their place
+// in the tree allows, from left to right. To verify it: start from before, append the
+// events' leaves, and at the size of each checkpoint arrive at its root; for the
+// last, append after first. Each event is judged at the time of the first
+// checkpoint that covers it.
+//
+// Of proofs, data and HTTP answer, {"ok":true,"data":…,"contractVersion":"v1.0"}, are
+// the same file, as are a checkpoint and the answer {"checkpoint":CHECKPOINT}. A
+// newline may follow.
+//
+// Files that are verified together prove each other: a root that a sound file holds,
+// or that follows from its entries, vouches for a checkpoint of a revoked key; two
+// roots of one size are a fork. A checkpoint that was held outside is compared with
+// all of them: a log that is shorter now was rolled back.
 //
 // # Decisions
 //

@@ -27,8 +27,11 @@ type vector struct {
 	Files []string `json:"files"`
 	// Keys is given as --keys; empty for none.
 	Keys string `json:"keys,omitempty"`
-	Exit int    `json:"exit"`
-	// Failures are the codes that fail, for each file in its order.
+	// Expect is given as --expect-checkpoint; empty for none.
+	Expect string `json:"expect,omitempty"`
+	Exit   int    `json:"exit"`
+	// Failures are the codes that fail, for each file in its order, and last for the
+	// expected checkpoint if there is one.
 	Failures [][]Code `json:"failures"`
 }
 
@@ -99,13 +102,14 @@ func makeVectors(t *testing.T) *vectors {
 	other := w.run(2)
 	forked := v.put("bad/fork.ndjson", bundle(t, w.seal(other), other))
 	v.cases = append(v.cases,
-		vector{"fork", "a second pack behind the first, sound by itself", []string{chain1, chain2, forked}, "", ExitUnsound, [][]Code{nil, {ChainFork}, {ChainFork}}},
-		vector{"fork alone", "by itself a fork can't be told", []string{chain1, forked}, "", ExitSound, [][]Code{nil, nil}})
+		vector{"fork", "a second pack behind the first, sound by itself", []string{chain1, chain2, forked}, "", "", ExitUnsound, [][]Code{nil, {ChainFork}, {ChainFork}}},
+		vector{"fork alone", "by itself a fork can't be told", []string{chain1, forked}, "", "", ExitSound, [][]Code{nil, nil}})
 	w.tree, w.previous = afterTree, after
 
 	v.receipts(first[1])
 	v.revocation()
 	v.sandbox()
+	v.proofs()
 	return v
 }
 
@@ -224,9 +228,9 @@ func (v *vectors) revocation() {
 	w.key(w.nodes[1].KeyID).RevokedAt = &revoked
 	keys := v.put("good/keys-with-revocation.json", w.directory())
 	v.cases = append(v.cases,
-		vector{"sealed before the revocation", "a key revoked later: the pack's seal is older", []string{pack}, keys, ExitSound, [][]Code{nil}},
-		vector{"receipt of a revoked key", "alone it proves nothing", []string{receipt}, keys, ExitUnsound, [][]Code{{KeyRevoked}}},
-		vector{"receipt of a revoked key, with its pack", "the pack proves that it is older", []string{receipt, pack}, keys, ExitSound, [][]Code{nil, nil}})
+		vector{"sealed before the revocation", "a key revoked later: the pack's seal is older", []string{pack}, keys, "", ExitSound, [][]Code{nil}},
+		vector{"receipt of a revoked key", "alone it proves nothing", []string{receipt}, keys, "", ExitUnsound, [][]Code{{KeyRevoked}}},
+		vector{"receipt of a revoked key, with its pack", "the pack proves that it is older", []string{receipt, pack}, keys, "", ExitSound, [][]Code{nil, nil}})
 	v.bad("sealed-after-revocation", "line 3 is signed by a key that was revoked before the seal", lateText, KeyRevoked)
 	v.cases[len(v.cases)-1].Keys = keys
 }
@@ -279,10 +283,11 @@ described in the package comment of sealer (` + "`go doc muniment/sealer`" + `).
 
 - ` + "`root.vkey`" + ` is the trust anchor of all cases.
 - ` + "`vectors.json`" + ` lists the cases for a program: name, what it is about, the files that are verified together, the key directory
-  given beside the root key if there is one, the exit status, and for each file the codes that must fail, in order.
+  given beside the root key if there is one, the checkpoint that is expected if there is one, the exit status, and for each file
+  (the expected checkpoint is the last) the codes that must fail, in order.
 - ` + "`worked.json`" + ` is one delivery with every intermediate value, from the private part to the leaf hash.
 
-Each case below is what ` + "`muniment verify --root root.vkey [--keys KEYS] FILES`" + ` says in this folder. A file that is sound alone may fail
+Each case below is what ` + "`muniment verify --root root.vkey [--keys KEYS] [--expect-checkpoint FILE] FILES`" + ` says in this folder. A file that is sound alone may fail
 beside others, as a fork does.
 
 | case | files | keys | fails with | about |
@@ -297,8 +302,8 @@ func (v *vectors) readme() []byte {
 		for i, list := range c.Failures {
 			for _, code := range list {
 				name := "`" + string(code) + "`"
-				if len(c.Files) > 1 {
-					name += " (" + filepath.Base(c.Files[i]) + ")"
+				if list := append(slices.Clip(c.Files), c.Expect); len(c.Files) > 1 || c.Expect != "" {
+					name += " (" + filepath.Base(list[i]) + ")"
 				}
 				codes = append(codes, name)
 			}
@@ -306,7 +311,11 @@ func (v *vectors) readme() []byte {
 		if codes == nil {
 			codes = []string{"–"}
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.Name, strings.Join(c.Files, ", "), c.Keys, strings.Join(codes, ", "), c.About)
+		files := strings.Join(c.Files, ", ")
+		if c.Expect != "" {
+			files += "; expected: " + c.Expect
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.Name, files, c.Keys, strings.Join(codes, ", "), c.About)
 	}
 	return b.Bytes()
 }
@@ -348,7 +357,7 @@ func TestVectors(t *testing.T) {
 			for _, f := range c.Files {
 				files = append(files, testdata(f))
 			}
-			r := verifyFiles(context.Background(), tr, files, "")
+			r := verifyFiles(context.Background(), tr, files, testdata(c.Expect))
 			require.Equal(t, c.Exit == ExitSound, r.OK)
 			for i, f := range r.Files {
 				require.Equal(t, c.Failures[i], failures(f.Verdicts), "%s: %+v", f.File, f.Verdicts)

@@ -118,14 +118,16 @@ func verifyFiles(ctx context.Context, t *trust, names []string, expect string) R
 	for _, origin := range slices.Sorted(maps.Keys(v.logs)) {
 		v.logs[origin].forks()
 	}
-	if expect != "" {
-		v.files = append(v.files, v.expect(expect))
-	}
-	report := Report{OK: true, Files: v.files}
 	for i := range v.files {
 		f := &v.files[i]
 		v.judge(f, v.receipts[f])
-		report.OK = report.OK && f.ok()
+	}
+	report := Report{OK: true, Files: v.files}
+	if expect != "" {
+		report.Files = append(report.Files, v.expect(expect))
+	}
+	for i := range report.Files {
+		report.OK = report.OK && report.Files[i].ok()
 	}
 	return report
 }

@@ -275,6 +275,7 @@ func TestExpectedCheckpoint(t *testing.T) {
 		"a bare proof":             {[]byte(a.inclusion(2, 1).Text()), []file{pack(a, 2)}, nil},
 		"a consistency proof":      {a.consistency(0, 1), []file{pack(a, 2)}, nil},
 		"an export":                {a.export(2, 3), []file{pack(a, 2)}, nil},
+		"beside a receipt":         {note(a, 1), []file{pack(a, 2), {"receipt", answer(t, a.events[1])}}, nil},
 		"against a proof":          {note(a, 1), []file{{"proof", a.proofAnswer(4, 1)}}, nil},
 		"against a consistency":    {note(a, 0), []file{{"proof", a.consistency(0, 2)}}, nil},
 		"against an export":        {note(a, 1), []file{{"export", a.export(2, 7)}}, nil},
