@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -105,7 +106,7 @@ func (c *demoCmd) Run() error {
 type verifyCmd struct {
 	Files []string `arg:"" name:"file" help:"Receipts, packs or chains of packs (oldest first)."`
 	Root  string   `help:"The trust anchor: a root key (C2SP vkey), or a file that holds one." placeholder:"KEY"`
-	Keys  string   `help:"A weaker anchor: a key directory that is believed as it is." placeholder:"FILE" type:"existingfile"`
+	Keys  string   `help:"A weaker anchor: a key directory that is believed as it is." placeholder:"FILE"`
 	JSON  bool     `help:"Print one JSON object."`
 }
 
@@ -118,7 +119,7 @@ func (c *verifyCmd) Run() error {
 }
 
 type tenantCreateCmd struct {
-	Data    string   `default:"./muniment-data" help:"Data folder of the running server." type:"path"`
+	running
 	Org     string   `required:"" help:"Organisation, such as org_acme."`
 	Email   string   `help:"E-mail address of the developer."`
 	Scope   []string `help:"Scopes of the key; default: every scope but *."`
@@ -133,7 +134,7 @@ func (c *tenantCreateCmd) Run() error {
 	defer stop()
 	var made tenant.Created
 	request := tenant.Request{Org: c.Org, Email: c.Email, Scopes: c.Scope, Env: c.Env}
-	if err := administer(ctx, c.Data, http.MethodPost, "/admin/tenants", request, &made); err != nil {
+	if err := c.administer(ctx, http.MethodPost, "/admin/tenants", request, &made); err != nil {
 		return fmt.Errorf("cannot create the tenant: %w", err)
 	}
 	switch {
@@ -157,18 +158,27 @@ type adminAccess struct {
 	Token string `json:"token"`
 }
 
-// administer calls the admin listener of the server that runs on a data folder.
-func administer(ctx context.Context, data, method, path string, in, out any) error {
+// running says which server an administrative command speaks to.
+type running struct {
+	Data  string `default:"./muniment-data" help:"Data folder of the running server, which holds its admin token." type:"path"`
+	Admin string `help:"Address of its admin listener; default: what the data folder says." placeholder:"ADDR"`
+}
+
+// administer calls the server's admin listener.
+func (c *running) administer(ctx context.Context, method, path string, in, out any) error {
 	var access adminAccess
-	text, err := os.ReadFile(filepath.Join(data, adminFile))
+	text, err := os.ReadFile(filepath.Join(c.Data, adminFile))
 	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("no server runs on %s (start one with: muniment up --data %s)", data, data)
+		return fmt.Errorf("no server runs on %s (start one with: muniment up --data %s)", c.Data, c.Data)
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &access)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot read %s: %w", adminFile, err)
+	}
+	if c.Admin != "" {
+		access.URL = "http://" + c.Admin
 	}
 	client := bench.Client{API: access.URL, Key: access.Token}
 	return client.Do(ctx, method, path, in, out)
@@ -203,10 +213,17 @@ func (c *upCmd) Run() (err error) {
 		runtime.GOMAXPROCS(2 * runtime.NumCPU())
 	}
 	logger := c.logger()
+	started := false
+	defer func() {
+		if err != nil && ctx.Err() != nil && (!started || errors.Is(err, context.Canceled)) {
+			logger.Info("muniment was stopped while it started", "err", err)
+			err = nil
+		}
+	}()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	if err := os.MkdirAll(c.Data, 0o700); err != nil {
+	if err := makeFolder(c.Data); err != nil {
 		return err
 	}
 	claim, err := store.Claim(c.Data)
@@ -229,6 +246,22 @@ func (c *upCmd) Run() (err error) {
 	logger.Info("muniment is starting", "api", "http://"+listener.Addr().String(),
 		"admin", "http://"+adminListener.Addr().String(), "data", c.Data)
 
+	// Operators are answered from the first moment on: whoever watches /livez must not
+	// kill a process for checking a long log.
+	failed := make(chan error, 8)
+	operators := newSwitch(gateway.Admin{Gatherer: registry, Checks: []gateway.Check{
+		{Name: "start", Ready: func(context.Context) error { return errors.New("the data folder is being opened and checked") }},
+	}}.Handler())
+	administered, stopAdmin := context.WithCancel(context.WithoutCancel(ctx))
+	var operated sync.WaitGroup
+	operated.Go(func() {
+		if err := serve(administered, adminListener, operators); err != nil {
+			failed <- fmt.Errorf("the admin listener stopped: %w", err)
+		}
+	})
+	defer operated.Wait()
+	defer stopAdmin()
+
 	db, err := store.Open(ctx, store.Config{Path: filepath.Join(c.Data, "control.db"), Logger: logger, Registerer: registry})
 	if err != nil {
 		return err
@@ -239,7 +272,6 @@ func (c *upCmd) Run() (err error) {
 		return err
 	}
 	defer closing(&err, warehouse)
-	failed := make(chan error, 8)
 	eventLog, err := c.openLog(ctx, db, warehouse, segment.Config{
 		Dir: filepath.Join(c.Data, "log"), Log: logger, Registerer: registry, OnFailure: func(err error) { failed <- err },
 	})
@@ -310,11 +342,11 @@ func (c *upCmd) Run() (err error) {
 	if err != nil {
 		return err
 	}
-	admin := gateway.Admin{
+	operators.Set(gateway.Admin{
 		Gatherer: registry,
 		Checks:   []gateway.Check{{Name: "gateway", Ready: func(context.Context) error { return edge.Ready() }}},
 		Mount:    map[string]http.Handler{"/admin/": ctl.Admin()},
-	}
+	}.Handler())
 
 	if err := writeAdminFile(c.Data, adminAccess{URL: "http://" + adminListener.Addr().String(), Token: token}); err != nil {
 		return err
@@ -339,7 +371,6 @@ func (c *upCmd) Run() (err error) {
 	run("the log's retention", retention.Run)
 	run("the outbox relay", ctl.Run)
 	run("control's server", func(ctx context.Context) error { return serve(ctx, inside, ctl.Handler()) })
-	run("the admin listener", func(ctx context.Context) error { return serve(ctx, adminListener, admin.Handler()) })
 
 	serving, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -350,6 +381,7 @@ func (c *upCmd) Run() (err error) {
 		case <-serving.Done():
 		}
 	}()
+	started = true
 	if err := edge.Run(serving, listener); err != nil {
 		return err
 	}
@@ -400,6 +432,35 @@ func (c *upCmd) openLog(ctx context.Context, db *store.DB, warehouse pipeline.Si
 
 // replays are the rooms that tell an older database what was stopped meanwhile.
 func replays() []store.Replay { return []store.Replay{right.Replay, tenant.Replay, node.Replay} }
+
+// makeFolder makes the data folder, and its name durable: what is acknowledged in
+// it must be found after a power cut.
+func makeFolder(data string) error {
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return err
+	}
+	parent, err := os.Open(filepath.Dir(data))
+	if err != nil {
+		return err
+	}
+	return errors.Join(parent.Sync(), parent.Close())
+}
+
+// switchable is a handler that can be replaced while it serves.
+type switchable struct{ current atomic.Pointer[http.Handler] }
+
+func newSwitch(h http.Handler) *switchable {
+	s := new(switchable)
+	s.Set(h)
+	return s
+}
+
+// Set makes h answer from the next request on.
+func (s *switchable) Set(h http.Handler) { s.current.Store(&h) }
+
+func (s *switchable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	(*s.current.Load()).ServeHTTP(w, r)
+}
 
 // serve answers on a listener until ctx ends, and then finishes what has begun.
 func serve(ctx context.Context, ln net.Listener, handler http.Handler) error {

@@ -62,9 +62,10 @@ func TestReadmeSession(t *testing.T) {
 	session := regexp.MustCompile("(?s)<!-- session:.*?```sh\n(.*?)```").FindSubmatch(readme)
 	require.NotNil(t, session, "the README shows no session")
 
-	dir, bin := t.TempDir(), t.TempDir()
-	exe := install(t, bin, "muniment")
-	install(t, bin, "curl")
+	dir, tools := t.TempDir(), t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "bin"), 0o700)) // as make run leaves it
+	exe := install(t, filepath.Join(dir, "bin"), "muniment")
+	install(t, tools, "curl")
 	server, err := bench.StartServer(t.Context(), exe, filepath.Join(dir, "muniment-data"), "127.0.0.1:0", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(server.Kill)
@@ -73,7 +74,7 @@ func TestReadmeSession(t *testing.T) {
 	require.Contains(t, script, server.API)
 	cmd := exec.CommandContext(t.Context(), "sh", "-eu")
 	cmd.Dir, cmd.Stdin = dir, strings.NewReader(script)
-	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))
 	said := string(out)
