@@ -132,6 +132,9 @@ func (b *PackBuilder) seal() (*SealedPack, error) {
 	if h, err = parsePackHeader(text); err != nil {
 		return nil, err
 	}
+	if len(text) > maxHeaderBytes {
+		return nil, fmt.Errorf("a header of %d bytes, of which %d are the most", len(text), maxHeaderBytes)
+	}
 	signature, err := sign(b.cfg.Key, text)
 	if err != nil {
 		return nil, err

@@ -57,9 +57,9 @@
 //	{"actor":{"id":…,"kind":…},"at":…,"data":{…},"eventId":"evt_…","privateCommitment":…|null,
 //	 "subject":{"id":…,"kind":…},"tenantId":…,"type":…,"v":1}
 //
-// Its text is a leaf of the tenant's Merkle log. privateCommitment is
-// SHA-256(salt ‖ private), private being the canonical text of what erasure
-// deletes; the salt is 128 random bits and stands in it as well:
+// Its text, of at most 2^20 bytes, is a leaf of the tenant's Merkle log.
+// privateCommitment is SHA-256(salt ‖ private), private being the canonical text of
+// what erasure deletes; the salt is 128 random bits and stands in it as well:
 //
 //	{"attentionMs":n,"dataSubject":…,"requestHash":…,"salt":…,"telemetry":{…}}
 //
@@ -127,7 +127,7 @@
 //
 // # Proof pack
 //
-// A pack is a contiguous slice of one log, 1 to 100,000 entries of at most 2^20 bytes.
+// A pack is a contiguous slice of one log, 1 to 100,000 entries.
 // As a bundle it is lines, each ended by one newline: header, entries (events
 // verbatim), and {"signature":{…}}, over the text of the header. As an object it is
 //

@@ -28,8 +28,8 @@ type Event struct {
 }
 
 // AppendEvent appends the canonical text of e. It fails when Data is no
-// canonical object, when a string is empty or no UTF-8, or when the id is not of
-// the moment At.
+// canonical object, when a string is empty or no UTF-8, when the id is not of the
+// moment At, or when the text is longer than MaxEventBytes.
 func AppendEvent(dst []byte, e *Event) ([]byte, error) {
 	if err := e.check(); err != nil {
 		return dst, fmt.Errorf("cannot write event: %w", err)
@@ -37,9 +37,22 @@ func AppendEvent(dst []byte, e *Event) ([]byte, error) {
 	if len(e.Data) == 0 || e.Data[0] != '{' || !isCanonical(e.Data) {
 		return dst, fmt.Errorf("cannot write event: data is no object in RFC 8785 form: %w", ErrNotCanonical)
 	}
+	start := len(dst)
 	dst = e.appendHead(dst)
 	dst = append(dst, e.Data...)
-	return e.appendTail(dst), nil
+	dst = e.appendTail(dst)
+	if err := checkLength(dst[start:]); err != nil {
+		return dst[:start], fmt.Errorf("cannot write event: %w", err)
+	}
+	return dst, nil
+}
+
+// checkLength asks that an event can be a line of a pack.
+func checkLength(event []byte) error {
+	if len(event) > MaxEventBytes {
+		return fmt.Errorf("an event of %d bytes, of which %d are the most", len(event), MaxEventBytes)
+	}
+	return nil
 }
 
 // appendHead appends what comes before data.
@@ -119,6 +132,9 @@ type envelope struct {
 }
 
 func parseEnvelope(b []byte) (e envelope, err error) {
+	if err := checkLength(b); err != nil {
+		return e, err
+	}
 	e.text = string(b)
 	s := scanner{text: e.text}
 	s.lit(`{"actor":`)

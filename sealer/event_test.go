@@ -109,3 +109,40 @@ func TestPrivateRoundTrip(t *testing.T) {
 		require.Error(t, CheckPrivate(AppendPrivate(nil, &p), commitment))
 	})
 }
+
+// TestLongestEvent asks that what can be written can be sealed, and what is sealed
+// can be read.
+func TestLongestEvent(t *testing.T) {
+	w := newWorld(t)
+	e, err := ParseEvent(w.note("right.revoked"))
+	require.NoError(t, err)
+	short, err := AppendEvent(nil, &e)
+	require.NoError(t, err)
+	pad := strings.Repeat("x", MaxEventBytes-len(short))
+	e.Data = []byte(strings.Replace(string(e.Data), "end of", pad+"end of", 1))
+	longest, err := AppendEvent(nil, &e)
+	require.NoError(t, err)
+	require.Len(t, longest, MaxEventBytes)
+	p := w.seal([][]byte{longest})
+	require.Empty(t, failures(w.verdicts(bundle(t, p, [][]byte{longest}))))
+	require.Empty(t, failures(w.verdicts(AppendPackObject(nil, p, [][]byte{longest}))))
+	_, _, err = CheckRecord(&Record{TenantID: w.tenant, EventID: e.EventID, Event: longest})
+	require.NoError(t, err)
+
+	longer := []byte(strings.Replace(string(longest), "end of", "xend of", 1))
+	_, _, err = CheckRecord(&Record{TenantID: w.tenant, EventID: e.EventID, Event: longer})
+	require.ErrorContains(t, err, "an event of 1048577 bytes")
+	_, err = ParseEvent(longer)
+	require.ErrorContains(t, err, "an event of 1048577 bytes")
+	for _, pack := range [][]byte{
+		forge(p.HeaderText, longer, signatureLine(p.Header.SigningKeyID, p.Signature)), AppendPackObject(nil, p, [][]byte{longer}),
+	} {
+		require.Equal(t, []Code{FormatInvalid}, failures(w.verdicts(pack)))
+	}
+	_, err = newWorld(t).trySeal([][]byte{longer})
+	require.ErrorContains(t, err, "entry 0: entry.altered")
+	e.Data = []byte(strings.Replace(string(e.Data), "end of", "xend of", 1))
+	dst, err := AppendEvent([]byte("kept"), &e)
+	require.ErrorContains(t, err, "an event of 1048577 bytes")
+	require.Equal(t, "kept", string(dst))
+}

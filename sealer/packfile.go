@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// MaxEventBytes is the longest event of a pack.
+	// MaxEventBytes is the longest event: one that is longer is neither written nor
+	// read, so no log holds what no pack could.
 	MaxEventBytes = 1 << 20
 	// maxHeaderBytes is the longest header: 100,000 rows of metering and as many
 	// duplicates fit.
@@ -195,7 +196,7 @@ func (p *PackReader) next() ([]byte, error) {
 		}
 		event := []byte(p.entries[0])
 		p.entries = p.entries[1:]
-		return event, nil
+		return event, checkLength(event)
 	}
 	if p.signature != nil {
 		return nil, io.EOF

@@ -334,6 +334,7 @@ class Pack:
         h, self.signature = self.header, pack["signature"]
         self.tenant, self.first, self.end, self.previous = h["tenantId"], h["firstIndex"], h["treeSize"], h["previous"]
         need(self.end == self.first + h["count"] and 1 <= h["count"] <= 100_000 and len(self.lines) <= h["count"])
+        need(all(len(line) <= 2**20 for line in self.lines))
         need(self.previous["treeSize"] == self.first > 0 if self.previous else self.first == 0)
         need(self.signature["keyId"] == h["signingKeyId"])
         self.events = []
