@@ -1,0 +1,268 @@
+package main
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/bench"
+	"muniment/pipeline/segment"
+	"muniment/sealer"
+)
+
+// secrets are texts that no log may hold, by what they are.
+type secrets map[string]string
+
+// plant makes a text that stands nowhere else.
+func (s secrets) plant(what string) string {
+	text := "planted" + rand.Text()
+	s[what] = text
+	return text
+}
+
+// token remembers the secret half of an API key. The other half is its public id.
+func (s secrets) token(what, key string) string {
+	s[what] = key[strings.LastIndex(key[:len(key)-len("_00000000")], "_")+1:]
+	return key
+}
+
+// keyFiles remembers what stands in the files of private keys.
+func (s secrets) keyFiles(t *testing.T, data string) {
+	t.Helper()
+	found := 0
+	require.NoError(t, filepath.WalkDir(filepath.Join(data, "keys"), func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		if info, err := d.Info(); err != nil || info.Mode().Perm() != 0o600 {
+			return err // a public half
+		}
+		text, err := os.ReadFile(path)
+		for line := range strings.Lines(string(text)) {
+			if line = strings.TrimSpace(line); !strings.HasPrefix(line, "-----") && line != "" {
+				s["key file "+d.Name()] = line
+				found++
+			}
+		}
+		return err
+	}))
+	require.GreaterOrEqual(t, found, 3, "keys of root, directory, packs and node")
+}
+
+// records remembers the salts in a log on disk, and returns how many there are.
+func (s secrets) records(t *testing.T, data string) (n int) {
+	t.Helper()
+	log, err := segment.OpenReader(filepath.Join(data, "log"))
+	require.NoError(t, err)
+	defer log.Close()
+	first, end, err := log.Bounds(t.Context(), 0)
+	require.NoError(t, err)
+	require.NoError(t, log.Scan(t.Context(), first, end, func(e sealer.Entry) error {
+		if len(e.Private) == 0 {
+			return nil
+		}
+		p, err := sealer.ParsePrivate(e.Private)
+		if err != nil {
+			return err
+		}
+		n++
+		s["salt of "+e.EventID] = base64.RawURLEncoding.EncodeToString(p.Salt[:])
+		s["salt of "+e.EventID+" in hex"] = hex.EncodeToString(p.Salt[:])
+		return nil
+	}))
+	return n
+}
+
+// search looks for each secret, and for either half of it, in whatever case.
+func (s secrets) search(t *testing.T, log string) {
+	t.Helper()
+	log = strings.ToLower(log)
+	for what, secret := range s {
+		secret = strings.ToLower(secret)
+		require.GreaterOrEqual(t, len(secret), 16, "%s is too short to be looked for", what)
+		parts := []string{secret}
+		if len(secret) >= 32 {
+			parts = append(parts, secret[:len(secret)/2], secret[len(secret)/2:])
+		}
+		for _, part := range parts {
+			if at := strings.Index(log, part); at >= 0 {
+				t.Errorf("the log holds %s: %q", what, log[max(0, at-200):min(len(log), at+200)])
+				break
+			}
+		}
+	}
+}
+
+// TestLogsHoldNoSecrets tells a server every secret there is, in good requests and
+// in all that is refused, and looks for them in what it logs at debug level, through
+// a kill and a stop.
+func TestLogsHoldNoSecrets(t *testing.T) {
+	t.Setenv("MUNIMENT_LOG_LEVEL", "debug")
+	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
+	server := startServer(t, exe, data)
+	hidden := secrets{}
+	tenant := createTenant(t, exe, data)
+	client := bench.Client{API: server.API, Key: hidden.token("first API key", tenant.APIKey)}
+	rights := issueRights(t, client)
+
+	tell(t, hidden, client, rights)
+	var access adminAccess
+	text, err := os.ReadFile(filepath.Join(data, adminFile))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &access))
+	hidden["admin token"] = access.Token
+	hidden.keyFiles(t, data)
+
+	server.Kill()
+	server, err = bench.StartServer(t.Context(), exe, data, hostPort(server.API), hostPort(server.Admin))
+	require.NoError(t, err)
+	t.Cleanup(server.Kill)
+	tell(t, hidden, client, rights)
+	require.NoError(t, server.Stop())
+	require.Greater(t, hidden.records(t, data), 10)
+
+	log, err := os.ReadFile(data + ".log")
+	require.NoError(t, err)
+	require.Contains(t, string(log), "level=DEBUG")
+	require.Contains(t, string(log), "muniment has stopped")
+	hidden.search(t, string(log))
+	t.Logf("%d secrets, %d bytes of log", len(hidden), len(log))
+}
+
+// tell plants a secret wherever a caller can put one.
+func tell(t *testing.T, hidden secrets, client bench.Client, rights map[string]string) {
+	t.Helper()
+	round := rand.Text()[:4]
+	plant := func(what string) string { return hidden.plant(what + " " + round) }
+	statuses := map[int]bool{}
+	send := func(method, path, key, body string, headers ...string) string {
+		req, err := http.NewRequestWithContext(t.Context(), method, client.API+path, strings.NewReader(body))
+		require.NoError(t, err)
+		req.Header.Set("Cookie", "svc_sandbox_tenant="+plant("cookie"))
+		req.Header.Set("X-Planted", plant("header"))
+		if key != "" {
+			req.Header.Set("Authorization", key)
+		}
+		for i := 0; i < len(headers); i += 2 {
+			req.Header.Set(headers[i], headers[i+1])
+		}
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		statuses[resp.StatusCode] = true
+		return string(text)
+	}
+	bearer := "Bearer " + client.Key
+	telemetry := func(more string) string {
+		return fmt.Sprintf(`{"beamId":%q,"coverageCellId":%q,"groundStationId":%q,"spectrumBand":%q,"bvlosWaiverId":%q,"vendor":{"gaze":%q},`+
+			`"eyeTrackingConsent":true,"dwellInViewMs":%s%s}`, plant("beam"), plant("cell"), plant("station"), plant("band"), plant("waiver"),
+			plant("extra telemetry"), "31415926.5358979", more)
+	}
+	hidden["number in telemetry"] = "31415926.5358979"
+	body := func(right, telemetry string) string {
+		return fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":%q,"correlationId":%q,"dataSubjectId":%q,"dwellMs":4200,"telemetry":%s,%q:1}`,
+			right, plant("anchor"), plant("correlation"), plant("data subject"), telemetry, plant("name of a member"))
+	}
+	for _, right := range rights {
+		send("POST", "/v1/delivery", bearer, body(right, telemetry("")), "Idempotency-Key", plant("idempotency key"))
+	}
+	dooh := rights["DOOH"]
+	require.NotEmpty(t, dooh)
+
+	// What is refused, one way each.
+	send("POST", "/v1/delivery", bearer, body(rights["AUTOMOTIVE"], telemetry(`,"speedMph":65`)))
+	send("POST", "/v1/delivery", bearer, body(dooh, telemetry(`,"linkState":"`+plant("enum")+`"`)))
+	send("POST", "/v1/delivery", bearer, body(plant("right"), telemetry("")))
+	send("POST", "/v1/delivery", bearer, body(dooh, `"`+plant("broken JSON")))
+	send("POST", "/v1/delivery", bearer, body(dooh, telemetry(""))+plant("behind JSON"))
+	send("POST", "/v1/delivery", bearer, `{"x":"`+plant("large body")+strings.Repeat("x", 65<<10)+`"}`)
+	send("POST", "/v1/delivery", bearer, "{}", "Idempotency-Key", "not one "+plant("bad idempotency key"))
+	twice := plant("reused idempotency key")
+	send("POST", "/v1/delivery", bearer, body(dooh, telemetry("")), "Idempotency-Key", twice)
+	require.Contains(t, send("POST", "/v1/delivery", bearer, body(dooh, telemetry("")), "Idempotency-Key", twice), "STATE_CONFLICT")
+	send("PUT", "/v1/delivery", bearer, plant("body of another method"))
+	for _, path := range []string{"/v1/delivery", "/v1/rights", "/v1/bases"} {
+		send("POST", path, "Bearer "+plant("no key"), plant("body"))
+		send("POST", path, "Basic "+plant("password"), plant("body"))
+		send("POST", path, plant("Authorization"), plant("body"))
+		send("POST", path, "Bearer "+hidden.token("unknown API key "+path+round, strings.Replace(client.Key, "_test_", "_live_", 1)), "{}")
+		send("POST", path+"?api_key="+plant("query"), bearer, `{"kind":"`+plant("value")+`"}`)
+		send("POST", path+"/"+plant("path"), bearer, "{}")
+	}
+
+	var made struct {
+		APIKey string
+		Key    struct{ KeyID string }
+	}
+	require.NoError(t, client.Do(t.Context(), "POST", "/v1/api-keys", map[string]any{"label": "x", "scopes": []string{"rights:read"}}, &made))
+	reader := "Bearer " + hidden.token("second API key "+round, made.APIKey)
+	send("POST", "/v1/delivery", reader, body(dooh, telemetry("")))
+	send("DELETE", "/v1/api-keys/"+made.Key.KeyID, bearer, "")
+	send("GET", "/v1/rights", reader, "")
+	send("POST", "/v1/proof-packs/seal", bearer, "")
+	send("GET", "/v1/events", bearer, "")
+	send("GET", "/v1/metering", bearer, "")
+	for _, want := range []int{200, 400, 401, 403, 404, 405, 409, 412, 413, 422} {
+		require.True(t, statuses[want], "nothing was answered %d", want)
+	}
+
+	// What no client library sends.
+	for _, head := range []string{
+		"Authorization: " + bearer + "\x01",
+		"Authorization : " + bearer,
+		"Authorization: " + bearer + "\r\n folded",
+		"Authorization: " + bearer + "\r\nAuthorization: " + plant("second Authorization"),
+		"Authorization: Bearer " + plant("key in a bomb") + strings.Repeat("x", 16<<10),
+		"Cookie: " + plant("cookie in a bomb") + strings.Repeat("; a=b", 4<<10),
+		"Authorization: " + bearer + "\r\nContent-Length: x" + plant("length"),
+		"Authorization: " + bearer + "\r\nTransfer-Encoding: " + plant("coding"),
+		"Authorization: " + bearer + strings.Repeat("\r\na: b", 200),
+	} {
+		conn, err := net.Dial("tcp", hostPort(client.API))
+		require.NoError(t, err)
+		require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+		_, err = io.WriteString(conn, "POST /v1/delivery HTTP/1.1\r\nHost: "+plant("host")+"\r\n"+head+"\r\n\r\n"+plant("unread body")+"\r\n\r\n")
+		require.NoError(t, err)
+		answer, err := io.ReadAll(conn)
+		require.NoError(t, err)
+		require.NoError(t, conn.Close())
+		require.True(t, bytes.HasPrefix(answer, []byte("HTTP/1.1 4")), "%.200q", answer)
+	}
+}
+
+// TestDemosLogHoldsNoSecrets searches what the server of the demo logs at debug level.
+func TestDemosLogHoldsNoSecrets(t *testing.T) {
+	t.Setenv("MUNIMENT_LOG_LEVEL", "debug")
+	dir := filepath.Join(t.TempDir(), "demo")
+	out, err := exec.CommandContext(t.Context(), muniment(t), "demo", "--keep", dir, "--deliveries", "1000", "--clients", "16").CombinedOutput()
+	require.NoError(t, err, string(out))
+	data := filepath.Join(dir, "data")
+	hidden := secrets{}
+	hidden.keyFiles(t, data)
+	n := hidden.records(t, data)
+	require.Greater(t, n, 500)
+	log, err := os.ReadFile(data + ".log")
+	require.NoError(t, err)
+	require.Contains(t, string(log), "muniment has stopped")
+	hidden.search(t, string(log))
+	for _, word := range []string{"mun_test_", "Bearer", "Authorization", "Cookie", "beamId", "KA-14", "107W-", "speedMph", "salt"} {
+		require.NotContains(t, string(log), word)
+	}
+	t.Logf("%d salts, %d bytes of log", n, len(log))
+}
