@@ -2,9 +2,12 @@ package node
 
 import (
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"muniment/control/store"
@@ -13,132 +16,193 @@ import (
 )
 
 // Directory is the signed key directory, canonical JSON in the form of
-// sealer.SignDirectory, read from the database at the call.
+// sealer.SignDirectory. It is read from the database and signed at the call, so it
+// holds every change that was answered for, and is never old. A directory with a
+// change in it is issued later than every one without.
 func (r *Room) Directory(ctx context.Context) ([]byte, error) {
+	// No key changes between the read and the signature.
+	r.change.RLock()
+	defer r.change.RUnlock()
 	rows, err := r.keys(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("cannot list the signing keys: %w", err)
+		return nil, err
 	}
-	d := sealer.Directory{IssuedAt: r.db.Now(), Delegation: r.delegation}
+	d := sealer.Directory{IssuedAt: issue(r.db.Now(), rows)}
 	var newest int64
 	for _, row := range rows {
 		d.Keys = append(d.Keys, row.Key)
 		newest = max(newest, row.revision)
-		// A clock that was set back must not make the directory older than its keys.
-		if row.NotBefore.After(d.IssuedAt) {
-			d.IssuedAt = row.NotBefore
-		}
 	}
 	d.SnapshotID = fmt.Sprintf("dir_%d", newest)
-	return sealer.SignDirectory(&d, r.directoryKey)
+	k, err := r.directory.lend(ctx, d.IssuedAt)
+	if err != nil {
+		return nil, fmt.Errorf("cannot sign the key directory: %w", err)
+	}
+	defer k.done()
+	d.Delegation = k.delegation
+	return sealer.SignDirectory(&d, k.signer.Key)
 }
 
-// delegate makes sure that the root has delegated to the directory key. The root
-// key is only looked for when it has not.
-func (r *Room) delegate(ctx context.Context) error {
-	pub := r.directoryKey.Public().(ed25519.PublicKey)
-	row, err := r.key(ctx, sealer.KeyID(pub))
+// issue is the moment at which a directory is issued: now, but a clock that was set
+// back must not make a directory older than what it holds.
+func issue(now time.Time, rows []signingKey) time.Time {
+	for _, row := range rows {
+		for _, at := range []*time.Time{&row.NotBefore, row.RevokedAt} {
+			if at != nil && at.After(now) {
+				now = *at
+			}
+		}
+	}
+	return now
+}
+
+var directoryRole = role{sealer.PurposeDirectory, control}
+
+// openDirectory finds a directory key that the root has delegated to: the current
+// one, or one whose delegation was put beside it, or a new one if the root key is
+// here.
+func (r *Room) openDirectory(ctx context.Context) (err error) {
+	if r.directory, err = r.openRing(ctx, directoryRole); err != nil {
+		return err
+	}
+	err = r.findDelegation(ctx)
+	if k := r.directory.current(); k != nil {
+		if _, err := sealer.ReadDelegation(k.delegation, r.rootVkey); err != nil {
+			return fmt.Errorf("the directory key %s is of another root than %s: %w", k.signer.KeyID, rootPublicFile, err)
+		}
+		if err != nil {
+			r.cfg.Logger.Warn("a directory key goes on waiting", "err", err)
+		}
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	if row == nil {
-		root, err := loadRoot(r.cfg.Dir, r.cfg.Root)
-		if err != nil {
-			return err
-		}
-		entry := sealer.NewKey(pub, sealer.PurposeDirectory, r.db.Now())
-		note, err := sealer.Delegate(root, pub, entry.NotBefore, nil)
-		if err != nil {
-			return err
-		}
-		row = &signingKey{Key: entry, node: control, delegation: note}
-		if err := r.addKey(ctx, row); err != nil {
-			return err
-		}
+	s, err := r.rotateDirectory(ctx, store.BySystem())
+	if err != nil || s.Waiting == nil {
+		return err
 	}
-	if row.RevokedAt != nil || row.delegation == "" {
-		return fmt.Errorf("the directory key %s is revoked or was not delegated to: take its file away to make another", row.KeyID)
-	}
-	r.delegation = row.delegation
-	r.rootVkey, err = readRootVkey(r.cfg.Dir)
-	return err
+	key := directoryRole.path(r.cfg.Dir, s.Waiting.KeyID)
+	return fmt.Errorf("%w: let it delegate to the public key in %s (muniment root delegate), put its answer into %s, and start again",
+		errRootOffline, beside(key, requestSuffix), beside(key, delegationSuffix))
 }
 
-// signer puts the key into the directory, unless it is there, and returns it
-// ready to sign.
-func (r *Room) signer(ctx context.Context, key ed25519.PrivateKey, purpose, nodeID string) (*sealer.Signer, error) {
-	pub := key.Public().(ed25519.PublicKey)
-	row, err := r.key(ctx, sealer.KeyID(pub))
-	if err != nil {
-		return nil, err
+// findDelegation takes the delegation that was put beside a key that waits for it.
+func (r *Room) findDelegation(ctx context.Context) error {
+	key, err := r.waiting(ctx)
+	if err != nil || key == nil {
+		return err
 	}
-	if row == nil {
-		row = &signingKey{Key: sealer.NewKey(pub, purpose, r.db.Now()), node: nodeID}
-		if err := r.addKey(ctx, row); err != nil {
-			return nil, err
-		}
+	path := beside(key.path, delegationSuffix)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	switch now := r.db.Now(); {
-	case row.Purpose != purpose || row.node != nodeID:
-		err = fmt.Errorf("it is enrolled for %s of %s", row.Purpose, row.node)
-	case row.RevokedAt != nil:
-		err = errors.New("it is revoked: take its file away to make another")
-	case row.NotAfter != nil && !now.Before(*row.NotAfter):
-		err = errors.New("its time is over: take its file away to make another")
+	if err == nil {
+		_, err = r.delegate(ctx, string(text), store.BySystem())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot sign with the key %s: %w", row.KeyID, err)
+		return fmt.Errorf("cannot use %s: %w", path, err)
 	}
-	return &sealer.Signer{KeyID: row.KeyID, Node: nodeID, Key: key}, nil
+	return nil
 }
 
-// addKey writes the row of a new key, and its event.
-func (r *Room) addKey(ctx context.Context, row *signingKey) error {
-	return r.db.Change(ctx, func(tx *store.Tx) (err error) {
-		if row.revision, err = tx.Revision(ctx); err != nil {
-			return err
-		}
-		if err := insertKey(ctx, tx, row); err != nil {
-			return err
-		}
-		body, err := sealer.Canonical(enrolled{
-			KeyID: row.KeyID, Algorithm: row.Algorithm, PublicKey: row.PublicKey, Purpose: row.Purpose,
-			NotBefore: sealer.FormatTime(row.NotBefore), NodeID: row.node, Revision: row.revision,
-		})
-		if err != nil {
-			return err
-		}
-		return tx.Emit(ctx, sealer.Event{
-			TenantID: api.SystemTenant, Type: "key.enrolled", At: row.NotBefore, Actor: store.BySystem(),
-			Subject: sealer.Ref{Kind: "signing_key", ID: row.KeyID}, Data: body,
-		})
+// rotateDirectory makes a new directory key current if the root key is here; else
+// the key waits for the root's delegation.
+func (r *Room) rotateDirectory(ctx context.Context, by sealer.Ref) (Succession, error) {
+	key, err := r.waiting(ctx)
+	if err == nil && key == nil {
+		key, err = makeKey(r.cfg.Dir, directoryRole)
+	}
+	if err != nil {
+		return Succession{}, err
+	}
+	root, err := r.loadRoot()
+	if errors.Is(err, errRootOffline) {
+		w := &Waiting{KeyID: sealer.KeyID(key.pub), PublicKey: encodePublic(key.pub)}
+		return Succession{Waiting: w}, writeFile(beside(key.path, requestSuffix), []byte(w.PublicKey), 0o644)
+	}
+	if err != nil {
+		return Succession{}, err
+	}
+	return r.succeed(ctx, r.directory, key, by, func(row *signingKey) (err error) {
+		row.delegation, err = sealer.Delegate(root, key.pub, row.NotBefore, nil)
+		return err
 	})
 }
 
-// enrolled is the data of a key.enrolled event.
-type enrolled struct {
-	KeyID     string `json:"keyId"`
-	Algorithm string `json:"algorithm"`
-	PublicKey string `json:"publicKey"`
-	Purpose   string `json:"purpose"`
-	NotBefore string `json:"notBefore"`
-	NodeID    string `json:"nodeId"`
-	Revision  int64  `json:"revision"`
-}
-
-// signingKey is a row: a directory entry, who signs with it, and for the
-// directory key the root's delegation.
-type signingKey struct {
-	sealer.Key
-	node       string
-	delegation string
-	revision   int64
-}
-
-// optional is nil for no moment.
-func optional(i store.Instant) *time.Time {
-	if i.IsZero() {
-		return nil
+// Delegate makes the directory key current that the root has delegated to. The key
+// is one that Rotate left waiting here; the delegation is what sealer.Delegate
+// returned, and in force. What can't be used is refused with api.Conflict.
+func (r *Room) Delegate(ctx context.Context, delegation string, by sealer.Ref) (Succession, error) {
+	r.admin.Lock()
+	defer r.admin.Unlock()
+	s, err := r.delegate(ctx, delegation, by)
+	if err != nil {
+		return Succession{}, fmt.Errorf("cannot take the delegation: %w", err)
 	}
-	return &i.Time
+	return s, nil
+}
+
+func (r *Room) delegate(ctx context.Context, delegation string, by sealer.Ref) (Succession, error) {
+	d, err := sealer.ReadDelegation(delegation, r.rootVkey)
+	if err != nil {
+		return Succession{}, api.Conflict(err.Error())
+	}
+	key, err := r.waiting(ctx)
+	if err != nil {
+		return Succession{}, err
+	}
+	now := r.db.Now()
+	switch {
+	case key == nil || !key.pub.Equal(d.Key):
+		return Succession{}, api.Conflict("no directory key " + sealer.KeyID(d.Key) + " waits for a delegation here")
+	case now.Before(d.NotBefore):
+		return Succession{}, api.Conflict("the delegation is in force from " + sealer.FormatTime(d.NotBefore) + " on")
+	case d.NotAfter != nil && !now.Before(*d.NotAfter):
+		return Succession{}, api.Conflict("the delegation has ended at " + sealer.FormatTime(*d.NotAfter))
+	}
+	s, err := r.succeed(ctx, r.directory, key, by, func(row *signingKey) error {
+		row.delegation, row.NotAfter = delegation, d.NotAfter
+		return nil
+	})
+	if err == nil {
+		err = errors.Join(removeFile(beside(key.path, requestSuffix)), removeFile(beside(key.path, delegationSuffix)))
+	}
+	return s, err
+}
+
+// waiting is the directory key that waits for the root's delegation: a key file
+// without a row. It is nil when there is none.
+func (r *Room) waiting(ctx context.Context) (*private, error) {
+	ids, err := directoryRole.files(r.cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		row, err := r.key(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if row == nil {
+			return loadKey(r.cfg.Dir, directoryRole, id)
+		}
+	}
+	return nil, nil
+}
+
+// Files beside the key file of a key that waits: its public half in PEM, and where
+// a start looks for the root's answer.
+const (
+	requestSuffix    = ".pub"
+	delegationSuffix = ".delegation"
+)
+
+func beside(keyFile, suffix string) string { return strings.TrimSuffix(keyFile, ".key") + suffix }
+
+func removeFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
 }

@@ -1,13 +1,34 @@
 // Package node knows the nodes that sign receipts, the keys that anything is
 // signed with, and how far each node has followed the feed.
 //
-// Keys. A private key lives in a key file of its own (LoadKey), never in the
-// database. Its public half is a row, written before the key first signs and
-// never deleted, so whatever was signed can be verified for good. The directory
-// lists all of them and is signed by an online directory key, to which the root
-// key has delegated. The root key is made at the first start: root.skey may be
-// taken away to a safe place as soon as that start is over. It is needed again
-// only to delegate to another directory key, and the service says so then.
+// Keys. A private key lives in a key file of its own, never in the database. Its
+// public half is a row, written before the key first signs and never deleted, so
+// whatever was signed can be verified for good. Each role (receipts of a node, packs
+// and directories of control) has one current key; a start without one makes it.
+//
+// Rotation. The windows of a node's keys meet in one millisecond, which comes after
+// every moment that the old key was lent for: the directory says for each moment
+// which one key of the node may have signed a receipt (ring.go). Deliveries that
+// arrive while the new key is written wait for that commit, and no longer. The keys
+// of packs overlap by Config.SealTime instead, as a seal keeps its key to the end.
+// An old key's file is overwritten and removed once it is out of use; what that
+// can't reach is said at destroyFile.
+//
+// Revocation takes a key out of use, has sealed what it signed, destroys it, and
+// only then says so in the directory: a receipt that no pack holds by then could not
+// be proven any more.
+//
+// The directory lists all keys and is signed by an online directory key, to which
+// the root key has delegated. A root key is made at the first start if there is
+// none, with a warning that root.skey should be taken away; it may as well be made
+// elsewhere (GenerateRoot), and only root.vkey put into the key folder. From then on
+// it is needed for another directory key only, which waits for its delegation as
+// long as it takes (DelegateOffline, Delegate).
+//
+// The clock. A signature needs a key whose window holds its moment. When the clock is
+// set back to before the current key's window nothing is signed until it has come;
+// when it is set back while the service is down, and a key is rotated then, receipts
+// of the key that are dated later are outside its window.
 //
 // Nodes. A node is live while its last poll of the feed is younger than the
 // lease's bound: only then can it hold a lease and sign. A poll also reports what
@@ -15,13 +36,11 @@
 // enrolled node counts as live, with nothing applied, until it polls or the bound
 // has passed, since it may still hold a lease that the last process gave it.
 //
-// Non-goals for now: enrolment over the network, and rotation of signing keys.
-// The tables are ready for both.
+// Non-goal for now: enrolment over the network.
 package node
 
 import (
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -34,12 +53,10 @@ import (
 	"muniment/sealer"
 )
 
-// Names of control's key files, and how control signs.
-const (
-	directoryFile = "directory.key"
-	packFile      = "pack.key"
-	control       = "control"
-)
+// control is who signs what no node does.
+const control = "control"
+
+var packRole = role{sealer.PurposePack, control}
 
 // Config of the room. DB and Dir are required.
 type Config struct {
@@ -53,6 +70,9 @@ type Config struct {
 	Bound time.Duration
 	// WaitFor is how long a suspension waits for the nodes. Default 2 s.
 	WaitFor time.Duration
+	// SealTime is how long a rotated key may still sign the packs of seals at work.
+	// Default 10 min.
+	SealTime time.Duration
 	// Logger; default slog.Default.
 	Logger *slog.Logger
 }
@@ -62,15 +82,18 @@ type Room struct {
 	cfg Config
 	db  *store.DB
 
-	directoryKey ed25519.PrivateKey
-	delegation   string
-	rootVkey     string
-	pack         *sealer.Signer
+	rootVkey         string
+	directory, packs *ring
 
-	mu      sync.Mutex
-	signers map[string]*sealer.Signer // receipt keys by node id
-	seen    map[string]poll           // by node id
-	moved   chan struct{}             // closed by the next poll that reports another revision
+	// admin is held for the whole of a change to a key, change while the keys in the
+	// database and in the rings differ.
+	admin  sync.Mutex
+	change sync.RWMutex
+
+	mu       sync.Mutex
+	receipts map[string]*ring // by node id
+	seen     map[string]poll  // by node id
+	moved    chan struct{}    // closed by the next poll that reports another revision
 }
 
 // New makes or loads control's keys and puts them into the directory.
@@ -87,28 +110,31 @@ func New(ctx context.Context, cfg Config) (*Room, error) {
 	if cfg.WaitFor == 0 {
 		cfg.WaitFor = 2 * time.Second
 	}
+	if cfg.SealTime == 0 {
+		cfg.SealTime = 10 * time.Minute
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	r := &Room{cfg: cfg, db: cfg.DB, signers: map[string]*sealer.Signer{}, seen: map[string]poll{}, moved: make(chan struct{})}
+	r := &Room{cfg: cfg, db: cfg.DB, receipts: map[string]*ring{}, seen: map[string]poll{}, moved: make(chan struct{})}
 	if err := r.open(ctx); err != nil {
 		return nil, fmt.Errorf("cannot open the key directory: %w", err)
 	}
 	return r, nil
 }
 
-func (r *Room) open(ctx context.Context) (err error) {
-	if r.directoryKey, err = LoadKey(r.cfg.Dir, directoryFile); err != nil {
-		return err
-	}
-	if err := r.delegate(ctx); err != nil {
-		return err
-	}
-	key, err := LoadKey(r.cfg.Dir, packFile)
+func (r *Room) open(ctx context.Context) error {
+	known, err := r.keys(ctx)
 	if err != nil {
 		return err
 	}
-	if r.pack, err = r.signer(ctx, key, sealer.PurposePack, control); err != nil {
+	if err := r.openRoot(len(known) > 0); err != nil {
+		return err
+	}
+	if err := r.openDirectory(ctx); err != nil {
+		return err
+	}
+	if r.packs, err = r.openSigner(ctx, packRole); err != nil {
 		return err
 	}
 	enrolled, err := r.nodeIDs(ctx)
@@ -132,12 +158,12 @@ func (r *Room) Enrol(ctx context.Context, nodeID string) (epoch uint64, err erro
 }
 
 func (r *Room) enrol(ctx context.Context, nodeID string, epoch *uint64) error {
-	key, err := r.nodeKey(nodeID)
-	if err != nil {
-		return err
+	if !api.Printable(nodeID, 64) || filepath.Base(nodeID) != nodeID {
+		return fmt.Errorf("%q is no node id", nodeID)
 	}
-	err = r.db.Change(ctx, func(tx *store.Tx) error {
+	err := r.db.Change(ctx, func(tx *store.Tx) error {
 		now := r.db.Now()
+		var err error
 		if *epoch, err = startNode(ctx, tx, nodeID, now); err != nil || *epoch > 1 {
 			return err
 		}
@@ -153,39 +179,41 @@ func (r *Room) enrol(ctx context.Context, nodeID string, epoch *uint64) error {
 	if err != nil {
 		return err
 	}
-	signer, err := r.signer(ctx, key, sealer.PurposeReceipt, nodeID)
+	g, err := r.openSigner(ctx, role{sealer.PurposeReceipt, nodeID})
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.signers[nodeID] = signer
+	r.receipts[nodeID] = g
 	// Whatever lease it held, it held in a process that is gone.
 	delete(r.seen, nodeID)
 	return nil
 }
 
-// ReceiptSigner lends the key that seals deliveries of a node that Enrol was
-// called for.
-func (r *Room) ReceiptSigner(nodeID string) (func(context.Context, time.Time) (*sealer.Signer, func(), error), error) {
+// ReceiptSigner lends the keys that seal deliveries of a node that Enrol was called
+// for, in the form that gateway.Config.Signer asks for. A lent key may sign until
+// done is called.
+func (r *Room) ReceiptSigner(nodeID string) (func(ctx context.Context, at time.Time) (s *sealer.Signer, done func(), err error), error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s := r.signers[nodeID]; s != nil {
-		return func(context.Context, time.Time) (*sealer.Signer, func(), error) { return s, func() {}, nil }, nil
+	g := r.receipts[nodeID]
+	if g == nil {
+		return nil, fmt.Errorf("cannot sign as the node %s: it is not enrolled", nodeID)
 	}
-	return nil, fmt.Errorf("cannot sign as the node %s: it is not enrolled", nodeID)
+	return func(ctx context.Context, at time.Time) (*sealer.Signer, func(), error) {
+		k, err := g.lend(ctx, at)
+		if err != nil {
+			return nil, nil, err
+		}
+		return k.signer, k.done, nil
+	}, nil
 }
 
-// PackSigner is control's current proof_pack_signing key.
-func (r *Room) PackSigner() *sealer.Signer { return r.pack }
+// PackSigner is control's current proof_pack_signing key. It may sign for
+// Config.SealTime, whatever happens to it, unless it is revoked: then it fails.
+func (r *Room) PackSigner() *sealer.Signer { return r.packs.current().signer }
 
 // RootVkey is the root key's verifying half as C2SP vkey: the one thing that an
 // auditor has to be given.
 func (r *Room) RootVkey() string { return r.rootVkey }
-
-func (r *Room) nodeKey(nodeID string) (ed25519.PrivateKey, error) {
-	if !api.Printable(nodeID, 64) || filepath.Base(nodeID) != nodeID {
-		return nil, fmt.Errorf("%q is no node id", nodeID)
-	}
-	return LoadKey(r.cfg.Dir, "node-"+nodeID+".key")
-}

@@ -2,10 +2,11 @@ package node
 
 import (
 	"context"
-	"crypto/ed25519"
-	"encoding/pem"
+	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,12 +19,21 @@ import (
 
 // place is a data folder with a clock.
 type place struct {
-	dir string
-	now time.Time
+	dir      string
+	now      time.Time
+	clock    func() time.Time // instead of now
+	sealTime time.Duration
 }
 
 func newPlace(t *testing.T) *place {
 	return &place{dir: t.TempDir(), now: time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)}
+}
+
+func (p *place) read() time.Time {
+	if p.clock != nil {
+		return p.clock()
+	}
+	return p.now
 }
 
 func (p *place) keys() string { return filepath.Join(p.dir, "keys") }
@@ -31,10 +41,10 @@ func (p *place) keys() string { return filepath.Join(p.dir, "keys") }
 // start opens the room as one start of control does; stop ends it.
 func (p *place) start(t *testing.T) (r *Room, stop func(), err error) {
 	t.Helper()
-	db, err := store.Open(t.Context(), store.Config{Path: filepath.Join(p.dir, "control.db"), Now: func() time.Time { return p.now }})
+	db, err := store.Open(t.Context(), store.Config{Path: filepath.Join(p.dir, "control.db"), Now: p.read})
 	require.NoError(t, err)
 	t.Cleanup(func() { db.Close() })
-	r, err = New(t.Context(), Config{DB: db, Dir: p.keys(), Bound: 30 * time.Second})
+	r, err = New(t.Context(), Config{DB: db, Dir: p.keys(), Bound: 30 * time.Second, SealTime: p.sealTime, Logger: slog.New(slog.DiscardHandler)})
 	return r, func() { require.NoError(t, db.Close()) }, err
 }
 
@@ -62,6 +72,38 @@ func (r *Room) events(t *testing.T) (types []string) {
 	return types
 }
 
+// borrow returns the key that a node signs a moment with.
+func (r *Room) borrow(t *testing.T, nodeID string, at time.Time) *sealer.Signer {
+	t.Helper()
+	lend, err := r.ReceiptSigner(nodeID)
+	require.NoError(t, err)
+	signer, done, err := lend(t.Context(), at)
+	require.NoError(t, err)
+	done()
+	return signer
+}
+
+// files lists the key folder.
+func (p *place) files(t *testing.T) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(p.keys())
+	require.NoError(t, err)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// verified is the directory as a stranger reads it.
+func (r *Room) verified(t *testing.T) *sealer.Directory {
+	t.Helper()
+	text, err := r.Directory(t.Context())
+	require.NoError(t, err)
+	d, err := sealer.VerifyDirectory(text, r.RootVkey())
+	require.NoError(t, err)
+	return d
+}
+
 func TestFirstStartMakesEverything(t *testing.T) {
 	p := newPlace(t)
 	r, _ := p.mustStart(t)
@@ -71,16 +113,17 @@ func TestFirstStartMakesEverything(t *testing.T) {
 	require.Equal(t, uint64(1), epoch)
 	require.Equal(t, []string{"key.enrolled", "key.enrolled", "node.enrolled", "key.enrolled"}, r.events(t))
 
-	for name, mode := range map[string]os.FileMode{
-		"root.skey": 0o600, "root.vkey": 0o644, "directory.key": 0o600, "pack.key": 0o600, "node-nod_a.key": 0o600,
-	} {
+	signer := r.borrow(t, "nod_a", p.now)
+	modes := map[string]os.FileMode{
+		"root.skey": 0o600, "root.vkey": 0o644, "directory-" + r.directory.current().signer.KeyID + ".key": 0o600,
+		"pack-" + r.PackSigner().KeyID + ".key": 0o600, "node-nod_a-" + signer.KeyID + ".key": 0o600,
+	}
+	require.ElementsMatch(t, slices.Collect(maps.Keys(modes)), p.files(t), "no file is left behind")
+	for name, mode := range modes {
 		info, err := os.Stat(filepath.Join(p.keys(), name))
 		require.NoError(t, err)
 		require.Equal(t, mode, info.Mode().Perm(), name)
 	}
-	files, err := os.ReadDir(p.keys())
-	require.NoError(t, err)
-	require.Len(t, files, 5, "no file is left behind")
 
 	// A stranger with the root's public half alone trusts what is signed.
 	vkey, err := os.ReadFile(filepath.Join(p.keys(), "root.vkey"))
@@ -89,11 +132,6 @@ func TestFirstStartMakesEverything(t *testing.T) {
 	require.NoError(t, err)
 	d, err := sealer.VerifyDirectory(text, strings.TrimSpace(string(vkey)))
 	require.NoError(t, err)
-	lend, err := r.ReceiptSigner("nod_a")
-	require.NoError(t, err)
-	signer, done, err := lend(t.Context(), p.now)
-	require.NoError(t, err)
-	done()
 	require.Equal(t, "nod_a", signer.Node)
 	for keyID, purpose := range map[string]string{signer.KeyID: sealer.PurposeReceipt, r.PackSigner().KeyID: sealer.PurposePack} {
 		_, code := d.Find(keyID, purpose, p.now)
@@ -128,86 +166,6 @@ func TestSecondStartKeepsTheKeys(t *testing.T) {
 	require.Equal(t, first.RootVkey(), second.RootVkey())
 }
 
-func TestRootKeyMayBeTakenAway(t *testing.T) {
-	p := newPlace(t)
-	_, stop := p.mustStart(t)
-	stop()
-	secret := filepath.Join(p.keys(), rootSecretFile)
-	safe := filepath.Join(t.TempDir(), "safe")
-	require.NoError(t, os.Rename(secret, safe))
-	r, stop := p.mustStart(t)
-	_, err := r.Enrol(t.Context(), "nod_a")
-	require.NoError(t, err, "new keys need no root")
-	stop()
-
-	// Only another directory key needs it, and the service says so.
-	require.NoError(t, os.Remove(filepath.Join(p.keys(), directoryFile)))
-	_, stopFailed, err := p.start(t)
-	require.ErrorIs(t, err, errRootOffline)
-	stopFailed()
-	require.NoError(t, os.Rename(safe, secret))
-	p.now = p.now.Add(time.Hour)
-	r, _ = p.mustStart(t)
-	text, err := r.Directory(t.Context())
-	require.NoError(t, err)
-	d, err := sealer.VerifyDirectory(text, r.RootVkey())
-	require.NoError(t, err)
-	require.Len(t, d.Keys, 4, "the old directory key is still listed")
-}
-
-func TestRootFilesMustBelongTogether(t *testing.T) {
-	p := newPlace(t)
-	r, stop := p.mustStart(t)
-	stop()
-	require.NoError(t, os.Remove(filepath.Join(p.keys(), directoryFile)))
-	require.NoError(t, os.Remove(filepath.Join(p.keys(), rootPublicFile)))
-	again, stop := p.mustStart(t)
-	require.Equal(t, r.RootVkey(), again.RootVkey(), "the public half is mended from the secret one")
-	stop()
-
-	require.NoError(t, os.Remove(filepath.Join(p.keys(), directoryFile)))
-	_, other, err := sealer.GenerateRoot("muniment")
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(p.keys(), rootPublicFile), []byte(other), 0o644))
-	_, _, err = p.start(t)
-	require.ErrorContains(t, err, "is not the verifying half")
-}
-
-func TestKeyFiles(t *testing.T) {
-	dir := t.TempDir()
-	key, err := LoadKey(dir, "a.key")
-	require.NoError(t, err)
-	again, err := LoadKey(dir, "a.key")
-	require.NoError(t, err)
-	require.Equal(t, key, again)
-	b, err := LoadKey(dir, "b.key")
-	require.NoError(t, err)
-	require.NotEqual(t, key, b)
-
-	path := filepath.Join(dir, "a.key")
-	good, err := os.ReadFile(path)
-	require.NoError(t, err)
-	block, _ := pem.Decode(good)
-	for name, text := range map[string]string{
-		"empty":        "",
-		"cut short":    string(good[:len(good)/2]),
-		"two keys":     string(good) + string(good),
-		"another type": strings.ReplaceAll(string(good), "PRIVATE", "PUBLIC"),
-		"no DER":       string(pem.EncodeToMemory(&pem.Block{Type: pemType, Bytes: block.Bytes[1:]})),
-	} {
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		_, err := LoadKey(dir, "a.key")
-		require.ErrorContains(t, err, path, name)
-		kept, err := os.ReadFile(path)
-		require.NoError(t, err)
-		require.Equal(t, text, string(kept), "a damaged key file is never replaced")
-	}
-	require.NoError(t, os.WriteFile(path, good, 0o600))
-	require.NoError(t, os.Chmod(path, 0o640))
-	_, err = LoadKey(dir, "a.key")
-	require.ErrorContains(t, err, "others may read it")
-}
-
 func TestNodeIDsAreNoPaths(t *testing.T) {
 	p := newPlace(t)
 	r, _ := p.mustStart(t)
@@ -219,34 +177,11 @@ func TestNodeIDsAreNoPaths(t *testing.T) {
 	require.ErrorContains(t, err, "not enrolled")
 }
 
-func TestRevokedKeyDoesNotSign(t *testing.T) {
-	p := newPlace(t)
-	r, stop := p.mustStart(t)
-	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
-		_, err := tx.ExecContext(t.Context(), `UPDATE signing_keys SET revoked_at = $1 WHERE key_id = $2`, store.At(p.now), r.PackSigner().KeyID)
-		return err
-	}))
-	stop()
-	_, _, err := p.start(t)
-	require.ErrorContains(t, err, "is revoked")
-}
-
-func TestKeyServesOnePurpose(t *testing.T) {
-	p := newPlace(t)
-	r, _ := p.mustStart(t)
-	key := r.PackSigner().Key.(ed25519.PrivateKey)
-	_, err := r.signer(t.Context(), key, sealer.PurposeReceipt, "nod_a")
-	require.ErrorContains(t, err, "is enrolled for proof_pack_signing of control")
-}
-
 func TestClockSetBackKeepsTheDirectoryValid(t *testing.T) {
 	p := newPlace(t)
 	r, _ := p.mustStart(t)
 	p.now = p.now.Add(-24 * time.Hour)
-	text, err := r.Directory(t.Context())
-	require.NoError(t, err)
-	_, err = sealer.VerifyDirectory(text, r.RootVkey())
-	require.NoError(t, err)
+	r.verified(t)
 }
 
 // TestLiveNodes walks a clock through what is known of nodes.

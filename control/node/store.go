@@ -43,10 +43,20 @@ func (r *Room) nodeIDs(ctx context.Context) ([]string, error) {
 const keyColumns = `key_id, purpose, node_id, public_key, not_before, not_after, revoked_at, delegation, revision`
 
 func insertKey(ctx context.Context, tx *store.Tx, k *signingKey) error {
-	_, err := tx.ExecContext(ctx, `INSERT INTO signing_keys (`+keyColumns+`) VALUES ($1, $2, $3, $4, $5, NULL, NULL, $6, $7)`,
-		k.KeyID, k.Purpose, k.node, k.PublicKey, store.Millis(k.NotBefore), k.delegation, k.revision)
+	_, err := tx.ExecContext(ctx, `INSERT INTO signing_keys (`+keyColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+		k.KeyID, k.Purpose, k.node, k.PublicKey, store.At(k.NotBefore), given(k.NotAfter), given(k.RevokedAt), k.delegation, k.revision)
 	if err != nil {
 		return fmt.Errorf("cannot enrol the key %s: %w", k.KeyID, err)
+	}
+	return nil
+}
+
+// updateKey writes what may change of a key: its end, and its revocation.
+func updateKey(ctx context.Context, tx *store.Tx, k *signingKey) error {
+	_, err := tx.ExecContext(ctx, `UPDATE signing_keys SET not_after = $2, revoked_at = $3, revision = $4 WHERE key_id = $1`,
+		k.KeyID, given(k.NotAfter), given(k.RevokedAt), k.revision)
+	if err != nil {
+		return fmt.Errorf("cannot change the key %s: %w", k.KeyID, err)
 	}
 	return nil
 }
@@ -63,18 +73,33 @@ func (r *Room) key(ctx context.Context, keyID string) (*signingKey, error) {
 	return &k, nil
 }
 
+// newestKey is the newest row of a role whose window has not ended, nil when there
+// is none.
+func (r *Room) newestKey(ctx context.Context, role role) (*signingKey, error) {
+	k, err := scanKey(r.db.Read().QueryRowContext(ctx, `SELECT `+keyColumns+` FROM signing_keys
+		WHERE purpose = $1 AND node_id = $2 AND revoked_at IS NULL AND (not_after IS NULL OR not_after > $3)
+		ORDER BY not_before DESC, revision DESC LIMIT 1`, role.purpose, role.node, store.At(r.db.Now())))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the key for %s: %w", role, err)
+	}
+	return &k, nil
+}
+
 // keys lists every key, oldest first.
 func (r *Room) keys(ctx context.Context) ([]signingKey, error) {
-	rows, err := r.db.Read().QueryContext(ctx, `SELECT `+keyColumns+` FROM signing_keys ORDER BY revision, key_id`)
+	rows, err := r.db.Read().QueryContext(ctx, `SELECT `+keyColumns+` FROM signing_keys ORDER BY not_before, key_id`)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot list the signing keys: %w", err)
 	}
 	defer rows.Close()
 	var list []signingKey
 	for rows.Next() {
 		k, err := scanKey(rows)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("cannot list the signing keys: %w", err)
 		}
 		list = append(list, k)
 	}
@@ -87,4 +112,29 @@ func scanKey(row interface{ Scan(...any) error }) (signingKey, error) {
 	err := row.Scan(&k.KeyID, &k.Purpose, &k.node, &k.PublicKey, &notBefore, &notAfter, &revokedAt, &k.delegation, &k.revision)
 	k.NotBefore, k.NotAfter, k.RevokedAt = notBefore.Time, optional(notAfter), optional(revokedAt)
 	return k, err
+}
+
+// affected says whether a statement has changed a row.
+func affected(result sql.Result, err error) (bool, error) {
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err
+}
+
+// optional is nil for no moment.
+func optional(i store.Instant) *time.Time {
+	if i.IsZero() {
+		return nil
+	}
+	return &i.Time
+}
+
+// given is no moment for nil.
+func given(t *time.Time) store.Instant {
+	if t == nil {
+		return store.Instant{}
+	}
+	return store.At(*t)
 }

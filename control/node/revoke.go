@@ -1,0 +1,123 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// Revocation asks for a revocation.
+type Revocation struct {
+	// Reason is told in the event; may be empty.
+	Reason string
+	// Seal is called once the key signs nothing any more, and all that it signed is
+	// in the log, to seal that before the revocation: afterwards nothing can. When it
+	// fails the key is out of use, but not revoked. Nil seals nothing.
+	Seal func(context.Context) error
+}
+
+// Revoked is the answer to a revocation.
+type Revoked struct {
+	Key SigningKey `json:"key"`
+	// Successor signs instead; null if the key was not current here.
+	Successor *SigningKey `json:"successor"`
+}
+
+// Revoke declares that a key is not to be trusted any more. It signs nothing from
+// the beginning of the call on: if it is current another key takes over, without a
+// gap. Then what it signed is sealed, the private key is destroyed, and the
+// revocation is written. What is revoked is never trusted again; revoking it again
+// changes nothing and leaves no event.
+//
+// A receipt by the key passes from then on only as part of a pack that was sealed
+// before; a pack by it only with a later pack of the chain by another key. A current
+// directory key can't be revoked while no other can take over: the root is needed.
+func (r *Room) Revoke(ctx context.Context, keyID string, q Revocation, by sealer.Ref) (Revoked, error) {
+	r.admin.Lock()
+	defer r.admin.Unlock()
+	row, err := r.known(ctx, keyID)
+	if err != nil {
+		return Revoked{}, err
+	}
+	if row.RevokedAt != nil {
+		return Revoked{Key: *row.view(r.db.Now())}, nil
+	}
+	v, err := r.revoke(ctx, row, q, by)
+	if err != nil {
+		return Revoked{}, fmt.Errorf("cannot revoke the key %s: %w", keyID, err)
+	}
+	r.cfg.Logger.Warn("a signing key was revoked", "keyId", keyID, "purpose", row.Purpose, "nodeId", row.node)
+	return v, nil
+}
+
+func (r *Room) revoke(ctx context.Context, row *signingKey, q Revocation, by sealer.Ref) (v Revoked, err error) {
+	g := r.ringOf(row)
+	if g != nil && g.current().signer.KeyID == row.KeyID {
+		s, err := r.rotate(ctx, g, by)
+		if err != nil {
+			return Revoked{}, err
+		}
+		if s.Waiting != nil {
+			return Revoked{}, api.Conflict("the root has to delegate to the key " + s.Waiting.KeyID + " first: the directory needs a signature")
+		}
+		v.Successor = s.Key
+	}
+	if q.Seal != nil {
+		if err := q.Seal(ctx); err != nil {
+			return Revoked{}, fmt.Errorf("it is out of use, but what it signed can't be sealed: %w", err)
+		}
+	}
+	if g != nil {
+		if k := g.find(row.KeyID); k != nil {
+			r.destroy(g, k)
+		}
+	}
+	after, err := r.writeRevocation(context.WithoutCancel(ctx), g, row.KeyID, q.Reason, by)
+	if err != nil {
+		return Revoked{}, err
+	}
+	v.Key = *after.view(r.db.Now())
+	return v, nil
+}
+
+// writeRevocation dates the revocation after everything that was signed with the
+// key, and after every pack that was sealed and every directory that was issued.
+func (r *Room) writeRevocation(ctx context.Context, g *ring, keyID, reason string, by sealer.Ref) (row *signingKey, err error) {
+	r.change.Lock()
+	defer r.change.Unlock()
+	if row, err = r.known(ctx, keyID); err != nil {
+		return nil, err
+	}
+	all, err := r.keys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	at := issue(r.db.Now(), all)
+	if g != nil {
+		at = latest(at, g.after())
+	}
+	at = nextMilli(at)
+	row.RevokedAt = &at
+	return row, r.db.Change(ctx, func(tx *store.Tx) (err error) {
+		if row.revision, err = tx.Revision(ctx); err != nil {
+			return err
+		}
+		if err := updateKey(ctx, tx, row); err != nil {
+			return err
+		}
+		told := row.describe()
+		told["reason"] = reason
+		return emit(ctx, tx, "key.revoked", row, by, told)
+	})
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

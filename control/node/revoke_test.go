@@ -1,0 +1,117 @@
+package node
+
+import (
+	"context"
+	"crypto"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// TestRevokeCurrentKey follows the order of a revocation.
+func TestRevokeCurrentKey(t *testing.T) {
+	p := newPlace(t)
+	r, stop := p.mustStart(t)
+	_, err := r.Enrol(t.Context(), "nod_a")
+	require.NoError(t, err)
+	signer := r.borrow(t, "nod_a", p.now)
+	sealedAt := time.Time{}
+	seal := func(context.Context) error {
+		require.NotEqual(t, signer.KeyID, r.borrow(t, "nod_a", p.now.Add(time.Millisecond)).KeyID, "it is out of use")
+		d := r.verified(t)
+		_, code := d.Find(signer.KeyID, sealer.PurposeReceipt, p.now)
+		require.Empty(t, code, "it is not revoked yet")
+		sealedAt = d.IssuedAt
+		return nil
+	}
+	v, err := r.Revoke(t.Context(), signer.KeyID, Revocation{Reason: "lost laptop", Seal: seal}, operator)
+	require.NoError(t, err)
+	require.Equal(t, "REVOKED", v.Key.State)
+	require.Equal(t, "ACTIVE", v.Successor.State)
+
+	d := r.verified(t)
+	require.True(t, d.IssuedAt.After(sealedAt), "a directory with a change in it is issued later than those without")
+	_, code := d.Find(signer.KeyID, sealer.PurposeReceipt, p.now)
+	require.Equal(t, sealer.KeyRevoked, code)
+	_, code = d.FindSealed(signer.KeyID, sealer.PurposeReceipt, p.now, sealedAt)
+	require.Empty(t, code, "sealed before")
+	_, code = d.FindSealed(signer.KeyID, sealer.PurposeReceipt, p.now, d.IssuedAt)
+	require.Equal(t, sealer.KeyRevoked, code, "sealed after")
+	_, code = d.Find(signer.KeyID, sealer.PurposeReceipt, v.Successor.NotBefore.Time)
+	require.Equal(t, sealer.KeyOutsideWindow, code)
+
+	told := r.events(t)
+	again, err := r.Revoke(t.Context(), signer.KeyID, Revocation{Seal: func(context.Context) error { panic("not again") }}, operator)
+	require.NoError(t, err)
+	require.Equal(t, v.Key, again.Key)
+	require.Equal(t, told, r.events(t), "revoking twice leaves no event")
+	require.Equal(t, []string{"key.rotated", "key.revoked"}, told[len(told)-2:])
+	stop()
+
+	r, _ = p.mustStart(t)
+	_, err = r.Enrol(t.Context(), "nod_a")
+	require.NoError(t, err)
+	require.Equal(t, v.Successor.KeyID, r.borrow(t, "nod_a", v.Successor.NotBefore.Time).KeyID)
+}
+
+func TestRevocationWaitsForTheSeal(t *testing.T) {
+	p := newPlace(t)
+	r, _ := p.mustStart(t)
+	_, err := r.Enrol(t.Context(), "nod_a")
+	require.NoError(t, err)
+	keyID := r.borrow(t, "nod_a", p.now).KeyID
+	away := errors.New("the warehouse is away")
+	_, err = r.Revoke(t.Context(), keyID, Revocation{Seal: func(context.Context) error { return away }}, operator)
+	require.ErrorIs(t, err, away)
+	p.now = p.now.Add(time.Second)
+	require.NotEqual(t, keyID, r.borrow(t, "nod_a", p.now).KeyID, "out of use all the same")
+	_, code := r.verified(t).Find(keyID, sealer.PurposeReceipt, p.now.Add(-time.Second))
+	require.Empty(t, code)
+
+	v, err := r.Revoke(t.Context(), keyID, Revocation{Seal: func(context.Context) error { return nil }}, operator)
+	require.NoError(t, err, "the second try goes on where the first one ended")
+	require.Nil(t, v.Successor)
+	require.Equal(t, "REVOKED", v.Key.State)
+}
+
+func TestRevokedPackKeyStopsSealsAtWork(t *testing.T) {
+	p := newPlace(t)
+	r, _ := p.mustStart(t)
+	atWork := r.PackSigner()
+	v, err := r.Revoke(t.Context(), atWork.KeyID, Revocation{}, operator)
+	require.NoError(t, err)
+	require.Equal(t, v.Successor.KeyID, r.PackSigner().KeyID)
+	_, err = atWork.Key.Sign(nil, []byte("pack"), crypto.Hash(0))
+	require.ErrorIs(t, err, errDestroyed)
+	require.NoFileExists(t, packRole.path(p.keys(), atWork.KeyID))
+}
+
+// TestRevokeDirectoryKey needs the root, so that the directory that says so is signed.
+func TestRevokeDirectoryKey(t *testing.T) {
+	p := newPlace(t)
+	r, _ := p.mustStart(t)
+	old := r.directory.current().signer.KeyID
+	secret, safe := filepath.Join(p.keys(), rootSecretFile), filepath.Join(t.TempDir(), "safe")
+	require.NoError(t, os.Rename(secret, safe))
+	_, err := r.Revoke(t.Context(), old, Revocation{}, operator)
+	require.Equal(t, api.StateConflict, api.From(err).Code)
+	require.Len(t, r.verified(t).Keys, 2)
+
+	require.NoError(t, os.Rename(safe, secret))
+	v, err := r.Revoke(t.Context(), old, Revocation{}, operator)
+	require.NoError(t, err)
+	require.NotNil(t, v.Successor)
+	_, code := r.verified(t).Find(old, sealer.PurposeDirectory, p.now)
+	require.Equal(t, sealer.KeyRevoked, code)
+	require.NoFileExists(t, directoryRole.path(p.keys(), old))
+
+	_, err = r.Revoke(t.Context(), "0123", Revocation{}, operator)
+	require.Equal(t, api.ResourceNotFound, api.From(err).Code)
+}

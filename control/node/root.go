@@ -1,0 +1,117 @@
+package node
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"muniment/sealer"
+)
+
+// Files of the root key.
+const (
+	rootSecretFile = "root.skey" // the signing half, may be kept offline
+	rootPublicFile = "root.vkey" // the verifying half, for whoever wants it
+)
+
+// errRootOffline says that the root's signing half is not in the key folder.
+var errRootOffline = errors.New("the root key is offline")
+
+// openRoot reads the verifying half of the root key, and makes a root key for a
+// service that has none yet: one that has signed before must not get another.
+func (r *Room) openRoot(signedBefore bool) (err error) {
+	dir := r.cfg.Dir
+	if _, err := os.Stat(filepath.Join(dir, rootPublicFile)); err == nil {
+		r.rootVkey, err = readTrimmed(filepath.Join(dir, rootPublicFile))
+		if err == nil {
+			_, err = note.NewVerifier(r.rootVkey)
+		}
+		if err != nil {
+			return fmt.Errorf("cannot read the root key %s: %w", filepath.Join(dir, rootPublicFile), err)
+		}
+		return nil
+	}
+	_, vkey, err := readRoot(filepath.Join(dir, rootSecretFile))
+	switch {
+	case err == nil: // the public file is mended below
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	case signedBefore:
+		return fmt.Errorf("%s has no %s, but keys were signed for before: it is not the key folder of this database", dir, rootPublicFile)
+	default:
+		if vkey, err = GenerateRoot(filepath.Join(dir, rootSecretFile), r.cfg.Root); err != nil {
+			return err
+		}
+		r.cfg.Logger.Warn("a root key was made: keep its signing half offline", "file", filepath.Join(dir, rootSecretFile), "root", vkey)
+	}
+	r.rootVkey = vkey
+	return writeFile(filepath.Join(dir, rootPublicFile), []byte(vkey+"\n"), 0o644)
+}
+
+// loadRoot reads the root's signing half from the key folder; errRootOffline if it
+// is not there.
+func (r *Room) loadRoot() (note.Signer, error) {
+	root, vkey, err := readRoot(filepath.Join(r.cfg.Dir, rootSecretFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, errRootOffline
+	case err != nil:
+		return nil, err
+	case vkey != r.rootVkey:
+		return nil, fmt.Errorf("%s is not the verifying half of %s", rootPublicFile, rootSecretFile)
+	}
+	return root, nil
+}
+
+// GenerateRoot makes a root key for offline use: the signing half, a C2SP skey, is
+// on disk in a new file of mode 0600, and the verifying half is returned, a C2SP
+// vkey. A file that is there is never replaced.
+func GenerateRoot(path, name string) (vkey string, err error) {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return "", errors.Join(fmt.Errorf("cannot make a root key: %s is there already", path), err)
+	}
+	skey, vkey, err := sealer.GenerateRoot(name)
+	if err == nil {
+		err = writeFile(path, []byte(skey+"\n"), 0o600)
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot make a root key: %w", err)
+	}
+	return vkey, nil
+}
+
+// readRoot reads a root's signing half and derives the verifying one.
+func readRoot(path string) (root note.Signer, vkey string, err error) {
+	if _, err := readSecret(path); err != nil {
+		return nil, "", fmt.Errorf("cannot load the root key %s: %w", path, err)
+	}
+	skey, err := readTrimmed(path)
+	if err == nil {
+		root, err = note.NewSigner(skey)
+	}
+	if err == nil {
+		vkey, err = verifyingHalf(skey, root.Name())
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("cannot load the root key %s: %w", path, err)
+	}
+	return root, vkey, nil
+}
+
+// verifyingHalf is the vkey of a C2SP skey, which ends in the algorithm's byte and
+// the Ed25519 seed, 33 bytes and so 44 digits of base64.
+func verifyingHalf(skey, name string) (string, error) {
+	const digits = 44
+	raw, err := base64.StdEncoding.DecodeString(skey[max(0, len(skey)-digits):])
+	if err != nil || len(raw) != 1+ed25519.SeedSize {
+		return "", errors.New("it is no C2SP signing key of Ed25519")
+	}
+	pub := ed25519.NewKeyFromSeed(raw[1:]).Public().(ed25519.PublicKey)
+	return note.NewEd25519VerifierKey(name, pub)
+}

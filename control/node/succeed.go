@@ -1,0 +1,264 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// Succession says which key signs now.
+type Succession struct {
+	// Key is the new key; null while it waits for the root.
+	Key *SigningKey `json:"key"`
+	// Replaced is the old one; null if the first key of its role was made.
+	Replaced *SigningKey `json:"replaced"`
+	// Waiting is set if the new directory key waits for the root's delegation.
+	Waiting *Waiting `json:"waiting,omitempty"`
+}
+
+// Waiting is a directory key that the root has not delegated to yet.
+type Waiting struct {
+	KeyID     string `json:"keyId"`
+	PublicKey string `json:"publicKey" doc:"in PEM, for muniment root delegate"`
+}
+
+// Rotate lets another key take over from one that is current here. Whatever is
+// signed from the answer on is signed by the new key; every delivery, before,
+// during and after, is signed by the key whose window holds its moment of issue,
+// and none has to wait longer than a commit takes. The old key is destroyed: that
+// of a node before Rotate returns, that of packs once the seals at work must have
+// ended.
+//
+// A directory key needs the root's delegation: see Delegate for when it is offline.
+func (r *Room) Rotate(ctx context.Context, keyID string, by sealer.Ref) (Succession, error) {
+	r.admin.Lock()
+	defer r.admin.Unlock()
+	row, err := r.known(ctx, keyID)
+	if err != nil {
+		return Succession{}, err
+	}
+	g := r.ringOf(row)
+	if g == nil {
+		return Succession{}, api.Conflict("the key does not sign in this process")
+	}
+	if current := g.current().signer.KeyID; current != keyID {
+		return Succession{}, api.Conflict("the key is not current: " + current + " is")
+	}
+	s, err := r.rotate(ctx, g, by)
+	if err != nil {
+		return Succession{}, fmt.Errorf("cannot rotate the key %s: %w", keyID, err)
+	}
+	return s, nil
+}
+
+func (r *Room) rotate(ctx context.Context, g *ring, by sealer.Ref) (Succession, error) {
+	if g == r.directory {
+		return r.rotateDirectory(ctx, by)
+	}
+	key, err := makeKey(r.cfg.Dir, g.role)
+	if err != nil {
+		return Succession{}, err
+	}
+	return r.succeed(ctx, g, key, by, nil)
+}
+
+// succeed makes a key the current one of its role, and destroys the one before when
+// it is out of use. complete fills in the rest of the row, once its NotBefore is
+// known. On an error the key and its file are gone, and the one before signs on.
+func (r *Room) succeed(ctx context.Context, g *ring, key *private, by sealer.Ref, complete func(*signingKey) error) (Succession, error) {
+	old := g.current()
+	row, before, err := r.handOver(context.WithoutCancel(ctx), g, key, by, complete)
+	if err != nil {
+		return Succession{}, err
+	}
+	if old != nil {
+		r.retire(ctx, g, old)
+	}
+	now := r.db.Now()
+	s := Succession{Key: row.view(now)}
+	if before != nil {
+		s.Replaced = before.view(now)
+	}
+	r.cfg.Logger.Info("a signing key took over", "keyId", row.KeyID, "purpose", row.Purpose, "nodeId", row.node)
+	return s, nil
+}
+
+// handOver moves the role from one key to the next, in the directory and in the ring.
+func (r *Room) handOver(ctx context.Context, g *ring, key *private, by sealer.Ref, complete func(*signingKey) error) (row, before *signingKey, err error) {
+	r.change.Lock()
+	defer r.change.Unlock()
+	if before, err = r.newestKey(ctx, g.role); err != nil {
+		return nil, nil, err
+	}
+	overlap := time.Duration(0)
+	if g.role.purpose == sealer.PurposePack {
+		overlap = r.cfg.SealTime
+	}
+	at := g.handover(overlap)
+	row = &signingKey{Key: sealer.NewKey(key.pub, g.role.purpose, at), node: g.role.node}
+	if complete != nil {
+		err = complete(row)
+	}
+	if err == nil {
+		err = r.write(ctx, row, before, at.Add(overlap), by)
+	}
+	if err == nil {
+		g.take(g.hold(key, row))
+		return row, before, nil
+	}
+	// A commit that failed may have been one. Only if it certainly was not can the
+	// old key sign on.
+	switch written, readErr := r.key(ctx, row.KeyID); {
+	case readErr != nil:
+		g.take(nil)
+		err = errors.Join(fmt.Errorf("%s stays without a key until the next start: %w", g.role, err), readErr)
+	case written != nil:
+		g.take(g.hold(key, row))
+		return row, before, nil
+	default:
+		g.undo()
+		err = errors.Join(err, key.destroy())
+	}
+	return nil, nil, err
+}
+
+// write puts the key into the directory, ends the one before, and tells of it by
+// one event.
+func (r *Room) write(ctx context.Context, row, before *signingKey, end time.Time, by sealer.Ref) error {
+	return r.db.Change(ctx, func(tx *store.Tx) (err error) {
+		if row.revision, err = tx.Revision(ctx); err != nil {
+			return err
+		}
+		if err := insertKey(ctx, tx, row); err != nil {
+			return err
+		}
+		if before == nil {
+			return emit(ctx, tx, "key.enrolled", row, by, row.describe())
+		}
+		if before.NotAfter == nil || end.Before(*before.NotAfter) {
+			before.NotAfter = &end
+		}
+		before.revision = row.revision
+		if err := updateKey(ctx, tx, before); err != nil {
+			return err
+		}
+		told := before.describe()
+		told["successor"] = row.describe()
+		return emit(ctx, tx, "key.rotated", before, by, told)
+	})
+}
+
+// drainFor bounds the wait for deliveries that were signed but are not in the log:
+// each of them gives up earlier (gateway.Config.AppendTimeout).
+const drainFor = 15 * time.Second
+
+// retire destroys a key that another has taken over from, once it is out of use. One
+// that can't be destroyed now is destroyed by the next start.
+func (r *Room) retire(ctx context.Context, g *ring, k *held) {
+	if g.role.purpose == sealer.PurposePack {
+		time.AfterFunc(r.cfg.SealTime, func() { r.destroy(g, k) })
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainFor)
+	defer cancel()
+	if err := g.drain(ctx, k); err != nil {
+		r.cfg.Logger.Warn("a key is still in use; the next start destroys it", "keyId", k.signer.KeyID, "err", err)
+		return
+	}
+	r.destroy(g, k)
+}
+
+func (r *Room) destroy(g *ring, k *held) {
+	g.drop(k)
+	if err := k.private.destroy(); err != nil {
+		r.cfg.Logger.Warn("a key file is left; the next start destroys it", "keyId", k.signer.KeyID, "err", err)
+	}
+}
+
+// openRing loads the current key of a role; the ring is empty when there is none.
+// The role's other keys are out of use, as whoever signed with them is gone with
+// the last process: their files are destroyed.
+func (r *Room) openRing(ctx context.Context, role role) (*ring, error) {
+	g := &ring{role: role, now: r.db.Now}
+	current, err := r.newestKey(ctx, role)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := role.files(r.cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		row, err := r.key(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case current != nil && id == current.KeyID:
+		case row != nil:
+			if err := destroyFile(role.path(r.cfg.Dir, id)); err != nil {
+				return nil, err
+			}
+		case role != directoryRole: // there it waits for the root
+			r.cfg.Logger.Warn("a key file belongs to no known key: remove it, unless the database is an older copy",
+				"file", role.path(r.cfg.Dir, id))
+		}
+	}
+	if current == nil {
+		return g, nil
+	}
+	key, err := loadKey(r.cfg.Dir, role, current.KeyID)
+	if errors.Is(err, fs.ErrNotExist) {
+		r.cfg.Logger.Warn("a key file is gone: another key takes over", "keyId", current.KeyID, "purpose", role.purpose, "nodeId", role.node)
+		return g, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	g.keys = []*held{g.hold(key, current)}
+	if now := r.db.Now(); now.Before(current.NotBefore) {
+		r.cfg.Logger.Warn("the clock stands before the key's window: nothing is signed until it has come",
+			"keyId", current.KeyID, "notBefore", sealer.FormatTime(current.NotBefore))
+	}
+	return g, nil
+}
+
+// openSigner is openRing for a role that needs nobody's consent to a new key.
+func (r *Room) openSigner(ctx context.Context, role role) (*ring, error) {
+	g, err := r.openRing(ctx, role)
+	if err == nil && g.current() == nil {
+		_, err = r.rotate(ctx, g, store.BySystem())
+	}
+	return g, err
+}
+
+// ringOf is the ring that a key's role has in this process, nil without one.
+func (r *Room) ringOf(row *signingKey) *ring {
+	switch (role{row.Purpose, row.node}) {
+	case directoryRole:
+		return r.directory
+	case packRole:
+		return r.packs
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if row.Purpose != sealer.PurposeReceipt {
+		return nil
+	}
+	return r.receipts[row.node]
+}
+
+// known returns a key's row, or an error that says there is none.
+func (r *Room) known(ctx context.Context, keyID string) (*signingKey, error) {
+	row, err := r.key(ctx, keyID)
+	if err == nil && row == nil {
+		err = &api.Error{Code: api.ResourceNotFound, Message: "no such signing key"}
+	}
+	return row, err
+}

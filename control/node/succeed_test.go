@@ -1,0 +1,321 @@
+package node
+
+import (
+	"crypto"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/store"
+	"muniment/gate"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+var operator = store.ByOperator()
+
+// fleet seals deliveries of nod_a from many goroutines, as the gateway does.
+type fleet struct {
+	t    *testing.T
+	room *Room
+	stop chan struct{}
+	done sync.WaitGroup
+
+	made   atomic.Int64
+	mu     sync.Mutex
+	events [][]byte
+}
+
+func startFleet(t *testing.T, r *Room, clock func() time.Time) *fleet {
+	lend, err := r.ReceiptSigner("nod_a")
+	require.NoError(t, err)
+	f := &fleet{t: t, room: r, stop: make(chan struct{})}
+	for range 8 {
+		f.done.Go(func() {
+			for {
+				select {
+				case <-f.stop:
+					return
+				default:
+				}
+				at := clock()
+				signer, done, err := lend(t.Context(), at)
+				if err != nil {
+					t.Errorf("a delivery at %v has no key: %v", at, err)
+					return
+				}
+				event, err := signer.SealDelivery(nil, &sealer.Delivery{
+					TenantID: "tnt_a", Actor: store.ByKey("key_a"), RightID: "rgh_a", RightRevision: 1, BasisID: "bas_a", Substrate: gate.DOOH,
+					Metering: gate.Metering{Metered: true, Reason: gate.ReasonMetered, Basis: gate.BasisGross, QuantityMs: 1, AttentionMs: -1},
+				}, &sealer.Receipt{
+					ReceiptID: api.NewID(api.PrefixReceipt, at), SpatialAnchorID: "a", IssuedAt: at, RenderedAt: at, DwellMs: 1,
+					Nonce: base64.RawURLEncoding.EncodeToString(make([]byte, 16)),
+				})
+				done()
+				if err != nil {
+					t.Errorf("a delivery at %v is not signed: %v", at, err)
+					return
+				}
+				f.mu.Lock()
+				f.events = append(f.events, event)
+				f.mu.Unlock()
+				f.made.Add(1)
+			}
+		})
+	}
+	return f
+}
+
+// await waits for n more deliveries.
+func (f *fleet) await(n int64) {
+	f.t.Helper()
+	target := f.made.Load() + n
+	require.Eventually(f.t, func() bool { return f.made.Load() >= target }, 20*time.Second, time.Millisecond)
+}
+
+// end stops the fleet and returns what it sealed.
+func (f *fleet) end() (deliveries []sealer.RecordedDelivery) {
+	f.t.Helper()
+	close(f.stop)
+	f.done.Wait()
+	for _, text := range f.events {
+		d, err := sealer.ReadDelivery(text)
+		require.NoError(f.t, err)
+		deliveries = append(deliveries, d)
+	}
+	return deliveries
+}
+
+// validAt lists the receipt keys whose windows hold a moment.
+func validAt(d *sealer.Directory, at time.Time) (keyIDs []string) {
+	for _, k := range d.Keys {
+		if k.Purpose == sealer.PurposeReceipt && !at.Before(k.NotBefore) && (k.NotAfter == nil || at.Before(*k.NotAfter)) {
+			keyIDs = append(keyIDs, k.KeyID)
+		}
+	}
+	return keyIDs
+}
+
+// TestRotationUnderLoad rotates a node's key ten times, and revokes the current one
+// once, while deliveries are sealed. There is exactly one key for each moment, and
+// it is the one that signed.
+func TestRotationUnderLoad(t *testing.T) {
+	p := newPlace(t)
+	p.clock = time.Now
+	r, _ := p.mustStart(t)
+	_, err := r.Enrol(t.Context(), "nod_a")
+	require.NoError(t, err)
+	f := startFleet(t, r, time.Now)
+	const rotations = 10
+	for i := range rotations {
+		f.await(100)
+		current := r.borrow(t, "nod_a", time.Now()).KeyID
+		if i == rotations/2 {
+			v, err := r.Revoke(t.Context(), current, Revocation{}, operator)
+			require.NoError(t, err)
+			require.NotNil(t, v.Successor)
+		} else {
+			s, err := r.Rotate(t.Context(), current, operator)
+			require.NoError(t, err)
+			require.Equal(t, current, s.Replaced.KeyID)
+			require.Equal(t, s.Replaced.NotAfter, s.Key.NotBefore, "no gap, no overlap")
+		}
+		require.NoFileExists(t, role{sealer.PurposeReceipt, "nod_a"}.path(p.keys(), current), "destroyed when it is answered for")
+	}
+	f.await(100)
+	deliveries := f.end()
+
+	d := r.verified(t)
+	used := map[string]int{}
+	for _, e := range deliveries {
+		at := e.Receipt.IssuedAt
+		require.Equal(t, []string{e.KeyID}, validAt(d, at), "at %v", at)
+		used[e.KeyID]++
+	}
+	require.Len(t, used, rotations+1)
+	t.Logf("%d deliveries by %d keys", len(deliveries), len(used))
+
+	counts := map[string]int{}
+	for _, e := range r.events(t) {
+		counts[e]++
+	}
+	require.Equal(t, map[string]int{"key.enrolled": 3, "node.enrolled": 1, "key.rotated": rotations, "key.revoked": 1}, counts)
+}
+
+func TestRotateRefuses(t *testing.T) {
+	p := newPlace(t)
+	r, _ := p.mustStart(t)
+	_, err := r.Enrol(t.Context(), "nod_a")
+	require.NoError(t, err)
+	first := r.borrow(t, "nod_a", p.now).KeyID
+	_, err = r.Rotate(t.Context(), "0123", operator)
+	require.Equal(t, api.ResourceNotFound, api.From(err).Code)
+	s, err := r.Rotate(t.Context(), first, operator)
+	require.NoError(t, err)
+	_, err = r.Rotate(t.Context(), first, operator)
+	require.Equal(t, api.StateConflict, api.From(err).Code, "a retry does not rotate again")
+	require.ErrorContains(t, err, s.Key.KeyID+" is")
+
+	delete(r.receipts, "nod_a")
+	_, err = r.Rotate(t.Context(), s.Key.KeyID, operator)
+	require.ErrorContains(t, err, "does not sign in this process")
+}
+
+// TestRotationThatFails breaks the database in two ways.
+func TestRotationThatFails(t *testing.T) {
+	p := newPlace(t)
+	r, _ := p.mustStart(t)
+	_, err := r.Enrol(t.Context(), "nod_a")
+	require.NoError(t, err)
+	first := r.borrow(t, "nod_a", p.now).KeyID
+	files, told := p.files(t), r.events(t)
+
+	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `CREATE TRIGGER no_keys BEFORE INSERT ON signing_keys BEGIN SELECT RAISE(ABORT, 'not now'); END`)
+		return err
+	}))
+	_, err = r.Rotate(t.Context(), first, operator)
+	require.ErrorContains(t, err, "not now")
+	require.Equal(t, first, r.borrow(t, "nod_a", p.now.Add(time.Hour)).KeyID, "the old key signs on")
+	require.Equal(t, files, p.files(t))
+	require.Equal(t, told, r.events(t))
+	r.verified(t)
+
+	// A commit of which nobody knows whether it was one.
+	g := r.receipts["nod_a"]
+	key, err := makeKey(p.keys(), g.role)
+	require.NoError(t, err)
+	_, err = r.succeed(t.Context(), g, key, operator, func(*signingKey) error { return r.db.Close() })
+	require.ErrorContains(t, err, "without a key until the next start")
+	_, err = g.lend(t.Context(), p.now.Add(2*time.Hour))
+	require.Error(t, err, "neither key may sign")
+}
+
+// TestPackKeyOutlivesItsRotation: a seal that is at work ends with the key that it
+// began with.
+func TestPackKeyOutlivesItsRotation(t *testing.T) {
+	p := newPlace(t)
+	p.sealTime = 200 * time.Millisecond
+	r, _ := p.mustStart(t)
+	old := r.PackSigner()
+	s, err := r.Rotate(t.Context(), old.KeyID, operator)
+	require.NoError(t, err)
+	require.Equal(t, s.Key.KeyID, r.PackSigner().KeyID)
+	_, err = old.Key.Sign(nil, []byte("pack"), crypto.Hash(0))
+	require.NoError(t, err)
+	d := r.verified(t)
+	_, code := d.Find(old.KeyID, sealer.PurposePack, d.IssuedAt)
+	require.Empty(t, code)
+	_, code = d.Find(old.KeyID, sealer.PurposePack, s.Key.NotBefore.Add(p.sealTime))
+	require.Equal(t, sealer.KeyOutsideWindow, code)
+	require.Eventually(t, func() bool {
+		_, err := old.Key.Sign(nil, []byte("pack"), crypto.Hash(0))
+		return errors.Is(err, errDestroyed)
+	}, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(packRole.path(p.keys(), old.KeyID))
+		return err != nil
+	}, 10*time.Second, time.Millisecond)
+}
+
+// TestStartCleansUp: what is out of use is destroyed, what is lost is replaced, what
+// is unknown is left alone.
+func TestStartCleansUp(t *testing.T) {
+	p := newPlace(t)
+	p.sealTime = time.Hour
+	r, stop := p.mustStart(t)
+	_, err := r.Enrol(t.Context(), "nod_a")
+	require.NoError(t, err)
+	retiring, lost := r.PackSigner().KeyID, r.borrow(t, "nod_a", p.now).KeyID
+	s, err := r.Rotate(t.Context(), retiring, operator)
+	require.NoError(t, err)
+	require.FileExists(t, packRole.path(p.keys(), retiring))
+	stop()
+
+	require.NoError(t, os.Remove(role{sealer.PurposeReceipt, "nod_a"}.path(p.keys(), lost)))
+	unknown, err := makeKey(p.keys(), packRole)
+	require.NoError(t, err)
+	p.now = p.now.Add(time.Minute)
+	r, stop = p.mustStart(t)
+	_, err = r.Enrol(t.Context(), "nod_a")
+	require.NoError(t, err)
+	require.NoFileExists(t, packRole.path(p.keys(), retiring), "nobody signs with it any more")
+	require.FileExists(t, unknown.path)
+	require.Equal(t, s.Key.KeyID, r.PackSigner().KeyID)
+	next := r.borrow(t, "nod_a", p.now).KeyID
+	require.NotEqual(t, lost, next)
+	d := r.verified(t)
+	_, code := d.Find(lost, sealer.PurposeReceipt, p.now.Add(-time.Millisecond))
+	require.Empty(t, code)
+	require.Equal(t, []string{next}, validAt(d, p.now))
+	told := r.events(t)
+	require.Equal(t, "key.rotated", told[len(told)-1])
+	stop()
+
+	p.now = p.now.Add(-2 * time.Minute)
+	r, _ = p.mustStart(t)
+	_, err = r.Enrol(t.Context(), "nod_a")
+	require.NoError(t, err)
+	lend, err := r.ReceiptSigner("nod_a")
+	require.NoError(t, err)
+	_, _, err = lend(t.Context(), p.now)
+	require.Error(t, err, "the clock stands before the key's window")
+}
+
+func TestReplayRestoresKeys(t *testing.T) {
+	p := newPlace(t)
+	r, stop := p.mustStart(t)
+	_, err := r.Enrol(t.Context(), "nod_a")
+	require.NoError(t, err)
+	first := r.borrow(t, "nod_a", p.now).KeyID
+	_, err = r.Rotate(t.Context(), first, operator)
+	require.NoError(t, err)
+	_, err = r.Rotate(t.Context(), r.directory.current().signer.KeyID, operator)
+	require.NoError(t, err)
+	_, err = r.Revoke(t.Context(), first, Revocation{Reason: "lost laptop"}, operator)
+	require.NoError(t, err)
+	p.now = p.now.Add(time.Second)
+	want := r.verified(t).Keys
+	var told []sealer.Event
+	rows, err := r.db.Read().Query(`SELECT event FROM outbox ORDER BY epoch, seq`)
+	require.NoError(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var text []byte
+		require.NoError(t, rows.Scan(&text))
+		e, err := sealer.ParseEvent(text)
+		require.NoError(t, err)
+		told = append(told, e)
+	}
+	require.NoError(t, rows.Err())
+	stop()
+
+	require.NoError(t, os.Remove(filepath.Join(p.dir, "control.db")))
+	db, err := store.Open(t.Context(), store.Config{Path: filepath.Join(p.dir, "control.db"), Now: p.read})
+	require.NoError(t, err)
+	for round, wanted := range []bool{true, false} {
+		var changed bool
+		require.NoError(t, db.Change(t.Context(), func(tx *store.Tx) error {
+			for i := range told {
+				c, err := Replay(t.Context(), tx, &told[i])
+				if err != nil {
+					return fmt.Errorf("%s: %w", told[i].Type, err)
+				}
+				changed = changed || c
+			}
+			return nil
+		}))
+		require.Equal(t, wanted, changed, "round %d", round)
+	}
+	require.NoError(t, db.Close())
+	r, _ = p.mustStart(t)
+	require.Equal(t, want, r.verified(t).Keys)
+}
