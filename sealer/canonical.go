@@ -152,3 +152,14 @@ func decodeBase64(s string, n int) ([]byte, error) {
 	}
 	return nil, fmt.Errorf("%q is not %d bytes in base64url: %w", s, n, ErrNotCanonical)
 }
+
+// isBase64 reports whether decodeBase64 would take s, without an allocation. n is
+// at most 48.
+func isBase64(s string, n int) bool {
+	var text, raw [64]byte
+	if len(s) > len(text) || len(s) != base64url.EncodedLen(n) {
+		return false
+	}
+	decoded, err := base64url.Decode(raw[:], text[:copy(text[:], s)])
+	return err == nil && decoded == n
+}

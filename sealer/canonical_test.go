@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 )
 
 // TestAppendNumber has the samples of RFC 8785, appendix B.
@@ -88,6 +89,31 @@ func TestBase64IsStrict(t *testing.T) {
 	b, err := decodeBase64("_w", 1)
 	require.NoError(t, err)
 	require.Equal(t, []byte{0xff}, b)
+}
+
+// TestBase64IsCheckedAsItIsDecoded: the check that allocates nothing is the same.
+func TestBase64IsCheckedAsItIsDecoded(t *testing.T) {
+	require.False(t, isBase64("A\nA", 2), "the decoder skips line breaks")
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(0, 48).Draw(t, "n")
+		text := []byte(base64url.EncodeToString(rapid.SliceOfN(rapid.Byte(), n, n).Draw(t, "raw")))
+		if n > 0 && rapid.Bool().Draw(t, "spoil") {
+			text[rapid.IntRange(0, len(text)-1).Draw(t, "at")] = rapid.SampledFrom([]byte("AB_-=+/\n\x00\xff")).Draw(t, "by")
+		}
+		asked := rapid.SampledFrom([]int{n, n, n, 16, 32}).Draw(t, "asked")
+		_, err := decodeBase64(string(text), asked)
+		require.Equal(t, err == nil, isBase64(string(text), asked), "%q", text)
+	})
+}
+
+// TestTimesAreRFC3339 holds the writer by hand against the one that knows layouts.
+func TestTimesAreRFC3339(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		first, last := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC).Unix(), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC).Unix()
+		zone := time.FixedZone("", rapid.IntRange(-12*3600, 14*3600).Draw(t, "zone"))
+		at := time.Unix(rapid.Int64Range(first, last).Draw(t, "second"), rapid.Int64Range(0, 999_999_999).Draw(t, "nano")).In(zone)
+		require.Equal(t, FormatTime(at), string(AppendTime(nil, at)))
+	})
 }
 
 func TestTimes(t *testing.T) {

@@ -64,11 +64,8 @@ func (s *Signer) SealDelivery(dst []byte, d *Delivery, r *Receipt) ([]byte, erro
 	if err := checkReceipt(r); err != nil {
 		return dst, fmt.Errorf("cannot seal delivery: %w", err)
 	}
-	var eventID [len(eventPrefix) + 26]byte
-	copy(eventID[:], eventPrefix)
-	copy(eventID[len(eventPrefix):], r.ReceiptID[len(receiptPrefix):])
 	e := Event{
-		EventID:           string(eventID[:]),
+		EventID:           eventPrefix + r.ReceiptID[len(receiptPrefix):],
 		TenantID:          d.TenantID,
 		Type:              TypeDelivery,
 		At:                r.IssuedAt,
@@ -76,34 +73,39 @@ func (s *Signer) SealDelivery(dst []byte, d *Delivery, r *Receipt) ([]byte, erro
 		Subject:           Ref{subjectRight, d.RightID},
 		PrivateCommitment: d.PrivateCommitment,
 	}
-	if err := e.check(); err != nil {
+	if err := e.checkText(); err != nil { // the id is the receipt's, and that is right
 		return dst, fmt.Errorf("cannot seal delivery: %w", err)
 	}
 	if !utf8.ValidString(d.BasisID) || d.BasisID == "" || (d.Idempotency != "" && !isHash(d.Idempotency)) {
 		return dst, errors.New("cannot seal delivery: basis or idempotency hash is malformed")
 	}
 
-	// Write the event as the witness hashes it, then once more with receipt and
-	// signature in their places.
+	// Write the event as the witness hashes it; then put receipt and signature into
+	// their places, before and behind the members of the right.
 	start := len(dst)
 	dst = d.appendDecision(e.appendHead(dst))
-	beforeReceipt := len(dst)
-	dst = e.appendTail(d.appendSubstrate(d.appendRight(dst)))
+	receipt := len(dst)
+	dst = d.appendRight(dst)
+	right := len(dst) - receipt
+	dst = e.appendTail(d.appendSubstrate(dst))
 	sum := sha256.Sum256(dst[start:])
-	witness := string(appendWitness(make([]byte, 0, 128), s.Node, sum))
+	var text [128]byte
+	witness := string(appendWitness(text[:0], s.Node, sum))
 	r.Witness = &witness
 
-	dst = append(dst[:beforeReceipt], `,"receipt":`...)
-	receipt := len(dst)
+	var buf [512]byte
+	rest := append(buf[:0], dst[receipt:]...)
+	dst = append(dst[:receipt], `,"receipt":`...)
+	receipt = len(dst)
 	dst = AppendReceipt(dst, r)
 	signature, err := sign(s.Key, dst[receipt:])
 	if err != nil {
 		return dst[:start], fmt.Errorf("cannot sign receipt: %w", err)
 	}
-	dst = d.appendRight(dst)
+	dst = append(dst, rest[:right]...)
 	dst = append(dst, `,"signature":`...)
 	dst = appendSignature(dst, s.KeyID, signature)
-	return e.appendTail(d.appendSubstrate(dst)), nil
+	return append(dst, rest[right:]...), nil
 }
 
 // checkReceipt asks for the bounds of a receipt, but for its witness.
@@ -123,8 +125,8 @@ func checkReceipt(r *Receipt) error {
 		r.CorrelationID != nil && !utf8.ValidString(*r.CorrelationID):
 		return errors.New("a string is no UTF-8")
 	}
-	if _, err := decodeBase64(r.Nonce, nonceBytes); err != nil {
-		return fmt.Errorf("nonce: %w", err)
+	if !isBase64(r.Nonce, nonceBytes) {
+		return fmt.Errorf("nonce %q is not %d bytes in base64url", r.Nonce, nonceBytes)
 	}
 	return nil
 }

@@ -257,6 +257,21 @@ func TestCheckRecord(t *testing.T) {
 	require.Nil(t, delivery)
 }
 
+// TestSealDeliveryAllocations fixes what sealing allocates: event id, witness and
+// the pointer to it, and the signature, which the standard library makes.
+func TestSealDeliveryAllocations(t *testing.T) {
+	w := newWorld(t)
+	s, d, r := w.draft(2)
+	d.Idempotency = d.PrivateCommitment
+	buf := make([]byte, 0, 4096)
+	require.LessOrEqual(t, testing.AllocsPerRun(200, func() {
+		var err error
+		if buf, err = s.SealDelivery(buf[:0], d, r); err != nil {
+			panic(err)
+		}
+	}), 4.0)
+}
+
 func BenchmarkSealDelivery(b *testing.B) {
 	w := newWorld(b)
 	s, d, r := w.draft(2)

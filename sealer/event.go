@@ -96,6 +96,11 @@ func (e *Event) check() error {
 	if _, err := checkID(eventPrefix, e.EventID, e.At); err != nil {
 		return err
 	}
+	return e.checkText()
+}
+
+// checkText is check for an event whose id is known to be right.
+func (e *Event) checkText() error {
 	for _, f := range [...]struct{ name, value string }{
 		{"tenantId", e.TenantID}, {"type", e.Type},
 		{"actor.kind", e.Actor.Kind}, {"actor.id", e.Actor.ID},

@@ -108,7 +108,4 @@ func CheckPrivate(private []byte, commitment string) error {
 }
 
 // isHash reports whether s is a base64url SHA-256.
-func isHash(s string) bool {
-	_, err := decodeBase64(s, sha256.Size)
-	return err == nil
-}
+func isHash(s string) bool { return isBase64(s, sha256.Size) }

@@ -10,8 +10,21 @@ const timeLayout = "2006-01-02T15:04:05.000Z"
 // AppendTime appends t as RFC 3339 in UTC with exactly three decimals; what is
 // finer than a millisecond is cut off. The year must be 0 to 9999.
 func AppendTime(dst []byte, t time.Time) []byte {
-	return t.UTC().AppendFormat(dst, timeLayout)
+	t = t.UTC()
+	year, month, day := t.Date()
+	hour, minute, second := t.Clock()
+	millis := t.Nanosecond() / int(time.Millisecond)
+	dst = appendTwo(dst, year/100)
+	dst = append(appendTwo(dst, year%100), '-')
+	dst = append(appendTwo(dst, int(month)), '-')
+	dst = append(appendTwo(dst, day), 'T')
+	dst = append(appendTwo(dst, hour), ':')
+	dst = append(appendTwo(dst, minute), ':')
+	dst = append(appendTwo(dst, second), '.')
+	return append(appendTwo(dst, millis/10), byte('0'+millis%10), 'Z')
 }
+
+func appendTwo(dst []byte, n int) []byte { return append(dst, byte('0'+n/10), byte('0'+n%10)) }
 
 // FormatTime returns what AppendTime appends.
 func FormatTime(t time.Time) string { return t.UTC().Format(timeLayout) }
