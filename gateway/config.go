@@ -62,6 +62,9 @@ type Config struct {
 	MaxTenantInFlight int
 	// MaxForwards bounds the requests that control is answering. Default 512.
 	MaxForwards int
+	// MaxStreams bounds the long answers of control that clients are reading; one
+	// address has at most a sixteenth of them. Default 256.
+	MaxStreams int
 
 	// ReadTimeout bounds how long a request may take to arrive. Default 10 s.
 	ReadTimeout time.Duration
@@ -113,6 +116,7 @@ func (c *Config) complete() error {
 		{"MaxConnsPerIP", &c.MaxConnsPerIP, 0},
 		{"MaxInFlight", &c.MaxInFlight, 4_096},
 		{"MaxForwards", &c.MaxForwards, 512},
+		{"MaxStreams", &c.MaxStreams, 256},
 		{"IdempotencyEntries", &c.IdempotencyEntries, 5_000_000},
 	} {
 		if *n.value < 0 {

@@ -34,7 +34,7 @@ func (g *Gateway) newControlClient() *fasthttp.HostClient {
 			}
 			return &controlConn{Conn: c, silence: g.cfg.ControlTimeout}, nil
 		},
-		MaxConns: g.cfg.MaxForwards,
+		MaxConns: g.cfg.MaxForwards + g.streams.most,
 		// Below any server's own idle timeout, so that a request does not meet a
 		// connection that is being closed.
 		MaxIdleConnDuration:           5 * time.Second,
@@ -60,22 +60,22 @@ func (c *controlConn) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// forward hands the request to control and streams its answer back.
+// forward hands the request to control and hands its answer back.
 func (g *Gateway) forward(ctx *fasthttp.RequestCtx) error {
+	defer g.forwards.Add(-1)
+	if g.forwards.Add(1) > int64(g.cfg.MaxForwards) {
+		return errControlBusy
+	}
 	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
 	defer fasthttp.ReleaseRequest(req)
 	g.prepare(ctx, req)
 	if err := g.control.Do(req, resp); err != nil {
 		fasthttp.ReleaseResponse(resp)
-		if errors.Is(err, fasthttp.ErrNoFreeConns) {
-			return errControlBusy
-		}
 		g.controlTrouble.begins(g.logger, reachControl, err)
 		return errControlAway
 	}
 	g.controlTrouble.ends(g.logger, reachControl)
-	g.relay(ctx, resp)
-	return nil
+	return g.relay(ctx, resp)
 }
 
 // hopByHop headers belong to one connection (RFC 9110, section 7.6.1). Length and
@@ -135,9 +135,45 @@ func (g *Gateway) prepare(ctx *fasthttp.RequestCtx, req *fasthttp.Request) {
 	req.SetBodyRaw(ctx.Request.Body())
 }
 
-// relay turns control's answer into ours. The body is streamed; whoever reads it
-// to its end, or closes it, gives control's connection back.
-func (g *Gateway) relay(ctx *fasthttp.RequestCtx, resp *fasthttp.Response) {
+// relay turns control's answer into ours. A short body is read at once; a long one
+// is streamed, at the client's pace.
+func (g *Gateway) relay(ctx *fasthttp.RequestCtx, resp *fasthttp.Response) error {
+	body := &relayed{resp: resp, streams: g.streams, to: subnet(ctx.RemoteAddr())}
+	if n := resp.Header.ContentLength(); n >= 0 && n <= heldAnswer {
+		defer fasthttp.ReleaseResponse(resp)
+		if err := g.relayHeld(ctx, resp, n); err != nil {
+			return errors.Join(err, resp.CloseBodyStream())
+		}
+		g.relayHeader(ctx, resp)
+		return resp.CloseBodyStream()
+	}
+	if !g.streams.take(body.to) {
+		return errors.Join(errStreamsBusy, resp.CloseBodyStream())
+	}
+	g.relayHeader(ctx, resp)
+	var stream io.ReadCloser = body
+	if bytes.HasPrefix(resp.Header.ContentType(), []byte("text/event-stream")) {
+		stream = g.endless(stream)
+		ctx.Response.ImmediateHeaderFlush = true
+	}
+	ctx.SetBodyStream(stream, max(resp.Header.ContentLength(), -1))
+	return nil
+}
+
+func (g *Gateway) relayHeld(ctx *fasthttp.RequestCtx, resp *fasthttp.Response, n int) error {
+	if n == 0 || resp.BodyStream() == nil {
+		return nil
+	}
+	text := make([]byte, n)
+	if _, err := io.ReadFull(resp.BodyStream(), text); err != nil {
+		g.controlTrouble.begins(g.logger, reachControl, err)
+		return errControlAway
+	}
+	ctx.SetBody(text)
+	return nil
+}
+
+func (g *Gateway) relayHeader(ctx *fasthttp.RequestCtx, resp *fasthttp.Response) {
 	to := &ctx.Response.Header
 	ctx.SetStatusCode(resp.StatusCode())
 	connection := string(resp.Header.Peek(fasthttp.HeaderConnection))
@@ -152,28 +188,6 @@ func (g *Gateway) relay(ctx *fasthttp.RequestCtx, resp *fasthttp.Response) {
 		}
 		to.AddBytesKV(k, v)
 	}
-	var body io.ReadCloser = &relayed{resp}
-	if bytes.HasPrefix(resp.Header.ContentType(), []byte("text/event-stream")) {
-		body = g.endless(body)
-		ctx.Response.ImmediateHeaderFlush = true
-	}
-	ctx.SetBodyStream(body, max(resp.Header.ContentLength(), -1))
-}
-
-// relayed is the body of control's answer.
-type relayed struct{ resp *fasthttp.Response }
-
-func (r *relayed) Read(b []byte) (int, error) {
-	if s := r.resp.BodyStream(); s != nil {
-		return s.Read(b)
-	}
-	return 0, io.EOF
-}
-
-func (r *relayed) Close() error {
-	err := r.resp.CloseBodyStream()
-	fasthttp.ReleaseResponse(r.resp)
-	return err
 }
 
 // endless lets a stream without an end of its own end when the gateway drains.

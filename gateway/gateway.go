@@ -36,6 +36,9 @@
 //   - Overload is refused before work is done: a bound on connections, on connections
 //     of one address, on requests in flight (503 OVERLOADED), and on each tenant's
 //     (429), so that one tenant can't crowd out the others.
+//   - Control's answers above 64 KiB are streamed at the client's pace; how many, and
+//     how many to one address, is bounded apart from the requests in hand, so that slow
+//     readers never take control away from others.
 //   - fasthttp's unsafe defaults are closed: its own error texts become our envelope,
 //     its log lines lose their arguments (they quote headers), a message with a
 //     transfer coding, folded headers, or more than 100 headers is refused unread.
@@ -82,12 +85,14 @@ type Gateway struct {
 	listener *listener
 	control  *fasthttp.HostClient
 	claims   *claims
+	streams  *streams
 	refusals refusals
 	pool     sync.Pool // of *delivery
 	bodies   sync.Pool // of *arrival
 	seq      atomic.Uint64
 	inFlight atomic.Int64
-	tenants  sync.Map // tenant id → *atomic.Int64, its requests in flight
+	forwards atomic.Int64 // requests that control is answering
+	tenants  sync.Map     // tenant id → *atomic.Int64, its requests in flight
 
 	logTrouble     outage
 	controlTrouble outage
@@ -122,6 +127,7 @@ func New(cfg Config) (*Gateway, error) {
 	g.bodies.New = func() any { return new(arrival) }
 	g.metrics = newMetrics(cfg.Registerer, g)
 	g.listener = newListener(&g.cfg, g.metrics)
+	g.streams = newStreams(cfg.MaxStreams)
 	g.control = g.newControlClient()
 	g.server = &fasthttp.Server{
 		Handler:        g.handle,

@@ -1,0 +1,53 @@
+package gateway
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Clients that read a long answer slowly hold none of the places of those who ask
+// for short ones, and no more than their share of the long ones.
+func TestSlowReadersLeaveControlToOthers(t *testing.T) {
+	const size = 48 << 20 // more than any buffer between control and the client
+	serve := withControl(t, func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/short" {
+			fmt.Fprint(rw, "short")
+			return
+		}
+		rw.Header().Set("Content-Length", fmt.Sprint(size))
+		for block := make([]byte, 64<<10); ; {
+			if _, err := rw.Write(block); err != nil {
+				return
+			}
+		}
+	})
+	w := newWorld(t, func(c *Config) { serve(c); c.MaxForwards, c.MaxStreams = 1, 32 })
+	var slow []io.Closer
+	for range 2 { // a sixteenth of 32
+		resp, err := http.Get("http://" + w.addr + "/long")
+		require.NoError(t, err)
+		require.Equal(t, 200, resp.StatusCode)
+		slow = append(slow, resp.Body)
+	}
+	third := w.raw("GET /long HTTP/1.1\r\nHost: m\r\n\r\n")
+	require.Equal(t, 429, third.status)
+	require.Equal(t, "1", third.header.Get("Retry-After"))
+	requireEnvelope(t, third)
+	for range 5 {
+		require.Equal(t, "short", w.raw("GET /short HTTP/1.1\r\nHost: m\r\n\r\n").body)
+	}
+
+	for _, body := range slow {
+		body.Close()
+	}
+	require.Eventually(t, func() bool {
+		w.gateway.streams.mu.Lock()
+		defer w.gateway.streams.mu.Unlock()
+		return w.gateway.streams.all == 0 && len(w.gateway.streams.held) == 0
+	}, 10*time.Second, time.Millisecond, "a place comes back when its reader leaves")
+}
