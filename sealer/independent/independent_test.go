@@ -113,6 +113,13 @@ func (f *folder) put(text []byte) string {
 	return name
 }
 
+// begin is how a file begins, which tells what it is.
+func (f *folder) begin(name string) string {
+	text, err := os.ReadFile(name)
+	require.NoError(f, err)
+	return fmt.Sprintf("%.60q", text)
+}
+
 // TestStranger asks that verify.py is a stranger's: it imports nothing but the
 // standard library and cryptography, and neither runs nor evaluates anything.
 func TestStranger(t *testing.T) {
@@ -154,8 +161,8 @@ func TestVectors(t *testing.T) {
 		}
 	}
 	for i, verdicts := range stranger(t, "../testdata/root.vkey", sets) {
-		for n, codes := range cases[i].Failures {
-			v := verdicts[n]
+		for n := range cases[i].Files { // an expected checkpoint is the command's own affair
+			v, codes := verdicts[n], cases[i].Failures[n]
 			require.Equal(t, codes == nil, v.OK, "%s: %s: %v", cases[i].Name, v.File, v.Codes)
 			if codes != nil {
 				require.Subset(t, codes, v.Codes, "%s: %s", cases[i].Name, v.File)
@@ -164,8 +171,8 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// TestPacks makes packs of 1 to 200 entries, in logs of one to four. Both verifiers
-// accept each by itself, each log as a chain, and receipts beside their packs.
+// TestPacks makes packs of 1 to 200 entries, in logs of one to four, and proofs from
+// those logs. Both verifiers accept each by itself, and all of a log together.
 func TestPacks(t *testing.T) {
 	s := newService(t, "packs")
 	f := newFolder(t, s)
@@ -185,29 +192,40 @@ func TestPacks(t *testing.T) {
 		for _, event := range s.answered[:min(3, len(s.answered))] {
 			chain = append(chain, f.put(s.answer(event)))
 		}
+		for range 4 {
+			_, text := l.proof()
+			proof := []string{f.put(text), f.put(s.directory(l.now))}
+			sets = append(sets, proof)
+			chain = append(chain, proof...)
+		}
+		leaf := s.IntN(len(l.events))
+		chain = append(chain, f.put([]byte(l.inclusion(uint64(leaf)).Text())), f.put(l.events[leaf]))
 		s.Shuffle(len(chain), func(i, j int) { chain[i], chain[j] = chain[j], chain[i] })
 		sets = append(sets, chain)
 	}
 	began := time.Now()
 	for i, theirs := range stranger(t, f.root, sets) {
-		for _, v := range slices.Concat(theirs, ours(t, f.root, sets[i])) {
-			require.True(t, v.OK, "%s: %v", v.File, v.Codes)
+		for n, v := range ours(t, f.root, sets[i]) {
+			require.True(t, v.OK, "sealer about %s: %v", f.begin(v.File), v.Codes)
+			require.True(t, theirs[n].OK, "verify.py about %s: %v", f.begin(v.File), theirs[n].Codes)
 		}
 	}
-	t.Logf("%d packs of %d entries, alone and in %d chains: both accept all, in %s",
-		packs, entries, len(sets)-packs, time.Since(began).Round(time.Second/10))
+	t.Logf("%d packs of %d entries, and receipts and proofs, alone and together in %d sets: both accept all, in %s",
+		packs, entries, len(sets), time.Since(began).Round(time.Second/10))
 }
 
-// TestMutants spoils packs, directories and receipts. Neither verifier lets any pass.
+// TestMutants spoils packs, proofs, directories and receipts. Neither verifier lets any pass.
 func TestMutants(t *testing.T) {
 	s := newService(t, "mutants")
 	f := newFolder(t, s)
 	var packs []*pack
+	var logs []*log
 	for range 20 {
 		l := s.newLog()
 		for range 3 {
 			packs = append(packs, l.seal(1+s.IntN(20)))
 		}
+		logs = append(logs, l)
 	}
 	directory := s.directory(epoch.Add(1e6 * time.Hour))
 	keys := f.put(directory)
@@ -222,14 +240,23 @@ func TestMutants(t *testing.T) {
 	for total := size(10000); len(sets) < total; {
 		p := packs[s.IntN(len(packs))]
 		switch n := s.IntN(20); {
-		case n < 11:
+		case n < 7:
 			add("pack", s.spoil(p.file), p.file)
-		case n < 16:
+		case n < 12:
 			name, text := s.lie(p)
 			add(name, text, p.file)
+		case n < 15:
+			kind, good := logs[s.IntN(len(logs))].proof()
+			// A newline behind is free.
+			if bad := s.spoil(good); !bytes.Equal(bytes.TrimRight(bad, "\n"), bytes.TrimRight(good, "\n")) {
+				add(kind, bad, good, keys)
+			}
 		case n < 17:
-			add("directory", s.spoil(directory), directory)
+			name, text := logs[s.IntN(len(logs))].badProof()
+			add(name, text, nil, keys)
 		case n < 18:
+			add("directory", s.spoil(directory), directory)
+		case n < 19:
 			name, text := s.badDirectory(directory)
 			add(name, text, directory)
 		default:

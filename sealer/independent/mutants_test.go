@@ -5,13 +5,17 @@ package independent_test
 import (
 	"bytes"
 	"crypto/ed25519"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/mod/sumdb/note"
 
 	"muniment/sealer"
 )
@@ -137,6 +141,57 @@ func (f *forgery) change(i int, e object) {
 	f.regrow()
 }
 
+// retell replaces a delivery that the node itself lies in: with its own witness and
+// signature.
+func (f *forgery) retell(i int, e object) {
+	data, receipt := e.in("data"), e.in("data").in("receipt")
+	was := data["signature"].(map[string]any)["keyId"]
+	delete(data, "receipt")
+	delete(data, "signature")
+	node := f.signers[slices.IndexFunc(f.signers, func(s *sealer.Signer) bool { return s.KeyID == was })]
+	receipt["witness"] = fmt.Sprintf("edge:%s:%s", node.Node, sealer.Hash(sha256.Sum256(f.canonical(e))))
+	data["receipt"] = map[string]any(receipt)
+	data["signature"] = map[string]any(signature(node.Key.(ed25519.PrivateKey), f.canonical(receipt)))
+	f.change(i, e)
+}
+
+// bill adds to what a delivery is billed, in the row as well.
+func (f *forgery) bill(e object, ms int64) {
+	metering := e.in("data").in("metering")
+	for _, r := range f.header.list("metering") {
+		row := object(r.(map[string]any))
+		if row["rightId"] == e.in("data")["rightId"] && row["substrate"] == e.in("data")["substrate"] &&
+			row["basisId"] == e.in("data")["basisId"] && row["meteringBasis"] == metering["basis"] && row["reason"] == metering["reason"] {
+			row.add("quantityMs", ms)
+			metering.add("quantityMs", ms)
+			return
+		}
+	}
+}
+
+// sign makes the signature lines of the header's checkpoint over any lines.
+func (f *forgery) note(said string) []string {
+	public := f.key.Public().(ed25519.PublicKey)
+	second := f.Header.SealedAt.Unix()
+	line := func(name string, kind byte, more, signed []byte) string {
+		id := sha256.Sum256(slices.Concat([]byte(name), []byte{'\n', kind}, public))
+		return fmt.Sprintf("— %s %s\n", name, base64.StdEncoding.EncodeToString(slices.Concat(id[:4], more, ed25519.Sign(f.key, signed))))
+	}
+	return []string{
+		line(sealer.Origin(f.tenant), 1, nil, []byte(said)),
+		line("muniment/sealed", 4, binary.BigEndian.AppendUint64(nil, uint64(second)), fmt.Appendf(nil, "cosignature/v1\ntime %d\n%s", second, said)),
+	}
+}
+
+// flipped flips a bit of a signature line's signature.
+func (f *forgery) flipped(line string) string {
+	at := strings.LastIndexByte(line, ' ') + 1
+	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(line[at:]))
+	require.NoError(f, err)
+	raw[4+f.IntN(len(raw)-4)] ^= 1 << f.IntN(8)
+	return line[:at] + base64.StdEncoding.EncodeToString(raw) + "\n"
+}
+
 // someDelivery is one of the deliveries, parsed, or false if there is none.
 func (f *forgery) someDelivery() (int, object, bool) {
 	for range 50 {
@@ -146,6 +201,37 @@ func (f *forgery) someDelivery() (int, object, bool) {
 		}
 	}
 	return 0, nil, false
+}
+
+// checkpoints are lies in the checkpoint alone: its lines, and those of its signatures.
+var checkpoints = []func(f *forgery, said string, lines []string) string{
+	func(_ *forgery, said string, lines []string) string { return said + "\n" + lines[0] },
+	func(_ *forgery, said string, lines []string) string { return said + "\n" + lines[1] },
+	func(_ *forgery, said string, lines []string) string { return said + "\n" + lines[1] + lines[0] },
+	func(_ *forgery, said string, lines []string) string {
+		return said + "\n" + lines[0] + lines[0] + lines[1]
+	},
+	func(f *forgery, said string, lines []string) string {
+		return said + "\n" + f.flipped(lines[0]) + lines[1]
+	},
+	func(f *forgery, said string, lines []string) string {
+		return said + "\n" + lines[0] + f.flipped(lines[1])
+	},
+	func(_ *forgery, said string, lines []string) string {
+		return said + "\n" + lines[0] + strings.Replace(lines[1], "sealed", "opened", 1)
+	},
+	func(f *forgery, said string, _ []string) string {
+		said += "an extension\n"
+		return said + "\n" + strings.Join(f.note(said), "")
+	},
+	func(f *forgery, said string, _ []string) string {
+		said = strings.Replace(said, "\n", "\n0", 1)
+		return said + "\n" + strings.Join(f.note(said), "")
+	},
+	func(f *forgery, said string, _ []string) string {
+		said = strings.Replace(said, "=\n", "\n", 1)
+		return said + "\n" + strings.Join(f.note(said), "")
+	},
 }
 
 // lies are told in a pack with the key that seals packs. Each reports whether it
@@ -346,6 +432,126 @@ var lies = []struct {
 		}
 		return ok
 	}},
+	{"a checkpoint in another form, or half signed", func(f *forgery) bool {
+		said, _, _ := strings.Cut(f.header["checkpoint"].(string), "\n\n")
+		said += "\n"
+		f.header["checkpoint"] = checkpoints[f.IntN(len(checkpoints))](f, said, f.note(said))
+		return true
+	}},
+	{"another pack before", func(f *forgery) bool {
+		if f.header["previous"] == nil {
+			return false
+		}
+		f.header.in("previous").add("treeSize", 1)
+		return true
+	}},
+	{"another size", func(f *forgery) bool {
+		f.header.add("treeSize", 1)
+		f.stamp(f.tenant, f.key)
+		return true
+	}},
+	{"a pack of nothing", func(f *forgery) bool {
+		f.events = nil
+		f.header["metering"], f.header["duplicates"] = []any{}, []any{}
+		f.regrow()
+		return true
+	}},
+	{"the node bills more than the dwell", func(f *forgery) bool {
+		i, e, ok := f.someDelivery()
+		if ok {
+			was := string(f.canonical(e))
+			f.bill(e, 1)
+			ok = was != string(f.canonical(e))
+		}
+		if ok {
+			f.retell(i, e)
+		}
+		return ok
+	}},
+	{"the node contradicts itself", func(f *forgery) bool {
+		i, e, ok := f.someDelivery()
+		if !ok {
+			return false
+		}
+		data, metering, receipt := e.in("data"), e.in("data").in("metering"), e.in("data").in("receipt")
+		at, err := sealer.ParseTime(e["at"].(string))
+		require.NoError(f, err)
+		for {
+			switch f.IntN(12) {
+			case 0:
+				receipt["renderedAt"] = sealer.FormatTime(at.Add(time.Millisecond))
+			case 1:
+				receipt["receiptId"] = f.id("rcp_", at)
+			case 2:
+				other := f.id("", at.Add(time.Millisecond))
+				receipt["receiptId"], e["eventId"] = "rcp_"+other, "evt_"+other
+			case 3:
+				receipt["nonce"] = base64.RawURLEncoding.EncodeToString(f.bytes(15))
+			case 4:
+				if metering["metered"] == true {
+					continue // the quantity tells that as well
+				}
+				receipt["dwellMs"] = []any{-1, sealer.MaxDwellMs + 1, "1"}[f.IntN(3)]
+			case 5:
+				e.in("subject")["id"] = "rgh_other"
+			case 6:
+				e.in("subject")["kind"] = "basis"
+			case 7:
+				metering["reasons"] = append(metering["reasons"].([]any), "ANOTHER")
+				if metering["metered"] == false {
+					slices.Reverse(metering["reasons"].([]any))
+				}
+			case 8:
+				metering["metered"] = metering["metered"] == false
+			case 9:
+				receipt["issuedAt"] = sealer.FormatTime(at.Add(time.Millisecond))
+			case 10:
+				data["rightRevision"] = -1
+			case 11:
+				receipt["version"] = "2"
+			}
+			f.retell(i, e)
+			return true
+		}
+	}},
+	{"the witness is of no form", func(f *forgery) bool {
+		i, e, ok := f.someDelivery()
+		if ok {
+			receipt := e.in("data").in("receipt")
+			hash := receipt["witness"].(string)
+			receipt["witness"] = []string{"edge:", "edge", "", "node:n:"}[f.IntN(4)] + hash[strings.LastIndexByte(hash, ':')+1:]
+			data := e.in("data")
+			node := f.signers[slices.IndexFunc(f.signers, func(s *sealer.Signer) bool { return s.KeyID == data.in("signature")["keyId"] })]
+			data["signature"] = map[string]any(signature(node.Key.(ed25519.PrivateKey), f.canonical(receipt)))
+			f.change(i, e)
+		}
+		return ok
+	}},
+	{"a notice in another form", func(f *forgery) bool {
+		for i, event := range f.events {
+			if e := f.parse(event); e["type"] != sealer.TypeDelivery {
+				at, err := sealer.ParseTime(e["at"].(string))
+				require.NoError(f, err)
+				switch f.IntN(6) {
+				case 0:
+					e["eventId"] = f.id("evt_", at.Add(time.Millisecond))
+				case 1:
+					e["eventId"] = f.id("rcp_", at)
+				case 2:
+					e["at"] = "2026-02-30T00:00:00.000Z"
+				case 3:
+					e["v"] = 2
+				case 4:
+					e["privateCommitment"] = base64.RawURLEncoding.EncodeToString(f.bytes(31))
+				case 5:
+					e["type"] = ""
+				}
+				f.change(i, e)
+				return true
+			}
+		}
+		return false
+	}},
 	{"a delivery of another moment", func(f *forgery) bool {
 		i, e, ok := f.someDelivery()
 		if ok {
@@ -406,6 +612,32 @@ func (s *service) badDirectory(good []byte) (name string, text []byte) {
 		}},
 		{"delegated to for a time that is over", func() {
 			d["delegation"], _ = sealer.Delegate(s.root, s.officer.Public().(ed25519.PublicKey), epoch, &until)
+		}},
+		{"a delegation in another form, or spoilt", func() {
+			to := s.officer.Public().(ed25519.PublicKey)
+			said, err := sealer.Delegate(s.root, to, epoch, nil)
+			require.NoError(s, err)
+			said, _, _ = strings.Cut(said, "\n\n")
+			lines := strings.Split(said, "\n")
+			spoil := []func() string{
+				func() string { return said + "\nmore" },
+				func() string {
+					return strings.Join(slices.Replace(slices.Clone(lines), 0, 1, "muniment/directory-key.v2"), "\n")
+				},
+				func() string { return strings.Join(slices.Replace(slices.Clone(lines), 1, 2, keyID(s.sealing)), "\n") },
+				func() string { return strings.Join(slices.Replace(slices.Clone(lines), 3, 4, "-"), "\n") },
+				func() string { return strings.Join(slices.Replace(slices.Clone(lines), 4, 5, "never"), "\n") },
+				func() string { return strings.Join(lines[:4], "\n") },
+			}[s.IntN(6)]()
+			text, err := note.Sign(&note.Note{Text: spoil + "\n"}, s.root)
+			require.NoError(s, err)
+			d["delegation"] = string(text)
+		}},
+		{"a delegation whose signature is spoilt", func() {
+			said := d["delegation"].(string)
+			f := &forgery{pack: &pack{log: &log{service: s}}}
+			at := strings.LastIndex(said, "— ")
+			d["delegation"] = said[:at] + f.flipped(said[at:])
 		}},
 		{"another algorithm", func() { one["algorithm"] = "ed448" }},
 		{"a time with an offset", func() { one["notBefore"] = "2026-03-01T00:00:00.000+00:00" }},

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -173,8 +174,13 @@ type log struct {
 	now      time.Time
 	tree     *sealer.Tree
 	previous *sealer.PackRef
-	packs    int
+	packs    []*pack
 	repeats  []sighting
+
+	// What proofs are made of: all events, and the hashes of the log's nodes.
+	events [][]byte
+	grown  *sealer.Tree
+	row    []byte
 }
 
 // sighting is a delivery with an idempotency key.
@@ -188,7 +194,8 @@ func (s *service) newLog() *log {
 	s.tenants++
 	l := &log{
 		service: s, tenant: fmt.Sprintf("tnt_%d", s.tenants), signers: s.nodes, sealing: s.sealing,
-		now: epoch.Add(time.Hour + time.Duration(s.IntN(1e6))*time.Millisecond), tree: sealer.NewTree(),
+		now:  epoch.Add(time.Hour + time.Duration(s.IntN(1e6))*time.Millisecond),
+		tree: sealer.NewTree(), grown: sealer.NewTree(),
 	}
 	if s.IntN(8) == 0 {
 		l.sealing = s.sandbox
@@ -326,10 +333,9 @@ func (l *log) seal(n int) *pack {
 // of packs before that they repeat.
 func (l *log) sealed(events [][]byte, earlier map[string]uint64) *pack {
 	p := &pack{log: l, sealing: l.sealing, before: l.tree, events: events}
-	l.packs++
 	l.now = l.now.Add(time.Second)
 	b, err := sealer.NewPackBuilder(sealer.PackConfig{
-		PackID: fmt.Sprintf("ppk_%s_%d", l.tenant, l.packs), TenantID: l.tenant, Before: l.tree, Previous: l.previous,
+		PackID: fmt.Sprintf("ppk_%s_%d", l.tenant, len(l.packs)+1), TenantID: l.tenant, Before: l.tree, Previous: l.previous,
 		SealedAt: l.now, Directory: l.directory(l.now), Key: l.sealing, Earlier: earlier,
 	})
 	require.NoError(l, err)
@@ -340,6 +346,12 @@ func (l *log) sealed(events [][]byte, earlier map[string]uint64) *pack {
 	require.NoError(l, err)
 	ref := p.Header.Ref()
 	l.tree, l.previous = p.Tree, &ref
+	l.packs = append(slices.Clip(l.packs), p)
+	l.events = append(slices.Clip(l.events), events...)
+	l.grown, l.row = l.grown.Clone(), slices.Clip(l.row)
+	for _, e := range events {
+		l.row = l.grown.AppendNodes(l.row, sealer.LeafHash(e))
+	}
 
 	if l.IntN(4) == 0 {
 		p.file = sealer.AppendPackObject(nil, p.SealedPack, p.events)

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Verifies receipts, key directories and proof packs with nothing of Muniment.
+"""Verifies what Muniment hands out, with nothing of Muniment.
 
     verify.py --root root.vkey FILE...         the files are verified together
     verify.py --root root.vkey < SETS          each line is such a set, parted by tabs
 
-Written from the manual alone, the package comment in ../doc.go, and in its order.
-The root key is all that is trusted. Prints "ok FILE" or "bad FILE CODE", the code
-being that of the first check that failed; the exit status is 1 if any file is bad.
+Receipts, key directories, proof packs, inclusion and consistency proofs, checkpoints
+and audit exports. Written from the manual alone, the package comment in ../doc.go,
+and in its order. The root key is all that is trusted. Prints "ok FILE" or
+"bad FILE CODE", the code being that of the first check that failed; the exit status
+is 1 if any file is bad.
 """
 import argparse, base64, datetime, hashlib, json, math, re, sys
 from collections import defaultdict
@@ -66,8 +68,14 @@ def parse(text):
 
 def millis(time):
     t = datetime.datetime.fromisoformat(time.replace("Z", "+00:00"))
-    need(t.isoformat(timespec="milliseconds").replace("+00:00", "Z") == time)
-    return (t - datetime.datetime.fromtimestamp(0, datetime.timezone.utc)) // datetime.timedelta(milliseconds=1)
+    n = (t - datetime.datetime.fromtimestamp(0, datetime.timezone.utc)) // datetime.timedelta(milliseconds=1)
+    need(spell(n) == time)
+    return n
+
+
+def spell(millis):
+    t = datetime.datetime.fromtimestamp(0, datetime.timezone.utc) + datetime.timedelta(milliseconds=millis)
+    return t.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def decode(s, size=None):
@@ -142,49 +150,39 @@ HEADER = {
     "previous": maybe({"packId": text, "rootHash": HASH, "treeSize": whole}), "rootHash": HASH, "sealedAt": time,
     "settlement": lambda v: v == [], "signingKeyId": text, "tenantId": text, "treeSize": whole, "v": 1,
 }
+EXPORT = {
+    "after": [HASH], "before": [HASH], "checkpoints": [text], "count": whole, "directory": DIRECTORY,
+    "firstIndex": whole, "tenantId": text, "v": 1,
+}
 
 
 # --- Signatures, notes and keys ---------------------------------------------------
 
 
-def check_signature(public, signature, message, code="signature.invalid"):
+def check_signature(public, signature, message):
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
     except InvalidSignature:
-        raise Bad(code) from None
+        raise Bad("signature.invalid") from None
 
 
 def key_hash(name, kind, public):
     return hashlib.sha256(name.encode() + b"\n" + kind + public).digest()[:4]
 
 
-def open_note(note, code):
+def open_note(note):
     """The text of a C2SP signed note, and its signatures: names and bytes."""
     said, _, signatures = note.rpartition("\n\n")
-    need(re.fullmatch(r"(— [^ \n+]+ [^ \n]+\n)+", signatures), code)
+    need(re.fullmatch(r"(— [^ \n+]+ [^ \n]+\n)+", signatures))
     lines = [line.split(" ") for line in signatures.splitlines()]
     return said + "\n", [(name, decode_standard(signature)) for _, name, signature in lines]
 
 
-def check_note(said, signature, name, public, code):
-    """One signature of a note, which has to be by this key under this name."""
+def check_note(said, signature, name, public):
+    """One signature of a note has to be by this key under this name."""
     signer, value = signature
-    need(signer == name and value[:4] == key_hash(name, b"\1", public), code)
-    check_signature(public, value[4:], said.encode(), code)
-
-
-def check_checkpoint(note, tenant, public, code="checkpoint.mismatch"):
-    """Size, root and second of sealing of a checkpoint that the key has signed twice."""
-    said, signatures = open_note(note, code)
-    need(len(signatures) >= 2, code)
-    check_note(said, signatures[0], f"muniment/{tenant}", public, code)
-    signer, value = signatures[1]
-    seconds = int.from_bytes(value[4:12], "big")
-    need(signer == "muniment/sealed" and value[:4] == key_hash(signer, b"\4", public), code)
-    check_signature(public, value[12:], f"cosignature/v1\ntime {seconds}\n{said}".encode(), code)
-    origin, size, root = said.splitlines()
-    need(said == f"muniment/{tenant}\n{int(size)}\n{root}\n", code)
-    return int(size), decode_standard(root), seconds
+    need(signer == name and value[:4] == key_hash(name, b"\1", public), "signature.invalid")
+    check_signature(public, value[4:], said.encode())
 
 
 def root_key(vkey):
@@ -194,6 +192,9 @@ def root_key(vkey):
     return name, key[1:]
 
 
+PURPOSES = {"proof_pack_signing": "receipt_signing", "sandbox_proof_signing": "sandbox_proof_signing"}
+
+
 def covers(not_before, not_after, moment):
     """Times are all of one width, so that their texts compare as they do."""
     return not_before <= moment and (not_after is None or moment < not_after)
@@ -201,24 +202,24 @@ def covers(not_before, not_after, moment):
 
 def check_directory(directory, root):
     """The keys by id of a directory that is signed under the root key."""
-    code, issued, signature = "directory.invalid", directory["issuedAt"], directory["signature"]
-    keys = {key["keyId"]: key for key in directory["keys"]}
-    need(len(keys) == len(directory["keys"]), code)
-    for id, key in keys.items():
-        need(id == hashlib.sha256(decode(key["publicKey"])).hexdigest()[:32], code)
-    key = keys.get(signature["keyId"])
-    need(key and key["purpose"] == "directory_signing" and key["revokedAt"] is None, code)
-    need(covers(key["notBefore"], key["notAfter"], issued), code)
-    said, signatures = open_note(directory["delegation"], code)
-    check_note(said, signatures[0], *root, code)
-    lines = said.split("\n")
-    need(len(lines) == 6 and lines[:3] == ["muniment/directory-key.v1", key["keyId"], key["publicKey"]], code)
-    not_before, not_after = lines[3], None if lines[4] == "-" else lines[4]
-    need(time(not_before) and (not_after is None or time(not_after)), code)
-    need(covers(not_before, not_after, issued), code)
-    unsigned = canonical({k: v for k, v in directory.items() if k != "signature"})
-    check_signature(decode(key["publicKey"]), decode(signature["value"]), unsigned.encode(), code)
-    return keys
+    try:
+        issued, signature = directory["issuedAt"], directory["signature"]
+        keys = {key["keyId"]: key for key in directory["keys"]}
+        need(len(keys) == len(directory["keys"]))
+        for id, key in keys.items():
+            need(id == hashlib.sha256(decode(key["publicKey"])).hexdigest()[:32])
+        public = signing_key(keys, signature["keyId"], ["directory_signing"], issued)
+        said, signatures = open_note(directory["delegation"])
+        check_note(said, signatures[0], *root)
+        title, id, key, not_before, not_after, end = said.split("\n")
+        need((title, id, key, end) == ("muniment/directory-key.v1", signature["keyId"], keys[id]["publicKey"], ""))
+        need(time(not_before) and (not_after == "-" or time(not_after)))
+        need(covers(not_before, None if not_after == "-" else not_after, issued))
+        unsigned = canonical({k: v for k, v in directory.items() if k != "signature"})
+        check_signature(public, decode(signature["value"]), unsigned.encode())
+        return keys
+    except (Bad, ValueError, KeyError):
+        raise Bad("directory.invalid") from None
 
 
 def signing_key(keys, id, purposes, moment, proven=None):
@@ -244,7 +245,7 @@ def check_receipt(receipt, signature, keys, purposes, proven=None):
     check_signature(public, decode(signature["value"]), canonical(receipt).encode())
 
 
-def check_event(line):
+def check_event(line, tenant, keys, purpose, proven):
     try:
         event = parse(line)
         need(fits(event, EVENT) and ulid_millis(event["eventId"], "evt") == millis(event["at"]))
@@ -252,6 +253,9 @@ def check_event(line):
         need(not delivery or fits(data, DELIVERY) or fits(data, DELIVERY | {"idempotency": HASH}))
     except (Bad, ValueError):
         raise Bad("entry.altered") from None
+    if delivery:
+        check_delivery(event, keys, purpose, proven)
+    need(event["tenantId"] == tenant, "tenant.mismatch")
     return event
 
 
@@ -270,7 +274,11 @@ def check_delivery(event, keys, purpose, proven):
     need(metered or metering["reasons"][0] == metering["reason"], code)
 
 
-# --- The Merkle log -------------------------------------------------------------------
+# --- The Merkle log and its checkpoints -------------------------------------------------
+
+
+def leaf_hash(event):
+    return hashlib.sha256(b"\0" + event).digest()
 
 
 def node(left, right):
@@ -282,42 +290,97 @@ def half(n):
     return 1 << (n - 1).bit_length() - 1
 
 
-def tree(leaves):
-    if len(leaves) == 1:
-        return leaves[0]
-    return node(tree(leaves[: half(len(leaves))]), tree(leaves[half(len(leaves)) :]))
+class Tree:
+    """A log as the roots of the perfect subtrees that its leaves fall into, from left to right."""
+
+    def __init__(self, size, roots):
+        widths = [1 << bit for bit in reversed(range(size.bit_length())) if size >> bit & 1]
+        need(len(widths) == len(roots))
+        self.size, self.parts = size, list(zip(widths, roots))
+
+    def append(self, hash, width=1):
+        self.size += width
+        while self.parts and self.parts[-1][0] == width:
+            hash, width = node(self.parts.pop()[1], hash), width * 2
+        self.parts.append((width, hash))
+
+    def root(self):
+        *parts, (_, root) = self.parts
+        for _, left in reversed(parts):
+            root = node(left, root)
+        return root
 
 
-def extend(old_size, size, old_root, proof, leaves=None):
-    """Walks down an RFC 6962 consistency proof. Returns three roots: the old and the new
-    one that it leads to, and what the old nodes in it make with the new leaves themselves."""
+def included(index, size, leaf, proof):
+    """The root that an RFC 6962 inclusion proof leads to."""
     proof = iter(proof)
+
+    def walk(low, high):
+        if high - low == 1:
+            return leaf
+        middle = low + half(high - low)
+        if index < middle:
+            return node(walk(low, middle), next(proof))
+        right = walk(middle, high)
+        return node(next(proof), right)
+
+    return finish(walk, proof, 0, size)
+
+
+def extended(old_size, size, old_root, proof):
+    """The old and the new root that an RFC 6962 consistency proof leads to, and the old
+    tree's parts in it."""
+    proof, parts = iter(proof), []
 
     def walk(low, high, whole):
         if high == old_size:
-            root = old_root if whole else next(proof)
-            return root, root, root
+            parts.append(old_root if whole else next(proof))
+            return parts[0], parts[0]
         middle = low + half(high - low)
         if old_size <= middle:
-            old, new, made = walk(low, middle, whole)
-            right = next(proof)
-            own = tree(leaves[middle - old_size : high - old_size]) if leaves else right
-            return old, node(new, right), node(made, own)
-        old, new, made = walk(middle, high, False)
-        left = next(proof)
-        return node(left, old), node(left, new), node(left, made)
+            old, new = walk(low, middle, whole)
+            return old, node(new, next(proof))
+        old, new = walk(middle, high, False)
+        parts.insert(0, next(proof))
+        return node(parts[0], old), node(parts[0], new)
 
+    return *finish(walk, proof, 0, size, True), parts
+
+
+def finish(walk, proof, *args):
+    """A walk that needs the whole proof and no more."""
     try:
-        roots = walk(0, size, True)
+        roots = walk(*args)
     except StopIteration:
-        raise Bad("consistency.mismatch") from None
-    need(next(proof, None) is None, "consistency.mismatch")
-    return roots
+        return None, None
+    return roots if next(proof, None) is None else (None, None)
+
+
+class Checkpoint:
+    """A checkpoint that one of the keys has signed, and with it the second of sealing."""
+
+    def __init__(self, note, keys):
+        said, signatures = open_note(note)
+        origin, size, root, end = said.split("\n")
+        need(origin.startswith("muniment/") and len(signatures) >= 2)
+        (name, signature), (sealed, cosignature) = signatures[:2]
+        need(name == origin and sealed == "muniment/sealed" and len(cosignature) == 4 + 8 + 64)
+        signed = (k for k in keys.values() if key_hash(origin, b"\1", decode(k["publicKey"])) == signature[:4])
+        self.key = next(signed, None)
+        need(self.key, "key.unknown")
+        need(self.key["purpose"] in PURPOSES, "key.purpose")
+        self.receipts, public = PURPOSES[self.key["purpose"]], decode(self.key["publicKey"])
+        check_note(said, signatures[0], origin, public)
+        self.second = int.from_bytes(cosignature[4:12], "big")
+        need(cosignature[:4] == key_hash(sealed, b"\4", public), "signature.invalid")
+        check_signature(public, cosignature[12:], f"cosignature/v1\ntime {self.second}\n{said}".encode())
+        self.tenant, self.size, self.root = origin.removeprefix("muniment/"), int(size), decode_standard(root)
+        need(size == str(self.size) and len(self.root) == 32 and end == "")
+        self.first, self.latest = spell(self.second * 1000), spell(self.second * 1000 + 999)
 
 
 # --- Packs ------------------------------------------------------------------------------
 
-PURPOSES = {"proof_pack_signing": "receipt_signing", "sandbox_proof_signing": "sandbox_proof_signing"}
 DAY = 24 * 3600 * 1000
 
 
@@ -352,34 +415,34 @@ class Pack:
         self.revoked = key["revokedAt"] is not None
         check_signature(public, decode(self.signature["value"]), canonical(h).encode())
 
-        point = self.end, root, millis(sealed) // 1000
-        need(check_checkpoint(h["checkpoint"], self.tenant, public) == point, "checkpoint.mismatch")
+        try:
+            c = Checkpoint(h["checkpoint"], keys)
+            need((c.tenant, c.size, c.root, c.second, c.key) == (self.tenant, self.end, root, millis(sealed) // 1000, key))
+        except (Bad, ValueError, ArithmeticError):
+            raise Bad("checkpoint.mismatch") from None
 
         for line in self.lines:
-            event = check_event(line)
-            if event["type"] == "delivery.recorded":
-                check_delivery(event, keys, PURPOSES[key["purpose"]], sealed)
-            need(event["tenantId"] == self.tenant, "tenant.mismatch")
-            self.events.append(event)
+            self.events.append((check_event(line, self.tenant, keys, PURPOSES[key["purpose"]], sealed), sealed))
         need(len(self.events) == h["count"], "count.mismatch")
 
-        leaves = [hashlib.sha256(b"\0" + line).digest() for line in self.lines]
-        proof = [decode(hash) for hash in h["consistency"]]
+        proof, parts = [decode(hash) for hash in h["consistency"]], []
         if self.previous:
             before = decode(self.previous["rootHash"])
-            old, new, made = extend(self.first, self.end, before, proof, leaves)
+            old, new, parts = extended(self.first, self.end, before, proof)
             need(old == before and new == root, "consistency.mismatch")
         else:
             need(proof == [], "consistency.mismatch")
-            made = tree(leaves)
-        need(made == root, "root.mismatch")
+        tree = Tree(self.first, parts)
+        for line in self.lines:
+            tree.append(leaf_hash(line))
+        need(tree.root() == root, "root.mismatch")
 
     def check_totals(self, log):
         """Checks event ids, duplicates and totals, in the light of the packs before."""
         listed = {d["leaf"]: d["first"] for d in self.header["duplicates"]}
         need(self.header["duplicates"] == [{"first": listed[l], "leaf": l} for l in sorted(listed)], "duplicates.mismatch")
         rows = defaultdict(lambda: [0, 0])
-        for leaf, event in enumerate(self.events, self.first):
+        for leaf, (event, _) in enumerate(self.events, self.first):
             need(log.ids.setdefault(event["eventId"], leaf) == leaf, "entry.repeated")
             if event["type"] != "delivery.recorded":
                 continue
@@ -404,11 +467,116 @@ class Pack:
         need(self.header["metering"] == want, "metering.mismatch")
 
 
+# --- Proofs and exports ---------------------------------------------------------------------
+
+
+class Note:
+    """A checkpoint by itself, or evidence that rests on some."""
+
+    events, lines = (), ()
+
+    def __init__(self, note):
+        self.notes = [note]
+
+    def check(self, keys, loose):
+        """Opens the checkpoints. Each is by a key that was valid in its second, and is not
+        revoked: that something else may vouch for one is left to our own verifier."""
+        self.heads = [Checkpoint(note, keys) for note in self.notes]
+        for c in self.heads:
+            began = c.key["notBefore"]
+            signing_key(keys, c.key["keyId"], PURPOSES, began if c.first <= began <= c.latest else c.first)
+        self.judge(keys, loose)
+
+    def judge(self, keys, loose):
+        pass
+
+
+class Proof(Note):
+    """An inclusion proof: a tlog-proof, and its event unless that is in another file."""
+
+    def __init__(self, event, proof):
+        m = re.fullmatch(r"c2sp.org/tlog-proof@v1\nindex (0|[1-9][0-9]*)\n((?:[^\n]+\n)*)\n(.*)", proof, re.DOTALL)
+        need(m)
+        self.event, self.index, self.notes = event, int(m[1]), [m[3]]
+        self.hashes = [decode_standard(line) for line in m[2].splitlines()]
+        need(all(len(hash) == 32 for hash in self.hashes))
+
+    def leads(self, event):
+        c = self.heads[0]
+        return self.index < c.size and included(self.index, c.size, leaf_hash(event), self.hashes) == c.root
+
+    def judge(self, keys, loose):
+        c = self.heads[0]
+        if self.event is None:
+            matching = [event for event in loose if self.leads(event)] or (loose if len(loose) == 1 else [])
+            need(matching, "event.missing")
+            self.event = matching[0]
+        need(self.leads(self.event), "inclusion.mismatch")
+        self.events = [(check_event(self.event, c.tenant, keys, c.receipts, c.latest), c.latest)]
+        self.lines = [self.event]
+
+
+class Growth(Note):
+    """A consistency proof."""
+
+    def __init__(self, content):
+        proof = parse(content)
+        need(fits(proof, {"consistency": [HASH], "from": text, "to": text}))
+        self.hashes = [decode(hash) for hash in proof["consistency"]]
+        self.notes = [proof["to"], proof["from"]]
+
+    def judge(self, keys, loose):
+        to, old = self.heads
+        need(to.tenant == old.tenant, "tenant.mismatch")
+        need(0 < old.size <= to.size, "consistency.mismatch")
+        need(extended(old.size, to.size, old.root, self.hashes)[:2] == (old.root, to.root), "consistency.mismatch")
+
+
+class Export(Note):
+    """Sealed events, and the checkpoints of their packs."""
+
+    def __init__(self, content):
+        head, *self.lines, end = content.split(b"\n")
+        self.header = h = parse(head)
+        need(fits(h, EXPORT) and end == b"" and len(self.lines) == h["count"] > 0 and h["checkpoints"])
+        self.notes, self.events = h["checkpoints"], []
+        self.first, self.end = h["firstIndex"], h["firstIndex"] + h["count"]
+
+    def judge(self, keys, loose):
+        h, covered = self.header, self.first
+        for c in self.heads:
+            need(c.tenant == h["tenantId"], "tenant.mismatch")
+            need(covered < min(c.size, self.end), "checkpoint.mismatch")
+            covered = c.size
+        need(covered >= self.end, "checkpoint.mismatch")
+
+        tree, ids = Tree(self.first, [decode(hash) for hash in h["before"]]), set()
+        after = [decode(hash) for hash in h["after"]]
+        for c in self.heads:
+            for line in self.lines[tree.size - self.first : c.size - self.first]:
+                event = check_event(line, c.tenant, keys, c.receipts, c.latest)
+                need(event["eventId"] not in ids, "entry.repeated")
+                ids.add(event["eventId"])
+                self.events.append((event, c.latest))
+                tree.append(leaf_hash(line))
+            while tree.size < c.size:  # behind the last entry
+                width = tree.size & -tree.size
+                while tree.size + width > c.size:
+                    width //= 2
+                need(after)
+                tree.append(after.pop(0), width)
+            need(tree.root() == c.root, "root.mismatch")
+        need(after == [])
+
+
+# --- Files that are verified together ------------------------------------------------------
+
+
 class Log:
     """What the packs at hand tell of one tenant's log."""
 
     def __init__(self):
-        self.ranges = []
+        self.ranges = []  # of leaves
         self.ids = {}  # leaf by event id
         self.deliveries = defaultdict(dict)  # moment by leaf, by idempotency hash
 
@@ -416,7 +584,51 @@ class Log:
         return any(leaf in r for r in self.ranges)
 
 
-# --- Files that are verified together ------------------------------------------------------
+class Directory:
+    def __init__(self, content):
+        directory = parse(content)
+        need(fits(directory, DIRECTORY))
+        self.header = {"directory": directory}
+
+
+class Event:
+    """An event in a file of its own, which something else has to prove."""
+
+    def __init__(self, content):
+        need(fits(parse(content), EVENT))
+        self.text = content
+
+    def check(self, sound):
+        need(any(self.text in lines for lines in sound), "inclusion.mismatch")
+
+
+class Receipt:
+    """A receipt and its signature, as a caller holds them."""
+
+    def __init__(self, content):
+        answer = json.loads(content.decode(), object_pairs_hook=unique)
+        need(isinstance(answer, dict))
+        data = answer.get("data") or answer
+        need(isinstance(data, dict) and fits(data.get("receipt"), RECEIPT))
+        self.receipt, self.signature = data["receipt"], data.get("signature")
+
+    def check(self, keys, others):
+        """By itself, or with files that hold its event and tell how old it is."""
+        proven, unsound = None, False
+        for f in others:
+            for event, by in f.holds.events:
+                data = event["data"]
+                if event["type"] == "delivery.recorded" and data["receipt"]["receiptId"] == self.receipt["receiptId"]:
+                    need((data["receipt"], data["signature"]) == (self.receipt, self.signature), "entry.altered")
+                    unsound = unsound or f.code is not None
+                    proven = min(proven or by, by) if f.code is None else proven
+        need(proven or not unsound, "inclusion.mismatch")
+        check_receipt(self.receipt, self.signature, keys, PURPOSES.values(), proven)
+
+
+def unique(members):
+    need(len(dict(members)) == len(members))
+    return dict(members)
 
 
 class File:
@@ -438,43 +650,62 @@ class File:
                 self.code = "format.invalid"
 
 
-def unique(members):
-    need(len(dict(members)) == len(members))
-    return dict(members)
+ANSWER = re.compile(rb'{"ok":true,"data":(.*),"contractVersion":"v1.0"}', re.DOTALL)
+PROVEN = re.compile(rb'{"event":({.*}),"proof":("(?:[^"\\]|\\.)*")}', re.DOTALL)
 
 
 def read(name):
-    """A Pack, a directory as a dict, or a receipt and its signature as a tuple."""
+    """What is in a file is told by its beginning."""
     with open(name, "rb") as f:
         content = f.read()
     if content.startswith((b'{"checkpoint":', b'{"entries":')):
         return Pack(content)
+    if content.startswith(b'{"after":'):
+        return Export(content)
     if content.startswith(b'{"delegation":'):
-        directory = parse(content)
-        need(fits(directory, DIRECTORY))
-        return directory
-    answer = json.loads(content.decode(), object_pairs_hook=unique)
-    need(isinstance(answer, dict))
-    answer = answer.get("data") or answer
-    need(isinstance(answer, dict) and fits(answer.get("receipt"), RECEIPT))
-    return answer["receipt"], answer.get("signature")
+        return Directory(content)
+    if content.startswith((b"muniment/", b"c2sp.org/")):
+        note = re.sub("\n\n$", "\n", content.decode())
+        return Proof(None, note) if note.startswith("c2sp.org/") else Note(note)
+    answer = content.removesuffix(b"\n")
+    answer = ANSWER.fullmatch(answer)[1] if ANSWER.fullmatch(answer) else answer
+    if answer.startswith(b'{"actor":'):
+        return Event(answer)
+    if answer.startswith(b'{"event":{'):
+        proven = PROVEN.fullmatch(answer)
+        need(proven)
+        return Proof(proven[1], parse(proven[2]))
+    if answer.startswith(b'{"consistency":'):
+        return Growth(answer)
+    if answer.startswith(b'{"checkpoint":'):
+        note = parse(answer)
+        need(fits(note, {"checkpoint": text}))
+        return Note(note["checkpoint"])
+    return Receipt(content)
 
 
 def verify(names, root):
-    files = [File(name) for name in names]
-    packs = sorted((f for f in files if isinstance(f.holds, Pack)), key=lambda f: (f.holds.first, f.holds.end))
+    files, keys, newest = [File(name) for name in names], {}, ""
+    of = lambda *kinds: [f for f in files if isinstance(f.holds, kinds)]
+    for f in of(Directory, Pack, Export):
+        directory = f.holds.header["directory"]
+        listed = f.attempt(check_directory, directory, root)
+        if listed and directory["issuedAt"] > newest:
+            newest, keys = directory["issuedAt"], listed
 
-    newest, keys = "", {}
-    for f in files:
-        if isinstance(f.holds, (Pack, dict)):
-            directory = f.holds.header["directory"] if isinstance(f.holds, Pack) else f.holds
-            listed = f.attempt(check_directory, directory, root)
-            if listed and directory["issuedAt"] > newest:
-                newest, keys = directory["issuedAt"], listed
+    check_packs(sorted(of(Pack), key=lambda f: (f.holds.first, f.holds.end)), keys)
+    for f in of(Note):
+        f.attempt(f.holds.check, keys, [g.holds.text for g in of(Event)])
+    for f in of(Event):
+        f.attempt(f.holds.check, [g.holds.lines for g in of(Pack, Note) if g.code is None])
+    for f in of(Receipt):
+        f.attempt(f.holds.check, keys, of(Pack, Note))
+    return files
 
+
+def check_packs(packs, keys):
     for f in packs:
         f.attempt(f.holds.check, keys)
-
     for f, g in list(combinations([f for f in packs if f.code is None], 2)):
         p, q = f.holds, g.holds
         if p.tenant == q.tenant and p.header != q.header:
@@ -482,35 +713,15 @@ def verify(names, root):
                 f.code = g.code = "chain.fork"
             elif q.first == p.end and not q.follows(p):
                 g.code = "consistency.mismatch"
-
     logs = defaultdict(Log)
     for f in packs:
         log = logs[f.holds.tenant]
         f.attempt(f.holds.check_totals, log)
         if f.code is None:
             log.ranges.append(range(f.holds.first, f.holds.end))
-
     for f in reversed(packs):
         if f.holds.revoked and not any(g.code is None and g.holds.follows(f.holds) for g in packs):
             f.code = f.code or "key.revoked"
-
-    for f in files:
-        if isinstance(f.holds, tuple):
-            f.attempt(check_alone, *f.holds, keys, packs)
-    return files
-
-
-def check_alone(receipt, signature, keys, packs):
-    """A receipt by itself, or with a pack that has it."""
-    proven = None
-    for f in packs:
-        for line in f.holds.lines if f.code else []:
-            need(f'"receipt":{canonical(receipt)}'.encode() not in line, "inclusion.mismatch")
-        for data in (event["data"] for event in f.holds.events if event["type"] == "delivery.recorded"):
-            if data["receipt"]["receiptId"] == receipt["receiptId"]:
-                need(data["receipt"] == receipt and data["signature"] == signature, "entry.altered")
-                proven = f.holds.header["sealedAt"]
-    check_receipt(receipt, signature, keys, PURPOSES.values(), proven)
 
 
 def main():
