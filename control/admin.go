@@ -2,34 +2,103 @@ package control
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"muniment/control/tenant"
+	"muniment/control/node"
+	"muniment/control/store"
 	"muniment/gateway/api"
 )
 
-// operatorRoutes are what an operator may do.
+// operatorRoutes are what an operator may do: the tenants' part, and the signing
+// keys, whose revocation concerns the packs of all tenants.
 func (c *Control) operatorRoutes(a huma.API) {
-	huma.Register(a, huma.Operation{
-		OperationID: "create-tenant",
-		Method:      http.MethodPost,
-		Path:        "/admin/tenants",
-		Summary:     "Create a tenant with its first developer and API key",
-		Tags:        []string{"Operator"},
-		Metadata:    map[string]any{"operator": true},
-	}, c.createTenant)
+	c.cfg.Tenants.OperatorRoutes(a)
+	huma.Register(a, signingKeyOperation("list-signing-keys", http.MethodGet, "", "List every key that ever signed, oldest first"), c.signingKeys)
+	huma.Register(a, signingKeyOperation("rotate-signing-key", http.MethodPost, "/{keyId}/rotate", "Let a new key take over from a current one"), c.rotateSigningKey)
+	huma.Register(a, signingKeyOperation("revoke-signing-key", http.MethodPost, "/{keyId}/revoke", "Declare that a key is not to be trusted any more"), c.revokeSigningKey)
+	huma.Register(a, signingKeyOperation("delegate-to-signing-key", http.MethodPost, "/delegations", "Hand in the root's delegation to the directory key that waits"), c.delegate)
 }
 
-type tenantInput struct{ Body tenant.Request }
+func signingKeyOperation(id, method, path, summary string) huma.Operation {
+	return huma.Operation{
+		OperationID: id, Method: method, Path: "/admin/signing-keys" + path, Summary: summary,
+		Tags: []string{"Operator"}, Metadata: map[string]any{"operator": true},
+	}
+}
 
-type tenantAnswer struct{ Body api.Body[tenant.Created] }
+// told is the answer to an operator.
+type told[T any] struct{ Body api.Body[T] }
 
-func (c *Control) createTenant(ctx context.Context, in *tenantInput) (*tenantAnswer, error) {
-	created, err := c.cfg.Tenants.Create(ctx, in.Body)
+func tell[T any](body T, err error) (*told[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tenantAnswer{api.OK(created)}, nil
+	return &told[T]{api.OK(body)}, nil
+}
+
+func (c *Control) signingKeys(ctx context.Context, _ *struct{}) (*told[node.SigningKeys], error) {
+	return tell(c.cfg.Nodes.SigningKeys(ctx))
+}
+
+type signingKeyInput struct {
+	KeyID string `path:"keyId"`
+}
+
+func (c *Control) rotateSigningKey(ctx context.Context, in *signingKeyInput) (*told[node.Succession], error) {
+	return tell(c.cfg.Nodes.Rotate(ctx, in.KeyID, store.ByOperator()))
+}
+
+type revokeInput struct {
+	KeyID string `path:"keyId"`
+	Body  *struct {
+		Reason string `json:"reason,omitempty" maxLength:"512" doc:"kept in the audit log for good: no place for personal data"`
+		Force  bool   `json:"force,omitempty" doc:"revoke although what the key signed can't be sealed first: that can't be proven any more"`
+	} // may be absent
+}
+
+func (c *Control) revokeSigningKey(ctx context.Context, in *revokeInput) (*told[node.Revoked], error) {
+	q := node.Revocation{Seal: c.sealAll}
+	if in.Body != nil {
+		q.Reason = in.Body.Reason
+		if in.Body.Force {
+			q.Seal = nil
+		}
+	}
+	return tell(c.cfg.Nodes.Revoke(ctx, in.KeyID, q, store.ByOperator()))
+}
+
+// sealAll seals what is new of every tenant.
+func (c *Control) sealAll(ctx context.Context) error {
+	if c.cfg.Packs == nil {
+		return nil
+	}
+	tenants, err := c.cfg.Tenants.TenantIDs(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range tenants {
+		_, err := c.cfg.Packs.Seal(ctx, id, store.ByOperator())
+		if refused, ok := errors.AsType[*api.Error](err); ok {
+			told := *refused
+			told.Message = "the key signs nothing any more, but is not revoked, as " + id + " can't be sealed: " + refused.Message
+			return &told
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type delegationInput struct {
+	Body struct {
+		Delegation string `json:"delegation" minLength:"1" maxLength:"4096" doc:"a signed note, as muniment root delegate prints it"`
+	}
+}
+
+func (c *Control) delegate(ctx context.Context, in *delegationInput) (*told[node.Succession], error) {
+	return tell(c.cfg.Nodes.Delegate(ctx, in.Body.Delegation, store.ByOperator()))
 }

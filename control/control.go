@@ -32,6 +32,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"muniment/control/node"
+	"muniment/control/proof"
 	"muniment/control/store"
 	"muniment/control/tenant"
 )
@@ -47,6 +48,8 @@ type Config struct {
 	Nodes *node.Room
 	// Tenants makes tenants for the admin listener.
 	Tenants *tenant.Room
+	// Packs seals before a signing key is revoked; nil seals nothing.
+	Packs *proof.Room
 	// Rooms are all rooms that the API has, Nodes and Tenants among them.
 	Rooms []Room
 	// Log is where Run relays the outbox to.

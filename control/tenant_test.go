@@ -112,6 +112,7 @@ func TestOtherTenantsRecordsLookLikeNone(t *testing.T) {
 		{"POST", "/v1/rights/%s/revoke", "", rightID, "rgh_00000000000000000000000000"},
 		{"GET", "/v1/api-keys/%s", "", keyID, "key_00000000000000000000000000"},
 		{"DELETE", "/v1/api-keys/%s", "", keyID, "key_00000000000000000000000000"},
+		{"POST", "/v1/api-keys/%s/rotate", "", keyID, "key_00000000000000000000000000"},
 		{"POST", "/v1/rights", fmt.Sprintf(right, "%s", "null"), basisID, "bas_00000000000000000000000000"},
 		{"POST", "/v1/rights", fmt.Sprintf(right, strangersBasis, `"%s"`), rightID, "rgh_00000000000000000000000000"},
 	} {

@@ -3,11 +3,9 @@ package tenant
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"muniment/control/node"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
@@ -19,6 +17,7 @@ func (r *Room) Routes(a huma.API) {
 	huma.Register(a, operation("create-api-key", http.MethodPost, "/v1/api-keys", "Create an API key; it is shown this once", api.KeysWrite), r.create)
 	huma.Register(a, operation("list-api-keys", http.MethodGet, "/v1/api-keys", "List the API keys, newest first", api.KeysWrite), r.list)
 	huma.Register(a, operation("get-api-key", http.MethodGet, "/v1/api-keys/{keyId}", "Get an API key's record", api.KeysWrite), r.one)
+	huma.Register(a, operation("rotate-api-key", http.MethodPost, "/v1/api-keys/{keyId}/rotate", "Let a new API key take over from an old one; it is shown this once", api.KeysWrite), r.rotate)
 	huma.Register(a, operation("revoke-api-key", http.MethodDelete, "/v1/api-keys/{keyId}", "Revoke an API key for good", api.KeysWrite), r.revoke)
 }
 
@@ -89,13 +88,7 @@ func (r *Room) get(ctx context.Context, _ *struct{}) (*answer[Snapshot], error) 
 	return ok(s), nil
 }
 
-type createInput struct {
-	Body struct {
-		Label     string     `json:"label" minLength:"1" maxLength:"128" doc:"what the key is for"`
-		Scopes    []string   `json:"scopes,omitempty" doc:"scopes that the calling key holds as well; every scope but the wildcard when absent"`
-		ExpiresAt *time.Time `json:"expiresAt,omitempty" nullable:"true"`
-	}
-}
+type createInput struct{ Body KeyRequest }
 
 // Made is the answer that shows a new key.
 type Made struct {
@@ -105,40 +98,32 @@ type Made struct {
 
 func (r *Room) create(ctx context.Context, in *createInput) (*answer[Made], error) {
 	caller := auth.PrincipalFrom(ctx)
-	now := r.db.Now()
-	set, err := scopeSet(in.Body.Scopes)
-	if err != nil {
-		return nil, api.Invalid(api.ValidationError{Field: "scopes", Message: err.Error()})
-	}
-	if len(in.Body.Scopes) == 0 && !caller.Scopes.Allows(api.Wildcard) {
-		set &= caller.Scopes // everything means everything that can be given
-	}
-	if missing := lacking(set, caller.Scopes); len(missing) > 0 {
-		return nil, &api.Error{
-			Code: api.ScopeMissing, Message: "a key can't give scopes that it lacks",
-			RequiredScopes: missing, KeyScopes: caller.Scopes.Names(),
-		}
-	}
-	expires, err := store.Given("expiresAt", in.Body.ExpiresAt)
+	owner := Key{TenantID: caller.TenantID, OrgID: caller.OrgID, DeveloperID: caller.DeveloperID}
+	made, err := r.makeKey(ctx, callerOf(caller), owner, envOf(caller.Prefix), in.Body)
 	if err != nil {
 		return nil, err
 	}
-	if !expires.IsZero() && !expires.After(now) {
-		return nil, api.Invalid(api.ValidationError{Field: "expiresAt", Message: "must be in the future"})
+	return ok(made), nil
+}
+
+type rotateInput struct {
+	KeyID string    `path:"keyId"`
+	Body  *Rotation // may be absent
+}
+
+func (in *rotateInput) rotation() Rotation {
+	if in.Body == nil {
+		return Rotation{}
 	}
-	k := Key{
-		TenantID: caller.TenantID, OrgID: caller.OrgID, DeveloperID: caller.DeveloperID,
-		Label: in.Body.Label, Scopes: set.Names(), ExpiresAt: expires,
-	}
-	var token string
-	err = r.db.Change(ctx, func(tx *store.Tx) (err error) {
-		token, err = createKey(ctx, tx, &k, envOf(caller.Prefix), now, store.ByKey(caller.ID))
-		return err
-	})
+	return *in.Body
+}
+
+func (r *Room) rotate(ctx context.Context, in *rotateInput) (*answer[Rotated], error) {
+	rotated, err := r.rotateKey(ctx, callerOf(auth.PrincipalFrom(ctx)), in.KeyID, in.rotation())
 	if err != nil {
 		return nil, err
 	}
-	return ok(Made{Key: k, APIKey: token}), nil
+	return ok(rotated), nil
 }
 
 // List is one page of keys.
@@ -148,16 +133,20 @@ type List struct {
 }
 
 func (r *Room) list(ctx context.Context, in *struct{ store.Page }) (*answer[List], error) {
-	before, err := in.Page.Key()
+	return r.page(ctx, auth.PrincipalFrom(ctx).TenantID, in.Page)
+}
+
+func (r *Room) page(ctx context.Context, tenantID string, page store.Page) (*answer[List], error) {
+	before, err := page.Key()
 	if err != nil {
 		return nil, err
 	}
-	keys, err := listKeys(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, before, in.Limit)
+	keys, err := listKeys(ctx, r.db.Read(), tenantID, before, page.Limit)
 	if err != nil {
 		return nil, err
 	}
-	page, next := store.Cut(keys, in.Limit, func(k Key) string { return k.KeyID })
-	return ok(List{page, next}), nil
+	cut, next := store.Cut(keys, page.Limit, func(k Key) string { return k.KeyID })
+	return ok(List{cut, next}), nil
 }
 
 type keyInput struct {
@@ -180,33 +169,10 @@ func (r *Room) one(ctx context.Context, in *keyInput) (*answer[One], error) {
 	return ok(One{*k}), nil
 }
 
-// Revocation is the answer to a revocation, which is in force here at once.
-type Revocation struct {
-	Key         Key              `json:"key"`
-	Propagation node.Propagation `json:"propagation"`
-}
-
 func (r *Room) revoke(ctx context.Context, in *keyInput) (*answer[Revocation], error) {
-	caller := auth.PrincipalFrom(ctx)
-	now := r.db.Now()
-	var after Key
-	err := r.db.Change(ctx, func(tx *store.Tx) error {
-		k, err := findKey(ctx, tx, caller.TenantID, in.KeyID)
-		if err != nil {
-			return err
-		}
-		if k == nil {
-			return api.NotFound("key")
-		}
-		next, changed := k.Revoked(now)
-		after = next
-		if !changed {
-			return nil
-		}
-		return saveKey(ctx, tx, &after, "key.revoked", now, store.ByKey(caller.ID))
-	})
+	revoked, err := r.revokeKey(ctx, callerOf(auth.PrincipalFrom(ctx)), in.KeyID)
 	if err != nil {
 		return nil, err
 	}
-	return ok(Revocation{after, r.nodes.Await(ctx, after.Revision)}), nil
+	return ok(revoked), nil
 }

@@ -37,14 +37,16 @@ func (r *Room) summary(ctx context.Context, tenantID, developerID string) (s Sna
 	return s, nil
 }
 
-const keyColumns = `key_id, tenant_id, developer_id, org_id, label, prefix, secret_hash, scopes, expires_at, revoked_at, created_at, updated_at, revision`
+const keyColumns = `key_id, tenant_id, developer_id, org_id, label, prefix, secret_hash, scopes, expires_at, revoked_at, successor_key_id,
+	created_at, updated_at, revision`
 
 // upsertKey writes the key. Only what may change of a key that exists is changed.
 func upsertKey(ctx context.Context, tx *store.Tx, k *Key) error {
-	_, err := tx.ExecContext(ctx, `INSERT INTO api_keys (`+keyColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-		ON CONFLICT (key_id) DO UPDATE SET revoked_at = excluded.revoked_at, updated_at = excluded.updated_at, revision = excluded.revision`,
+	_, err := tx.ExecContext(ctx, `INSERT INTO api_keys (`+keyColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+		ON CONFLICT (key_id) DO UPDATE SET expires_at = excluded.expires_at, revoked_at = excluded.revoked_at,
+			successor_key_id = excluded.successor_key_id, updated_at = excluded.updated_at, revision = excluded.revision`,
 		k.KeyID, k.TenantID, k.DeveloperID, k.OrgID, k.Label, k.Prefix, hex.EncodeToString(k.SecretHash[:]), strings.Join(k.Scopes, " "),
-		k.ExpiresAt, k.RevokedAt, k.CreatedAt, k.UpdatedAt, k.Revision)
+		k.ExpiresAt, k.RevokedAt, k.SuccessorKeyID, k.CreatedAt, k.UpdatedAt, k.Revision)
 	if err != nil {
 		return fmt.Errorf("cannot write the key %s: %w", k.KeyID, err)
 	}
@@ -59,7 +61,16 @@ type querier interface {
 
 // findKey returns a key of the tenant, nil if it has none of that id.
 func findKey(ctx context.Context, q querier, tenantID, keyID string) (*Key, error) {
-	k, err := scanKey(q.QueryRowContext(ctx, `SELECT `+keyColumns+` FROM api_keys WHERE tenant_id = $1 AND key_id = $2`, tenantID, keyID))
+	k, err := findAnyKey(ctx, q, keyID)
+	if err != nil || k == nil || k.TenantID != tenantID {
+		return nil, err
+	}
+	return k, nil
+}
+
+// findAnyKey returns a key of whatever tenant, nil if there is none of that id.
+func findAnyKey(ctx context.Context, q querier, keyID string) (*Key, error) {
+	k, err := scanKey(q.QueryRowContext(ctx, `SELECT `+keyColumns+` FROM api_keys WHERE key_id = $1`, keyID))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -67,6 +78,38 @@ func findKey(ctx context.Context, q querier, tenantID, keyID string) (*Key, erro
 		return nil, fmt.Errorf("cannot read the key %q: %w", keyID, err)
 	}
 	return &k, nil
+}
+
+// owner is whose a tenant's next key is: its first developer's. It is nil if there
+// is no such tenant.
+func owner(ctx context.Context, q querier, tenantID string) (*Key, error) {
+	k := Key{TenantID: tenantID}
+	err := q.QueryRowContext(ctx, `SELECT org_id, developer_id FROM developers WHERE tenant_id = $1 ORDER BY developer_id LIMIT 1`, tenantID).
+		Scan(&k.OrgID, &k.DeveloperID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the tenant %q: %w", tenantID, err)
+	}
+	return &k, nil
+}
+
+// TenantIDs lists all tenants, oldest first.
+func (r *Room) TenantIDs(ctx context.Context) (ids []string, err error) {
+	rows, err := r.db.Read().QueryContext(ctx, `SELECT tenant_id FROM tenants ORDER BY tenant_id`)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the tenants: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, fmt.Errorf("cannot list the tenants: %w", err)
+		}
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
 }
 
 // listKeys returns the tenant's keys before an id, newest first, one more than
@@ -92,7 +135,7 @@ func listKeys(ctx context.Context, q querier, tenantID, before string, limit int
 func scanKey(row interface{ Scan(...any) error }) (k Key, err error) {
 	var hash, scopes string
 	err = row.Scan(&k.KeyID, &k.TenantID, &k.DeveloperID, &k.OrgID, &k.Label, &k.Prefix, &hash, &scopes,
-		&k.ExpiresAt, &k.RevokedAt, &k.CreatedAt, &k.UpdatedAt, &k.Revision)
+		&k.ExpiresAt, &k.RevokedAt, &k.SuccessorKeyID, &k.CreatedAt, &k.UpdatedAt, &k.Revision)
 	if err != nil {
 		return k, err
 	}

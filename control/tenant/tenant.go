@@ -1,28 +1,33 @@
 // Package tenant owns tenants, their developers, and their API keys.
 //
 // A tenant is made by an operator (Create), together with its first developer
-// and key. Further keys are made and revoked by keys that hold keys:write; nobody
-// can give a scope that he lacks, and a key stays in the environment, test or
-// live, of the key that made it. Of a key's secret only the hash is kept, so the
-// key is shown once, in the answer that made it.
+// and key. Further keys are made, rotated and revoked by keys that hold keys:write;
+// nobody can give a scope that he lacks, and a key stays in the environment, test
+// or live, of the key that made it. An operator may do the same to any tenant's
+// keys, with any scope. Of a key's secret only the hash is kept, so the key is shown
+// once, in the answer that made it.
+//
+// Rotating a key makes a successor with its label and scopes; the old key works on
+// for an overlap, a day unless the caller says otherwise, and then expires. A key is
+// rotated once. Who lost the answer rotates the successor, whose id the old key's
+// record names: the old key works that long. The successor lives as long as the old
+// key was meant to, unless the caller says otherwise.
 //
 // Revoking is final: revoking a revoked key changes nothing and leaves no event.
-// A revoked key is refused here at once, and at the edge within the lease's bound;
-// the answer says which nodes know of it already.
+//
+// A change to a key is in force here at once, and at the edge within the lease's
+// bound; the answer says which nodes know of it already.
 //
 // A developer's email is personal data: it stands in the database, and in no event.
 //
-// Non-goals for now: rotation, more developers, deleting a tenant.
+// Non-goals for now: more developers, deleting a tenant.
 package tenant
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
-	"fmt"
 	"regexp"
 	"strings"
-	"time"
 
 	"muniment/control/node"
 	"muniment/control/store"
@@ -65,23 +70,6 @@ func New(cfg Config) (*Room, error) {
 		return nil, errors.New("cannot open the tenants: DB or Nodes is missing")
 	}
 	return &Room{db: cfg.DB, nodes: cfg.Nodes, counters: cfg.Counters}, nil
-}
-
-// Key is the record of an API key. The contract names id, label, prefix and scopes.
-type Key struct {
-	KeyID       string        `json:"keyId"`
-	TenantID    string        `json:"-"`
-	OrgID       string        `json:"-"`
-	DeveloperID string        `json:"developerId"`
-	Label       string        `json:"label"`
-	Prefix      string        `json:"prefix" doc:"everything of the key before its secret"`
-	SecretHash  [32]byte      `json:"-"`
-	Scopes      []string      `json:"scopes"`
-	ExpiresAt   store.Instant `json:"expiresAt"`
-	RevokedAt   store.Instant `json:"revokedAt"`
-	CreatedAt   store.Instant `json:"createdAt"`
-	UpdatedAt   store.Instant `json:"updatedAt"`
-	Revision    int64         `json:"revision"`
 }
 
 // Request asks for a tenant with its first developer and key.
@@ -136,7 +124,7 @@ func (r *Room) Create(ctx context.Context, q Request) (Created, error) {
 		if k.Label == "" {
 			k.Label = "first key"
 		}
-		c.APIKey, err = createKey(ctx, tx, &k, q.Env, now, store.ByOperator())
+		c.APIKey, err = createKey(ctx, tx, &k, q.Env, store.ByOperator(), now)
 		c.KeyID = k.KeyID
 		return err
 	})
@@ -169,90 +157,4 @@ func (q *Request) check() (org string, scopes []string, err error) {
 		return "", nil, api.Invalid(faults...)
 	}
 	return string(api.PrefixOrg) + name, set.Names(), nil
-}
-
-// scopeSet reads the scopes of a new key: every one but the wildcard by default.
-func scopeSet(names []string) (api.Scopes, error) {
-	if len(names) == 0 {
-		return api.EveryScope, nil
-	}
-	return api.ParseScopes(names)
-}
-
-// createKey makes the key, its record, event and feed entry, and returns the only
-// copy of the key itself. The caller has filled in whose key it is.
-func createKey(ctx context.Context, tx *store.Tx, k *Key, env string, now time.Time, by sealer.Ref) (token string, err error) {
-	k.KeyID = api.NewID(api.PrefixKey, now)
-	if token, k.Prefix, k.SecretHash, err = auth.NewKey(rand.Reader, env, k.KeyID); err != nil {
-		return "", err
-	}
-	k.CreatedAt = store.At(now)
-	if err := saveKey(ctx, tx, k, "key.created", now, by); err != nil {
-		return "", err
-	}
-	return token, nil
-}
-
-// saveKey writes a new or changed key in all three places.
-func saveKey(ctx context.Context, tx *store.Tx, k *Key, event string, now time.Time, by sealer.Ref) (err error) {
-	if k.Revision, err = tx.Revision(ctx); err != nil {
-		return err
-	}
-	k.UpdatedAt = store.At(now)
-	if err := upsertKey(ctx, tx, k); err != nil {
-		return err
-	}
-	if err := emit(ctx, tx, k.TenantID, event, by, sealer.Ref{Kind: "key", ID: k.KeyID}, now, k); err != nil {
-		return err
-	}
-	snapshot, err := k.snapshot()
-	if err != nil {
-		return err
-	}
-	return tx.Publish(ctx, api.Change{Revision: k.Revision, Key: snapshot})
-}
-
-// Revoked returns the key as it is once revoked; changed is false when it already was.
-func (k Key) Revoked(at time.Time) (next Key, changed bool) {
-	if !k.RevokedAt.IsZero() {
-		return k, false
-	}
-	k.RevokedAt = store.At(at)
-	return k, true
-}
-
-// snapshot is what nodes get of the key.
-func (k *Key) snapshot() (*api.Key, error) {
-	scopes, err := api.ParseScopes(k.Scopes)
-	if err != nil {
-		return nil, fmt.Errorf("cannot publish the key %s: %w", k.KeyID, err)
-	}
-	return &api.Key{
-		ID: k.KeyID, TenantID: k.TenantID, OrgID: k.OrgID, DeveloperID: k.DeveloperID, Revision: k.Revision,
-		Label: k.Label, Prefix: k.Prefix, SecretHash: k.SecretHash, Scopes: scopes,
-		ExpiresAt: k.ExpiresAt.Time, RevokedAt: k.RevokedAt.Time,
-	}, nil
-}
-
-func emit(ctx context.Context, tx *store.Tx, tenantID, event string, by, subject sealer.Ref, at time.Time, body any) error {
-	text, err := sealer.Canonical(body)
-	if err != nil {
-		return err
-	}
-	return tx.Emit(ctx, sealer.Event{TenantID: tenantID, Type: event, At: at, Actor: by, Subject: subject, Data: text})
-}
-
-// lacking lists the scopes that a set holds and the creator's does not.
-func lacking(wanted, held api.Scopes) []string {
-	if held&api.Scopes(api.Wildcard) != 0 {
-		return nil
-	}
-	return (wanted &^ held).Names()
-}
-
-func envOf(prefix string) string {
-	if strings.HasPrefix(prefix, "mun_"+auth.EnvLive+"_") {
-		return auth.EnvLive
-	}
-	return auth.EnvTest
 }

@@ -1,0 +1,252 @@
+package control_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/store"
+	"muniment/control/tenant"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// admin sends a request of the operator's.
+func (h *house) admin(method, path, body string) answer {
+	h.t.Helper()
+	return send(h.t, h.control.Admin(), adminToken, method, path, body)
+}
+
+// eventsOf lists the newest types of a tenant's events, n of them.
+func (h *house) newest(tenantID string, n int) (types []string) {
+	h.t.Helper()
+	events := h.events(tenantID)
+	require.GreaterOrEqual(h.t, len(events), n)
+	for _, e := range events[len(events)-n:] {
+		types = append(types, e.Type)
+	}
+	return types
+}
+
+func TestRotateAPIKey(t *testing.T) {
+	h := newHouse(t)
+	tenantID, key := h.tenant("keys:write", "rights:read")
+	oldID := get[string](t, h.call(key, "GET", "/v1/tenant", "").ok(), "key", "keyId")
+	before := time.Now()
+	made := h.call(key, "POST", "/v1/api-keys/"+oldID+"/rotate", `{"overlapSeconds":60}`).ok()
+	next, nextID := get[string](t, made, "apiKey"), get[string](t, made, "key", "keyId")
+	require.Equal(t, "first key", get[string](t, made, "key", "label"))
+	require.Equal(t, []any{"rights:read", "keys:write"}, get[[]any](t, made, "key", "scopes"))
+	require.Nil(t, get[map[string]any](t, made, "key")["expiresAt"])
+	require.Equal(t, nextID, get[string](t, made, "replaced", "successorKeyId"))
+	require.Equal(t, true, get[bool](t, made, "propagation", "applied"))
+	end, err := sealer.ParseTime(get[string](t, made, "replaced", "expiresAt"))
+	require.NoError(t, err)
+	require.WithinRange(t, end, before.Add(time.Minute).Truncate(time.Millisecond), time.Now().Add(time.Minute))
+
+	// Both work, the old one until its end: the same record decides here and at the edge.
+	h.call(key, "GET", "/v1/tenant", "").ok()
+	h.call(next, "GET", "/v1/tenant", "").ok()
+	snapshot, _, err := h.db.Key(t.Context(), oldID)
+	require.NoError(t, err)
+	require.True(t, snapshot.ExpiresAt.Equal(end))
+	require.Contains(t, h.call(key, "POST", "/v1/api-keys/"+oldID+"/rotate", "").refused(409, api.StateConflict), nextID+" took over")
+
+	// Without an overlap the old one ends at once.
+	third := h.call(next, "POST", "/v1/api-keys/"+nextID+"/rotate", `{"overlapSeconds":0}`).ok()
+	h.call(next, "GET", "/v1/tenant", "").refused(401, api.AuthInvalid)
+	h.call(get[string](t, third, "apiKey"), "GET", "/v1/tenant", "").ok()
+
+	require.Equal(t, []string{"tenant.created", "key.created", "key.rotated", "key.rotated"}, h.newest(tenantID, 4))
+	told := h.events(tenantID)[2]
+	require.Equal(t, sealer.Ref{Kind: "key", ID: oldID}, told.Subject)
+	require.Contains(t, string(told.Data), `"successor":{"createdAt"`)
+	require.NotContains(t, string(told.Data), next[len(next)-52:len(next)-9], "no secret in an event")
+	require.NotContains(t, string(told.Data), "ecretHash")
+}
+
+func TestRotateAPIKeyRefuses(t *testing.T) {
+	h := newHouse(t)
+	_, key := h.tenant("keys:write", "rights:read")
+	mine := get[string](t, h.call(key, "GET", "/v1/tenant", "").ok(), "key", "keyId")
+	rotate := func(key, id, body string) answer { return h.call(key, "POST", "/v1/api-keys/"+id+"/rotate", body) }
+	for body, field := range map[string]string{
+		`{"overlapSeconds":-1}`: "overlapSeconds", `{"overlapSeconds":2592001}`: "overlapSeconds", `{"overlapSeconds":1.5}`: "overlapSeconds",
+		`{"expiresAt":"2020-01-01T00:00:00Z"}`: "expiresAt", `{"expiresAt":"soon"}`: "expiresAt",
+	} {
+		require.Contains(t, rotate(key, mine, body).refused(422, api.ValidationFailed), `"field":"`+field+`"`, body)
+	}
+
+	// Nobody rotates himself into scopes that he lacks, or without keys:write.
+	reader := h.call(key, "POST", "/v1/api-keys", `{"label":"reader","scopes":["rights:read"]}`).ok()
+	rotate(get[string](t, reader, "apiKey"), mine, "").refused(403, api.ScopeMissing)
+	narrow := h.call(key, "POST", "/v1/api-keys", `{"label":"narrow","scopes":["keys:write"]}`).ok()
+	require.Contains(t, rotate(get[string](t, narrow, "apiKey"), mine, "").refused(403, api.ScopeMissing), `"requiredScopes":["rights:read"]`)
+
+	readerID := get[string](t, reader, "key", "keyId")
+	h.call(key, "DELETE", "/v1/api-keys/"+readerID, "").ok()
+	require.Contains(t, rotate(key, readerID, "").refused(409, api.StateConflict), "is revoked")
+	rotate(key, "key_00000000000000000000000000", "").refused(404, api.ResourceNotFound)
+}
+
+// TestSuccessorLivesAsLong: a rotation does not turn a key with an end into one
+// without, nor does an overlap lengthen a life.
+func TestSuccessorLivesAsLong(t *testing.T) {
+	h := newHouse(t)
+	_, key := h.tenant()
+	ends := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
+	made := h.call(key, "POST", "/v1/api-keys", fmt.Sprintf(`{"label":"hourly","expiresAt":%q}`, sealer.FormatTime(ends))).ok()
+	rotated := h.call(key, "POST", "/v1/api-keys/"+get[string](t, made, "key", "keyId")+"/rotate", "").ok()
+	require.Equal(t, sealer.FormatTime(ends), get[string](t, rotated, "replaced", "expiresAt"), "a day is more than it had")
+	born, err := sealer.ParseTime(get[string](t, rotated, "key", "createdAt"))
+	require.NoError(t, err)
+	madeAt, err := sealer.ParseTime(get[string](t, made, "key", "createdAt"))
+	require.NoError(t, err)
+	require.Equal(t, sealer.FormatTime(born.Add(ends.Sub(madeAt))), get[string](t, rotated, "key", "expiresAt"))
+
+	other := h.call(key, "POST", "/v1/api-keys/"+get[string](t, rotated, "key", "keyId")+"/rotate", `{"expiresAt":"2099-01-01T00:00:00Z"}`).ok()
+	require.Equal(t, "2099-01-01T00:00:00.000Z", get[string](t, other, "key", "expiresAt"))
+}
+
+// TestOneOfManyRotationsWins calls at once: one key takes over, with one event.
+func TestOneOfManyRotationsWins(t *testing.T) {
+	h := newHouse(t)
+	tenantID, key := h.tenant()
+	id := get[string](t, h.call(key, "GET", "/v1/tenant", "").ok(), "key", "keyId")
+	var answers [8]answer
+	var callers sync.WaitGroup
+	for i := range answers {
+		callers.Go(func() { answers[i] = h.call(key, "POST", "/v1/api-keys/"+id+"/rotate", "") })
+	}
+	callers.Wait()
+	won := 0
+	for _, a := range answers {
+		if a.status == 200 {
+			won++
+			continue
+		}
+		a.refused(409, api.StateConflict)
+	}
+	require.Equal(t, 1, won)
+	require.Len(t, get[[]any](t, h.call(key, "GET", "/v1/api-keys", "").ok(), "keys"), 2)
+	require.Equal(t, []string{"tenant.created", "key.created", "key.rotated"}, h.newest(tenantID, 3))
+}
+
+// TestOperatorChangesKeys of any tenant, with any scope, and the events say who did.
+func TestOperatorChangesKeys(t *testing.T) {
+	h := newHouse(t)
+	tenantID, key := h.tenant("rights:read")
+	id := get[string](t, h.call(key, "GET", "/v1/tenant", "").ok(), "key", "keyId")
+	made := h.admin("POST", "/admin/api-keys", fmt.Sprintf(`{"tenantId":%q,"label":"all of it","scopes":["*"],"env":"live"}`, tenantID)).ok()
+	all := get[string](t, made, "apiKey")
+	require.Equal(t, tenantID, get[string](t, h.call(all, "GET", "/v1/tenant", "").ok(), "tenant", "tenantId"))
+	rotated := h.admin("POST", "/admin/api-keys/"+id+"/rotate", `{"overlapSeconds":0}`).ok()
+	h.call(key, "GET", "/v1/tenant", "").refused(401, api.AuthInvalid)
+	next := get[string](t, rotated, "apiKey")
+	h.call(next, "GET", "/v1/tenant", "").ok()
+	nextID := get[string](t, rotated, "key", "keyId")
+	revoked := h.admin("POST", "/admin/api-keys/"+nextID+"/revoke", "").ok()
+	require.Equal(t, revoked, h.admin("POST", "/admin/api-keys/"+nextID+"/revoke", "").ok(), "twice changes nothing")
+	h.call(next, "GET", "/v1/tenant", "").refused(401, api.AuthInvalid)
+	require.Len(t, get[[]any](t, h.admin("GET", "/admin/api-keys?tenantId="+tenantID, "").ok(), "keys"), 3)
+
+	for _, path := range []string{"/admin/api-keys/key_0/rotate", "/admin/api-keys/key_0/revoke"} {
+		h.admin("POST", path, "").refused(404, api.ResourceNotFound)
+	}
+	h.admin("POST", "/admin/api-keys", `{"tenantId":"tnt_0","label":"x"}`).refused(404, api.ResourceNotFound)
+	h.admin("GET", "/admin/api-keys?tenantId=tnt_0", "").refused(404, api.ResourceNotFound)
+	h.admin("POST", "/admin/api-keys", fmt.Sprintf(`{"tenantId":%q,"label":"x","scopes":["no"]}`, tenantID)).refused(422, api.ValidationFailed)
+
+	events := h.events(tenantID)
+	require.Equal(t, []string{"tenant.created", "key.created", "key.created", "key.rotated", "key.revoked"}, h.newest(tenantID, 5))
+	for _, e := range events {
+		require.Equal(t, sealer.Ref{Kind: "operator", ID: "admin"}, e.Actor)
+	}
+}
+
+// TestRollbackForgetsNoEnd replays a rotation and a revocation on a database that
+// was copied before them.
+func TestRollbackForgetsNoEnd(t *testing.T) {
+	h := newHouse(t)
+	tenantID, key := h.tenant()
+	me := get[string](t, h.call(key, "GET", "/v1/tenant", "").ok(), "key", "keyId")
+	other := get[string](t, h.call(key, "POST", "/v1/api-keys", `{"label":"other"}`).ok(), "key", "keyId")
+	h.call(key, "POST", "/v1/api-keys/"+me+"/rotate", `{"overlapSeconds":60}`).ok()
+	h.call(key, "DELETE", "/v1/api-keys/"+other, "").ok()
+	events := h.events(tenantID)
+	want := h.call(key, "GET", "/v1/api-keys/"+me, "").ok()
+	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `UPDATE api_keys SET expires_at = NULL, revoked_at = NULL, successor_key_id = NULL`)
+		return err
+	}))
+	replay := func() (changed int) {
+		require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+			for i := range events {
+				c, err := tenant.Replay(t.Context(), tx, &events[i])
+				if err != nil {
+					return err
+				}
+				if c {
+					changed++
+				}
+			}
+			return nil
+		}))
+		return changed
+	}
+	require.Equal(t, 2, replay())
+	require.Equal(t, 0, replay(), "once is enough")
+	got := h.call(key, "GET", "/v1/api-keys/"+me, "").ok()
+	require.Equal(t, get[string](t, want, "key", "expiresAt"), get[string](t, got, "key", "expiresAt"))
+	require.Equal(t, get[string](t, want, "key", "successorKeyId"), get[string](t, got, "key", "successorKeyId"))
+	snapshot, _, err := h.db.Key(t.Context(), other)
+	require.NoError(t, err)
+	require.False(t, snapshot.RevokedAt.IsZero())
+}
+
+func TestOperatorChangesSigningKeys(t *testing.T) {
+	h := newHouse(t)
+	_, err := h.nodes.Enrol(t.Context(), "nod_a")
+	require.NoError(t, err)
+	current := func(purpose string) string {
+		for _, k := range get[[]any](t, h.admin("GET", "/admin/signing-keys", "").ok(), "keys") {
+			if k := k.(map[string]any); k["purpose"] == purpose && k["notAfter"] == nil {
+				return get[string](t, k, "keyId")
+			}
+		}
+		return "none"
+	}
+	list := h.admin("GET", "/admin/signing-keys", "")
+	require.Equal(t, h.nodes.RootVkey(), get[string](t, list.ok(), "root"))
+	require.NotContains(t, list.text, "PRIVATE")
+
+	for _, purpose := range []string{sealer.PurposeReceipt, sealer.PurposePack, sealer.PurposeDirectory} {
+		old := current(purpose)
+		rotated := h.admin("POST", "/admin/signing-keys/"+old+"/rotate", "").ok()
+		require.Equal(t, current(purpose), get[string](t, rotated, "key", "keyId"))
+		require.Equal(t, old, get[string](t, rotated, "replaced", "keyId"))
+		h.admin("POST", "/admin/signing-keys/"+old+"/rotate", "").refused(409, api.StateConflict)
+		revoked := h.admin("POST", "/admin/signing-keys/"+old+"/revoke", `{"reason":"drill"}`).ok()
+		require.Equal(t, "REVOKED", get[string](t, revoked, "key", "state"))
+		require.Nil(t, revoked["successor"])
+	}
+	h.admin("POST", "/admin/signing-keys/0123/revoke", "").refused(404, api.ResourceNotFound)
+	h.admin("POST", "/admin/signing-keys/delegations", `{"delegation":"x"}`).refused(409, api.StateConflict)
+	h.admin("POST", "/admin/signing-keys/delegations", `{}`).refused(422, api.ValidationFailed)
+
+	require.Equal(t, []string{"key.rotated", "key.revoked", "key.rotated", "key.revoked", "key.rotated", "key.revoked"}, h.newest("tnt_system", 6))
+	for _, e := range h.events("tnt_system") {
+		if e.Type == "key.revoked" {
+			require.Equal(t, store.ByOperator(), e.Actor)
+			require.Contains(t, string(e.Data), `"reason":"drill"`)
+		}
+	}
+	d, err := h.nodes.Directory(context.Background())
+	require.NoError(t, err)
+	_, err = sealer.VerifyDirectory(d, h.nodes.RootVkey())
+	require.NoError(t, err)
+}

@@ -1,0 +1,343 @@
+package tenant
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+
+	"muniment/control/node"
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+	"muniment/sealer"
+)
+
+// Key is the record of an API key. The contract names id, label, prefix and scopes.
+type Key struct {
+	KeyID          string        `json:"keyId"`
+	TenantID       string        `json:"-"`
+	OrgID          string        `json:"-"`
+	DeveloperID    string        `json:"developerId"`
+	Label          string        `json:"label"`
+	Prefix         string        `json:"prefix" doc:"everything of the key before its secret"`
+	SecretHash     [32]byte      `json:"-"`
+	Scopes         []string      `json:"scopes"`
+	ExpiresAt      store.Instant `json:"expiresAt"`
+	RevokedAt      store.Instant `json:"revokedAt"`
+	SuccessorKeyID *string       `json:"successorKeyId" doc:"the key that took over in a rotation"`
+	CreatedAt      store.Instant `json:"createdAt"`
+	UpdatedAt      store.Instant `json:"updatedAt"`
+	Revision       int64         `json:"revision"`
+}
+
+// KeyRequest asks for a key.
+type KeyRequest struct {
+	Label     string     `json:"label" minLength:"1" maxLength:"128" doc:"what the key is for"`
+	Scopes    []string   `json:"scopes,omitempty" doc:"scopes that the calling key holds as well; every scope but the wildcard when absent"`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty" nullable:"true"`
+}
+
+// Rotation asks for a rotation.
+type Rotation struct {
+	OverlapSeconds *int64     `json:"overlapSeconds,omitempty" nullable:"true" minimum:"0" maximum:"2592000" doc:"how long the old key works on; a day when absent, at most 30 days"`
+	ExpiresAt      *time.Time `json:"expiresAt,omitempty" nullable:"true" doc:"the end of the new key; when absent it lives as long as the old key was meant to"`
+}
+
+// defaultOverlap is how long a rotated key works on.
+const defaultOverlap = 24 * time.Hour
+
+func (q *Rotation) overlap() time.Duration {
+	if q.OverlapSeconds == nil {
+		return defaultOverlap
+	}
+	return time.Duration(*q.OverlapSeconds) * time.Second
+}
+
+// Rotated is the answer to a rotation; it shows the new key.
+type Rotated struct {
+	Key         Key              `json:"key"`
+	APIKey      string           `json:"apiKey" doc:"the new key itself; it can't be shown again"`
+	Replaced    Key              `json:"replaced" doc:"the old key, with its end"`
+	Propagation node.Propagation `json:"propagation"`
+}
+
+// Revocation is the answer to a revocation, which is in force here at once.
+type Revocation struct {
+	Key         Key              `json:"key"`
+	Propagation node.Propagation `json:"propagation"`
+}
+
+// changer is on whose behalf keys are changed: an API key, within its tenant and
+// its scopes, or an operator.
+type changer struct {
+	by       sealer.Ref
+	operator bool
+	tenantID string
+	scopes   api.Scopes
+}
+
+func callerOf(p auth.Principal) changer {
+	return changer{by: store.ByKey(p.ID), tenantID: p.TenantID, scopes: p.Scopes}
+}
+
+// theOperator may do everything.
+func theOperator() changer {
+	return changer{by: store.ByOperator(), operator: true, scopes: api.Scopes(api.Wildcard)}
+}
+
+// find returns the key, or RESOURCE_NOT_FOUND, which is the same for another
+// tenant's key and for none.
+func (c changer) find(ctx context.Context, q querier, keyID string) (k *Key, err error) {
+	if c.operator {
+		k, err = findAnyKey(ctx, q, keyID)
+	} else {
+		k, err = findKey(ctx, q, c.tenantID, keyID)
+	}
+	if err == nil && k == nil {
+		err = api.NotFound("key")
+	}
+	return k, err
+}
+
+// give refuses to hand out a key with scopes that the changer lacks.
+func (c changer) give(scopes api.Scopes) error {
+	if missing := lacking(scopes, c.scopes); len(missing) > 0 {
+		return &api.Error{
+			Code: api.ScopeMissing, Message: "a key can't give scopes that it lacks",
+			RequiredScopes: missing, KeyScopes: c.scopes.Names(),
+		}
+	}
+	return nil
+}
+
+// makeKey makes a key for an owner: tenant, organisation and developer.
+func (r *Room) makeKey(ctx context.Context, c changer, owner Key, env string, q KeyRequest) (Made, error) {
+	now := r.db.Now()
+	set, err := scopeSet(q.Scopes)
+	if err != nil {
+		return Made{}, api.Invalid(api.ValidationError{Field: "scopes", Message: err.Error()})
+	}
+	if len(q.Scopes) == 0 && !c.scopes.Allows(api.Wildcard) {
+		set &= c.scopes // everything means everything that can be given
+	}
+	if err := c.give(set); err != nil {
+		return Made{}, err
+	}
+	k := owner
+	k.Label, k.Scopes = q.Label, set.Names()
+	if k.ExpiresAt, err = inFuture("expiresAt", q.ExpiresAt, now); err != nil {
+		return Made{}, err
+	}
+	var token string
+	err = r.db.Change(ctx, func(tx *store.Tx) (err error) {
+		token, err = createKey(ctx, tx, &k, env, c.by, now)
+		return err
+	})
+	return Made{Key: k, APIKey: token}, err
+}
+
+// inFuture reads an optional end.
+func inFuture(field string, t *time.Time, now time.Time) (store.Instant, error) {
+	at, err := store.Given(field, t)
+	if err == nil && !at.IsZero() && !at.After(now) {
+		err = api.Invalid(api.ValidationError{Field: field, Message: "must be in the future"})
+	}
+	return at, err
+}
+
+// rotateKey lets a new key take over from an old one, in one change with one event.
+func (r *Room) rotateKey(ctx context.Context, c changer, keyID string, q Rotation) (Rotated, error) {
+	now := r.db.Now()
+	expires, err := inFuture("expiresAt", q.ExpiresAt, now)
+	if err != nil {
+		return Rotated{}, err
+	}
+	var after Rotated
+	err = r.db.Change(ctx, func(tx *store.Tx) error {
+		k, err := c.find(ctx, tx, keyID)
+		if err != nil {
+			return err
+		}
+		held, err := api.ParseScopes(k.Scopes)
+		if err != nil {
+			return err
+		}
+		if err := c.give(held); err != nil {
+			return err
+		}
+		next, err := k.successor(now)
+		if err != nil {
+			return err
+		}
+		if q.ExpiresAt != nil {
+			next.ExpiresAt = expires
+		}
+		if after.APIKey, err = issue(&next, envOf(k.Prefix), now); err != nil {
+			return err
+		}
+		if err := saveKey(ctx, tx, &next, now); err != nil {
+			return err
+		}
+		old := k.endedBy(next.KeyID, now.Add(q.overlap()))
+		if err := saveKey(ctx, tx, &old, now); err != nil {
+			return err
+		}
+		after.Key, after.Replaced = next, old
+		return emit(ctx, tx, old.TenantID, "key.rotated", c.by, sealer.Ref{Kind: "key", ID: old.KeyID}, now, struct {
+			Key
+			Successor Key `json:"successor"`
+		}{old, next})
+	})
+	if err != nil {
+		return Rotated{}, err
+	}
+	after.Propagation = r.nodes.Await(ctx, after.Key.Revision)
+	return after, nil
+}
+
+// successor is the key that may take over: whose, for what, and for how long. It is
+// refused for a key that is not in force, or that has one already.
+func (k Key) successor(now time.Time) (Key, error) {
+	switch {
+	case !k.RevokedAt.IsZero():
+		return Key{}, api.Conflict("the key is revoked")
+	case k.SuccessorKeyID != nil:
+		return Key{}, api.Conflict("the key was rotated already: " + *k.SuccessorKeyID + " took over")
+	case !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt.Time):
+		return Key{}, api.Conflict("the key has expired")
+	}
+	next := Key{TenantID: k.TenantID, OrgID: k.OrgID, DeveloperID: k.DeveloperID, Label: k.Label, Scopes: k.Scopes}
+	if !k.ExpiresAt.IsZero() {
+		next.ExpiresAt = store.At(now.Add(k.ExpiresAt.Sub(k.CreatedAt.Time)))
+	}
+	return next, nil
+}
+
+// endedBy returns the key as it is once another took over: it expires at end, unless
+// it does so earlier anyway.
+func (k Key) endedBy(successor string, end time.Time) Key {
+	k.SuccessorKeyID = &successor
+	if k.ExpiresAt.IsZero() || end.Before(k.ExpiresAt.Time) {
+		k.ExpiresAt = store.At(end)
+	}
+	return k
+}
+
+// revokeKey revokes a key for good.
+func (r *Room) revokeKey(ctx context.Context, c changer, keyID string) (Revocation, error) {
+	now := r.db.Now()
+	var after Key
+	err := r.db.Change(ctx, func(tx *store.Tx) error {
+		k, err := c.find(ctx, tx, keyID)
+		if err != nil {
+			return err
+		}
+		next, changed := k.Revoked(now)
+		after = next
+		if !changed {
+			return nil
+		}
+		if err := saveKey(ctx, tx, &after, now); err != nil {
+			return err
+		}
+		return emitKey(ctx, tx, "key.revoked", &after, c.by, now)
+	})
+	if err != nil {
+		return Revocation{}, err
+	}
+	return Revocation{after, r.nodes.Await(ctx, after.Revision)}, nil
+}
+
+// Revoked returns the key as it is once revoked; changed is false when it already was.
+func (k Key) Revoked(at time.Time) (next Key, changed bool) {
+	if !k.RevokedAt.IsZero() {
+		return k, false
+	}
+	k.RevokedAt = store.At(at)
+	return k, true
+}
+
+// createKey makes the key, its record, event and feed entry, and returns the only
+// copy of the key itself. The caller has filled in whose key it is.
+func createKey(ctx context.Context, tx *store.Tx, k *Key, env string, by sealer.Ref, now time.Time) (token string, err error) {
+	if token, err = issue(k, env, now); err != nil {
+		return "", err
+	}
+	if err := saveKey(ctx, tx, k, now); err != nil {
+		return "", err
+	}
+	return token, emitKey(ctx, tx, "key.created", k, by, now)
+}
+
+// issue gives a new key its id and its secret.
+func issue(k *Key, env string, now time.Time) (token string, err error) {
+	k.KeyID, k.CreatedAt = api.NewID(api.PrefixKey, now), store.At(now)
+	token, k.Prefix, k.SecretHash, err = auth.NewKey(rand.Reader, env, k.KeyID)
+	return token, err
+}
+
+// saveKey writes a new or changed key, here and in the feed.
+func saveKey(ctx context.Context, tx *store.Tx, k *Key, now time.Time) (err error) {
+	if k.Revision, err = tx.Revision(ctx); err != nil {
+		return err
+	}
+	k.UpdatedAt = store.At(now)
+	if err := upsertKey(ctx, tx, k); err != nil {
+		return err
+	}
+	snapshot, err := k.snapshot()
+	if err != nil {
+		return err
+	}
+	return tx.Publish(ctx, api.Change{Revision: k.Revision, Key: snapshot})
+}
+
+// snapshot is what nodes get of the key.
+func (k *Key) snapshot() (*api.Key, error) {
+	scopes, err := api.ParseScopes(k.Scopes)
+	if err != nil {
+		return nil, fmt.Errorf("cannot publish the key %s: %w", k.KeyID, err)
+	}
+	return &api.Key{
+		ID: k.KeyID, TenantID: k.TenantID, OrgID: k.OrgID, DeveloperID: k.DeveloperID, Revision: k.Revision,
+		Label: k.Label, Prefix: k.Prefix, SecretHash: k.SecretHash, Scopes: scopes,
+		ExpiresAt: k.ExpiresAt.Time, RevokedAt: k.RevokedAt.Time,
+	}, nil
+}
+
+func emitKey(ctx context.Context, tx *store.Tx, event string, k *Key, by sealer.Ref, now time.Time) error {
+	return emit(ctx, tx, k.TenantID, event, by, sealer.Ref{Kind: "key", ID: k.KeyID}, now, k)
+}
+
+func emit(ctx context.Context, tx *store.Tx, tenantID, event string, by, subject sealer.Ref, at time.Time, body any) error {
+	text, err := sealer.Canonical(body)
+	if err != nil {
+		return err
+	}
+	return tx.Emit(ctx, sealer.Event{TenantID: tenantID, Type: event, At: at, Actor: by, Subject: subject, Data: text})
+}
+
+// scopeSet reads the scopes of a new key: every one but the wildcard by default.
+func scopeSet(names []string) (api.Scopes, error) {
+	if len(names) == 0 {
+		return api.EveryScope, nil
+	}
+	return api.ParseScopes(names)
+}
+
+// lacking lists the scopes that a set holds and the creator's does not.
+func lacking(wanted, held api.Scopes) []string {
+	if held&api.Scopes(api.Wildcard) != 0 {
+		return nil
+	}
+	return (wanted &^ held).Names()
+}
+
+func envOf(prefix string) string {
+	if strings.HasPrefix(prefix, "mun_"+auth.EnvLive+"_") {
+		return auth.EnvLive
+	}
+	return auth.EnvTest
+}

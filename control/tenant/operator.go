@@ -1,0 +1,103 @@
+package tenant
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+)
+
+// OperatorRoutes adds what an operator may do to the API of the admin listener.
+func (r *Room) OperatorRoutes(a huma.API) {
+	huma.Register(a, operatorOperation("create-tenant", http.MethodPost, "/admin/tenants", "Create a tenant with its first developer and API key"), r.createTenant)
+	huma.Register(a, operatorOperation("operator-create-api-key", http.MethodPost, "/admin/api-keys", "Create an API key of any tenant; it is shown this once"), r.operatorCreate)
+	huma.Register(a, operatorOperation("operator-list-api-keys", http.MethodGet, "/admin/api-keys", "List the API keys of a tenant, newest first"), r.operatorList)
+	huma.Register(a, operatorOperation("operator-rotate-api-key", http.MethodPost, "/admin/api-keys/{keyId}/rotate", "Let a new API key take over from an old one; it is shown this once"), r.operatorRotate)
+	huma.Register(a, operatorOperation("operator-revoke-api-key", http.MethodPost, "/admin/api-keys/{keyId}/revoke", "Revoke an API key for good"), r.operatorRevoke)
+}
+
+func operatorOperation(id, method, path, summary string) huma.Operation {
+	return huma.Operation{
+		OperationID: id, Method: method, Path: path, Summary: summary,
+		Tags: []string{"Operator"}, Metadata: map[string]any{"operator": true},
+	}
+}
+
+type tenantInput struct{ Body Request }
+
+func (r *Room) createTenant(ctx context.Context, in *tenantInput) (*answer[Created], error) {
+	created, err := r.Create(ctx, in.Body)
+	if err != nil {
+		return nil, err
+	}
+	return ok(created), nil
+}
+
+// OperatorKeyRequest asks for a key of any tenant, for its first developer.
+type OperatorKeyRequest struct {
+	TenantID string `json:"tenantId"`
+	// Env is test or live; test when empty.
+	Env string `json:"env,omitempty" enum:"test,live"`
+	KeyRequest
+}
+
+type operatorKeyInput struct{ Body OperatorKeyRequest }
+
+func (r *Room) operatorCreate(ctx context.Context, in *operatorKeyInput) (*answer[Made], error) {
+	q := in.Body
+	whose, err := owner(ctx, r.db.Read(), q.TenantID)
+	if err != nil {
+		return nil, err
+	}
+	if whose == nil {
+		return nil, noTenant()
+	}
+	if q.Env == "" {
+		q.Env = auth.EnvTest
+	}
+	made, err := r.makeKey(ctx, theOperator(), *whose, q.Env, q.KeyRequest)
+	if err != nil {
+		return nil, err
+	}
+	return ok(made), nil
+}
+
+func noTenant() error {
+	return &api.Error{Code: api.ResourceNotFound, Message: "no such tenant"}
+}
+
+type operatorListInput struct {
+	TenantID string `query:"tenantId" required:"true"`
+	store.Page
+}
+
+func (r *Room) operatorList(ctx context.Context, in *operatorListInput) (*answer[List], error) {
+	whose, err := owner(ctx, r.db.Read(), in.TenantID)
+	if err != nil {
+		return nil, err
+	}
+	if whose == nil {
+		return nil, noTenant()
+	}
+	return r.page(ctx, in.TenantID, in.Page)
+}
+
+func (r *Room) operatorRotate(ctx context.Context, in *rotateInput) (*answer[Rotated], error) {
+	rotated, err := r.rotateKey(ctx, theOperator(), in.KeyID, in.rotation())
+	if err != nil {
+		return nil, err
+	}
+	return ok(rotated), nil
+}
+
+func (r *Room) operatorRevoke(ctx context.Context, in *keyInput) (*answer[Revocation], error) {
+	revoked, err := r.revokeKey(ctx, theOperator(), in.KeyID)
+	if err != nil {
+		return nil, err
+	}
+	return ok(revoked), nil
+}
