@@ -39,8 +39,8 @@ type claimShard struct {
 	mu      sync.Mutex
 	limit   int
 	kept    map[claimKey]place
-	order   ring // keys of kept, oldest first
-	running map[claimKey]chan struct{}
+	order   ring                       // keys of kept, oldest first
+	running map[claimKey]chan struct{} // nil until someone waits for the end
 }
 
 func newClaims(limit int) *claims {
@@ -59,11 +59,10 @@ func (c *claims) shard(h *keyHash) *claimShard { return &c.shards[h[0]%claimShar
 type claimed struct {
 	shard *claimShard
 	hash  keyHash
-	done  chan struct{}
 	enc   [43]byte
 }
 
-func (c *claimed) held() bool { return c.done != nil }
+func (c *claimed) held() bool { return c.shard != nil }
 
 // text is the hash as an event carries it, "" without a key.
 func (c *claimed) text() string {
@@ -74,28 +73,34 @@ func (c *claimed) text() string {
 	return view(c.enc[:])
 }
 
-// keep remembers the event and wakes those who wait for it.
+// keep remembers the event, gives the key back and wakes those who wait for it.
 func (c *claimed) keep(at sealer.Position, issued time.Time) {
-	if !c.held() {
-		return
+	if c.held() {
+		c.end(&place{at.Offset, at.Partition, at.Generation, uint32(issued.Unix())})
 	}
-	s := c.shard
-	s.mu.Lock()
-	s.put(claimKey(c.hash[:16]), place{at.Offset, at.Partition, at.Generation, uint32(issued.Unix())})
-	s.mu.Unlock()
-	c.free()
 }
 
-// free gives the key back and wakes those who wait for it. It may be called twice.
+// free gives the key back and wakes those who wait for it. It does nothing after
+// keep, or a second time.
 func (c *claimed) free() {
-	if !c.held() {
-		return
+	if c.held() {
+		c.end(nil)
 	}
-	c.shard.mu.Lock()
-	delete(c.shard.running, claimKey(c.hash[:16]))
-	c.shard.mu.Unlock()
-	close(c.done)
-	c.done = nil
+}
+
+func (c *claimed) end(p *place) {
+	s, k := c.shard, claimKey(c.hash[:16])
+	s.mu.Lock()
+	if p != nil {
+		s.put(k, *p)
+	}
+	done := s.running[k]
+	delete(s.running, k)
+	s.mu.Unlock()
+	if done != nil {
+		close(done)
+	}
+	c.shard = nil
 }
 
 // put adds an entry and drops what is too old or too much.
@@ -123,12 +128,15 @@ func (cs *claims) find(h *keyHash, now time.Time, c *claimed) (p place, known bo
 	if p, known = s.kept[k]; known && now.Unix()-int64(p.second) <= int64(keepKeys/time.Second) {
 		return p, true, nil
 	}
-	if done := s.running[k]; done != nil {
+	if done, busy := s.running[k]; busy {
+		if done == nil {
+			done = make(chan struct{})
+			s.running[k] = done
+		}
 		return place{}, false, done
 	}
-	done := make(chan struct{})
-	s.running[k] = done
-	c.shard, c.hash, c.done = s, *h, done
+	s.running[k] = nil
+	c.shard, c.hash = s, *h
 	return place{}, false, nil
 }
 

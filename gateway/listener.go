@@ -226,9 +226,36 @@ type conn struct {
 	quietSince atomic.Int64 // Unix nanoseconds of the last answer; 0 while a request is read or answered
 	gentle     atomic.Bool  // input may be unread: close in two steps
 	closed     atomic.Bool
+
+	// Owned by the worker that serves the connection: when its next read should end,
+	// and when reads and writes do end unless they are set anew.
+	readUntil, readEnds, writeEnds time.Time
+}
+
+// SetReadDeadline sets when the next Read ends. One that has begun is not moved.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.readUntil = t
+	return nil
+}
+
+// slack is the part of a timeout by which it may end early. To set a deadline is a
+// call into the runtime's timers, and a request has three of them.
+const slack = 16
+
+// tooFar says whether a deadline has to be set anew for one that is wanted. timeout
+// is the shortest that it may stand for.
+func tooFar(set, wanted time.Time, timeout time.Duration) bool {
+	early := wanted.Sub(set)
+	return early < 0 || early > timeout/slack
 }
 
 func (c *conn) Read(b []byte) (int, error) {
+	if tooFar(c.readEnds, c.readUntil, min(c.owner.cfg.ReadTimeout, c.owner.cfg.IdleTimeout)) {
+		if err := c.Conn.SetReadDeadline(c.readUntil); err != nil {
+			return 0, err
+		}
+		c.readEnds = c.readUntil
+	}
 	n, err := c.Conn.Read(b)
 	if n > 0 {
 		c.quietSince.Store(0)
@@ -237,9 +264,12 @@ func (c *conn) Read(b []byte) (int, error) {
 }
 
 func (c *conn) Write(b []byte) (int, error) {
-	now := time.Now()
-	if err := c.Conn.SetWriteDeadline(now.Add(c.owner.cfg.WriteTimeout)); err != nil {
-		return 0, err
+	now, timeout := time.Now(), c.owner.cfg.WriteTimeout
+	if until := now.Add(timeout); tooFar(c.writeEnds, until, timeout) {
+		if err := c.Conn.SetWriteDeadline(until); err != nil {
+			return 0, err
+		}
+		c.writeEnds = until
 	}
 	n, err := c.Conn.Write(b)
 	c.quietSince.Store(now.UnixNano())

@@ -20,6 +20,7 @@ import (
 	"math/big"
 	"strings"
 	"time"
+	"unsafe"
 
 	"muniment/gateway/api"
 )
@@ -80,7 +81,7 @@ func ParseToken(s string) (Token, bool) {
 	if rest[keyIDLen] != '_' || rest[len(rest)-crcLen-1] != '_' {
 		return Token{}, false
 	}
-	if !crcMatches(crc, crc32.ChecksumIEEE([]byte(s[:len(s)-crcLen-1]))) {
+	if !crcMatches(crc, crc32.ChecksumIEEE(bytesOf(s[:len(s)-crcLen-1]))) {
 		return Token{}, false
 	}
 	keyID := string(api.PrefixKey) + id
@@ -88,8 +89,11 @@ func ParseToken(s string) (Token, bool) {
 		return Token{}, false
 	}
 	prefix := s[:len(s)-1-secretLen-1-crcLen]
-	return Token{KeyID: keyID, Prefix: prefix, SecretHash: sha256.Sum256([]byte(secret))}, true
+	return Token{KeyID: keyID, Prefix: prefix, SecretHash: sha256.Sum256(bytesOf(secret))}, true
 }
+
+// bytesOf is s without a copy. It must not be written to.
+func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
 func crcMatches(text string, sum uint32) bool {
 	const hex = "0123456789abcdef"

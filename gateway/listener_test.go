@@ -1,0 +1,53 @@
+package gateway
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// timed is a connection that keeps account of its deadlines.
+type timed struct {
+	net.Conn
+	read, write time.Time
+	calls       int
+}
+
+func (c *timed) SetReadDeadline(t time.Time) error  { c.read = t; c.calls++; return nil }
+func (c *timed) SetWriteDeadline(t time.Time) error { c.write = t; c.calls++; return nil }
+func (c *timed) Read(b []byte) (int, error)         { return len(b), nil }
+func (c *timed) Write(b []byte) (int, error)        { return len(b), nil }
+
+// TestDeadlinesAreSetSeldom: whatever is asked for holds, or ends a little early, and
+// a busy connection sets its deadlines a few times, not three times a request.
+func TestDeadlinesAreSetSeldom(t *testing.T) {
+	const readTimeout, idleTimeout, writeTimeout = 10 * time.Second, time.Minute, 16 * time.Second
+	l := &listener{cfg: &Config{ReadTimeout: readTimeout, IdleTimeout: idleTimeout, WriteTimeout: writeTimeout}}
+	inner := &timed{}
+	c := &conn{Conn: inner, owner: l}
+	read := func(until time.Time) {
+		require.NoError(t, c.SetReadDeadline(until))
+		_, err := c.Read(make([]byte, 1))
+		require.NoError(t, err)
+		require.False(t, inner.read.After(until), "a read would end too late")
+		require.LessOrEqual(t, until.Sub(inner.read), readTimeout/slack, "a read would end too early")
+	}
+	now := time.Now()
+	for range 1000 { // requests within ten seconds, each in one piece
+		now = now.Add(10 * time.Millisecond)
+		read(now.Add(idleTimeout))
+		require.NoError(t, c.SetReadDeadline(now.Add(readTimeout)))
+		_, err := c.Write(nil)
+		require.NoError(t, err)
+		require.InDelta(t, writeTimeout, time.Until(inner.write), float64(writeTimeout/slack+time.Second))
+	}
+	require.Less(t, inner.calls, 25, "a deadline lasts for 62 reads of the idle timeout")
+
+	read(now.Add(readTimeout)) // a request in two pieces
+	read(now.Add(idleTimeout))
+	read(time.Time{}) // no deadline at all
+	require.Zero(t, inner.read)
+	read(now.Add(time.Millisecond))
+}
