@@ -49,8 +49,10 @@ type commands struct {
 	Tenant struct {
 		Create tenantCreateCmd `cmd:"" help:"Create a tenant, its first developer and an API key."`
 	} `cmd:"" help:"Administer the tenants of a running server."`
-	Verify verifyCmd `cmd:"" help:"Verify receipts, proof packs and chains of packs, offline."`
-	Demo   demoCmd   `cmd:"" help:"Tell the whole story against a throw-away data folder."`
+	Backup  backupCmd  `cmd:"" help:"Copy a data folder as of one point in time, while it is served."`
+	Restore restoreCmd `cmd:"" help:"Make a data folder of a backup, once all of it is verified."`
+	Verify  verifyCmd  `cmd:"" help:"Verify receipts, proof packs and chains of packs, offline."`
+	Demo    demoCmd    `cmd:"" help:"Tell the whole story against a throw-away data folder."`
 }
 
 func main() {
@@ -147,6 +149,91 @@ func (c *tenantCreateCmd) Run() error {
 			made.TenantID, made.OrgID, made.DeveloperID, made.KeyID, made.APIKey)
 	}
 	return nil
+}
+
+type backupCmd struct {
+	Data        string `default:"./muniment-data" help:"Data folder, of a server that runs or not." type:"path"`
+	To          string `required:"" help:"Folder to make, or file to make if it ends in .tar." placeholder:"DIR|FILE" type:"path"`
+	WithoutKeys bool   `help:"Leave the private keys out."`
+	JSON        bool   `help:"Print the manifest."`
+}
+
+// Run copies the folder; no server is asked.
+func (c *backupCmd) Run() error {
+	ctx, stop := interrupted()
+	defer stop()
+	made, err := store.Backup{
+		Data: c.Data, To: c.To, WithoutKeys: c.WithoutKeys, Progress: os.Stderr,
+		OpenLog: func(dir string) (store.LogCopier, error) { return segment.OpenReader(dir) },
+	}.Run(ctx)
+	switch {
+	case err != nil:
+		return err
+	case c.JSON:
+		return json.NewEncoder(os.Stdout).Encode(made)
+	}
+	fmt.Printf("backed up to %s as of %s\n", c.To, made.TakenAt)
+	return nil
+}
+
+type restoreCmd struct {
+	From             string   `required:"" help:"The backup: a folder or a .tar." placeholder:"DIR|FILE" type:"path"`
+	Data             string   `required:"" help:"Data folder to make." placeholder:"DIR" type:"path"`
+	ExpectCheckpoint []string `help:"A proof pack or checkpoint that was kept elsewhere: refuse a backup that is older than it." placeholder:"FILE" type:"path"`
+	JSON             bool     `help:"Print one JSON object."`
+}
+
+// Run makes the folder, or leaves nothing behind.
+func (c *restoreCmd) Run() error {
+	ctx, stop := interrupted()
+	defer stop()
+	made, err := store.Restore{
+		From: c.From, Data: c.Data, Expect: c.ExpectCheckpoint, Progress: os.Stderr, Continue: continueLog, Replays: replays(),
+	}.Run(ctx)
+	switch {
+	case err != nil:
+		return err
+	case c.JSON:
+		return json.NewEncoder(os.Stdout).Encode(made)
+	}
+	fmt.Printf("restored %s as of %s; start it with: muniment up --data %s\n", made.Data, made.TakenAt, made.Data)
+	if !made.Keys {
+		fmt.Printf("The backup holds no private keys: put them into %s first.\n", filepath.Join(made.Data, "keys"))
+	}
+	return nil
+}
+
+// continueLog opens the log of a restored folder for its next generation.
+func continueLog(ctx context.Context, data string, end sealer.Position, generation uint32) (_ store.OpenLog, err error) {
+	log, err := segment.Open(segment.Config{Dir: filepath.Join(data, "log"), Generation: generation})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, log.Close())
+		}
+	}()
+	if _, found, err := log.Bounds(ctx, partition); err != nil || found.Offset != end.Offset {
+		return nil, errors.Join(fmt.Errorf("the log ends at offset %d, not at %s", found.Offset, end), err)
+	}
+	warehouse, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(data, "warehouse.db")})
+	if err != nil {
+		return nil, err
+	}
+	defer closing(&err, warehouse)
+	next, loaded, err := warehouse.Resume(ctx, partition)
+	if err == nil && loaded && next.Compare(end) > 0 {
+		err = fmt.Errorf("%w: loaded up to %s, the log ends at %s", pipeline.ErrLogBehind, next, end)
+	}
+	if err != nil {
+		return nil, err
+	}
+	loader, err := pipeline.NewLoader(pipeline.LoaderConfig{Log: log, Warehouse: warehouse})
+	if err != nil {
+		return nil, err
+	}
+	return log, loader.Check(ctx)
 }
 
 // adminFile is what a running server leaves in its data folder, mode 0600, so

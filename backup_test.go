@@ -1,0 +1,391 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/bench"
+	"muniment/control/store"
+	"muniment/pipeline/segment"
+	"muniment/sealer"
+)
+
+// muniment runs a command that has to succeed, and returns its standard output.
+func (h *house) muniment(args ...string) string {
+	h.t.Helper()
+	cmd := exec.CommandContext(h.t.Context(), h.exe, args...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	require.NoError(h.t, err, said.String())
+	return string(out)
+}
+
+// backUp makes a backup of the house, which may be open.
+func (h *house) backUp(to string, args ...string) (m store.Manifest) {
+	h.t.Helper()
+	out := h.muniment(append([]string{"backup", "--data", h.data, "--to", to, "--json"}, args...)...)
+	require.NoError(h.t, json.Unmarshal([]byte(out), &m))
+	return m
+}
+
+// restored makes another house of a backup, not yet open.
+func (h *house) restored(from string, args ...string) (*house, store.Restored) {
+	h.t.Helper()
+	other := &house{t: h.t, exe: h.exe, data: filepath.Join(h.t.TempDir(), "restored"), client: h.client, rights: h.rights}
+	out := h.muniment(append([]string{"restore", "--from", from, "--data", other.data, "--json"}, args...)...)
+	var made store.Restored
+	require.NoError(h.t, json.Unmarshal([]byte(out), &made))
+	return other, made
+}
+
+// restore is a restore within this process.
+func restore(from, data string, expect ...string) (*store.Restored, error) {
+	return store.Restore{From: from, Data: data, Expect: expect, Continue: continueLog, Replays: replays()}.Run(context.Background())
+}
+
+// inLog counts the receipts in a data folder's log, by id.
+func inLog(t *testing.T, data string) map[string]int {
+	t.Helper()
+	log, err := segment.OpenReader(filepath.Join(data, "log"))
+	require.NoError(t, err)
+	defer log.Close()
+	first, end, err := log.Bounds(t.Context(), 0)
+	require.NoError(t, err)
+	found := map[string]int{}
+	require.NoError(t, log.Scan(t.Context(), first, end, func(e sealer.Entry) error {
+		parts, err := sealer.SplitDelivery(e.Event)
+		if err != nil {
+			return nil // an event of another type
+		}
+		var receipt struct{ ReceiptID string }
+		err = json.Unmarshal(parts.Receipt, &receipt)
+		found[receipt.ReceiptID]++
+		return err
+	}))
+	return found
+}
+
+// TestBackupUnderLoad backs up a house again and again, while 64 clients deliver
+// and rights are suspended and packs sealed. Each backup holds what was
+// acknowledged before it, restores, serves, and goes on.
+func TestBackupUnderLoad(t *testing.T) {
+	h := newHouse(t)
+	deliveries, err := bench.Deliveries(50_000, 1, bench.Profiles(), h.rights)
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	answered := make(chan struct{}, 1)
+	load := &bench.Load{
+		Addr: hostPort(h.client.API), Key: h.client.Key, Clients: 64, Name: "load", Deliveries: deliveries,
+		Answered: func(int) {
+			select {
+			case answered <- struct{}{}:
+			default:
+			}
+		},
+	}
+	var background sync.WaitGroup
+	background.Go(func() { _, _ = load.Run(ctx) }) // cut off on purpose
+	// Control has something to say at every moment, too.
+	background.Go(func() {
+		for action := "suspend"; ctx.Err() == nil; {
+			if h.client.Do(ctx, "POST", "/v1/rights/"+h.rights["DRONE"]+"/"+action, map[string]any{}, nil) == nil {
+				action = map[string]string{"suspend": "resume", "resume": "suspend"}[action]
+			}
+		}
+	})
+	defer background.Wait()
+	defer stop()
+	<-answered
+
+	type copied struct {
+		to      string
+		known   []string // receipts that were acknowledged before
+		stopped string   // a right that was suspended before
+	}
+	var copies []copied
+	for i, form := range []string{"one", "two.tar", "three"} {
+		c := copied{to: filepath.Join(t.TempDir(), form), known: h.receipts(20), stopped: []string{"CTV", "MOBILE", "AUDIO"}[i]}
+		require.NoError(t, h.client.Do(t.Context(), "POST", "/v1/rights/"+h.rights[c.stopped]+"/suspend", map[string]any{}, nil))
+		if i == 1 {
+			h.seal()
+		}
+		m := h.backUp(c.to)
+		require.NotEqual(t, "1.0.0", m.LogEnd)
+		copies = append(copies, c)
+	}
+	stop()
+	background.Wait()
+	packs := sealAndExport(t, h.client)
+	h.stop()
+
+	for i, c := range copies {
+		other, made := h.restored(c.to)
+		require.NotEqual(t, made.Previous, made.Incarnation)
+		other.start()
+		status, answer := other.deliver(h.client.Key, c.stopped)
+		require.Equal(t, http.StatusConflict, status, answer)
+		other.receipts(20)
+		total := other.metered()
+		later := sealAndExport(t, other.client)
+		other.stop()
+		verifyPacks(t, h.exe, other.data, later)
+		found := inLog(t, other.data)
+		require.Len(t, found, total, "log and warehouse agree")
+		for _, id := range c.known {
+			require.Equal(t, 1, found[id])
+		}
+		require.Contains(t, other.systemEvents()["database.restored"], `"missed":0`, "the cut is where the database was copied")
+		t.Logf("backup %d: %d receipts, %d packs, log to %s", i+1, total, made.Packs, made.LogEnd)
+	}
+	verifyPacks(t, h.exe, h.data, packs)
+}
+
+// seal seals, however long the loader takes to catch up.
+func (h *house) seal() {
+	h.t.Helper()
+	require.Eventually(h.t, func() bool {
+		return h.client.Do(h.t.Context(), "POST", "/v1/proof-packs/seal", map[string]any{}, nil) == nil
+	}, 30*time.Second, 50*time.Millisecond)
+}
+
+// TestRestoreIsHeldAgainstAPack restores a backup beside packs and checkpoints that
+// were sealed before and after it.
+func TestRestoreIsHeldAgainstAPack(t *testing.T) {
+	h := newHouse(t)
+	h.receipts(5)
+	before := sealAndExport(t, h.client)
+	to := filepath.Join(t.TempDir(), "backup")
+	h.backUp(to)
+	h.receipts(5)
+	after := sealAndExport(t, h.client)
+	h.stop()
+	require.Len(t, after, 2)
+	require.Equal(t, 0, bytes.Compare(read(t, before[0]), read(t, after[0])))
+	data := filepath.Join(t.TempDir(), "data")
+
+	_, err := restore(to, data, before[0], after[1])
+	require.ErrorContains(t, err, "it is older than "+after[1])
+	require.NoDirExists(t, data)
+	require.NoDirExists(t, data+".partial")
+	_, err = restore(to, data, checkpoint(t, after[1]))
+	require.ErrorContains(t, err, "older than")
+	made, err := restore(to, data, before[0], checkpoint(t, before[0]))
+	require.NoError(t, err)
+	require.Len(t, made.Expected, 2)
+	require.Equal(t, made.Expected[0].RootHash, made.Expected[1].RootHash)
+
+	// The restored house seals other entries at a size that was signed: whoever holds
+	// either pack can tell.
+	other := &house{t: t, exe: h.exe, data: data, client: h.client, rights: h.rights}
+	other.start()
+	other.receipts(9)
+	forked := sealAndExport(t, other.client)
+	to = filepath.Join(t.TempDir(), "forked")
+	other.backUp(to)
+	other.stop()
+	elsewhere := filepath.Join(t.TempDir(), "data")
+	_, err = restore(to, elsewhere, after[1])
+	require.ErrorContains(t, err, "another history than "+after[1])
+	_, err = restore(to, elsewhere, forked...)
+	require.NoError(t, err)
+
+	// What is no checkpoint, or a stranger's, settles nothing.
+	stranger := newHouse(t)
+	stranger.receipts(1)
+	foreign := sealAndExport(t, stranger.client)[0]
+	for file, why := range map[string]string{
+		filepath.Join(t.TempDir(), "none"):         "no such file",
+		filepath.Join(h.data, "keys", "root.vkey"): "neither a proof pack nor a checkpoint",
+		foreign:                "it is older than " + foreign,
+		checkpoint(t, foreign): "no key that the backup knows has signed the checkpoint",
+		altered(t, checkpoint(t, before[0]), "\n", "\n1"): "no key that the backup knows has signed the checkpoint",
+	} {
+		_, err = restore(to, filepath.Join(t.TempDir(), "data"), file)
+		require.ErrorContains(t, err, why)
+	}
+}
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return text
+}
+
+// checkpoint takes the signed note out of a pack.
+func checkpoint(t *testing.T, pack string) (file string) {
+	t.Helper()
+	p, err := sealer.ReadPack(bytes.NewReader(read(t, pack)))
+	require.NoError(t, err)
+	file = filepath.Join(t.TempDir(), "checkpoint")
+	require.NoError(t, os.WriteFile(file, []byte(p.Header().Checkpoint), 0o600))
+	return file
+}
+
+// altered is a copy of a file with the first of a text replaced.
+func altered(t *testing.T, file, old, new string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "altered")
+	require.NoError(t, os.WriteFile(to, []byte(strings.Replace(string(read(t, file)), old, new, 1)), 0o600))
+	return to
+}
+
+// TestRestoreRefusesWhatIsNotWhole harms each file of a backup in turn.
+func TestRestoreRefusesWhatIsNotWhole(t *testing.T) {
+	h := newHouse(t)
+	h.receipts(5)
+	h.metered()
+	whole, tarred := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "backup.tar")
+	m := h.backUp(whole)
+	h.backUp(tarred)
+	h.stop()
+	private(t, whole)
+	data := filepath.Join(t.TempDir(), "data")
+	refused := func(from, why string) {
+		t.Helper()
+		_, err := restore(from, data)
+		require.ErrorContains(t, err, why)
+		require.NoDirExists(t, data)
+		require.NoDirExists(t, data+".partial")
+	}
+	harmed := func(harm func(dir string)) string {
+		dir := filepath.Join(t.TempDir(), "harmed")
+		require.NoError(t, os.CopyFS(dir, os.DirFS(whole)))
+		harm(dir)
+		return dir
+	}
+	require.Greater(t, len(m.Files), 5)
+	for _, f := range m.Files {
+		refused(harmed(func(dir string) {
+			text := read(t, filepath.Join(dir, f.Name))
+			text[len(text)/2] ^= 1
+			require.NoError(t, os.WriteFile(filepath.Join(dir, f.Name), text, 0o600))
+		}), f.Name+" is not what was backed up")
+		refused(harmed(func(dir string) { require.NoError(t, os.Remove(filepath.Join(dir, f.Name))) }), f.Name)
+	}
+	refused(harmed(func(dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "manifest.json"))) }), "it is no whole backup")
+
+	// Manifests that match their files, but are no backup.
+	rewritten := func(rewrite func(m *store.Manifest)) string {
+		return harmed(func(dir string) {
+			m := m
+			m.Files = append([]store.File(nil), m.Files...)
+			rewrite(&m)
+			text, err := json.Marshal(m)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "manifest.json"), text, 0o600))
+		})
+	}
+	without := func(part string) string {
+		return rewritten(func(m *store.Manifest) {
+			var left []store.File
+			for _, f := range m.Files {
+				if !strings.HasPrefix(f.Name, part) {
+					left = append(left, f)
+				}
+			}
+			require.Less(t, len(left), len(m.Files))
+			m.Files = left
+		})
+	}
+	refused(without("packs/"), "was sealed")
+	refused(without("log/"), "the log ends at offset 0")
+	refused(without("warehouse.db"), "warehouse.db")
+	refused(without("control.db"), "control.db")
+	refused(rewritten(func(m *store.Manifest) { m.Format = "muniment-backup.v2" }), `its format is "muniment-backup.v2"`)
+	for _, name := range []string{"../evil", "log/../../evil", "/etc/evil", "log", "keys/", "keys//x", "evil", ""} {
+		refused(rewritten(func(m *store.Manifest) { m.Files[0].Name = name }), "which is no file of a backup")
+	}
+
+	text := read(t, tarred)
+	for _, size := range []int{0, 511, 700, len(text) / 2} {
+		cut := filepath.Join(t.TempDir(), "cut.tar")
+		require.NoError(t, os.WriteFile(cut, text[:size], 0o600))
+		refused(cut, "unexpected EOF")
+	}
+
+	// Nothing that is there is overwritten.
+	require.NoError(t, os.MkdirAll(filepath.Join(data, "precious"), 0o700))
+	_, err := restore(whole, data)
+	require.ErrorContains(t, err, data+" exists already")
+	require.NoError(t, os.Remove(filepath.Join(data, "precious")))
+	_, err = restore(tarred, data)
+	require.NoError(t, err)
+	private(t, data)
+	_, err = store.Backup{Data: data, To: whole}.Run(t.Context())
+	require.ErrorContains(t, err, "exists already")
+	_, err = store.Backup{Data: t.TempDir(), To: filepath.Join(t.TempDir(), "x")}.Run(t.Context())
+	require.ErrorContains(t, err, "it is no data folder")
+}
+
+// private checks that nobody but its owner can read a folder, whatever he shares.
+func private(t *testing.T, dir string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if info.Mode().Perm()&0o077 != 0 && d.Name() != "root.vkey" {
+			err = errors.Join(err, fmt.Errorf("%s has mode %v", name, info.Mode()))
+		}
+		return err
+	}))
+}
+
+// TestBackupNamesAMissingPack: a backup that lacks a pack would be none.
+func TestBackupNamesAMissingPack(t *testing.T) {
+	h := newHouse(t)
+	h.receipts(1)
+	h.metered()
+	h.stop()
+	files, err := filepath.Glob(filepath.Join(h.data, "packs", "*", "*.ndjson"))
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(files[0]))
+	to := filepath.Join(t.TempDir(), "backup")
+	out, err := exec.CommandContext(t.Context(), h.exe, "backup", "--data", h.data, "--to", to).CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), files[0])
+	require.NoDirExists(t, to)
+	require.NoDirExists(t, to+".partial")
+}
+
+// TestBackupWithoutKeys: the restored house must not make itself another root.
+func TestBackupWithoutKeys(t *testing.T) {
+	h := newHouse(t)
+	h.receipts(3)
+	to := filepath.Join(t.TempDir(), "backup.tar")
+	h.backUp(to, "--without-keys")
+	h.stop()
+	require.NotContains(t, string(read(t, to)), "PRIVATE KEY")
+	other, made := h.restored(to)
+	require.False(t, made.Keys)
+	require.Contains(t, other.refused(), "root key is offline")
+	require.NoError(t, os.RemoveAll(filepath.Join(other.data, "keys")))
+	require.NoError(t, os.CopyFS(filepath.Join(other.data, "keys"), os.DirFS(filepath.Join(h.data, "keys"))))
+	require.NoError(t, filepath.WalkDir(filepath.Join(other.data, "keys"), func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			err = os.Chmod(name, 0o600)
+		}
+		return err
+	}))
+	other.start()
+	other.receipts(3)
+	require.Equal(t, 6, other.metered())
+}

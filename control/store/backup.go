@@ -1,0 +1,404 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"muniment/sealer"
+)
+
+// # Backup
+//
+// A backup is a folder, or a tar of one, that holds a data folder as of one point
+// in time: the moment at which the database is copied.
+//
+//	manifest.json   positions, and name, size and SHA-256 of every other file
+//	control.db      one committed state of the database
+//	warehouse.db    one that is no newer than the log below
+//	log/            the segments, up to the last group before the first event that
+//	                the copied database did not write
+//	packs/          every pack that the copied database has sealed
+//	keys/           the key files, or only the public root.vkey
+//
+// It is taken beside a running server, which neither waits nor is asked: all that
+// is read is either immutable, append-only, or SQLite's to copy. The order makes it
+// one point. The warehouse comes first, so the log is ahead of it. Then comes the
+// database; a pack's file, a key's file and a record in the log are all on disk
+// before the database knows of them. Last comes the log, and it is cut where it
+// knows more than the database. So every receipt that was acknowledged before that
+// moment is in the backup, and every change that was answered before it as well.
+//
+// A backup holds secrets and personal data: hashes of API keys, private parts of
+// events and, unless left out, the private signing keys. Only its owner may read it.
+//
+// Restore copies a backup into a new data folder, which has its name only after
+// every file matched the manifest, both databases passed SQLite's check, the log was
+// read from end to end, and each pack was found. The restored database begins a new
+// life (incarnation), and the log a new generation, so nothing that happens in it
+// can be mistaken for what happened after the backup. What did is lost, and the
+// restored service would in time sign other roots of sizes that were signed before:
+// only who holds a later pack or checkpoint can tell, by Restore.Expect.
+
+// Names within a data folder and a backup of it.
+const (
+	controlFile   = "control.db"
+	warehouseFile = "warehouse.db"
+	logFolder     = "log"
+	packsFolder   = "packs"
+	keysFolder    = "keys"
+	rootFile      = keysFolder + "/root.vkey" // the one public file of the keys
+	manifestFile  = "manifest.json"
+)
+
+const manifestFormat = "muniment-backup.v1"
+
+// Manifest says what a backup holds, and as of when.
+type Manifest struct {
+	Format  string `json:"format"`
+	TakenAt string `json:"takenAt"`
+	// Incarnation, Epoch, Events and Revision are where the database stood: its life,
+	// the number of audit events that it wrote in it, and its newest revision.
+	Incarnation string `json:"incarnation"`
+	Epoch       uint64 `json:"epoch"`
+	Events      uint64 `json:"events"`
+	Revision    int64  `json:"revision"`
+	// LogEnd is the position behind the last record of the log.
+	LogEnd string `json:"logEnd"`
+	// Keys is false if the private keys were left out.
+	Keys bool `json:"keys"`
+	// Files are all files but the manifest, in the order of a tar.
+	Files []File `json:"files"`
+}
+
+// File is one file of a backup. Name has slashes, SHA256 is in hex.
+type File struct {
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+}
+
+// LogCopier is the log of a data folder, as a backup needs it.
+type LogCopier interface {
+	Reader
+	io.Closer
+	// Copy writes the log into a new folder, up to the last group that ends at or
+	// before limit, and returns where the copy ends.
+	Copy(ctx context.Context, dir string, limit sealer.Position) (end sealer.Position, err error)
+}
+
+// Backup is one run of the backup command.
+type Backup struct {
+	// Data is the data folder, of a server that runs or not.
+	Data string
+	// To is the folder to make, or the tar if it ends in ".tar". It must not exist.
+	To string
+	// WithoutKeys leaves the private keys out. Who restores has to bring them.
+	WithoutKeys bool
+	// OpenLog opens the log in a folder for reading, beside whoever appends to it.
+	OpenLog func(dir string) (LogCopier, error)
+	// Progress gets a line for each part; nil is silent.
+	Progress io.Writer
+	// Now is the clock; default time.Now.
+	Now func() time.Time
+}
+
+// Run makes the backup. When it returns nil, the backup is whole and on disk; after
+// an error nothing of it is left.
+func (b Backup) Run(ctx context.Context) (*Manifest, error) {
+	m, err := b.run(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot back up %s: %w", b.Data, err)
+	}
+	return m, nil
+}
+
+func (b Backup) run(ctx context.Context) (m *Manifest, err error) {
+	if b.Now == nil {
+		b.Now = time.Now
+	}
+	if _, err := os.Stat(filepath.Join(b.Data, controlFile)); err != nil {
+		return nil, fmt.Errorf("it is no data folder: %w", err)
+	}
+	if _, err := os.Lstat(b.To); !errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.Join(fmt.Errorf("%s exists already", b.To), err)
+	}
+	partial := b.To + ".partial"
+	if err := os.Mkdir(partial, 0o700); err != nil {
+		return nil, fmt.Errorf("%w (a backup that was interrupted leaves it: remove it)", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(partial))
+		}
+	}()
+	w := &backupWriter{Backup: b, dir: partial, m: &Manifest{Format: manifestFormat, Keys: !b.WithoutKeys}}
+	if err := w.fill(ctx); err != nil {
+		return nil, err
+	}
+	if strings.HasSuffix(b.To, tarSuffix) {
+		return w.m, w.pack(ctx)
+	}
+	return w.m, publish(partial, b.To)
+}
+
+// backupWriter fills a folder.
+type backupWriter struct {
+	Backup
+	dir string
+	m   *Manifest
+}
+
+// fill copies the parts in the order that makes them one point in time.
+func (w *backupWriter) fill(ctx context.Context) error {
+	for _, part := range []func(context.Context) error{w.warehouse, w.control, w.packs, w.keys, w.log} {
+		if err := part(ctx); err != nil {
+			return err
+		}
+	}
+	text, err := json.MarshalIndent(w.m, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeDurably(filepath.Join(w.dir, manifestFile), append(text, '\n'))
+}
+
+func (w *backupWriter) say(format string, args ...any) {
+	if w.Progress != nil {
+		fmt.Fprintf(w.Progress, format+"\n", args...)
+	}
+}
+
+func (w *backupWriter) warehouse(ctx context.Context) error { return w.database(ctx, warehouseFile) }
+
+// database copies a SQLite file.
+func (w *backupWriter) database(ctx context.Context, name string) error {
+	to := filepath.Join(w.dir, name)
+	if err := copyDatabase(ctx, filepath.Join(w.Data, name), to); err != nil {
+		return fmt.Errorf("cannot copy %s: %w", name, err)
+	}
+	size, err := w.list(name)
+	w.say("%-13s %s", name, megabytes(size))
+	return err
+}
+
+// list takes a file of the backup into the manifest.
+func (w *backupWriter) list(name string) (size int64, err error) {
+	f, err := os.Open(filepath.Join(w.dir, filepath.FromSlash(name)))
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	return w.add(name, io.Discard, f)
+}
+
+// add copies a file and takes it into the manifest.
+func (w *backupWriter) add(name string, to io.Writer, from io.Reader) (size int64, err error) {
+	size, sum, err := hashCopy(to, from)
+	w.m.Files = append(w.m.Files, File{Name: name, Bytes: size, SHA256: hex.EncodeToString(sum)})
+	return size, err
+}
+
+// copy copies a file of the data folder.
+func (w *backupWriter) copy(name string) (size int64, err error) {
+	from, err := os.Open(filepath.Join(w.Data, filepath.FromSlash(name)))
+	if err != nil {
+		return 0, err
+	}
+	defer from.Close()
+	err = createDurably(filepath.Join(w.dir, filepath.FromSlash(name)), 0o600, func(to io.Writer) (err error) {
+		size, err = w.add(name, to, from)
+		return err
+	})
+	return size, err
+}
+
+// control copies the database and notes where it stands.
+func (w *backupWriter) control(ctx context.Context) error {
+	w.m.TakenAt = sealer.FormatTime(w.Now())
+	if err := w.database(ctx, controlFile); err != nil {
+		return err
+	}
+	return w.read(func(db *sql.DB) error {
+		return db.QueryRowContext(ctx, `SELECT epoch, id, (SELECT value FROM counters WHERE name = 'outbox'),
+			(SELECT value FROM counters WHERE name = 'revision') FROM incarnations ORDER BY epoch DESC LIMIT 1`).
+			Scan(&w.m.Epoch, &w.m.Incarnation, &w.m.Events, &w.m.Revision)
+	})
+}
+
+// read reads the copy of the database, without touching it.
+func (w *backupWriter) read(fn func(*sql.DB) error) error {
+	db, err := openCopy(filepath.Join(w.dir, controlFile))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(fn(db), db.Close()); err != nil {
+		return fmt.Errorf("cannot read the copy of %s: %w", controlFile, err)
+	}
+	return nil
+}
+
+// packs copies every pack that the database names, and compares it with what was sealed.
+func (w *backupWriter) packs(ctx context.Context) error {
+	var sealed []packFile
+	if err := w.read(func(db *sql.DB) (err error) {
+		sealed, err = packFiles(ctx, db)
+		return err
+	}); err != nil {
+		return err
+	}
+	var total int64
+	for _, p := range sealed {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		size, err := w.copy(p.name)
+		if err == nil {
+			err = p.check(w.m.Files[len(w.m.Files)-1])
+		}
+		if err != nil {
+			return fmt.Errorf("cannot copy a sealed pack: %w", err)
+		}
+		total += size
+	}
+	w.say("%-13s %s in %d packs", packsFolder, megabytes(total), len(sealed))
+	return nil
+}
+
+// packFile is the file of a sealed pack, as the database knows it.
+type packFile struct {
+	name   string
+	bytes  int64
+	sha256 string // base64url
+}
+
+// packFiles lists the files of all sealed packs. The table is control/proof's.
+func packFiles(ctx context.Context, db *sql.DB) (list []packFile, err error) {
+	rows, err := db.QueryContext(ctx, `SELECT tenant_id, pack_id, bytes, sha256 FROM proof_packs ORDER BY tenant_id, sequence`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var p packFile
+		var tenantID, packID string
+		if err := rows.Scan(&tenantID, &packID, &p.bytes, &p.sha256); err != nil {
+			return nil, err
+		}
+		p.name = path.Join(packsFolder, tenantID, packID+".ndjson")
+		list = append(list, p)
+	}
+	return list, rows.Err()
+}
+
+// check says whether a file is what was sealed.
+func (p packFile) check(f File) error {
+	sum, err := hex.DecodeString(f.SHA256)
+	if err != nil || f.Bytes != p.bytes || base64.RawURLEncoding.EncodeToString(sum) != p.sha256 {
+		return fmt.Errorf("%s is not what was sealed", p.name)
+	}
+	return nil
+}
+
+// keys copies the key files, or the public one alone.
+func (w *backupWriter) keys(context.Context) error {
+	names, err := filesBelow(w.Data, keysFolder)
+	if err != nil {
+		return fmt.Errorf("cannot list the keys: %w", err)
+	}
+	copied := 0
+	for _, name := range names {
+		if w.WithoutKeys && name != rootFile {
+			continue
+		}
+		if _, err := w.copy(name); err != nil {
+			return fmt.Errorf("cannot copy a key: %w", err)
+		}
+		copied++
+	}
+	w.say("%-13s %d files", keysFolder, copied)
+	return nil
+}
+
+// filesBelow lists the plain files in a folder of the data folder, with slashes.
+// Names that begin with a dot are files in the making.
+func filesBelow(data, folder string) (names []string, err error) {
+	err = fs.WalkDir(os.DirFS(data), folder, func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() && !strings.HasPrefix(d.Name(), ".") {
+			names = append(names, name)
+		}
+		return err
+	})
+	return names, err
+}
+
+// log copies the log up to what the copied database knows.
+func (w *backupWriter) log(ctx context.Context) error {
+	log, err := w.OpenLog(filepath.Join(w.Data, logFolder))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	limit, err := w.limit(ctx, log)
+	if err != nil {
+		return fmt.Errorf("cannot find where the log meets the database: %w", err)
+	}
+	end, err := log.Copy(ctx, filepath.Join(w.dir, logFolder), limit)
+	if err != nil {
+		return err
+	}
+	w.m.LogEnd = end.String()
+	names, err := filesBelow(w.dir, logFolder)
+	var total int64
+	for _, name := range names {
+		var size int64
+		if size, err = w.list(name); err != nil {
+			break
+		}
+		total += size
+	}
+	w.say("%-13s %s up to position %s", logFolder, megabytes(total), end)
+	return err
+}
+
+// limit is the position of the first event of control that the copied database did
+// not write, or the log's end.
+func (w *backupWriter) limit(ctx context.Context, log Reader) (limit sealer.Position, err error) {
+	first, limit, err := log.Bounds(ctx, partition)
+	if err != nil {
+		return limit, err
+	}
+	var from sealer.Position
+	var known bool
+	if err := w.read(func(db *sql.DB) (err error) {
+		from, known, err = highWater(ctx, db)
+		return err
+	}); err != nil {
+		return limit, err
+	}
+	if !known || from.Generation < limit.Generation || from.Compare(first) < 0 {
+		from = first
+	}
+	found := errors.New("found")
+	err = unknown(ctx, log, from, limit, number{w.m.Epoch, w.m.Events}, func(e *sealer.Entry) error {
+		limit = e.Position
+		return found
+	})
+	if errors.Is(err, found) {
+		err = nil
+	}
+	return limit, err
+}
+
+func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

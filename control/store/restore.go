@@ -1,0 +1,257 @@
+package store
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"muniment/sealer"
+)
+
+// OpenLog is the log of a restored folder, open for its next generation.
+type OpenLog interface {
+	Reader
+	io.Closer
+}
+
+// Restore is one run of the restore command.
+type Restore struct {
+	// From is what Backup made: a folder or a tar.
+	From string
+	// Data is the data folder to make. It must not exist, or be empty.
+	Data string
+	// Expect are files that were kept elsewhere: proof packs, or checkpoints as C2SP
+	// signed notes. A backup whose log of that tenant is shorter, or another one, is
+	// refused.
+	Expect []string
+	// Continue opens the log of a data folder, which must end exactly at end, for a
+	// generation, after it has read and checked all of it. It fails if the
+	// folder's warehouse does not fit that log.
+	Continue func(ctx context.Context, data string, end sealer.Position, generation uint32) (OpenLog, error)
+	// Replays are as in History. A whole backup needs none of them.
+	Replays []Replay
+	// Progress gets a line for each part; nil is silent.
+	Progress io.Writer
+	// Now is the clock; default time.Now.
+	Now func() time.Time
+}
+
+// Restored is what Restore made.
+type Restored struct {
+	Data    string `json:"data"`
+	TakenAt string `json:"takenAt"`
+	// Incarnation is the restored database's new life, Previous the one it was
+	// copied in.
+	Incarnation string `json:"incarnation"`
+	Previous    string `json:"previous"`
+	// LogEnd is where the log goes on.
+	LogEnd string `json:"logEnd"`
+	Packs  int    `json:"packs"`
+	// Keys is false if the private keys have to be put in place before a start.
+	Keys bool `json:"keys"`
+	// Expected are the packs and checkpoints that the restored logs were held against.
+	Expected []Expected `json:"expected"`
+}
+
+// Run restores. The data folder exists when it returns nil, and only then.
+func (r Restore) Run(ctx context.Context) (*Restored, error) {
+	done, err := r.run(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot restore %s: %w", r.From, err)
+	}
+	return done, nil
+}
+
+func (r Restore) run(ctx context.Context) (done *Restored, err error) {
+	expected := make([]Expected, len(r.Expect))
+	for i, file := range r.Expect {
+		if expected[i], err = readExpected(file); err != nil {
+			return nil, err
+		}
+	}
+	if left, err := os.ReadDir(r.Data); !errors.Is(err, fs.ErrNotExist) && (err != nil || len(left) > 0) {
+		return nil, errors.Join(fmt.Errorf("%s exists already", r.Data), err)
+	}
+	partial := filepath.Clean(r.Data) + ".partial"
+	if err := os.MkdirAll(filepath.Dir(partial), 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(partial, 0o700); err != nil {
+		return nil, fmt.Errorf("%w (a restore that was interrupted leaves it: remove it)", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(partial))
+		}
+	}()
+	w := &restoreWriter{Restore: r, dir: partial}
+	if err := w.copyAll(ctx); err != nil {
+		return nil, err
+	}
+	for _, file := range []string{controlFile, warehouseFile} {
+		if err := checkDatabase(ctx, filepath.Join(partial, file)); err != nil {
+			return nil, err
+		}
+	}
+	if done, err = w.reopen(ctx, expected); err != nil {
+		return nil, err
+	}
+	if err := os.Remove(r.Data); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err // it was an empty folder
+	}
+	return done, publish(partial, r.Data)
+}
+
+// restoreWriter makes a data folder in another place.
+type restoreWriter struct {
+	Restore
+	dir string
+	m   Manifest
+}
+
+func (w *restoreWriter) say(format string, args ...any) {
+	if w.Progress != nil {
+		fmt.Fprintf(w.Progress, format+"\n", args...)
+	}
+}
+
+// copyAll copies every file of the manifest, and compares it with that.
+func (w *restoreWriter) copyAll(ctx context.Context) (err error) {
+	from, err := openArchive(w.From)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	if err := w.readManifest(from); err != nil {
+		return err
+	}
+	var total int64
+	for _, f := range w.m.Files {
+		if err := errors.Join(ctx.Err(), w.copyFile(from, f)); err != nil {
+			return err
+		}
+		total += f.Bytes
+	}
+	w.say("copied        %s in %d files, each as the manifest has it", megabytes(total), len(w.m.Files))
+	return nil
+}
+
+func (w *restoreWriter) readManifest(from archive) error {
+	f, err := from.open(manifestFile)
+	if err != nil {
+		return fmt.Errorf("it is no whole backup: %w", err)
+	}
+	defer f.Close()
+	if err := json.NewDecoder(f).Decode(&w.m); err != nil {
+		return fmt.Errorf("cannot read its %s: %w", manifestFile, err)
+	}
+	if w.m.Format != manifestFormat {
+		return fmt.Errorf("its format is %q, this program reads %q", w.m.Format, manifestFormat)
+	}
+	for _, f := range w.m.Files {
+		if !local(f.Name) {
+			return fmt.Errorf("its manifest names %q, which is no file of a backup", f.Name)
+		}
+	}
+	return nil
+}
+
+func (w *restoreWriter) copyFile(from archive, f File) error {
+	source, err := from.open(f.Name)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	mode := os.FileMode(0o600)
+	if f.Name == rootFile {
+		mode = 0o644
+	}
+	return createDurably(filepath.Join(w.dir, filepath.FromSlash(f.Name)), mode, func(to io.Writer) error {
+		size, sum, err := hashCopy(to, source)
+		if err == nil && (size != f.Bytes || hex.EncodeToString(sum) != f.SHA256) {
+			err = fmt.Errorf("%s is not what was backed up", f.Name)
+		}
+		return err
+	})
+}
+
+// reopen opens what was copied, checks that its parts belong together, and begins
+// its next life.
+func (w *restoreWriter) reopen(ctx context.Context, expected []Expected) (done *Restored, err error) {
+	db, err := Open(ctx, Config{Path: filepath.Join(w.dir, controlFile), Now: w.Now, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	done = &Restored{
+		Data: w.Data, TakenAt: w.m.TakenAt, Previous: db.incarnation, Keys: w.m.Keys, Expected: expected,
+	}
+	if done.Packs, err = w.checkPacks(ctx, db); err != nil {
+		return nil, err
+	}
+	for i := range expected {
+		if err := db.meets(ctx, &expected[i]); err != nil {
+			return nil, err
+		}
+		w.say("meets         %s: tenant %s, %d entries", expected[i].File, expected[i].TenantID, expected[i].TreeSize)
+	}
+	if err := w.goOn(ctx, db, done); err != nil {
+		return nil, err
+	}
+	return done, nil
+}
+
+// checkPacks looks for the file of every sealed pack.
+func (w *restoreWriter) checkPacks(ctx context.Context, db *DB) (int, error) {
+	sealed, err := packFiles(ctx, db.read)
+	if err != nil {
+		return 0, err
+	}
+	copied := make(map[string]File, len(w.m.Files))
+	for _, f := range w.m.Files {
+		copied[f.Name] = f
+	}
+	for _, p := range sealed {
+		f, ok := copied[p.name]
+		if !ok {
+			return 0, fmt.Errorf("it lacks %s, which was sealed", p.name)
+		}
+		if err := p.check(f); err != nil {
+			return 0, err
+		}
+	}
+	w.say("packs         %d, each as it was sealed", len(sealed))
+	return len(sealed), nil
+}
+
+// goOn reads the log from end to end, and begins its next generation and the
+// database's next life.
+func (w *restoreWriter) goOn(ctx context.Context, db *DB, done *Restored) (err error) {
+	end, err := sealer.ParsePosition(w.m.LogEnd)
+	if err != nil {
+		return fmt.Errorf("cannot read its %s: %w", manifestFile, err)
+	}
+	log, err := w.Continue(ctx, w.dir, end, end.Generation+1)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	missed, err := db.missed(ctx, log)
+	if err != nil {
+		return err
+	}
+	if err := db.restored(ctx, History{Log: log, Replays: w.Replays}, missed, "database.restored"); err != nil {
+		return err
+	}
+	done.Incarnation, done.LogEnd = db.incarnation, missed.end.String()
+	w.say("log           read from end to end; goes on at position %s", missed.end)
+	return nil
+}

@@ -1,0 +1,94 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"modernc.org/sqlite"
+)
+
+// stepPages is how many pages are copied before ctx is looked at again.
+const stepPages = 1024
+
+// copyDatabase copies a SQLite database, which others may be writing to, into a
+// new file: one committed state, on disk when it returns. The copy runs in one read
+// transaction: writers go on, and the source's WAL is kept as long.
+func copyDatabase(ctx context.Context, from, to string) (err error) {
+	if _, err := os.Stat(from); err != nil {
+		return err // SQLite would make it
+	}
+	if err := createDurably(to, 0o600, nil); err != nil {
+		return err
+	}
+	db, err := sql.Open("sqlite", "file:"+escaped(from)+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	// A reader's snapshot begins with its first query. Without one, each write of
+	// another process would make the copy begin again.
+	if _, err := conn.ExecContext(ctx, "BEGIN"); err != nil {
+		return err
+	}
+	defer conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+	if err := conn.QueryRowContext(ctx, "SELECT COUNT(*) FROM sqlite_master").Scan(new(int)); err != nil {
+		return err
+	}
+	err = conn.Raw(func(driver any) error {
+		source, ok := driver.(interface {
+			NewBackup(to string) (*sqlite.Backup, error)
+		})
+		if !ok {
+			return fmt.Errorf("a %T makes no backup", driver)
+		}
+		backup, err := source.NewBackup("file:" + escaped(to))
+		if err != nil {
+			return err
+		}
+		for more := true; more && err == nil; {
+			if err = ctx.Err(); err == nil {
+				more, err = backup.Step(stepPages)
+			}
+		}
+		return errors.Join(err, backup.Finish())
+	})
+	if err != nil {
+		return err
+	}
+	return syncFile(to)
+}
+
+func escaped(path string) string { return (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath() }
+
+// openCopy opens a SQLite file that nobody writes to, without leaving a trace
+// beside it.
+func openCopy(path string) (*sql.DB, error) {
+	return sql.Open("sqlite", "file:"+escaped(path)+"?mode=ro&immutable=1")
+}
+
+// checkDatabase has SQLite check the pages and indexes of a file.
+func checkDatabase(ctx context.Context, path string) error {
+	db, err := openCopy(path)
+	if err != nil {
+		return err
+	}
+	var said string
+	err = db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&said)
+	if err == nil && said != "ok" {
+		err = errors.New(said)
+	}
+	if err := errors.Join(err, db.Close()); err != nil {
+		return fmt.Errorf("%s is damaged: %w", filepath.Base(path), err)
+	}
+	return nil
+}
