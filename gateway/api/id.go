@@ -2,7 +2,6 @@ package api
 
 import (
 	"crypto/rand"
-	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -66,9 +65,17 @@ func IsID[T string | []byte](p Prefix, s T) bool {
 		return false
 	}
 	for i := range len(rest) {
-		if strings.IndexByte(ulid.Encoding, rest[i]) < 0 {
+		if !ulidDigit[rest[i]] {
 			return false
 		}
 	}
 	return true
 }
+
+// ulidDigit holds the bytes that a ULID's text is made of.
+var ulidDigit = func() (is [256]bool) {
+	for _, c := range []byte(ulid.Encoding) {
+		is[c] = true
+	}
+	return is
+}()
