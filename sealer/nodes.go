@@ -68,6 +68,18 @@ func ProveConsistency(size1, size2 uint64, read NodeReader) ([]Hash, error) {
 	return nil, fmt.Errorf("cannot prove consistency of %d and %d: %w", size1, size2, err)
 }
 
+// Before returns the tree that the pack was built on, out of its consistency proof.
+func (h *PackHeader) Before() (*Tree, error) {
+	if h.Previous == nil {
+		return NewTree(), nil
+	}
+	t, err := treeBefore(h.FirstIndex, h.TreeSize, h.Previous.RootHash, h.Consistency)
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the tree before pack %s: %w", h.PackID, err)
+	}
+	return t, nil
+}
+
 // gather reads what a proof needs and folds it into the proof's hashes.
 func gather(need proof.Nodes, read NodeReader) ([]Hash, error) {
 	hashes, err := readNodes(need.IDs, read)
@@ -85,6 +97,7 @@ func gather(need proof.Nodes, read NodeReader) ([]Hash, error) {
 	return list, nil
 }
 
+// readNodes reads the hashes of some nodes.
 func readNodes(ids []compact.NodeID, read NodeReader) ([]Hash, error) {
 	hashes := make([]Hash, len(ids))
 	for i, id := range ids {
@@ -126,9 +139,9 @@ func ProveRange(first, count, size uint64, read NodeReader) (before, after []Has
 	return before, after, nil
 }
 
-// extend appends all leaves up to size by the roots of the subtrees that they fall
-// into.
-func (t *Tree) extend(size uint64, after []Hash) error {
+// Extend appends all leaves up to size, of which only the roots of the subtrees are
+// known that they fall into: after, as ProveRange returns it.
+func (t *Tree) Extend(size uint64, after []Hash) error {
 	rest, err := ranges.NewRange(t.Size(), size, bare(after))
 	if err != nil {
 		return err

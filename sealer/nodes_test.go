@@ -98,7 +98,7 @@ func TestProofsAgreeWithTlog(t *testing.T) {
 		for _, leaf := range r.leaves[index : index+count] {
 			tree.Append(leaf)
 		}
-		require.NoError(t, tree.extend(size, after))
+		require.NoError(t, tree.Extend(size, after))
 		require.Equal(t, root, tree.Root())
 	})
 	_, err := ProveInclusion(5, 5, r.read(5, new(int)))
@@ -124,4 +124,22 @@ func theirHashes(list tlog.RecordProof) []Hash {
 		ours[i] = Hash(h)
 	}
 	return ours
+}
+
+// TestBeforeIsTheTreeOfThePackBefore restores each pack's tree out of its header.
+func TestBeforeIsTheTreeOfThePackBefore(t *testing.T) {
+	a := newArchive(t, 4, 1, 3, 9, 2)
+	tree := NewTree()
+	for _, p := range a.packs {
+		h, err := ParsePackHeader(p.HeaderText)
+		require.NoError(t, err)
+		before, err := h.Before()
+		require.NoError(t, err)
+		require.Equal(t, tree.State(), before.State())
+		tree = p.Tree
+	}
+	bad := a.packs[2].Header
+	bad.Consistency = bad.Consistency[1:]
+	_, err := bad.Before()
+	require.Error(t, err)
 }

@@ -172,7 +172,7 @@ func (e *exportCheck) root(l *ledger, c *head) bool {
 	tree := l.tree
 	if tree.Size() < c.Size {
 		tree = tree.Clone()
-		if err := tree.extend(c.Size, e.header.After); err != nil {
+		if err := tree.Extend(c.Size, e.header.After); err != nil {
 			e.fail(FormatInvalid, "after: %v", err)
 			return false
 		}

@@ -211,8 +211,10 @@ func (d *draft) blame(ctx context.Context, cause error) error {
 	return errHeld
 }
 
-// write makes the pack's file.
+// write makes the pack's file, and beside it that of its nodes.
 func (d *draft) write(ctx context.Context) (err error) {
+	var nodes []byte
+	tree := d.old.tree.Clone()
 	d.bytes, d.sum, err = d.folder.write(d.tenantID, d.packID, func(w io.Writer) error {
 		bundle := sealer.NewBundleWriter(w, d.pack)
 		for row, err := range d.slice(ctx) {
@@ -222,9 +224,13 @@ func (d *draft) write(ctx context.Context) (err error) {
 			if err != nil {
 				return err
 			}
+			nodes = tree.AppendNodes(nodes, sealer.LeafHash(row.Event))
 		}
 		return bundle.Close()
 	})
+	if err == nil {
+		d.saveNodes(d.tenantID, d.packID, nodes)
+	}
 	return err
 }
 

@@ -103,9 +103,9 @@ func (f folder) open(p Pack) (*os.File, error) {
 	return file, nil
 }
 
-// remove deletes the file of a pack that did not come to be.
+// remove deletes the files of a pack that did not come to be.
 func (f folder) remove(tenantID, packID string) error {
-	return removeIfThere(f.path(tenantID, packID))
+	return errors.Join(removeIfThere(f.name(tenantID, packID+nodesSuffix)), removeIfThere(f.path(tenantID, packID)))
 }
 
 // makeDir makes a folder whose name is on disk when it returns.

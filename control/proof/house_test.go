@@ -384,7 +384,7 @@ func (h *house) check() [][]byte {
 	return entries
 }
 
-// files are the names in the tenant's folder of packs.
+// files are the names in the tenant's folder of packs, but for those of nodes.
 func (h *house) files() []string {
 	entries, err := os.ReadDir(filepath.Join(h.dir, "packs", h.tenant))
 	if os.IsNotExist(err) {
@@ -393,7 +393,9 @@ func (h *house) files() []string {
 	require.NoError(h.t, err)
 	var names []string
 	for _, e := range entries {
-		names = append(names, e.Name())
+		if !strings.HasSuffix(e.Name(), nodesSuffix) {
+			names = append(names, e.Name())
+		}
 	}
 	return names
 }

@@ -1,5 +1,5 @@
-// Package proof seals a tenant's events into proof packs, serves them, and lists
-// the events themselves.
+// Package proof seals a tenant's events into proof packs, serves them and what can
+// be proven from them, and lists the events themselves.
 //
 // A pack is the contiguous slice of the tenant's log since the last pack, in the
 // order of the events' lowest log positions, with all that a stranger needs to
@@ -33,12 +33,23 @@
 // A pack is served byte for byte as it was sealed: its file is read through and
 // compared with its hash first, and a damaged one is 500, named in the log.
 //
+// What a pack holds can be proven by itself: a receipt's inclusion, the growth of the
+// log from one pack to another, a run of events as an export. A proof reads as many
+// hashes as the logarithm of the log, from the files beside the packs (see nodes),
+// and at most one pack's hashes to find a leaf. It is verified against the sealed
+// root before it is served. Those files are a cache: a restore may leave them out, a
+// crash may tear them, and they are made again from the packs when a proof needs
+// them, at the cost of reading each pack that it needs once.
+//
+// A receipt can be asked for as soon as its caller has it: what the log holds is
+// loaded first, bounded like a seal, and then 503 WAREHOUSE_BEHIND rather than 404.
+//
 // State is the database's (heads, roots, packs) and the folder's (one file a
-// pack). There is no state in memory but a lock for each tenant that is sealing.
+// pack, and its nodes). There is no state in memory but a lock for each tenant that is sealing.
 // The database down or the disk full: 500, and nothing has happened.
 //
-// Non-goals here: inclusion proofs of single receipts, the events that live
-// spools still hold (pending is always empty on the embedded log), settlement.
+// Non-goals here: the events that live spools still hold (pending is always empty on
+// the embedded log), settlement.
 package proof
 
 import (

@@ -20,8 +20,8 @@ func badCursor() error {
 	return api.Invalid(api.ValidationError{Field: "cursor", Message: "is no cursor of this list"})
 }
 
-// Routes adds the room's operations to the API: proof packs and the list of
-// events.
+// Routes adds the room's operations to the API: proof packs, what they prove, and
+// the list of events.
 func (r *Room) Routes(a huma.API) {
 	register := func(op huma.Operation, scope api.Scope) huma.Operation {
 		op.Tags = []string{"Proof packs"}
@@ -47,6 +47,8 @@ func (r *Room) Routes(a huma.API) {
 		Method:      http.MethodGet,
 		Path:        "/v1/proof-packs/{packId}",
 		Summary:     "Get a pack's header and summary, and the keys it was made with",
+		Description: "header.duplicates lists what is not billed, as {leaf, first}: the delivery at leaf repeats that at first, the lowest " +
+			"leaf of the tenant's log with the same idempotency key, at most 24 h older.",
 	}, api.AuditRead), r.get)
 	huma.Register(a, register(huma.Operation{
 		OperationID: "download-proof-pack",
@@ -59,7 +61,10 @@ func (r *Room) Routes(a huma.API) {
 			Content:     map[string]*huma.MediaType{bundleType: {}},
 		}},
 	}, api.AuditRead), r.download)
+	r.checkpointRoutes(a)
+	r.receiptRoutes(a)
 	r.eventRoutes(a)
+	r.exportRoutes(a)
 }
 
 type sealResponse struct {
@@ -82,6 +87,7 @@ type Summary struct {
 	Count        int           `json:"count" doc:"entries of this pack"`
 	TreeSize     uint64        `json:"treeSize" doc:"leaves of the tenant's log with this pack"`
 	RootHash     string        `json:"rootHash"`
+	Duplicates   int           `json:"duplicates" doc:"deliveries of this pack that repeat an earlier one and are not billed; the header lists them as {leaf, first}"`
 	SigningKeyID string        `json:"signingKeyId"`
 	Bytes        int64         `json:"bytes" doc:"size of the bundle"`
 	SHA256       string        `json:"sha256" doc:"of the bundle, base64url"`
@@ -94,7 +100,7 @@ type Summary struct {
 func (p *Pack) summary() Summary {
 	return Summary{
 		ID: p.ID, FirstIndex: p.FirstIndex, Count: p.Count, TreeSize: p.FirstIndex + uint64(p.Count), RootHash: p.RootHash,
-		SigningKeyID: p.SigningKeyID, Bytes: p.Bytes, SHA256: p.SHA256,
+		Duplicates: p.duplicates(), SigningKeyID: p.SigningKeyID, Bytes: p.Bytes, SHA256: p.SHA256,
 		SealedAt: p.SealedAt, CreatedAt: p.SealedAt, UpdatedAt: p.SealedAt, Revision: p.Revision,
 	}
 }

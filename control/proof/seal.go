@@ -84,10 +84,13 @@ func (r *Room) seal(ctx context.Context, tenantID string, by sealer.Ref) (sealed
 	return r.sealedSince(ctx, tenantID, before.sequence)
 }
 
+// errBehind refuses to answer from a warehouse that lacks what was acknowledged.
+var errBehind = api.Unavailable(api.WarehouseBehind, "the warehouse has not loaded all that was acknowledged yet", retrySoon)
+
 // catchUp brings everything acknowledged so far into the warehouse, and returns
 // the position behind it.
 func (r *Room) catchUp(parent context.Context, tenantID string) (end sealer.Position, err error) {
-	ctx, cancel := context.WithTimeout(parent, r.cfg.WaitFor)
+	ctx, cancel := r.bounded(parent)
 	defer cancel()
 	if err := r.db.Drain(ctx, tenantID); err != nil {
 		if parent.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
@@ -95,6 +98,25 @@ func (r *Room) catchUp(parent context.Context, tenantID string) (end sealer.Posi
 		}
 		return end, err
 	}
+	return r.loaded(ctx)
+}
+
+// load waits until what the log holds now is in the warehouse.
+func (r *Room) load(parent context.Context) error {
+	ctx, cancel := r.bounded(parent)
+	defer cancel()
+	_, err := r.loaded(ctx)
+	return err
+}
+
+// bounded gives a call WaitFor to wait.
+func (r *Room) bounded(parent context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(parent, r.cfg.WaitFor, errBehind)
+}
+
+// loaded waits until the warehouse has reached the end that the log has now, and
+// returns it; the cause of ctx's end if that comes first.
+func (r *Room) loaded(ctx context.Context) (end sealer.Position, err error) {
 	first, end, err := r.log.Bounds(ctx, partition)
 	if err != nil {
 		return end, err
@@ -112,10 +134,7 @@ func (r *Room) catchUp(parent context.Context, tenantID string) (end sealer.Posi
 		select {
 		case <-poll.C:
 		case <-ctx.Done():
-			if parent.Err() != nil {
-				return end, parent.Err()
-			}
-			return end, api.Unavailable(api.WarehouseBehind, "the warehouse has not loaded all that was acknowledged yet", retrySoon)
+			return end, context.Cause(ctx)
 		}
 	}
 	return end, nil

@@ -164,8 +164,15 @@ func (r *Room) CountPacks(ctx context.Context, tenantID string) (n int64, err er
 // packAt finds the pack that an entry was sealed in, by its position.
 func packAt(ctx context.Context, db *sql.DB, tenantID string, at sealer.Position) (p Pack, found bool, err error) {
 	return onePack(db.QueryRowContext(ctx, `SELECT `+packColumns+` FROM proof_packs
-		WHERE tenant_id = $1 AND (last_generation, last_offset) >= ($2, $3) ORDER BY sequence LIMIT 1`,
+		WHERE tenant_id = $1 AND (last_generation, last_offset) >= ($2, $3) ORDER BY last_generation, last_offset LIMIT 1`,
 		tenantID, int64(at.Generation), at.Offset))
+}
+
+// packOf finds the pack that holds a leaf; found is false for a leaf behind the head.
+func packOf(ctx context.Context, db *sql.DB, tenantID string, leaf uint64) (p Pack, found bool, err error) {
+	p, found, err = onePack(db.QueryRowContext(ctx, `SELECT `+packColumns+` FROM proof_packs
+		WHERE tenant_id = $1 AND first_index <= $2 ORDER BY first_index DESC LIMIT 1`, tenantID, int64(leaf)))
+	return p, found && leaf < p.end(), err
 }
 
 func onePack(row *sql.Row) (Pack, bool, error) {

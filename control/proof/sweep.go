@@ -2,6 +2,7 @@ package proof
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"path"
@@ -18,8 +19,8 @@ import (
 // writing a younger one would fail without it, and harm nothing.
 const draftAge = time.Hour
 
-// sweep deletes what crashed seals left in the folder: old drafts, and complete
-// files that no pack names and whose leaves the head has passed. A file beyond the
+// sweep deletes what crashed seals left in the folder: old drafts, nodes without a
+// pack, and complete files that no pack names and whose leaves the head has passed. A file beyond the
 // head stays: another process may be about to commit it, or the database was
 // restored from an older copy than the folder, and then it is a real pack.
 func (r *Room) sweep(ctx context.Context) (swept int, err error) {
@@ -32,12 +33,19 @@ func (r *Room) sweep(ctx context.Context) (swept int, err error) {
 		tenantID = path.Clean(tenantID)
 		left := false
 		if packID, ok := strings.CutSuffix(base, draftSuffix); ok {
+			packID, _, _ := strings.Cut(packID, nodesSuffix)
 			left = r.now().Sub(madeAt(packID)) > draftAge
+		} else if packID, ok := strings.CutSuffix(base, nodesSuffix); ok {
+			left = !isThere(r.folder.path(tenantID, packID))
 		} else if packID, ok := strings.CutSuffix(base, packSuffix); ok {
 			left, err = r.superseded(ctx, tenantID, packID)
 		}
 		if err == nil && left {
-			err = os.Remove(r.folder.name(tenantID, base))
+			if packID, ok := strings.CutSuffix(base, packSuffix); ok {
+				err = r.folder.remove(tenantID, packID)
+			} else {
+				err = removeIfThere(r.folder.name(tenantID, base))
+			}
 			swept++
 		}
 		if err != nil {
@@ -71,6 +79,12 @@ func (r *Room) superseded(ctx context.Context, tenantID, packID string) (bool, e
 		return false, nil
 	}
 	return pack.Header().TreeSize <= h.tree.Size(), nil
+}
+
+// isThere says whether a file is there, as far as can be told.
+func isThere(name string) bool {
+	_, err := os.Lstat(name)
+	return !errors.Is(err, os.ErrNotExist)
 }
 
 // madeAt is the moment in a pack's id. What is no pack id is of no age.

@@ -1,0 +1,116 @@
+package proof
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+	"muniment/sealer"
+)
+
+func (r *Room) checkpointRoutes(a huma.API) {
+	register := func(op huma.Operation) huma.Operation {
+		op.Method = http.MethodGet
+		op.Tags = []string{"Proof packs"}
+		op.Metadata = map[string]any{"scope": api.AuditRead}
+		return op
+	}
+	huma.Register(a, register(huma.Operation{
+		OperationID: "get-checkpoint",
+		Path:        "/v1/proof-packs/checkpoint",
+		Summary:     "Get the newest signed checkpoint of the tenant's log",
+		Description: "A C2SP signed note: who keeps it outside can tell later that the log was not rolled back (muniment verify --expect-checkpoint).",
+	}), r.getCheckpoint)
+	huma.Register(a, register(huma.Operation{
+		OperationID: "prove-consistency",
+		Path:        "/v1/proof-packs/{packId}/consistency",
+		Summary:     "Prove that the log of a pack extends that of an earlier one",
+		Description: "RFC 6962 consistency proof between the checkpoints of both packs. The whole answer is a file for muniment verify.",
+	}), r.proveConsistency)
+}
+
+type checkpointResponse struct {
+	Body api.Body[checkpointDetail]
+}
+
+type checkpointDetail struct {
+	Checkpoint string `json:"checkpoint" doc:"C2SP signed note"`
+}
+
+func (r *Room) getCheckpoint(ctx context.Context, _ *struct{}) (*checkpointResponse, error) {
+	p, err := r.newest(ctx, auth.PrincipalFrom(ctx).TenantID)
+	if err != nil {
+		return nil, err
+	}
+	note, err := p.checkpoint()
+	if err != nil {
+		return nil, err
+	}
+	return &checkpointResponse{api.OK(checkpointDetail{note})}, nil
+}
+
+type consistencyRequest struct {
+	PackID string `path:"packId"`
+	From   string `query:"from" required:"true" doc:"id of the earlier pack; may be the same"`
+}
+
+type consistencyResponse struct {
+	Body api.Body[consistencyDetail]
+}
+
+// The order of the members is that of the file that muniment verify reads.
+type consistencyDetail struct {
+	Consistency []string `json:"consistency" doc:"RFC 6962 consistency proof, base64url"`
+	From        string   `json:"from" doc:"checkpoint of the earlier pack, a C2SP signed note"`
+	To          string   `json:"to" doc:"checkpoint of the later pack"`
+}
+
+func (r *Room) proveConsistency(ctx context.Context, in *consistencyRequest) (*consistencyResponse, error) {
+	to, err := r.find(ctx, in.PackID)
+	if err != nil {
+		return nil, err
+	}
+	from, err := r.find(ctx, in.From)
+	if err != nil {
+		return nil, err
+	}
+	if from.Sequence > to.Sequence {
+		return nil, api.Invalid(api.ValidationError{Field: "from", Message: fmt.Sprintf("pack %s is newer than %s", from.ID, to.ID)})
+	}
+	detail := consistencyDetail{Consistency: []string{}}
+	hashes, err := r.consistency(ctx, from, to)
+	if err == nil {
+		detail.From, err = from.checkpoint()
+	}
+	if err == nil {
+		detail.To, err = to.checkpoint()
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range hashes {
+		detail.Consistency = append(detail.Consistency, h.String())
+	}
+	return &consistencyResponse{api.OK(detail)}, nil
+}
+
+// consistency proves that the tree of to extends that of from.
+func (r *Room) consistency(ctx context.Context, from, to Pack) (hashes []sealer.Hash, err error) {
+	var roots [2]sealer.Hash
+	for i, p := range []Pack{from, to} {
+		if roots[i], err = sealer.ParseHash(p.RootHash); err != nil {
+			return nil, err
+		}
+	}
+	err = r.prove(to.TenantID, func(n *nodes) error {
+		if hashes, err = sealer.ProveConsistency(from.end(), to.end(), n.reader(ctx)); err != nil {
+			return err
+		}
+		return sealer.VerifyConsistency(from.end(), to.end(), roots[0], roots[1], hashes)
+	})
+	return hashes, err
+}

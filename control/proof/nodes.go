@@ -1,0 +1,214 @@
+package proof
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"muniment/sealer"
+)
+
+// nodesSuffix ends the name of the file with the hashes of a pack's nodes.
+const nodesSuffix = ".nodes"
+
+// hashBytes is the size of one of them.
+const hashBytes = int64(len(sealer.Hash{}))
+
+// nodes reads the hashes of one tenant's Merkle tree for one proof. They stand in a
+// file beside each pack, <packId>.nodes: those of the nodes that the pack's leaves
+// complete, in the order of sealer.Node, 32 bytes each and nothing else. So a proof
+// reads as many hashes as the logarithm of the log, wherever its leaf is.
+//
+// These files are worth nothing by themselves. They are not synced and may be
+// missing, cut or wrong: after a crash, a restore, or a flip on the disk. What is
+// proven from them is verified before it leaves the room, and if it does not hold,
+// they are made again from the packs.
+//
+// It belongs to one goroutine and must be closed.
+type nodes struct {
+	*Room
+	tenantID string
+	// fresh makes every file anew before it is read.
+	fresh bool
+	open  map[string]nodesFile // by pack id
+	last  Pack                 // looked up last
+}
+
+type nodesFile interface {
+	io.ReaderAt
+	io.Closer
+}
+
+// prove lets attempt read nodes and verify what it made of them. If it fails, it is
+// called once more with nodes made from the packs.
+func (r *Room) prove(tenantID string, attempt func(*nodes) error) error {
+	err := r.attempt(tenantID, false, attempt)
+	if err != nil {
+		r.cfg.Logger.Warn("hashes beside the packs prove nothing: made again", "tenantId", tenantID, "err", err)
+		err = r.attempt(tenantID, true, attempt)
+	}
+	return err
+}
+
+func (r *Room) attempt(tenantID string, fresh bool, attempt func(*nodes) error) error {
+	n := &nodes{Room: r, tenantID: tenantID, fresh: fresh, open: map[string]nodesFile{}}
+	err := attempt(n)
+	for _, f := range n.open {
+		err = errors.Join(err, f.Close())
+	}
+	return err
+}
+
+// reader reads nodes for the provers of sealer.
+func (n *nodes) reader(ctx context.Context) sealer.NodeReader {
+	return func(id sealer.Node) (h sealer.Hash, err error) {
+		leaf := id.Last()
+		if leaf < n.last.FirstIndex || leaf >= n.last.end() {
+			p, found, err := packOf(ctx, n.db.Read(), n.tenantID, leaf)
+			if err == nil && !found {
+				err = fmt.Errorf("no pack holds leaf %d", leaf)
+			}
+			if err != nil {
+				return h, err
+			}
+			n.last = p
+		}
+		file, err := n.file(n.last)
+		if err == nil {
+			_, err = file.ReadAt(h[:], int64(id.Place()-sealer.NodeCount(n.last.FirstIndex))*hashBytes)
+		}
+		return h, err
+	}
+}
+
+// file opens the file of a pack's nodes, and makes it if it has to.
+func (n *nodes) file(p Pack) (nodesFile, error) {
+	if f, ok := n.open[p.ID]; ok {
+		return f, nil
+	}
+	var f nodesFile
+	var err error
+	if !n.fresh {
+		f, err = n.folder.openNodes(p)
+	}
+	if n.fresh || err != nil {
+		if f, err = n.rebuild(p); err != nil {
+			return nil, fmt.Errorf("cannot hash pack %s: %w", p.ID, err)
+		}
+	}
+	n.open[p.ID] = f
+	return f, nil
+}
+
+// leaf finds the place of a leaf hash among those of a pack, whose hashes it reads
+// from the first on.
+func (n *nodes) leaf(p Pack, leaf sealer.Hash) (index uint64, found bool, err error) {
+	file, err := n.file(p)
+	if err != nil {
+		return 0, false, err
+	}
+	row := make([]byte, p.nodes()*hashBytes)
+	if _, err := file.ReadAt(row, 0); err != nil {
+		return 0, false, err
+	}
+	begin := sealer.NodeCount(p.FirstIndex)
+	for index := p.FirstIndex; index < p.end(); index++ {
+		at := int64(sealer.NodeCount(index)-begin) * hashBytes
+		if bytes.Equal(row[at:at+hashBytes], leaf[:]) {
+			return index, true, nil
+		}
+	}
+	return 0, false, nil
+}
+
+// rebuild hashes the entries of a pack. That the file can't be written only costs
+// the next one the same work.
+func (n *nodes) rebuild(p Pack) (nodesFile, error) {
+	file, err := n.folder.open(p)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	entries, err := sealer.ReadPack(file)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := entries.Header().Before()
+	if err != nil {
+		return nil, err
+	}
+	row := make([]byte, 0, p.nodes()*hashBytes)
+	for range p.Count {
+		event, err := entries.Next()
+		if err != nil {
+			return nil, err
+		}
+		row = tree.AppendNodes(row, sealer.LeafHash(event))
+	}
+	if tree.Root().String() != p.RootHash {
+		return nil, errors.New("its entries are not those of its root")
+	}
+	n.saveNodes(p.TenantID, p.ID, row)
+	return memory{bytes.NewReader(row)}, nil
+}
+
+// memory is a file's content that needs no file.
+type memory struct{ *bytes.Reader }
+
+func (memory) Close() error { return nil }
+
+// saveNodes keeps a pack's nodes beside it.
+func (r *Room) saveNodes(tenantID, packID string, row []byte) {
+	if err := r.folder.writeNodes(tenantID, packID, row); err != nil {
+		r.cfg.Logger.Warn("cannot keep the hashes of a pack", "packId", packID, "err", err)
+	}
+}
+
+// end is the leaf behind the pack's last.
+func (p *Pack) end() uint64 { return p.FirstIndex + uint64(p.Count) }
+
+// nodes is how many nodes the pack's leaves complete.
+func (p *Pack) nodes() int64 {
+	return int64(sealer.NodeCount(p.end()) - sealer.NodeCount(p.FirstIndex))
+}
+
+// openNodes opens the file of a pack's nodes, if it has the right size.
+func (f folder) openNodes(p Pack) (*os.File, error) {
+	file, err := os.Open(f.name(p.TenantID, p.ID+nodesSuffix))
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && info.Size() != p.nodes()*hashBytes {
+		err = fmt.Errorf("%s has %d bytes instead of %d", filepath.Base(file.Name()), info.Size(), p.nodes()*hashBytes)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// writeNodes replaces the file of a pack's nodes. Who reads the old one meanwhile
+// keeps it.
+func (f folder) writeNodes(tenantID, packID string, row []byte) error {
+	if err := f.step("write nodes"); err != nil {
+		return err
+	}
+	draft, err := os.CreateTemp(f.name(tenantID, ""), packID+nodesSuffix+".*"+draftSuffix)
+	if err != nil {
+		return err
+	}
+	_, err = draft.Write(row)
+	err = errors.Join(err, draft.Close())
+	if err == nil {
+		err = os.Rename(draft.Name(), f.name(tenantID, packID+nodesSuffix))
+	}
+	if err != nil {
+		return errors.Join(err, removeIfThere(draft.Name()))
+	}
+	return nil
+}

@@ -1,0 +1,212 @@
+package proof
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+func (r *Room) receiptRoutes(a huma.API) {
+	register := func(op huma.Operation) huma.Operation {
+		op.Method = http.MethodGet
+		op.Tags = []string{"Receipts"}
+		op.Metadata = map[string]any{"scope": api.AuditRead}
+		return op
+	}
+	huma.Register(a, register(huma.Operation{
+		OperationID: "get-receipt",
+		Path:        "/v1/receipts/{receiptId}",
+		Summary:     "Get a receipt, its signature, and the event that holds it",
+		Description: "sealed is null until a proof pack holds the event. A receipt is here from the moment that its caller got it.",
+	}), r.getReceipt)
+	huma.Register(a, register(huma.Operation{
+		OperationID: "prove-receipt",
+		Path:        "/v1/receipts/{receiptId}/proof",
+		Summary:     "Prove that the tenant's log includes a receipt",
+		Description: "proof is a C2SP tlog-proof: leaf index, RFC 6962 inclusion proof, and the signed checkpoint that it leads to. " +
+			"event is verbatim: it is the leaf. The whole answer is a file for muniment verify. 409 until a pack holds the receipt.",
+	}), r.proveReceipt)
+}
+
+// receiptRequest names a receipt.
+type receiptRequest struct {
+	ReceiptID string `path:"receiptId"`
+}
+
+type receiptResponse struct {
+	Body api.Body[receiptDetail]
+}
+
+type receiptDetail struct {
+	Receipt   json.RawMessage `json:"receipt" doc:"what is signed, verbatim"`
+	Signature json.RawMessage `json:"signature"`
+	Event     json.RawMessage `json:"event" doc:"verbatim: its canonical bytes are the leaf of the tenant's Merkle log"`
+	Position  string          `json:"position" doc:"of the event, opaque"`
+	Sealed    *sealedIn       `json:"sealed" doc:"null until a proof pack holds the event"`
+}
+
+// sealedIn is where an event stands among the sealed ones.
+type sealedIn struct {
+	PackID    string `json:"packId"`
+	LeafIndex uint64 `json:"leafIndex" doc:"of the tenant's Merkle log, from 0"`
+}
+
+func (r *Room) getReceipt(ctx context.Context, in *receiptRequest) (*receiptResponse, error) {
+	row, err := r.receipt(ctx, in.ReceiptID)
+	if err != nil {
+		return nil, err
+	}
+	parts, err := sealer.SplitDelivery(row.Event)
+	if err != nil {
+		return nil, err
+	}
+	detail := receiptDetail{Receipt: parts.Receipt, Signature: parts.Signature, Event: row.Event, Position: row.Position.String()}
+	p, index, found, err := r.leafOf(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	if found {
+		detail.Sealed = &sealedIn{PackID: p.ID, LeafIndex: index}
+	}
+	return &receiptResponse{api.OK(detail)}, nil
+}
+
+type proofRequest struct {
+	ReceiptID  string `path:"receiptId"`
+	Checkpoint string `query:"checkpoint" enum:"pack,latest" default:"pack" doc:"pack: that of the pack which holds the receipt, and so the oldest. latest: that of the tenant's newest pack."`
+}
+
+type proofResponse struct {
+	Body api.Body[proofDetail]
+}
+
+// The order of the members is that of the file that muniment verify reads.
+type proofDetail struct {
+	Event json.RawMessage `json:"event" doc:"verbatim: it is the leaf"`
+	Proof string          `json:"proof" doc:"C2SP tlog-proof"`
+}
+
+// errNotSealed refuses to prove what no pack holds.
+var errNotSealed = api.Conflict("no proof pack holds the receipt yet: seal one first")
+
+func (r *Room) proveReceipt(ctx context.Context, in *proofRequest) (*proofResponse, error) {
+	row, err := r.receipt(ctx, in.ReceiptID)
+	if err != nil {
+		return nil, err
+	}
+	under, index, found, err := r.leafOf(ctx, row)
+	if err == nil && !found {
+		err = errNotSealed
+	}
+	if err == nil && in.Checkpoint == "latest" {
+		under, err = r.newest(ctx, row.TenantID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	proof, err := r.inclusion(ctx, under, index, sealer.LeafHash(row.Event))
+	if err != nil {
+		return nil, err
+	}
+	return &proofResponse{api.OK(proofDetail{Event: row.Event, Proof: proof.Text()})}, nil
+}
+
+// receipt is the event with a receipt of the caller's. A foreign one is not there.
+// One that its caller got before is, for what the log holds is loaded first.
+func (r *Room) receipt(ctx context.Context, receiptID string) (pipeline.Row, error) {
+	none := api.NotFound("receipt")
+	ulid, ok := strings.CutPrefix(receiptID, string(api.PrefixReceipt))
+	if !ok {
+		return pipeline.Row{}, none
+	}
+	tenantID, eventID := auth.PrincipalFrom(ctx).TenantID, string(api.PrefixEvent)+ulid
+	row, err := r.warehouse.Event(ctx, tenantID, eventID)
+	if errors.Is(err, pipeline.ErrNoEvent) {
+		if err = r.load(ctx); err == nil {
+			row, err = r.warehouse.Event(ctx, tenantID, eventID)
+		}
+	}
+	if errors.Is(err, pipeline.ErrNoEvent) || err == nil && row.Delivery == nil {
+		err = none
+	}
+	return row, err
+}
+
+// leafOf finds an event among the sealed ones: the pack that holds it, and its leaf.
+func (r *Room) leafOf(ctx context.Context, row pipeline.Row) (p Pack, index uint64, found bool, err error) {
+	p, found, err = packAt(ctx, r.db.Read(), row.TenantID, row.Position)
+	if err != nil || !found || row.Position.Compare(p.First) < 0 {
+		return Pack{}, 0, false, err
+	}
+	err = r.prove(row.TenantID, func(n *nodes) error {
+		if index, found, err = n.leaf(p, sealer.LeafHash(row.Event)); err == nil && !found {
+			err = fmt.Errorf("pack %s lacks event %s", p.ID, row.EventID)
+		}
+		return err
+	})
+	return p, index, found, err
+}
+
+// newest is the tenant's newest pack, of which there must be one.
+func (r *Room) newest(ctx context.Context, tenantID string) (Pack, error) {
+	h, err := readHead(ctx, r.db.Read(), tenantID)
+	if err != nil {
+		return Pack{}, err
+	}
+	p, found, err := readPack(ctx, r.db.Read(), tenantID, h.packID)
+	if err == nil && !found {
+		err = api.NotFound("checkpoint")
+	}
+	return p, err
+}
+
+// inclusion proves a leaf under the checkpoint of a pack.
+func (r *Room) inclusion(ctx context.Context, under Pack, index uint64, leaf sealer.Hash) (proof sealer.InclusionProof, err error) {
+	root, err := sealer.ParseHash(under.RootHash)
+	if err != nil {
+		return proof, err
+	}
+	proof.Index = index
+	if proof.Checkpoint, err = under.checkpoint(); err != nil {
+		return proof, err
+	}
+	err = r.prove(under.TenantID, func(n *nodes) error {
+		if proof.Hashes, err = sealer.ProveInclusion(index, under.end(), n.reader(ctx)); err != nil {
+			return err
+		}
+		return sealer.VerifyInclusion(index, under.end(), leaf, root, proof.Hashes)
+	})
+	return proof, err
+}
+
+// headerParts are what is asked of a header that is sealed and known to be sound.
+type headerParts struct {
+	Checkpoint string     `json:"checkpoint"`
+	Duplicates []struct{} `json:"duplicates"`
+}
+
+// checkpoint is the signed note that the pack's header holds.
+func (p *Pack) checkpoint() (string, error) {
+	var h headerParts
+	err := json.Unmarshal(p.Header, &h)
+	return h.Checkpoint, err
+}
+
+// duplicates counts the deliveries of the pack that repeat an earlier one.
+func (p *Pack) duplicates() int {
+	var h headerParts
+	if json.Unmarshal(p.Header, &h) != nil {
+		return 0 // headers are written by us, and compared with their hash when served
+	}
+	return len(h.Duplicates)
+}
