@@ -15,6 +15,7 @@ type PackConfig struct {
 	Before *Tree
 	// Previous is the pack before; nil for the first.
 	Previous *PackRef
+	// SealedAt must not be before any of the entries.
 	SealedAt time.Time
 	// Directory is a signed key directory as SignDirectory returns it. It must list
 	// Key, with PurposePack or PurposeSandbox, and the keys of all receipts, with
@@ -84,8 +85,8 @@ func (b *PackBuilder) Add(event []byte) {
 func (b *PackBuilder) Abort() { b.crew.wait() }
 
 // Seal ends the pack and signs it. It fails, naming the first, if an entry is not
-// what it has to be: canonical, of this tenant, of an id of its own, a delivery
-// with its own witness and a valid signature.
+// what it has to be: canonical, of this tenant, of an id of its own, not of a moment
+// after the seal, a delivery with its own witness and a valid signature.
 func (b *PackBuilder) Seal() (*SealedPack, error) {
 	p, err := b.seal()
 	if err != nil {

@@ -25,7 +25,8 @@ type inspector struct {
 	directory *Directory
 	// purpose is that of the keys which may have signed receipts.
 	purpose string
-	// sealedAt is the moment by which all entries stood under a checkpoint.
+	// sealedAt is the moment by which all entries stood under a checkpoint. None is
+	// younger: or else the moment is false, on which rests what revocations mean.
 	sealedAt time.Time
 }
 
@@ -39,6 +40,10 @@ func (in *inspector) inspect(text []byte) finding {
 		f.code = EntryAltered
 	case f.delivery != nil:
 		f.code, f.err = in.checkSignature(f.delivery)
+	}
+	if f.code == "" && f.event.At.After(in.sealedAt) {
+		f.code = EntryAfterSeal
+		f.err = fmt.Errorf("event %s is of %s, it was sealed at %s", f.event.EventID, FormatTime(f.event.At), FormatTime(in.sealedAt))
 	}
 	return f
 }

@@ -167,9 +167,9 @@
 //
 // To verify a pack: read it strictly; verify the directory; then the signature of
 // the header; the checkpoint, its size and root; the proof; for each entry the
-// form, the tenant, that its eventId did not stand before in what is at hand of the
-// log, and, if it is a delivery, witness and signature and the agreement of its
-// parts; then count, root, duplicates and metering. Of two packs that meet, the later
+// form, the tenant, that its at is not after sealedAt, that its eventId did not stand
+// before in what is at hand of the log, and, if it is a delivery, witness and
+// signature and the agreement of its parts; then count, root, duplicates and metering. Of two packs that meet, the later
 // has to name the earlier in previous, and no leaf may be in two packs, though a pack
 // may be given twice. Verdicts have named codes: see Code.
 //
@@ -189,7 +189,7 @@
 // the second that it states; that the hashes lead from the event's leaf hash to the
 // root; the event itself, as in a pack. The receipt in it is then as old as the
 // checkpoint, to the second: a key revoked within that second counts as revoked
-// before.
+// before, and an event of that second may be of after the seal.
 //
 // A consistency proof shows that a log only grew:
 //

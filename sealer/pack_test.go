@@ -370,10 +370,15 @@ func TestSealRefuses(t *testing.T) {
 		events func(w *world) [][]byte
 		want   string
 	}{
-		"no entries":     {func(*world) [][]byte { return nil }, "0 entries"},
-		"no event":       {func(w *world) [][]byte { return append(w.run(40), []byte("{}")) }, "entry 40: entry.altered"},
-		"foreign event":  {func(w *world) [][]byte { o := newWorld(t); o.tenant = "tnt_o"; return o.run(1) }, "entry 0: tenant.mismatch"},
-		"event twice":    {func(w *world) [][]byte { e := w.run(2); return append(e, e[0]) }, "entry 2: entry.repeated"},
+		"no entries":    {func(*world) [][]byte { return nil }, "0 entries"},
+		"no event":      {func(w *world) [][]byte { return append(w.run(40), []byte("{}")) }, "entry 40: entry.altered"},
+		"foreign event": {func(w *world) [][]byte { o := newWorld(t); o.tenant = "tnt_o"; return o.run(1) }, "entry 0: tenant.mismatch"},
+		"event twice":   {func(w *world) [][]byte { e := w.run(2); return append(e, e[0]) }, "entry 2: entry.repeated"},
+		"future event": {func(w *world) [][]byte {
+			defer func(now time.Time) { w.now = now }(w.now)
+			w.now = w.now.Add(time.Second)
+			return w.run(1) // of a millisecond, and more, after the seal
+		}, "entry 0: entry.after_seal"},
 		"forged receipt": {func(w *world) [][]byte { w.nodes[1].Key = testKey("thief"); return w.run(2) }, "entry 1: signature.invalid"},
 		"unknown key":    {func(w *world) [][]byte { w.nodes[1].KeyID = "00"; return w.run(2) }, "entry 1: key.unknown"},
 		"revoked key": {func(w *world) [][]byte {

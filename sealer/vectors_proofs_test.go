@@ -82,6 +82,7 @@ func (v *vectors) proofs() {
 	bad("proof-size.json", "the checkpoint states another size", replaced(proof, `\n3\n`, `\n4\n`), SignatureInvalid)
 	bad("proof-time.json", "the checkpoint was sealed at another time", v.otherTime(a, proof), SignatureInvalid)
 	bad("proof-untimed.json", "the checkpoint does not say when it was sealed", v.untimed(proof), FormatInvalid)
+	bad("proof-sealed-earlier.json", "the checkpoint says that it was sealed before the event", v.sealedBefore(a), EntryAfterSeal)
 	bad("proof-member.json", "a member too many", replaced(proof, `,"proof":`, `,"more":1,"proof":`), FormatInvalid)
 	v.unsound("tlog-proof alone", "its event is not given", []string{bareFile}, []Code{EventMissing})
 	v.unsound("tlog-proof and another event", "an event of another leaf", []string{bareFile, put("other-event.json", a.events[0])},
@@ -99,8 +100,8 @@ func (v *vectors) proofs() {
 	bad("export-entry-more.ndjson", "an entry too many", forge(export[:len(export)-1], a.events[7]), FormatInvalid)
 	bad("export-entry-altered.ndjson", "an entry that is no delivery says something else", replaced(export, "end of campaign", "holiday"), RootMismatch)
 	bad("export-quantity.ndjson", "an entry states another quantity", replaced(export, `"quantityMs":6000`, `"quantityMs":9000`), RootMismatch, WitnessMismatch)
-	bad("export-swapped.ndjson", "two entries are swapped", v.swapped(export), RootMismatch)
-	bad("export-first.ndjson", "it claims other leaves", a.export(2, 5, func(h *ExportHeader) { h.FirstIndex = 1 }), RootMismatch)
+	bad("export-swapped.ndjson", "two entries are swapped", v.swapped(export), RootMismatch, EntryAfterSeal)
+	bad("export-first.ndjson", "it claims other leaves", a.export(2, 5, func(h *ExportHeader) { h.FirstIndex = 1 }), RootMismatch, EntryAfterSeal)
 	bad("export-before.ndjson", "a hash before the entries is another", a.export(2, 5, func(h *ExportHeader) { h.Before[0] = Hash{} }), RootMismatch)
 	bad("export-after.ndjson", "a hash behind the entries is missing", a.export(2, 5, func(h *ExportHeader) { h.After = nil }), FormatInvalid)
 	bad("export-checkpoint.ndjson", "the checkpoint of the first pack covers not all", a.export(2, 5, func(h *ExportHeader) { h.Checkpoints = h.Checkpoints[:1] }), CheckpointMismatch)
@@ -134,7 +135,21 @@ func (v *vectors) proofs() {
 func (v *vectors) withoutHash(a *archive) []byte {
 	p := a.inclusion(1, 0)
 	p.Hashes = p.Hashes[:len(p.Hashes)-1]
-	text := append([]byte(`{"event":`), a.events[1]...)
+	return proofOf(a.events[1], p)
+}
+
+// sealedBefore is the first proof of a, whose checkpoint lies about its time.
+func (v *vectors) sealedBefore(a *archive) []byte {
+	p := a.inclusion(1, 0)
+	var err error
+	p.Checkpoint, err = SignCheckpoint(Checkpoint{Origin(a.tenant), a.ends[0], a.packs[0].Header.RootHash, epoch}, a.packKey)
+	require.NoError(v.t, err)
+	return proofOf(a.events[1], p)
+}
+
+// proofOf is the answer with an event and its proof.
+func proofOf(event []byte, p *InclusionProof) []byte {
+	text := append([]byte(`{"event":`), event...)
 	return wrap(append(appendString(append(text, `,"proof":`...), p.Text()), '}'))
 }
 

@@ -183,7 +183,14 @@ func (v *vectors) forged(p *SealedPack, events [][]byte, before PackHeader) {
 		h.Checkpoint = text
 	}, CheckpointMismatch)
 	lie("lie-consistency", "the proof is missing", func(h *PackHeader) { h.Consistency = nil }, ConsistencyMismatch, RootMismatch)
-	lie("lie-sealed-at", "sealed before the key's window begins", func(h *PackHeader) { h.SealedAt = epoch.Add(-time.Hour) }, KeyOutsideWindow)
+	lie("lie-sealed-at", "sealed before the key's window begins", func(h *PackHeader) { h.SealedAt = epoch.Add(-time.Hour) }, KeyOutsideWindow, EntryAfterSeal)
+	lie("lie-sealed-earlier", "sealed a millisecond before its last entry", func(h *PackHeader) {
+		last, err := ParseEvent(events[len(events)-1])
+		require.NoError(v.t, err)
+		h.SealedAt = last.At.Add(-time.Millisecond)
+		h.Checkpoint, err = SignCheckpoint(Checkpoint{Origin(h.TenantID), h.TreeSize, h.RootHash, h.SealedAt}, v.w.packKey)
+		require.NoError(v.t, err)
+	}, EntryAfterSeal)
 
 	root := v.w.rootName
 	v.w.rootName = "other.example"

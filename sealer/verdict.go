@@ -57,6 +57,8 @@ const (
 	EntryAltered Code = "entry.altered"
 	// EntryRepeated: an event id stands twice in the log.
 	EntryRepeated Code = "entry.repeated"
+	// EntryAfterSeal: an entry is of a moment after its seal.
+	EntryAfterSeal Code = "entry.after_seal"
 	// WitnessMismatch: a receipt was moved under another event.
 	WitnessMismatch Code = "witness.mismatch"
 	// TenantMismatch: an entry is of another tenant than its pack.

@@ -28,8 +28,9 @@ func TestFlipsInExport(t *testing.T) {
 
 func TestBadExports(t *testing.T) {
 	a := newArchive(t, 3, 4, 2)
-	other := newArchive(t, 3)
+	other := newArchive(t)
 	other.tenant = "tnt_other"
+	other.add(3)
 	other.add(4)
 	keys := a.directory()
 	whole := bytes.Split(bytes.TrimSuffix(a.export(1, 5), []byte("\n")), []byte("\n"))
@@ -48,7 +49,7 @@ func TestBadExports(t *testing.T) {
 		"half a header":          {whole[0][:100], []Code{FormatInvalid}},
 		"swapped entries":        {lines(func(l [][]byte) [][]byte { l[1], l[2] = l[2], l[1]; return l }), []Code{RootMismatch}},
 		"an altered entry":       {bytes.Replace(a.export(1, 5), []byte(`"quantityMs":1500`), []byte(`"quantityMs":9500`), 1), []Code{RootMismatch, WitnessMismatch}},
-		"an entry of another":    {lines(func(l [][]byte) [][]byte { l[1] = other.events[4]; return l }), []Code{RootMismatch, TenantMismatch}},
+		"an entry of another":    {lines(func(l [][]byte) [][]byte { l[1] = other.events[1]; return l }), []Code{RootMismatch, TenantMismatch}},
 		"count":                  {header(func(h *ExportHeader) { h.Count-- }), []Code{FormatInvalid}},
 		"count, none":            {header(func(h *ExportHeader) { h.Count = 0 }), []Code{FormatInvalid}},
 		"first":                  {header(func(h *ExportHeader) { h.FirstIndex++ }), []Code{RootMismatch}},

@@ -164,7 +164,7 @@ func (c *packCheck) signatures(p *PackReader, pub ed25519.PublicKey) {
 // who signed it.
 func aboutContent(code Code) bool {
 	switch code {
-	case EntryAltered, EntryRepeated, WitnessMismatch, TenantMismatch:
+	case EntryAltered, EntryRepeated, EntryAfterSeal, WitnessMismatch, TenantMismatch:
 		return true
 	}
 	return false

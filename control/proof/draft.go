@@ -25,6 +25,7 @@ type draft struct {
 	old, next head
 	packID    string
 	began     time.Time
+	sealedAt  time.Time       // began, or that of the newest entry if it is later
 	first     sealer.Position // of the first entry
 
 	// promised is set once all entries were verified and the new root was
@@ -60,7 +61,6 @@ func (d *draft) build(ctx context.Context) (news bool, err error) {
 		PackID:    d.packID,
 		TenantID:  d.tenantID,
 		Before:    d.old.tree,
-		SealedAt:  d.began,
 		Directory: d.directoryText,
 		Key:       promisedKey{d.signer.Key, func() error { return d.promise(ctx) }},
 		Earlier:   earlier,
@@ -68,21 +68,11 @@ func (d *draft) build(ctx context.Context) (news bool, err error) {
 	if d.old.sequence > 0 {
 		config.Previous = &sealer.PackRef{PackID: d.old.packID, RootHash: d.old.tree.Root(), TreeSize: d.old.tree.Size()}
 	}
-	builder, err := sealer.NewPackBuilder(config)
+	builder, news, err := d.fill(ctx, config, roots, d.began)
 	if err != nil {
 		return false, err
 	}
 	defer builder.Abort()
-	for row, err := range d.rows(ctx, d.old.position, d.end, d.cfg.MaxEntries) {
-		if err != nil {
-			return false, err
-		}
-		builder.Add(row.Event)
-		if err := d.grow(row, roots); err != nil {
-			return false, err
-		}
-		news = news || isNews(row)
-	}
 	if !news { // unless the slice is full of what isn't, and news wait behind it
 		if news, err = d.newsBehind(ctx, d.next.position); err != nil || !news {
 			return false, err
@@ -95,6 +85,37 @@ func (d *draft) build(ctx context.Context) (news bool, err error) {
 		err = d.blame(ctx, err)
 	}
 	return true, err
+}
+
+// fill hands the slice to a builder of a pack sealed at a moment. A node's clock may
+// be ahead of this one: the pack is then sealed at the moment of its newest entry,
+// for none can be younger, and the slice is handed over once more.
+func (d *draft) fill(ctx context.Context, config sealer.PackConfig, roots map[uint64]string, at time.Time) (b *sealer.PackBuilder, news bool, err error) {
+	d.sealedAt, config.SealedAt = at, at
+	if b, err = sealer.NewPackBuilder(config); err != nil {
+		return nil, false, err
+	}
+	d.next.tree, d.next.position = d.old.tree.Clone(), d.old.position
+	newest := at
+	for row, err := range d.rows(ctx, d.old.position, d.end, d.cfg.MaxEntries) {
+		if err == nil {
+			b.Add(row.Event)
+			err = d.grow(row, roots)
+		}
+		if err != nil {
+			b.Abort()
+			return nil, false, err
+		}
+		if row.At.After(newest) {
+			newest = row.At
+		}
+		news = news || isNews(row)
+	}
+	if newest.After(at) {
+		b.Abort()
+		return d.fill(ctx, config, roots, newest)
+	}
+	return b, news, nil
 }
 
 // grow takes a row into the next head. On the way it meets the roots that seals
@@ -197,11 +218,11 @@ func (d *draft) blame(ctx context.Context, cause error) error {
 			return err
 		}
 		if page = append(page, *row); len(page) == pageRows {
-			aside = append(aside, verifyAll(page, d.directory, d.began)...)
+			aside = append(aside, verifyAll(page, d.directory, d.sealedAt)...)
 			page = page[:0]
 		}
 	}
-	aside = append(aside, verifyAll(page, d.directory, d.began)...)
+	aside = append(aside, verifyAll(page, d.directory, d.sealedAt)...)
 	if len(aside) == 0 {
 		return cause
 	}

@@ -19,6 +19,8 @@
 //   - An event is in exactly one pack. The head of a tenant's log moves by
 //     compare-and-set, in the transaction that adds the pack and its audit event
 //     pack.sealed, so any number of control processes may seal at once.
+//   - No entry is younger than its pack: where a node's clock is ahead, the pack is
+//     sealed at the moment of its newest entry.
 //   - A pack's file is complete, named and on disk before the head moves, and
 //     never changes. A crash leaves the old head or the new pack, and at most a
 //     file that no pack names, which a start sweeps once the head has passed it.

@@ -371,6 +371,26 @@ func TestClockSetBack(t *testing.T) {
 	h.check()
 }
 
+// TestNodeClockAhead has deliveries of a node whose clock is ahead of the sealer's.
+func TestNodeClockAhead(t *testing.T) {
+	h := build(t, Config{MaxEntries: 3})
+	ahead := h.Now().Add(time.Minute)
+	h.deliver(delivery{key: "order"})
+	h.advance(time.Minute)
+	h.deliver(delivery{key: "order"}, delivery{key: "order"}, delivery{key: "order"})
+	h.advance(-time.Minute)
+	h.deliver(delivery{key: "order"}, delivery{})
+	packs := h.seal()
+	require.Equal(t, []time.Time{ahead, ahead}, []time.Time{packs[0].SealedAt, packs[1].SealedAt})
+	require.Len(t, packs[0].Duplicates, 2)
+	require.Len(t, packs[1].Duplicates, 2)
+	require.Len(t, h.check(), 6)
+
+	h.deliver(delivery{})
+	require.Equal(t, h.Now(), h.seal()[0].SealedAt, "the next is sealed at its own time")
+	h.check()
+}
+
 func deliveriesOf(entries [][]byte) (found []string) {
 	for _, entry := range entries {
 		if d, err := sealer.ReadDelivery(entry); err == nil {

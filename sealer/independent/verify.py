@@ -256,6 +256,7 @@ def check_event(line, tenant, keys, purpose, proven):
     if delivery:
         check_delivery(event, keys, purpose, proven)
     need(event["tenantId"] == tenant, "tenant.mismatch")
+    need(event["at"] <= proven, "entry.after_seal")
     return event
 
 
