@@ -145,20 +145,20 @@ func cutShort(err error) *api.Error {
 	return e
 }
 
-// refuseUnread answers a request that fasthttp could not read; the connection is
-// closed behind it. The error's own text may quote headers and is not shown.
+// refuseUnread answers a request that fasthttp could not read. The error's own text
+// may quote headers and is not shown.
 func (g *Gateway) refuseUnread(ctx *fasthttp.RequestCtx, err error) {
 	ctx.Response.Reset()
 	nameRequest(ctx)
-	g.refuseRest(ctx, cutShort(err))
+	closeBehind(ctx)
+	g.refuse(ctx, cutShort(err))
 	path, _, _ := bytes.Cut(ctx.Request.Header.RequestURI(), []byte{'?'})
 	g.metrics.observe(routeOf(path), ctx.Response.StatusCode(), 0)
 }
 
-// refuseRest answers and closes the connection: there may be input that belongs to
-// this request.
-func (g *Gateway) refuseRest(ctx *fasthttp.RequestCtx, err error) {
+// closeBehind lets the answer be the connection's last: there may be input that
+// belongs to its request.
+func closeBehind(ctx *fasthttp.RequestCtx) {
 	lingerOn(ctx)
 	ctx.SetConnectionClose()
-	g.refuse(ctx, err)
 }

@@ -62,6 +62,9 @@ type Config struct {
 	MaxTenantInFlight int
 	// MaxForwards bounds the requests that control is answering. Default 512.
 	MaxForwards int
+	// BusyPause is how long the answer to a request above one of these three is held
+	// back. Default 1 s.
+	BusyPause time.Duration
 	// MaxStreams bounds the long answers of control that clients are reading; one
 	// address has at most a sixteenth of them. Default 256.
 	MaxStreams int
@@ -137,6 +140,7 @@ func (c *Config) complete() error {
 		value *time.Duration
 		usual time.Duration
 	}{
+		{"BusyPause", &c.BusyPause, time.Second},
 		{"ReadTimeout", &c.ReadTimeout, 10 * time.Second},
 		{"WriteTimeout", &c.WriteTimeout, 10 * time.Second},
 		{"IdleTimeout", &c.IdleTimeout, time.Minute},

@@ -198,6 +198,38 @@ func TestTenantAndNodeBounds(t *testing.T) {
 	require.Equal(t, 200, w.post(w.body()).status)
 }
 
+// TestRefusalsAboveABoundAreHeldBack has a tenant press against its cap. What waits
+// to be refused takes no place from others, and doesn't outlive the gateway.
+func TestRefusalsAboveABoundAreHeldBack(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.MaxTenantInFlight, c.MaxInFlight, c.BusyPause = 1, 2, time.Hour })
+	release := w.log.halt()
+	defer release()
+	const pressing = 10
+	replies := make(chan reply, 1+pressing)
+	for range 1 + pressing {
+		go func() { replies <- w.post(w.body()) }()
+	}
+	require.Eventually(t, func() bool { return w.gateway.heldBack.Load() == pressing }, 10*time.Second, time.Millisecond)
+	require.Equal(t, int64(1), w.gateway.inFlight.Load())
+
+	other := make(chan reply, 1)
+	go func() {
+		other <- w.raw(request(w.otherToken, fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":1}`, w.foreign)))
+	}()
+	require.Eventually(t, func() bool { return w.log.appending() == 2 }, 10*time.Second, time.Millisecond)
+	release()
+	require.Equal(t, 200, (<-other).status)
+	require.Equal(t, 200, (<-replies).status)
+	require.Empty(t, replies)
+
+	w.stop()
+	for range pressing {
+		r := <-replies
+		require.Equal(t, 429, r.status)
+		require.True(t, r.closes)
+	}
+}
+
 func TestRevocationIsEffectiveOnceApplied(t *testing.T) {
 	w := newWorld(t, nil)
 	require.Equal(t, 200, w.post(w.body()).status)

@@ -286,6 +286,7 @@ func (w *world) start(change func(*Config)) {
 		DialControl: func() (net.Conn, error) { return nil, errors.New("no control here") },
 		Now:         func() time.Time { return today },
 		DrainGrace:  50 * time.Millisecond,
+		BusyPause:   time.Millisecond,
 		Registerer:  w.registry,
 	}
 	if change != nil {

@@ -35,7 +35,11 @@
 //   - seq counts the attempts to append: a number whose append failed may be missing.
 //   - Overload is refused before work is done: a bound on connections, on connections
 //     of one address, on requests in flight (503 OVERLOADED), and on each tenant's
-//     (429), so that one tenant can't crowd out the others.
+//     (429), so that one tenant can't crowd out the others. The answer to a request
+//     above a bound is held back for Config.BusyPause, as long as retry-after says, or
+//     refusals alone would keep the node busy.
+//   - A request takes a place once it has arrived whole, and its body the memory of
+//     what has arrived, never of what was announced.
 //   - Control's answers above 64 KiB are streamed at the client's pace; how many, and
 //     how many to one address, is bounded apart from the requests in hand, so that slow
 //     readers never take control away from others.
@@ -91,6 +95,7 @@ type Gateway struct {
 	bodies   sync.Pool // of *arrival
 	seq      atomic.Uint64
 	inFlight atomic.Int64
+	heldBack atomic.Int64
 	forwards atomic.Int64 // requests that control is answering
 	tenants  sync.Map     // tenant id → *atomic.Int64, its requests in flight
 

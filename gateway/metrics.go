@@ -59,6 +59,9 @@ func newMetrics(reg prometheus.Registerer, g *Gateway) *metrics {
 			Name: "muniment_gateway_requests_in_flight", Help: "Requests being answered.",
 		}, func() float64 { return float64(g.inFlight.Load()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "muniment_gateway_answers_held_back", Help: "Refusals above a bound that wait to be told.",
+		}, func() float64 { return float64(g.heldBack.Load()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "muniment_gateway_connections", Help: "Open connections.",
 		}, func() float64 { return float64(g.listener.open()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{

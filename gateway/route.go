@@ -60,38 +60,56 @@ func (r route) bodyLimit() int {
 
 var errOverloaded = api.Unavailable(api.Overloaded, "this node has too many requests in hand", time.Second)
 
-// handle answers one request.
+// handle answers one request. The answer to one above a bound is held back: whoever
+// asks again at once would take the node's time from those within theirs. It holds
+// nothing meanwhile but its connection.
 func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
+	nameRequest(ctx)
+	if err := g.take(ctx, routeOf(ctx.Path())); err == errTenantBusy || err == errOverloaded || err == errControlBusy {
+		g.holdBack()
+	}
+	if g.phase.Load() >= leaving {
+		ctx.SetConnectionClose()
+	}
+}
+
+func (g *Gateway) holdBack() {
+	g.heldBack.Add(1)
+	defer g.heldBack.Add(-1)
+	t := time.NewTimer(g.cfg.BusyPause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-g.draining.Done():
+	}
+}
+
+// take makes the answer. The error is one that was told to the caller.
+func (g *Gateway) take(ctx *fasthttp.RequestCtx, r route) (err error) {
 	began := time.Now()
-	r := routeOf(ctx.Path())
 	defer func() {
 		if p := recover(); p != nil {
 			g.logger.Error("handler panicked", "route", r.String(), "panic", p, "stack", string(debug.Stack()))
-			g.refuse(ctx, errors.New("panic"))
+			err = errors.New("panic")
 		}
-		if g.phase.Load() >= leaving {
-			ctx.SetConnectionClose()
+		if err != nil {
+			g.refuse(ctx, err)
 		}
 		g.metrics.observe(r, ctx.Response.StatusCode(), time.Since(began))
 	}()
-	nameRequest(ctx)
 	body := g.bodies.Get().(*arrival)
 	defer g.bodies.Put(body)
 	if err := body.receive(ctx, r); err != nil {
-		g.refuseRest(ctx, err)
-		return
+		closeBehind(ctx)
+		return err
 	}
 	began = time.Now()
 	// Only now: a body that trickles in must not take a place from others.
-	if n := g.inFlight.Add(1); n > int64(g.cfg.MaxInFlight) {
-		g.inFlight.Add(-1)
-		g.refuse(ctx, errOverloaded)
-		return
-	}
 	defer g.inFlight.Add(-1)
-	if err := g.serve(ctx, r); err != nil {
-		g.refuse(ctx, err)
+	if g.inFlight.Add(1) > int64(g.cfg.MaxInFlight) {
+		return errOverloaded
 	}
+	return g.serve(ctx, r)
 }
 
 func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route) error {

@@ -59,6 +59,7 @@ const (
 	Draining        Reason = "DRAINING"
 	WarehouseBehind Reason = "WAREHOUSE_BEHIND"
 	SetAside        Reason = "SET_ASIDE"
+	StorageFull     Reason = "STORAGE_FULL"
 )
 
 // ValidationError is one fault of a body.
