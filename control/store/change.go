@@ -25,8 +25,13 @@ type Tx struct {
 // everything that fn wrote is on disk, and the nodes' polls and the relay are
 // awake. When fn fails, nothing of it remains, and fn's error comes back as it
 // is. Changes run one at a time, so fn must be short and must not wait for
-// anything but the database; it must use tx and not the read pool.
+// anything but the database; it must use tx and not the read pool. On a full disk
+// the error is a 503 with reason STORAGE_FULL.
 func (db *DB) Change(ctx context.Context, fn func(tx *Tx) error) error {
+	return db.room(db.change(ctx, fn))
+}
+
+func (db *DB) change(ctx context.Context, fn func(tx *Tx) error) error {
 	inner, err := db.write.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("cannot begin a change: %w", err)

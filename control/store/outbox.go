@@ -66,30 +66,41 @@ func pause[T any](ctx context.Context, until <-chan T) {
 // relay appends the oldest rows and deletes those that are durable. It returns
 // how many there were.
 func (db *DB) relay(ctx context.Context, log Appender) (int, error) {
+	// Rows that could not be deleted, as on a full disk, are not appended once more.
+	if err := db.clear(ctx); err != nil {
+		return 0, err
+	}
 	pending, err := db.pending(ctx)
 	if err != nil || len(pending) == 0 {
 		return 0, err
 	}
 	sent := 0
 	for i := range pending {
-		if _, err = log.Append(ctx, &pending[i]); err != nil {
-			err = fmt.Errorf("cannot append %s: %w", pending[i].EventID, err)
+		r := &pending[i]
+		if _, err = log.Append(ctx, r); err != nil {
+			err = fmt.Errorf("cannot append %s: %w", r.EventID, err)
 			break
 		}
+		db.durable = number{r.Epoch, r.Seq}
 		sent++
 	}
-	if sent > 0 {
-		// What is durable is deleted even when ctx has ended, to spare a copy.
-		last := pending[sent-1]
-		_, gone := db.write.ExecContext(context.WithoutCancel(ctx), `DELETE FROM outbox WHERE epoch < $1 OR (epoch = $1 AND seq <= $2)`,
-			last.Epoch, last.Seq)
-		if gone != nil {
-			return sent, errors.Join(err, fmt.Errorf("cannot clear the outbox: %w", gone))
-		}
-		db.metrics.relayed.Add(float64(sent))
-		db.relayed.raise()
+	db.metrics.relayed.Add(float64(sent))
+	return sent, errors.Join(err, db.clear(ctx))
+}
+
+// clear deletes what is durable, also when ctx has ended, to spare a copy.
+func (db *DB) clear(ctx context.Context) error {
+	last := db.durable
+	if last == (number{}) {
+		return nil
 	}
-	return sent, err
+	_, err := db.write.ExecContext(context.WithoutCancel(ctx), `DELETE FROM outbox WHERE epoch < $1 OR (epoch = $1 AND seq <= $2)`, last.epoch, last.seq)
+	if err != nil {
+		return fmt.Errorf("cannot clear the outbox: %w", err)
+	}
+	db.durable = number{}
+	db.relayed.raise()
+	return nil
 }
 
 // pending reads the oldest rows of the outbox.

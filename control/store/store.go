@@ -36,6 +36,7 @@ import (
 	"net/url"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -77,6 +78,8 @@ type DB struct {
 	queued   broadcast // raised by a commit that emitted an event
 	relayed  broadcast // raised when events have left the outbox
 	relaying sync.Mutex
+	durable  number      // the newest event that the log has and the outbox may too; under relaying
+	full     atomic.Bool // the last change found no room on the disk
 	metrics  metrics
 }
 

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// needFaults keeps a test for runs by hand (make faults), which break a real disk
+// under the real binary: it needs root, strace and mount.
+func needFaults(t *testing.T, tools ...string) {
+	if os.Getenv("MUNIMENT_TEST_FAULTS") == "" {
+		t.Skip("MUNIMENT_TEST_FAULTS is not set")
+	}
+	require.Zero(t, os.Getuid(), "only root may break disks")
+	for _, tool := range tools {
+		_, err := exec.LookPath(tool)
+		require.NoError(t, err)
+	}
+}
+
+// traffic delivers from many clients until it is stopped, and keeps every receipt
+// that was acknowledged and every other answer that there was.
+type traffic struct {
+	acknowledged map[string]string // receipt id → when
+	answers      map[string]int    // status and reason → how often
+	gone         int               // requests that got no answer
+
+	mu   sync.Mutex
+	stop context.CancelFunc
+	done sync.WaitGroup
+	// seen is closed and replaced at each answer with another status than the last.
+	last string
+	seen chan struct{}
+}
+
+func (h *house) traffic(clients int) *traffic {
+	ctx, cancel := context.WithCancel(h.t.Context())
+	tr := &traffic{acknowledged: map[string]string{}, answers: map[string]int{}, stop: cancel, seen: make(chan struct{})}
+	transport := &http.Transport{MaxIdleConnsPerHost: clients}
+	client := &http.Client{Transport: transport, Timeout: 20 * time.Second}
+	body := fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":4200}`, h.rights["DOOH"])
+	for range clients {
+		tr.done.Go(func() {
+			for ctx.Err() == nil {
+				req, _ := http.NewRequestWithContext(ctx, http.MethodPost, h.client.API+"/v1/delivery", strings.NewReader(body))
+				req.Header.Set("Authorization", "Bearer "+h.client.Key)
+				resp, err := client.Do(req)
+				if ctx.Err() != nil {
+					return
+				}
+				if err != nil {
+					tr.count("no answer", "")
+					if errors.Is(err, syscall.ECONNREFUSED) {
+						return
+					}
+					continue
+				}
+				text, err := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if err != nil {
+					tr.count("no answer", "")
+					continue
+				}
+				id := ""
+				kind := strconv.Itoa(resp.StatusCode)
+				if _, rest, ok := bytes.Cut(text, []byte(`"receiptId":"`)); ok && resp.StatusCode == http.StatusOK {
+					id = string(rest[:bytes.IndexByte(rest, '"')])
+				} else if _, rest, ok := bytes.Cut(text, []byte(`"reason":"`)); ok {
+					kind += " " + string(rest[:bytes.IndexByte(rest, '"')])
+				}
+				tr.count(kind, id)
+			}
+		})
+	}
+	return tr
+}
+
+func (tr *traffic) count(kind, receipt string) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.answers[kind]++
+	if receipt != "" {
+		tr.acknowledged[receipt] = kind
+	}
+	if kind != tr.last {
+		tr.last = kind
+		close(tr.seen)
+		tr.seen = make(chan struct{})
+	}
+}
+
+// await waits until an answer is of this kind.
+func (tr *traffic) await(t *testing.T, kind string, within time.Duration) time.Duration {
+	t.Helper()
+	began, limit := time.Now(), time.After(within)
+	for {
+		tr.mu.Lock()
+		last, seen := tr.last, tr.seen
+		tr.mu.Unlock()
+		if last == kind {
+			return time.Since(began)
+		}
+		select {
+		case <-seen:
+		case <-limit:
+			tr.mu.Lock()
+			defer tr.mu.Unlock()
+			require.Fail(t, "no answer "+kind, "within %v: %v", within, tr.answers)
+		}
+	}
+}
+
+// end stops the clients and returns what they were told.
+func (tr *traffic) end() *traffic {
+	tr.stop()
+	tr.done.Wait()
+	return tr
+}
+
+// requireKept checks that every acknowledged receipt is in the log, once.
+func (h *house) requireKept(tr *traffic) {
+	h.t.Helper()
+	found := inLog(h.t, h.data)
+	for id := range tr.acknowledged {
+		require.Equal(h.t, 1, found[id], id)
+	}
+	h.t.Logf("%d acknowledged, %d in the log; answers %v", len(tr.acknowledged), len(found), tr.answers)
+}
+
+// TestFailingSync lets every fdatasync of a serving process fail from a moment on.
+// The process ends by itself, says why, and no receipt that was acknowledged is
+// missing.
+func TestFailingSync(t *testing.T) {
+	needFaults(t, "strace")
+	h := newHouse(t)
+	tr := h.traffic(64)
+	tr.await(t, "200", 5*time.Second)
+
+	trace := filepath.Join(t.TempDir(), "trace")
+	strace := exec.CommandContext(t.Context(), "strace", "-f", "-qq", "-ttt", "-o", trace, "-p", strconv.Itoa(h.server.PID()),
+		"-e", "trace=fdatasync,exit_group", "-e", "inject=fdatasync:error=EIO")
+	require.NoError(t, strace.Start())
+	require.NoError(t, strace.Wait(), "it ends with the process")
+	tr.end()
+	failed, ended, how := traced(t, trace)
+	t.Logf("the process ended %v after the first failed sync: %s", ended.Sub(failed), how)
+	require.Contains(t, how, "exit_group(1)")
+	require.Less(t, ended.Sub(failed), 2*time.Second)
+	require.Contains(t, h.log(), "log has failed")
+	require.Contains(t, h.log(), "input/output error")
+
+	h.start()
+	h.receipts(1)
+	h.stop()
+	h.requireKept(tr)
+}
+
+// traced reads the moments of the first failed sync and of the end, and what ended it.
+func traced(t *testing.T, file string) (failed, ended time.Time, how string) {
+	t.Helper()
+	f, err := os.Open(file)
+	require.NoError(t, err)
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		seconds, err := strconv.ParseFloat(fields[1], 64)
+		require.NoError(t, err, lines.Text())
+		at := time.UnixMicro(int64(seconds * 1e6))
+		if failed.IsZero() && strings.Contains(lines.Text(), "EIO") {
+			failed = at
+		}
+		ended, how = at, lines.Text()
+	}
+	require.False(t, failed.IsZero())
+	return failed, ended, how
+}
+
+// TestFullDisk fills a small disk under a serving process and frees it again.
+// Deliveries are 200 as long as the log has room, then 503, and 200 again soon after
+// there is room; control says what is wrong; nothing needs a restart.
+func TestFullDisk(t *testing.T) {
+	needFaults(t, "mount", "umount")
+	disk := t.TempDir()
+	require.NoError(t, exec.Command("mount", "-t", "tmpfs", "-o", "size=1g", "tmpfs", disk).Run())
+	t.Cleanup(func() { require.NoError(t, exec.Command("umount", disk).Run()) })
+	// The server's own log is beside its data folder: a link leads to another disk.
+	h := &house{t: t, exe: muniment(t), data: filepath.Join(disk, "data")}
+	require.NoError(t, os.Symlink(filepath.Join(t.TempDir(), "log"), h.data+".log"))
+	h.start()
+	h.client.Key = createTenant(t, h.exe, h.data).APIKey
+	h.rights = issueRights(t, h.client)
+
+	tr := h.traffic(64)
+	tr.await(t, "200", 5*time.Second)
+	ballast := filepath.Join(disk, "ballast")
+	fill(t, ballast)
+	t.Logf("log full after %v", tr.await(t, "503 LOG_UNAVAILABLE", 2*time.Minute))
+	for range 20 {
+		err := h.client.Do(t.Context(), "POST", "/v1/rights/"+h.rights["CTV"]+"/suspend", map[string]any{}, nil)
+		require.ErrorContains(t, err, "answered 503")
+		require.ErrorContains(t, err, "STORAGE_FULL")
+	}
+	require.NoError(t, h.client.Do(t.Context(), "GET", "/v1/rights/"+h.rights["CTV"], nil, nil), "reads go on")
+
+	require.NoError(t, os.Remove(ballast))
+	recovered := tr.await(t, "200", 10*time.Second)
+	t.Logf("deliveries recovered %v after there was room", recovered)
+	freed := time.Now()
+	require.NoError(t, h.client.Do(t.Context(), "POST", "/v1/rights/"+h.rights["CTV"]+"/suspend", map[string]any{}, nil))
+	tr.end()
+	h.seal()
+	t.Logf("the warehouse caught up within %v", time.Since(freed))
+	for kind := range tr.answers {
+		require.Contains(t, []string{"200", "503 LOG_UNAVAILABLE"}, kind)
+	}
+	require.Equal(t, len(inLog(t, h.data)), h.metered())
+	h.stop()
+	h.requireKept(tr)
+}
+
+// fill writes a file until the disk is full.
+func fill(t *testing.T, name string) {
+	t.Helper()
+	f, err := os.Create(name)
+	require.NoError(t, err)
+	defer f.Close()
+	for size := 1 << 20; size > 0; {
+		if _, err := f.Write(make([]byte, size)); err != nil {
+			require.ErrorIs(t, err, syscall.ENOSPC)
+			size /= 2
+		}
+	}
+}
