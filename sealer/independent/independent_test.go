@@ -139,6 +139,22 @@ for n in ast.walk(ast.parse(open("verify.py", encoding="utf-8").read())):
 	require.NoError(t, err, string(out))
 }
 
+// TestRoot asks that what is no root key is refused, instead of trusting it.
+func TestRoot(t *testing.T) {
+	s := newService(t, "root")
+	f := newFolder(t, s)
+	name, hash, key := s.vkey[:16], s.vkey[17:25], s.vkey[26:]
+	for _, vkey := range []string{
+		"", name, name + "+" + hash, name + "+00000000+" + key, "another+" + hash + "+" + key,
+		name + "+" + hash + "+" + key[:40], name + "+" + hash + "+A" + key[1:len(key)-1] + "A", s.vkey + "AAAA",
+	} {
+		file := f.put([]byte(vkey))
+		out, err := python("verify.py", "--root", file, "../testdata/good/keys.json").CombinedOutput()
+		require.Error(t, err, vkey)
+		require.Contains(t, string(out), "holds no root key", vkey)
+	}
+}
+
 // TestVectors asks for the verdict, and a reason, of every case of testdata.
 func TestVectors(t *testing.T) {
 	text, err := os.ReadFile("../testdata/vectors.json")

@@ -23,6 +23,13 @@ import (
 // A mutant is evidence that must not pass. Whoever spoils bytes has no key; a lie
 // is told by the service itself and properly signed.
 
+// next goes through the numbers below n, again and again, for each purpose. So that
+// no lie is left out by chance.
+func (s *service) next(purpose string, n int) int {
+	s.turns[purpose]++
+	return s.turns[purpose] % n
+}
+
 // spoil changes bytes without knowing what they mean.
 func (s *service) spoil(text []byte) []byte {
 	lines := bytes.SplitAfter(text, []byte("\n"))
@@ -219,6 +226,12 @@ var checkpoints = []func(f *forgery, said string, lines []string) string{
 	},
 	func(_ *forgery, said string, lines []string) string {
 		return said + "\n" + lines[0] + strings.Replace(lines[1], "sealed", "opened", 1)
+	},
+	func(_ *forgery, said string, lines []string) string {
+		return said + "\n" + strings.ReplaceAll(lines[0]+lines[1], "—", "-")
+	},
+	func(_ *forgery, said string, lines []string) string {
+		return said + "\n" + lines[0] + strings.TrimSuffix(lines[1], "\n")
 	},
 	func(f *forgery, said string, _ []string) string {
 		said += "an extension\n"
@@ -435,7 +448,7 @@ var lies = []struct {
 	{"a checkpoint in another form, or half signed", func(f *forgery) bool {
 		said, _, _ := strings.Cut(f.header["checkpoint"].(string), "\n\n")
 		said += "\n"
-		f.header["checkpoint"] = checkpoints[f.IntN(len(checkpoints))](f, said, f.note(said))
+		f.header["checkpoint"] = checkpoints[f.next("checkpoints", len(checkpoints))](f, said, f.note(said))
 		return true
 	}},
 	{"another pack before", func(f *forgery) bool {
@@ -477,7 +490,7 @@ var lies = []struct {
 		at, err := sealer.ParseTime(e["at"].(string))
 		require.NoError(f, err)
 		for {
-			switch f.IntN(12) {
+			switch f.next("contradiction", 12) {
 			case 0:
 				receipt["renderedAt"] = sealer.FormatTime(at.Add(time.Millisecond))
 			case 1:
@@ -491,7 +504,7 @@ var lies = []struct {
 				if metering["metered"] == true {
 					continue // the quantity tells that as well
 				}
-				receipt["dwellMs"] = []any{-1, sealer.MaxDwellMs + 1, "1"}[f.IntN(3)]
+				receipt["dwellMs"] = []any{-1, sealer.MaxDwellMs + 1, "1"}[f.next("dwell", 3)]
 			case 5:
 				e.in("subject")["id"] = "rgh_other"
 			case 6:
@@ -519,7 +532,7 @@ var lies = []struct {
 		if ok {
 			receipt := e.in("data").in("receipt")
 			hash := receipt["witness"].(string)
-			receipt["witness"] = []string{"edge:", "edge", "", "node:n:"}[f.IntN(4)] + hash[strings.LastIndexByte(hash, ':')+1:]
+			receipt["witness"] = []string{"edge:", "edge", "", "node:n:"}[f.next("witness", 4)] + hash[strings.LastIndexByte(hash, ':')+1:]
 			data := e.in("data")
 			node := f.signers[slices.IndexFunc(f.signers, func(s *sealer.Signer) bool { return s.KeyID == data.in("signature")["keyId"] })]
 			data["signature"] = map[string]any(signature(node.Key.(ed25519.PrivateKey), f.canonical(receipt)))
@@ -532,7 +545,7 @@ var lies = []struct {
 			if e := f.parse(event); e["type"] != sealer.TypeDelivery {
 				at, err := sealer.ParseTime(e["at"].(string))
 				require.NoError(f, err)
-				switch f.IntN(6) {
+				switch f.next("notice", 6) {
 				case 0:
 					e["eventId"] = f.id("evt_", at.Add(time.Millisecond))
 				case 1:
@@ -565,7 +578,7 @@ var lies = []struct {
 // lie tells one of the lies about a pack, as a bundle.
 func (s *service) lie(p *pack) (name string, text []byte) {
 	for {
-		lie := lies[s.IntN(len(lies))]
+		lie := lies[s.next("lie", len(lies))]
 		copied := *p
 		copied.events = slices.Clone(p.events)
 		f := &forgery{pack: &copied, header: s.parse(p.HeaderText), key: p.sealing}
@@ -628,7 +641,7 @@ func (s *service) badDirectory(good []byte) (name string, text []byte) {
 				func() string { return strings.Join(slices.Replace(slices.Clone(lines), 3, 4, "-"), "\n") },
 				func() string { return strings.Join(slices.Replace(slices.Clone(lines), 4, 5, "never"), "\n") },
 				func() string { return strings.Join(lines[:4], "\n") },
-			}[s.IntN(6)]()
+			}[s.next("delegation", 6)]()
 			text, err := note.Sign(&note.Note{Text: spoil + "\n"}, s.root)
 			require.NoError(s, err)
 			d["delegation"] = string(text)
@@ -639,10 +652,21 @@ func (s *service) badDirectory(good []byte) (name string, text []byte) {
 			at := strings.LastIndex(said, "— ")
 			d["delegation"] = said[:at] + f.flipped(said[at:])
 		}},
+		{"a delegation under another name", func() {
+			d["delegation"] = strings.Replace(d["delegation"].(string), "— root.independent", "— root.dependent", 1)
+		}},
+		{"a delegation with another key's hash", func() {
+			said := d["delegation"].(string)
+			at := strings.LastIndexByte(said, ' ') + 1
+			raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(said[at:]))
+			require.NoError(s, err)
+			raw[s.IntN(4)]++
+			d["delegation"] = said[:at] + base64.StdEncoding.EncodeToString(raw) + "\n"
+		}},
 		{"another algorithm", func() { one["algorithm"] = "ed448" }},
 		{"a time with an offset", func() { one["notBefore"] = "2026-03-01T00:00:00.000+00:00" }},
 	}
-	fault := faults[s.IntN(len(faults))]
+	fault := faults[s.next("directory", len(faults))]
 	fault.make()
 	delete(d, "signature")
 	d["signature"] = signature(key, s.canonical(d))

@@ -119,12 +119,12 @@ func (l *log) badProof() (name string, text []byte) {
 	unsigned := func(note string) string {
 		point, err := sealer.OpenCheckpoint(note, sealer.Origin(l.tenant), l.sealing.Public().(ed25519.PublicKey))
 		require.NoError(l, err)
-		note, err = sealer.SignCheckpoint(point, []crypto.Signer{l.nodes[0].Key, l.newKey(), l.officer}[l.IntN(3)])
+		note, err = sealer.SignCheckpoint(point, []crypto.Signer{l.nodes[0].Key, l.newKey(), l.officer}[l.next("signer", 3)])
 		require.NoError(l, err)
 		return note
 	}
 	untimed := func(note string) string { return note[:strings.Index(note, "— muniment/sealed")] }
-	switch l.IntN(3) {
+	switch l.next("proof", 3) {
 	case 0:
 		leaf := l.IntN(len(l.events))
 		event, p := l.events[leaf], l.inclusion(uint64(leaf))
@@ -139,7 +139,7 @@ func (l *log) badProof() (name string, text []byte) {
 			{"no key for checkpoints", func() { p.Checkpoint = unsigned(p.Checkpoint) }},
 			{"no time", func() { p.Checkpoint = untimed(p.Checkpoint) }},
 		}
-		fault := faults[l.IntN(len(faults))]
+		fault := faults[l.next("inclusion", len(faults))]
 		fault.make()
 		return "inclusion: " + fault.name, l.proven(event, p)
 	case 1:
@@ -155,7 +155,7 @@ func (l *log) badProof() (name string, text []byte) {
 			{"no key for checkpoints before", func() { p.From = unsigned(p.From) }},
 			{"no time", func() { p.From = untimed(p.From) }},
 		}
-		fault := faults[l.IntN(len(faults))]
+		fault := faults[l.next("consistency", len(faults))]
 		fault.make()
 		return "consistency: " + fault.name, p.Append(nil)
 	}
@@ -182,7 +182,7 @@ func (l *log) badProof() (name string, text []byte) {
 			h.Directory = stranger.directory(l.now)
 		}},
 	}
-	fault := faults[l.IntN(len(faults))]
+	fault := faults[l.next("export", len(faults))]
 	fault.make()
 	return "export: " + fault.name, exported(h, events)
 }

@@ -41,12 +41,13 @@ type service struct {
 	nodes    []*sealer.Signer
 	keys     []sealer.Key
 	tenants  int
+	turns    map[string]int
 	answered [][]byte // deliveries as their callers hold them
 }
 
 func newService(tb testing.TB, seed string) *service {
 	chance := rand.NewChaCha8(sha256.Sum256([]byte(seed)))
-	s := &service{TB: tb, Rand: rand.New(chance), chance: chance}
+	s := &service{TB: tb, Rand: rand.New(chance), chance: chance, turns: make(map[string]int)}
 	s.root, s.vkey = s.rootKey("root.independent")
 	s.officer = s.key(sealer.PurposeDirectory)
 	s.sealing = s.key(sealer.PurposePack)
