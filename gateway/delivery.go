@@ -38,39 +38,68 @@ const (
 	idBytes    = 10
 )
 
-// delivery is the working memory of one POST /v1/delivery. It is pooled: its
-// buffers are reused, and whatever is borrowed from them, or from the request,
+// delivery is what one POST /v1/delivery holds until it is answered. It is pooled:
+// its buffers are reused, and whatever is borrowed from them, or from the request,
 // is gone when the handler returns.
+//
+// Hundreds wait for the log at once, so it is small, and all else lies on a desk.
 type delivery struct {
-	observation
+	*desk    // nil once the delivery is sealed
 	deadline deadline
 
-	tenant  string
-	keyID   string
-	claim   claimed
+	tenant string
+	keyID  string
+	claim  claimed
+	record sealer.Record
+
+	ids    []byte // receipt id, event id, nonce, as text
+	secret []byte // the private part
+	event  []byte
+}
+
+// desk is the memory that a delivery is decided and sealed in. It is given back
+// before the wait for the log: a few desks, used again and again, stay in the
+// processor's cache, where hundreds would push each other out.
+type desk struct {
+	observation
 	right   *snapshot.Right
 	receipt sealer.Receipt
 	sealed  sealer.Delivery
 	private sealer.Private
-	record  sealer.Record
 	random  [idBytes + nonceBytes + saltBytes]byte
 
-	ids        []byte // receipt id, event id, nonce, as text
 	projection []byte
-	secret     []byte // the private part
-	event      []byte
-	answer     []byte
 	sum        []byte // the request hash, as text
 	scratch    []byte // what is hashed
+}
+
+// begin takes a delivery and a desk.
+func (g *Gateway) begin() *delivery {
+	d := g.pool.Get().(*delivery)
+	d.desk = g.desks.Get().(*desk)
+	d.deadline.begin(g.cfg.AppendTimeout)
+	return d
+}
+
+// leaveDesk gives the desk back; nothing on it may be used any more.
+func (g *Gateway) leaveDesk(d *delivery) {
+	if d.desk != nil {
+		g.desks.Put(d.desk)
+		d.desk = nil
+	}
+}
+
+func (g *Gateway) end(d *delivery) {
+	d.deadline.end()
+	g.leaveDesk(d)
+	g.pool.Put(d)
 }
 
 // deliver answers POST /v1/delivery. It reads in the order of the package comment.
 func (g *Gateway) deliver(ctx *fasthttp.RequestCtx) error {
 	arrived := g.now()
-	d := g.pool.Get().(*delivery)
-	defer g.pool.Put(d)
-	d.deadline.begin(g.cfg.AppendTimeout)
-	defer d.deadline.end()
+	d := g.begin()
+	defer g.end(d)
 
 	principal, err := auth.Authenticate(&d.deadline, view(ctx.Request.Header.Peek(fasthttp.HeaderAuthorization)), g.rights, arrived)
 	if err != nil {
@@ -131,6 +160,8 @@ func (g *Gateway) issue(ctx *fasthttp.RequestCtx, d *delivery, arrived time.Time
 	if err := g.seal(d, signer); err != nil {
 		return err
 	}
+	reason := d.sealed.Metering.Reason
+	g.leaveDesk(d)
 	at, err := g.log.Append(&d.deadline, &d.record)
 	if err != nil {
 		g.metrics.appendErrors.Inc()
@@ -138,9 +169,9 @@ func (g *Gateway) issue(ctx *fasthttp.RequestCtx, d *delivery, arrived time.Time
 		return errLogAway
 	}
 	g.logTrouble.ends(g.logger, appendToLog)
-	d.claim.keep(at, d.receipt.IssuedAt)
-	g.metrics.recorded(d.sealed.Metering.Reason)
-	return d.respond(ctx, d.event)
+	d.claim.keep(at, issued)
+	g.metrics.recorded(reason)
+	return respond(ctx, d.event)
 }
 
 // decide asks right and gate. What passes is in d.right and d.sealed.
@@ -247,25 +278,24 @@ func (d *delivery) requestHash(salt [saltBytes]byte, body []byte) string {
 
 // respond renders the answer from the event's text: a first answer and its replay
 // have the same bytes because they come from here.
-func (d *delivery) respond(ctx *fasthttp.RequestCtx, event []byte) error {
+func respond(ctx *fasthttp.RequestCtx, event []byte) error {
 	parts, err := sealer.SplitDelivery(event)
 	if err != nil {
 		return err
 	}
-	d.answer = appendAnswer(d.answer[:0], &parts)
 	ctx.SetContentType(contentJSON)
-	ctx.SetBody(d.answer)
+	writeAnswer(&ctx.Response, &parts)
 	return nil
 }
 
-func appendAnswer(dst []byte, p *sealer.DeliveryParts) []byte {
-	dst = append(dst, `{"ok":true,"data":{"receipt":`...)
-	dst = append(dst, p.Receipt...)
-	dst = append(dst, `,"substrate":`...)
-	dst = append(dst, p.Substrate...)
-	dst = append(dst, `,"signature":`...)
-	dst = append(dst, p.Signature...)
-	dst = append(dst, `,"metering":`...)
-	dst = append(dst, p.Metering...)
-	return append(dst, `},"contractVersion":"`+api.ContractVersion+`"}`...)
+func writeAnswer(r *fasthttp.Response, p *sealer.DeliveryParts) {
+	r.AppendBodyString(`{"ok":true,"data":{"receipt":`)
+	r.AppendBody(p.Receipt)
+	r.AppendBodyString(`,"substrate":`)
+	r.AppendBody(p.Substrate)
+	r.AppendBodyString(`,"signature":`)
+	r.AppendBody(p.Signature)
+	r.AppendBodyString(`,"metering":`)
+	r.AppendBody(p.Metering)
+	r.AppendBodyString(`},"contractVersion":"` + api.ContractVersion + `"}`)
 }

@@ -92,6 +92,7 @@ type Gateway struct {
 	streams  *streams
 	refusals refusals
 	pool     sync.Pool // of *delivery
+	desks    sync.Pool // of *desk
 	bodies   sync.Pool // of *arrival
 	seq      atomic.Uint64
 	inFlight atomic.Int64
@@ -129,6 +130,7 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	g.draining, g.drain = context.WithCancel(context.Background())
 	g.pool.New = func() any { return new(delivery) }
+	g.desks.New = func() any { return new(desk) }
 	g.bodies.New = func() any { return new(arrival) }
 	g.metrics = newMetrics(cfg.Registerer, g)
 	g.listener = newListener(&g.cfg, g.metrics)

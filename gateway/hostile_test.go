@@ -129,7 +129,7 @@ func TestReceiptNamesAreUnique(t *testing.T) {
 	}
 	seed := maphash.MakeSeed()
 	ids, nonces := make([]uint64, n), make([]uint64, n)
-	var d delivery
+	d := &delivery{desk: new(desk)}
 	d.receipt.IssuedAt = today
 	random := bufio.NewReaderSize(rand.Reader, 1<<16)
 	for i := range n {

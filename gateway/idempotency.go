@@ -84,7 +84,7 @@ func (g *Gateway) replay(ctx *fasthttp.RequestCtx, d *delivery, h *keyHash, at p
 		}
 	}
 	ctx.Response.Header.Set(api.HeaderReplayed, "true")
-	return d.respond(ctx, entry.Event)
+	return respond(ctx, entry.Event)
 }
 
 var toIdempotency = []byte(`,"idempotency":"`)

@@ -19,7 +19,7 @@ func TestReplayHasTheSameBytes(t *testing.T) {
 	first := w.post(w.body(), "Idempotency-Key: k-1")
 	require.Equal(t, 200, first.status)
 	require.Empty(t, first.header.Get(api.HeaderReplayed))
-	h := (&delivery{tenant: "tnt_a"}).keyHash([]byte("k-1"))
+	h := (&delivery{desk: new(desk), tenant: "tnt_a"}).keyHash([]byte("k-1"))
 	found, ok := idempotencyOf(w.log.all()[0].Event)
 	require.True(t, ok)
 	require.Equal(t, h, found)
