@@ -60,7 +60,7 @@ func TestNewRow(t *testing.T) {
 	require.NoError(t, err)
 	issued := noon.Add(2 * time.Second)
 	require.Equal(t, pipeline.Row{
-		Entry: entry, Type: "delivery.recorded", At: issued, SubjectKind: "right", SubjectID: "rgh_1",
+		Entry: entry, Type: "delivery.recorded", At: issued, ActorKind: "key", ActorID: "key_1", SubjectKind: "right", SubjectID: "rgh_1",
 		Delivery: &pipeline.Delivery{
 			ReceiptID: "rcp_" + entry.EventID[4:], RightID: "rgh_1", RightRevision: 3, BasisID: "bas_1", Substrate: "CTV",
 			RenderedAt: issued.Add(-time.Second), IssuedAt: issued, SigningKeyID: d.KeyID,
@@ -76,5 +76,5 @@ func TestNewRow(t *testing.T) {
 	entry.Event, entry.Private = text, nil
 	row, err = pipeline.NewRow(entry)
 	require.NoError(t, err)
-	require.Equal(t, pipeline.Row{Entry: entry, Type: "right.revoked", At: issued, SubjectKind: "right", SubjectID: "rgh_1"}, row)
+	require.Equal(t, pipeline.Row{Entry: entry, Type: "right.revoked", At: issued, ActorKind: "key", ActorID: "key_1", SubjectKind: "right", SubjectID: "rgh_1"}, row)
 }

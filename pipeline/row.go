@@ -18,6 +18,8 @@ func NewRow(e sealer.Entry) (Row, error) {
 		Entry:       e,
 		Type:        event.Type,
 		At:          event.At,
+		ActorKind:   event.Actor.Kind,
+		ActorID:     event.Actor.ID,
 		SubjectKind: event.Subject.Kind,
 		SubjectID:   event.Subject.ID,
 	}

@@ -14,15 +14,28 @@ import (
 type Warehouse interface {
 	Sink
 
-	// Events lists rows of one tenant, of pos > After and pos < Before (where
-	// given), in the order of their positions, at most Limit of them.
+	// Events lists the rows that q selects in the order of their positions, at most
+	// Limit of them. Paging by After (or by Before, for Newest) neither skips nor
+	// repeats a row, whatever is loaded meanwhile: a partition is loaded in order, so
+	// nothing turns up before a position that was seen.
 	Events(ctx context.Context, q EventQuery) ([]Row, error)
 	// Event returns one row by its id, ErrNoEvent if the tenant has none.
 	Event(ctx context.Context, tenantID, eventID string) (Row, error)
-	// Metering sums the recorded metering decisions, ordered by right, substrate,
-	// basis, metering basis and reason. A duplicate (see MeterRow.Reason) is
-	// counted with quantity 0; whether a row is one never depends on the query.
+	// Metering sums the recorded metering decisions by bucket, right, substrate,
+	// basis, metering basis and reason, and orders the lines by these, texts by their
+	// bytes. A duplicate (see MeterRow.Reason) is counted with quantity 0; whether a
+	// row is one never depends on the query.
 	Metering(ctx context.Context, q MeterQuery) ([]MeterRow, error)
+	// MeterTotals sums the same deliveries into one line. It reads no Buckets, Skip
+	// and Limit.
+	MeterTotals(ctx context.Context, q MeterQuery) (MeterTotals, error)
+	// Refusals sums the counts of the tenant's gate.refusals events by bucket, right
+	// and rule, and orders the lines by these. Each event counts once, however often
+	// it stands in the log. A count that is not {count, rule, rightId?} with a whole
+	// number is passed over: the event is evidence as it is.
+	Refusals(ctx context.Context, q RefusalQuery) ([]RefusalRow, error)
+	// RefusalTotals sums the same counts into one. It reads no Buckets, Skip and Limit.
+	RefusalTotals(ctx context.Context, q RefusalQuery) (RefusalTotals, error)
 	// CountEvents counts the loaded events of a tenant.
 	CountEvents(ctx context.Context, tenantID string) (int64, error)
 	// Duplicates lists, for the rows of one tenant in after < pos ≤ upTo and in
@@ -61,7 +74,8 @@ type Row struct {
 	sealer.Entry
 	Type string
 	At   time.Time
-	// Subject of the event, as in its text.
+	// Actor and subject of the event, as in its text.
+	ActorKind, ActorID     string
 	SubjectKind, SubjectID string
 	// Delivery is set for delivery.recorded, nil for every other type.
 	Delivery *Delivery
@@ -106,13 +120,19 @@ type SetAside struct {
 	Record []byte
 }
 
-// EventQuery selects rows of one tenant.
+// EventQuery selects rows of one tenant: those that pass every field that is set.
 type EventQuery struct {
 	TenantID string
 	// After and Before are exclusive bounds; nil is open.
 	After, Before *sealer.Position
 	// Types keeps only these types; empty keeps all.
 	Types []string
+	// ActorKind and so on keep the events of one actor, and those about one subject.
+	ActorKind, ActorID     string
+	SubjectKind, SubjectID string
+	// From and To bound the event's own time, From inclusive, To exclusive; zero is
+	// open.
+	From, To time.Time
 	// Newest lists from the newest down instead of from the oldest up.
 	Newest bool
 	// Limit is the most rows to return; it must be positive.
@@ -129,10 +149,19 @@ type MeterQuery struct {
 	RightID string
 	// AsOf leaves out rows at or behind this position; nil takes all.
 	AsOf *sealer.Position
+	// Buckets are the starts, in ascending order, of the stretches of renderedAt to
+	// sum by. Each ends where the next one starts, the last one never; what is before
+	// the first is left out. Empty: one sum over all time. A warehouse knows nothing
+	// of calendars and time zones: whoever asks has cut the time.
+	Buckets []time.Time
+	// Skip passes over that many lines; Limit is the most to return, 0 for all.
+	Skip, Limit int
 }
 
 // MeterRow is one line of a metering answer.
 type MeterRow struct {
+	// Bucket is the start of the line's bucket, in UTC; zero when there are none.
+	Bucket        time.Time
 	RightID       string
 	Substrate     string
 	BasisID       string
@@ -143,6 +172,49 @@ type MeterRow struct {
 	Reason     string
 	Receipts   int64
 	QuantityMs int64
+}
+
+// MeterTotals is the sum of a window. Receipts that are neither metered nor
+// duplicates were suppressed.
+type MeterTotals struct {
+	Receipts, Metered, Duplicates, QuantityMs int64
+	// First and Last are the earliest and the latest renderedAt; zero for no receipts.
+	First, Last time.Time
+}
+
+// TypeRefusals is the type of the event that tells a tenant what the gate
+// refused: data.counts is a list of {count, rule, rightId?}. There is no rightId
+// where the node had too many counts to keep.
+const TypeRefusals = "gate.refusals"
+
+// RefusalQuery selects the gate.refusals events to sum. Its fields mean what
+// MeterQuery's mean; the time is the event's own.
+type RefusalQuery struct {
+	TenantID      string
+	From, To      time.Time
+	RightID, Rule string
+	AsOf          *sealer.Position
+	Buckets       []time.Time
+	Skip, Limit   int
+}
+
+// RefusalRow says how many deliveries a rule has refused. One that broke two rules
+// is counted under both.
+type RefusalRow struct {
+	// Bucket is as in MeterRow.
+	Bucket time.Time
+	// RightID is empty where the event names none.
+	RightID  string
+	Rule     string
+	Refusals int64
+}
+
+// RefusalTotals is the sum of a window.
+type RefusalTotals struct {
+	Refusals int64
+	// First and Last are the times of the earliest and the latest event that counts;
+	// zero for none.
+	First, Last time.Time
 }
 
 // Duplicate names an event and the lowest one with its idempotency hash.

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,7 +91,11 @@ func suppressed(right string, at time.Time) pipeline.Delivery {
 }
 
 func ask(server http.Handler, tenantID, query string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest("GET", "/v1/metering"+query, nil)
+	return askAt(server, tenantID, "/v1/metering"+query)
+}
+
+func askAt(server http.Handler, tenantID, path string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest("GET", path, nil)
 	r.Header.Set("Tenant", tenantID)
 	w := httptest.NewRecorder()
 	server.ServeHTTP(w, r)
@@ -100,9 +105,11 @@ func ask(server http.Handler, tenantID, query string) *httptest.ResponseRecorder
 func TestMeteringOverHTTP(t *testing.T) {
 	b := open(t)
 	const empty = `{"receipts":0,"metered":0,"suppressed":0,"duplicates":0,"quantityMs":0}`
-	answer := func(body string) string { return `{"ok":true,"data":` + body + `,"contractVersion":"v1.0"}` }
-	require.JSONEq(t, answer(`{"from":null,"to":null,"asOf":null,"rows":[],"totals":`+empty+`,"nextCursor":null}`),
-		ask(b.server, tenant, "").Body.String(), "nothing is loaded")
+	answer := func(from, to, asOf, rows, totals, next string) string {
+		return fmt.Sprintf(`{"ok":true,"data":{"from":%s,"to":%s,"asOf":%s,"bucket":null,"timeZone":null,"rows":[%s],"totals":%s,"nextCursor":%s},
+			"contractVersion":"v1.0"}`, from, to, asOf, rows, totals, next)
+	}
+	require.JSONEq(t, answer("null", "null", "null", "", empty, "null"), ask(b.server, tenant, "").Body.String(), "nothing is loaded")
 
 	once := metered("rgh_a", noon, 1500)
 	once.Idempotency = "h"
@@ -115,24 +122,79 @@ func TestMeteringOverHTTP(t *testing.T) {
 	duplicate := `{"rightId":"rgh_a","substrate":"CTV","basisId":"bas_a","meteringBasis":"none","reason":"DUPLICATE","receipts":1,"quantityMs":0}`
 	hidden := `{"rightId":"rgh_b","substrate":"CTV","basisId":"bas_a","meteringBasis":"none","reason":"NOT_VISIBLE","receipts":1,"quantityMs":0}`
 	totals := `{"receipts":4,"metered":2,"suppressed":1,"duplicates":1,"quantityMs":2000}`
+	const asOf = `"1.0.5"`
 	for query, want := range map[string]string{
-		"":                       `{"from":null,"to":null,"asOf":"1.0.5","rows":[` + duplicate + `,` + viewable + `,` + hidden + `],"totals":` + totals + `,"nextCursor":null}`,
-		"?limit=2":               `{"from":null,"to":null,"asOf":"1.0.5","rows":[` + duplicate + `,` + viewable + `],"totals":` + totals + `,"nextCursor":"MToxLjAuNS8y"}`,
-		"?cursor=MToxLjAuNS8y":   `{"from":null,"to":null,"asOf":"1.0.5","rows":[` + hidden + `],"totals":` + totals + `,"nextCursor":null}`,
-		"?cursor=MToxLjAuNS85OQ": `{"from":null,"to":null,"asOf":"1.0.5","rows":[],"totals":` + totals + `,"nextCursor":null}`,
-		"?rightId=rgh_b":         `{"from":null,"to":null,"asOf":"1.0.5","rows":[` + hidden + `],"totals":{"receipts":1,"metered":0,"suppressed":1,"duplicates":0,"quantityMs":0},"nextCursor":null}`,
-		"?rightId=rgh_c":         `{"from":null,"to":null,"asOf":"1.0.5","rows":[],"totals":` + empty + `,"nextCursor":null}`,
-		"?asOf=1.0.0":            `{"from":null,"to":null,"asOf":"1.0.0","rows":[],"totals":` + empty + `,"nextCursor":null}`,
-		"?from=2026-11-21T12:01:00.0001Z&to=2026-11-21T15:00:00%2B02:00": `{"from":"2026-11-21T12:01:00.001Z","to":"2026-11-21T13:00:00.000Z","asOf":"1.0.5",
-			"rows":[],"totals":` + empty + `,"nextCursor":null}`,
-		"?from=2026-11-21T13:00:00Z": `{"from":"2026-11-21T13:00:00.000Z","to":null,"asOf":"1.0.5",
-			"rows":[{"rightId":"rgh_a","substrate":"CTV","basisId":"bas_a","meteringBasis":"viewable","reason":"METERED","receipts":1,"quantityMs":500}],
-			"totals":{"receipts":1,"metered":1,"suppressed":0,"duplicates":0,"quantityMs":500},"nextCursor":null}`,
+		"":                       answer("null", "null", asOf, duplicate+","+viewable+","+hidden, totals, "null"),
+		"?limit=2":               answer("null", "null", asOf, duplicate+","+viewable, totals, `"MToxLjAuNS8y"`),
+		"?cursor=MToxLjAuNS8y":   answer("null", "null", asOf, hidden, totals, "null"),
+		"?cursor=MToxLjAuNS85OQ": answer("null", "null", asOf, "", totals, "null"),
+		"?rightId=rgh_b":         answer("null", "null", asOf, hidden, `{"receipts":1,"metered":0,"suppressed":1,"duplicates":0,"quantityMs":0}`, "null"),
+		"?rightId=rgh_c":         answer("null", "null", asOf, "", empty, "null"),
+		"?asOf=1.0.0":            answer("null", "null", `"1.0.0"`, "", empty, "null"),
+		"?from=2026-11-21T12:01:00.0001Z&to=2026-11-21T15:00:00%2B02:00": answer(
+			`"2026-11-21T12:01:00.001Z"`, `"2026-11-21T13:00:00.000Z"`, asOf, "", empty, "null"),
+		"?from=2026-11-21T13:00:00Z": answer(`"2026-11-21T13:00:00.000Z"`, "null", asOf,
+			`{"rightId":"rgh_a","substrate":"CTV","basisId":"bas_a","meteringBasis":"viewable","reason":"METERED","receipts":1,"quantityMs":500}`,
+			`{"receipts":1,"metered":1,"suppressed":0,"duplicates":0,"quantityMs":500}`, "null"),
 	} {
 		got := ask(b.server, tenant, query)
 		require.Equal(t, 200, got.Code, "%s: %s", query, got.Body)
-		require.JSONEq(t, answer(want), got.Body.String(), query)
+		require.JSONEq(t, want, got.Body.String(), query)
 	}
+}
+
+// TestBucketsOverHTTP asks for days where the clocks are set back: the day has 25
+// hours, and an answer that is cut by it says so.
+func TestBucketsOverHTTP(t *testing.T) {
+	b := open(t)
+	at := func(text string) time.Time {
+		t, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			panic(err)
+		}
+		return t.UTC()
+	}
+	b.load(t, tenant,
+		metered("rgh_a", at("2026-10-24T23:59:59+02:00"), 1),
+		metered("rgh_a", at("2026-10-25T00:00:00+02:00"), 2),
+		metered("rgh_a", at("2026-10-25T02:30:00+02:00"), 4),
+		metered("rgh_a", at("2026-10-25T02:30:00+01:00"), 8),
+		metered("rgh_a", at("2026-10-25T23:59:59+01:00"), 16),
+		metered("rgh_a", at("2026-10-26T00:00:00+01:00"), 32),
+	)
+	type line struct {
+		bucket string
+		ms     int64
+	}
+	for query, want := range map[string][]line{
+		"bucket=day&timeZone=Europe/Berlin": {
+			{"2026-10-24T00:00:00+02:00", 1}, {"2026-10-25T00:00:00+02:00", 30}, {"2026-10-26T00:00:00+01:00", 32}},
+		"bucket=day": {{"2026-10-24T00:00:00Z", 3}, {"2026-10-25T00:00:00Z", 60}},
+		"bucket=hour&timeZone=Europe/Berlin&from=2026-10-25T00:00:00Z&to=2026-10-25T02:00:00Z": {
+			{"2026-10-25T02:00:00+02:00", 4}, {"2026-10-25T02:00:00+01:00", 8}},
+		"bucket=hour&timeZone=Asia/Kolkata&from=2026-10-25T00:00:00Z&to=2026-10-25T02:00:00Z": {
+			{"2026-10-25T06:00:00+05:30", 4}, {"2026-10-25T07:00:00+05:30", 8}}, // 00:30 UTC is 06:00 there
+		"bucket=week&timeZone=Europe/Berlin":                        {{"2026-10-19T00:00:00+02:00", 31}, {"2026-10-26T00:00:00+01:00", 32}},
+		"bucket=month&timeZone=Europe/Berlin":                       {{"2026-10-01T00:00:00+02:00", 63}},
+		"bucket=month&timeZone=Europe/Berlin&asOf=1.0.2":            {{"2026-10-01T00:00:00+02:00", 3}},
+		"bucket=minute&from=2026-10-25T00:30:00Z&rightId=rgh_other": nil,
+	} {
+		got := ask(b.server, tenant, "?"+query)
+		require.Equal(t, 200, got.Code, "%s: %s", query, got.Body)
+		var body api.Body[Metering]
+		require.NoError(t, json.Unmarshal(got.Body.Bytes(), &body))
+		var lines []line
+		var sum int64
+		for _, row := range body.Data.Rows {
+			lines = append(lines, line{*row.Bucket, row.QuantityMs})
+			sum += row.QuantityMs
+		}
+		require.Equal(t, want, lines, query)
+		require.Equal(t, sum, body.Data.Totals.QuantityMs, query)
+	}
+	require.JSONEq(t, `{"ok":true,"data":{"from":null,"to":null,"asOf":"1.0.6","bucket":"month","timeZone":"Europe/Berlin","rows":[],
+		"totals":{"receipts":0,"metered":0,"suppressed":0,"duplicates":0,"quantityMs":0},"nextCursor":null},"contractVersion":"v1.0"}`,
+		ask(b.server, stranger, "?bucket=month&timeZone=Europe/Berlin").Body.String())
 }
 
 func TestRefusedQuestions(t *testing.T) {
@@ -148,6 +210,10 @@ func TestRefusedQuestions(t *testing.T) {
 		"?cursor=MToxLjAuMS8w":            `"message":"cursor: is no cursor of this list","field":"cursor"`, // row 0
 		"?cursor=MTp4":                    `"message":"cursor: is no cursor of this list","field":"cursor"`,
 		"?cursor=MToxLjAuMS8x&asOf=1.0.0": `"message":"cursor: is no cursor of this list","field":"cursor"`,
+		"?timeZone=Europe/Berlin":         `"message":"timeZone: is of use with bucket only","field":"timeZone"`,
+		"?bucket=day&timeZone=Berlin":     `"message":"timeZone: is no IANA time zone, such as Europe/Berlin","field":"timeZone"`,
+		"?bucket=minute&from=2026-01-01T00:00:00Z&to=2026-02-01T00:00:00Z": `"message":"bucket: the window has more than 12000 buckets of one minute: ` +
+			`narrow from and to, or take a larger bucket","field":"bucket"`,
 	} {
 		got := ask(b.server, tenant, query)
 		require.Equal(t, 422, got.Code, "%s: %s", query, got.Body)
@@ -184,12 +250,27 @@ func TestPagesAreTheModel(t *testing.T) {
 		}
 		all = draw()
 		b.load(rt, id, all...)
-		from := noon.Add(time.Duration(rapid.IntRange(0, 20).Draw(rt, "from")) * time.Hour)
-		to := from.Add(time.Duration(rapid.IntRange(1, 30).Draw(rt, "window")) * time.Hour)
-		rows, totals := model(all, from, to)
-
 		limit := rapid.IntRange(1, 4).Draw(rt, "limit")
-		query := url.Values{"from": {from.Format(time.RFC3339)}, "to": {to.Format(time.RFC3339)}, "limit": {fmt.Sprint(limit)}}
+		query := url.Values{"limit": {fmt.Sprint(limit)}}
+		var from, to time.Time
+		if rapid.Bool().Draw(rt, "has from") {
+			from = noon.Add(time.Duration(rapid.IntRange(0, 20).Draw(rt, "from")) * time.Hour)
+			query.Set("from", from.Format(time.RFC3339))
+		}
+		if rapid.Bool().Draw(rt, "has to") {
+			to = noon.Add(time.Duration(rapid.IntRange(21, 50).Draw(rt, "to")) * time.Hour)
+			query.Set("to", to.Format(time.RFC3339))
+		}
+		// The model's own idea of a bucket: what the clock shows, cut off.
+		bucket := func(time.Time) *string { return nil }
+		if unit := rapid.SampledFrom([]string{"", "hour", "day"}).Draw(rt, "bucket"); unit != "" {
+			query.Set("bucket", unit)
+			query.Set("timeZone", "Asia/Kolkata")
+			shown := map[string]string{"hour": "2006-01-02T15:00:00Z07:00", "day": "2006-01-02T00:00:00Z07:00"}[unit]
+			bucket = func(t time.Time) *string { return new(t.In(time.FixedZone("", 19800)).Format(shown)) }
+		}
+		rows, totals := model(all, from, to, bucket)
+
 		got := []Row{}
 		for {
 			w := ask(b.server, id, "?"+query.Encode())
@@ -209,17 +290,17 @@ func TestPagesAreTheModel(t *testing.T) {
 	})
 }
 
-func model(all []pipeline.Delivery, from, to time.Time) ([]Row, Totals) {
-	sums := map[Row]Row{}
+func model(all []pipeline.Delivery, from, to time.Time, bucket func(time.Time) *string) ([]Row, Totals) {
+	sums := map[string]Row{}
 	var totals Totals
 	for i, d := range all {
 		duplicate := d.Idempotency != "" && slices.ContainsFunc(all[:i], func(e pipeline.Delivery) bool {
 			return e.Idempotency == d.Idempotency && d.IssuedAt.Sub(e.IssuedAt) <= 24*time.Hour
 		})
-		if d.RenderedAt.Before(from) || !d.RenderedAt.Before(to) {
+		if d.RenderedAt.Before(from) || !to.IsZero() && !d.RenderedAt.Before(to) {
 			continue
 		}
-		key := Row{RightID: d.RightID, Substrate: d.Substrate, BasisID: d.BasisID, MeteringBasis: d.MeteringBasis, Reason: d.Reason}
+		key := Row{Bucket: bucket(d.RenderedAt), RightID: d.RightID, Substrate: d.Substrate, BasisID: d.BasisID, MeteringBasis: d.MeteringBasis, Reason: d.Reason}
 		totals.Receipts++
 		switch {
 		case duplicate:
@@ -231,43 +312,29 @@ func model(all []pipeline.Delivery, from, to time.Time) ([]Row, Totals) {
 			totals.Suppressed++
 		}
 		totals.QuantityMs += d.QuantityMs
-		sum, ok := sums[key]
+		sum, ok := sums[text(key)]
 		if !ok {
 			sum = key
 		}
 		sum.Receipts++
 		sum.QuantityMs += d.QuantityMs
-		sums[key] = sum
+		sums[text(key)] = sum
 	}
 	rows := []Row{}
 	for _, row := range sums {
 		rows = append(rows, row)
 	}
-	slices.SortFunc(rows, func(a, b Row) int {
-		text := func(r Row) string {
-			return r.RightID + " " + r.Substrate + " " + r.BasisID + " " + r.MeteringBasis + " " + r.Reason
-		}
-		if text(a) < text(b) {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(rows, func(a, b Row) int { return strings.Compare(text(a), text(b)) })
 	return rows, totals
 }
 
-// backwards is a warehouse that has its own idea of order.
-type backwards struct{ Warehouse }
-
-func (w backwards) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
-	rows, err := w.Warehouse.Metering(ctx, q)
-	slices.Reverse(rows)
-	return rows, err
-}
-
-func TestOrderIsTheRooms(t *testing.T) {
-	b := open(t)
-	b.load(t, tenant, metered("rgh_b", noon, 1), metered("rgh_a", noon, 1), suppressed("rgh_a", noon))
-	require.Equal(t, ask(b.server, tenant, "").Body.String(), ask(serve(t, backwards{b.warehouse}), tenant, "").Body.String())
+// text is a row's key. Buckets of one zone without summer time sort as texts.
+func text(r Row) string {
+	bucket := ""
+	if r.Bucket != nil {
+		bucket = *r.Bucket
+	}
+	return strings.Join([]string{bucket, r.RightID, r.Substrate, r.BasisID, r.MeteringBasis, r.Reason}, " ")
 }
 
 // broken is a warehouse that is away.

@@ -2,6 +2,7 @@ package meter
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -9,145 +10,128 @@ import (
 
 	"muniment/control/store"
 	"muniment/gateway/api"
-	"muniment/gateway/auth"
-	"muniment/pipeline"
 	"muniment/sealer"
 )
 
-// partition is the one that holds every tenant of the embedded log.
-const partition = 0
-
-// retryLoading is how soon a caller may ask again for what isn't loaded yet.
-const retryLoading = time.Second
-
 // Routes adds the room's operations to the API.
 func (r *Room) Routes(a huma.API) {
-	huma.Register(a, huma.Operation{
-		OperationID: "get-metering",
-		Method:      http.MethodGet,
-		Path:        "/v1/metering",
-		Summary:     "Sum the recorded metering decisions",
-		Description: "Sums by right, substrate, basis, metering basis and reason. The window is of renderedAt. Totals are over all rows, not the page.",
-		Tags:        []string{"Metering"},
-		Metadata:    map[string]any{"scope": api.MeteringRead},
-	}, r.get)
+	operation := func(id, path, summary, description string) huma.Operation {
+		return huma.Operation{
+			OperationID: id, Method: http.MethodGet, Path: path, Summary: summary, Description: description,
+			Tags: []string{"Metering"}, Metadata: map[string]any{"scope": api.MeteringRead},
+		}
+	}
+	huma.Register(a, operation("get-metering", "/v1/metering", "Sum the recorded metering decisions",
+		"Sums by right, substrate, basis, metering basis and reason, and by `bucket` when one is given. The window and the buckets "+
+			"are of `renderedAt`. A first or last bucket that the window cuts counts what is inside the window. Totals are over all rows, not the page."),
+		r.getMetering)
+	huma.Register(a, operation("get-refusals", "/v1/metering/refusals", "Sum what the constraint gate refused",
+		"Sums refused deliveries by right, rule and bucket, an hour when none is given. A delivery that broke two rules is counted under both. "+
+			"Nodes tell their counts about once a minute, and the window and the buckets are of the moment at which they did."),
+		r.getRefusals)
 }
 
-type question struct {
-	From    string `query:"from" doc:"RFC 3339; deliveries rendered at or after it"`
-	To      string `query:"to" doc:"RFC 3339; deliveries rendered before it"`
-	RightID string `query:"rightId" doc:"one right only"`
-	AsOf    string `query:"asOf" doc:"a position that an earlier answer named; default: all that is loaded now"`
+// Question is what both operations take. It is exported because huma passes over
+// the members of a struct that is not.
+type Question struct {
+	store.Window
+	RightID  string `query:"rightId" maxLength:"64" doc:"One right only."`
+	Bucket   string `query:"bucket" enum:"minute,hour,day,week,month" doc:"Also sum by stretches of time, cut by the clocks of timeZone. Weeks begin on Monday."`
+	TimeZone string `query:"timeZone" maxLength:"64" doc:"IANA time zone that cuts the buckets; UTC when absent." example:"Europe/Berlin"`
+	store.AsOf
 	store.Page
 }
 
-// Metering is the answer.
-type Metering struct {
-	// From and To echo the window; null is open.
-	From *string `json:"from"`
-	To   *string `json:"to"`
-	// AsOf is the position up to which events are counted; null while nothing is
-	// loaded.
-	AsOf       *string `json:"asOf"`
-	Rows       []Row   `json:"rows"`
-	Totals     Totals  `json:"totals"`
-	NextCursor *string `json:"nextCursor"`
+// asked is a question that was read: what to ask the warehouse, and from which row on.
+type asked struct {
+	from, to store.Instant
+	asOf     *sealer.Position // nil while nothing is loaded
+	row      int
+	calendar calendar // without a unit when nothing is cut
 }
 
-type answer struct {
-	Body api.Body[Metering]
+// read checks the question. unit is what to cut by when it names none.
+func (in *Question) read(ctx context.Context, w Warehouse, unit string) (a asked, err error) {
+	if a.from, a.to, err = in.Bounds(); err != nil {
+		return a, err
+	}
+	if in.Bucket != "" {
+		unit = in.Bucket
+	}
+	if unit == "" && in.TimeZone != "" {
+		return a, api.Invalid(api.ValidationError{Field: "timeZone", Message: "is of use with bucket only"})
+	}
+	if a.calendar, err = newCalendar(unit, in.TimeZone); err != nil {
+		return a, err
+	}
+	key, err := in.Key()
+	if err != nil {
+		return a, err
+	}
+	if key != "" {
+		// A cursor stands for one asOf; another beside it is refused.
+		at, ok := parsePlace(key)
+		if !ok || (in.AsOf.AsOf != "" && in.AsOf.AsOf != at.asOf.String()) {
+			return a, api.Invalid(api.ValidationError{Field: "cursor", Message: "is no cursor of this list"})
+		}
+		a.row, in.AsOf.AsOf = at.row, at.asOf.String()
+	}
+	a.asOf, err = in.Position(ctx, w)
+	return a, err
 }
 
-func (r *Room) get(ctx context.Context, q *question) (*answer, error) {
-	query := pipeline.MeterQuery{TenantID: auth.PrincipalFrom(ctx).TenantID, RightID: q.RightID}
-	body := Metering{Rows: []Row{}}
-	var err error
-	if query.From, body.From, err = bound("from", q.From); err != nil {
-		return nil, err
-	}
-	if query.To, body.To, err = bound("to", q.To); err != nil {
-		return nil, err
-	}
-	if !query.From.IsZero() && !query.To.IsZero() && !query.From.Before(query.To) {
-		return nil, api.Invalid(api.ValidationError{Field: "to", Message: "must be later than from"})
-	}
-	from, err := q.place()
-	if err != nil {
-		return nil, err
-	}
-	if from.row > 0 {
-		q.AsOf = from.asOf.String()
-	}
-	asOf, loaded, err := r.asOf(ctx, q.AsOf)
-	if err != nil {
-		return nil, err
-	}
-	if !loaded {
-		return &answer{api.OK(body)}, nil
-	}
-	query.AsOf = &asOf
-	body.AsOf = new(asOf.String())
+// open says whether the data must tell where buckets begin and end.
+func (a *asked) open() bool { return a.calendar.unit != "" && (a.from.IsZero() || a.to.IsZero()) }
 
-	rows, err := r.warehouse.Metering(ctx, query)
-	if err != nil {
-		return nil, err
+// buckets cuts the window. first and last are of the data, for its open ends.
+func (a *asked) buckets(first, last time.Time) ([]time.Time, error) {
+	if a.calendar.unit == "" {
+		return nil, nil
 	}
-	order(rows)
-	body.Totals = sum(rows)
-	page, next := store.Cut(rows[min(from.row, len(rows)):], q.Limit, func(pipeline.MeterRow) string {
-		return place{asOf, from.row + q.Limit}.String()
-	})
-	for _, row := range page {
-		body.Rows = append(body.Rows, Row(row))
+	if !a.from.IsZero() {
+		first = a.from.Time
 	}
-	body.NextCursor = next
-	return &answer{api.OK(body)}, nil
+	if !a.to.IsZero() {
+		last = a.to.Add(-time.Millisecond)
+	}
+	starts, ok := a.calendar.starts(first, last.Add(time.Millisecond), maxBuckets)
+	if !ok {
+		return nil, api.Invalid(api.ValidationError{Field: "bucket",
+			Message: fmt.Sprintf("the window has more than %d buckets of one %s: narrow from and to, or take a larger bucket", maxBuckets, a.calendar.unit)})
+	}
+	return starts, nil
 }
 
-// place is where the page begins that is asked for: row 0 without a cursor. A
-// cursor stands for one asOf; another beside it is refused.
-func (q *question) place() (place, error) {
-	key, err := q.Key()
-	if err != nil || key == "" {
-		return place{}, err
-	}
-	from, ok := parsePlace(key)
-	if !ok || (q.AsOf != "" && q.AsOf != from.asOf.String()) {
-		return place{}, api.Invalid(api.ValidationError{Field: "cursor", Message: "is no cursor of this list"})
-	}
-	return from, nil
+// Frame is what both answers have in common.
+type Frame struct {
+	From     store.Instant `json:"from" nullable:"true" doc:"The window as asked for; null is open."`
+	To       store.Instant `json:"to" nullable:"true"`
+	AsOf     *string       `json:"asOf" doc:"The log position that the answer holds for: what stands before it is counted. Null while nothing is loaded."`
+	Bucket   *string       `json:"bucket" doc:"What time is cut into; null when it is not."`
+	TimeZone *string       `json:"timeZone" doc:"The IANA time zone of the buckets; null without any."`
 }
 
-// bound reads one end of the window: its time, and how the answer repeats it.
-func bound(field, text string) (time.Time, *string, error) {
-	if text == "" {
-		return time.Time{}, nil, nil
+// frame repeats the question.
+func (a *asked) frame() Frame {
+	f := Frame{From: a.from, To: a.to}
+	if a.asOf != nil {
+		f.AsOf = new(a.asOf.String())
 	}
-	t, err := parseTime(text)
-	if err != nil {
-		return time.Time{}, nil, api.Invalid(api.ValidationError{Field: field, Message: err.Error()})
+	if a.calendar.unit != "" {
+		f.Bucket, f.TimeZone = new(a.calendar.unit), new(a.calendar.zone.String())
 	}
-	return t, new(sealer.FormatTime(t)), nil
+	return f
 }
 
-// asOf is the position that the answer holds for: the one asked for, or all that
-// is loaded. loaded is false while the warehouse is empty.
-func (r *Room) asOf(ctx context.Context, asked string) (at sealer.Position, loaded bool, err error) {
-	next, loaded, err := r.warehouse.Resume(ctx, partition)
-	if err != nil {
-		return at, false, err
+// bucket is how a row tells the start of its bucket; nil without any.
+func (a *asked) bucket(start time.Time) *string {
+	if a.calendar.unit == "" {
+		return nil
 	}
-	if asked == "" {
-		return next, loaded, nil
-	}
-	at, err = sealer.ParsePosition(asked)
-	if err != nil || at.Partition != partition {
-		return at, false, api.Invalid(api.ValidationError{Field: "asOf", Message: "is no position that the service has named"})
-	}
-	if !loaded || at.Compare(next) > 0 {
-		// A warehouse that is being rebuilt gets there; answering now would give
-		// other sums for a position that was answered before.
-		return at, false, api.Unavailable(api.WarehouseBehind, "the warehouse has not loaded that position yet", retryLoading)
-	}
-	return at, true, nil
+	return new(start.In(a.calendar.zone).Format(time.RFC3339))
+}
+
+// page cuts rows that were read with one more than limit.
+func page[T any](a *asked, rows []T, limit int) ([]T, *string) {
+	return store.Cut(rows, limit, func(T) string { return place{*a.asOf, a.row + limit}.String() })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -17,21 +18,33 @@ import (
 // LoggedEvent is an event of the tenant's log and where it stands. Its private
 // part stays in the warehouse.
 type LoggedEvent struct {
-	Position string          `json:"position" doc:"opaque; may be handed back where a position is asked for"`
-	Event    json.RawMessage `json:"event" doc:"verbatim: its canonical bytes are the leaf of the tenant's Merkle log"`
+	Position string          `json:"position" doc:"Opaque; may be handed back where a position is asked for."`
+	Event    json.RawMessage `json:"event" doc:"Verbatim: its canonical bytes are the leaf of the tenant's Merkle log."`
 }
 
 type eventsRequest struct {
+	Types       []string `query:"type,explode" maxItems:"50" doc:"Only events of these types, such as delivery.recorded; several are given one by one or separated by commas."`
+	SubjectKind string   `query:"subjectKind" maxLength:"64" doc:"Only events about this kind of thing, such as right or key."`
+	SubjectID   string   `query:"subjectId" maxLength:"64" doc:"Only events about the thing with this id."`
+	ActorKind   string   `query:"actorKind" maxLength:"64" doc:"Only events caused by key, node, operator or system."`
+	ActorID     string   `query:"actorId" maxLength:"64" doc:"Only events caused by this actor."`
+	RightID     string   `query:"rightId" maxLength:"64" doc:"Only events about this right, its deliveries among them; short for subjectKind=right and subjectId."`
+	store.Window
+	After  string `query:"after" maxLength:"64" doc:"Only events that stand behind this position."`
+	Before string `query:"before" maxLength:"64" doc:"Only events that stand before this position."`
+	Order  string `query:"order" enum:"asc,desc" default:"desc" doc:"desc: newest first. asc: oldest first; a listing that has reached the end goes on later with after, the position of its last event."`
+	store.AsOf
 	store.Page
-	Type string `query:"type" maxLength:"100" doc:"only events of this type, such as delivery.recorded"`
 }
 
 type eventsResponse struct {
-	Body api.Body[eventPage]
+	Body api.Body[EventPage]
 }
 
-type eventPage struct {
+// EventPage is the answer to GET /v1/events.
+type EventPage struct {
 	Events     []LoggedEvent `json:"events"`
+	AsOf       *string       `json:"asOf" doc:"The log position up to which the page looked; null while nothing is loaded."`
 	NextCursor *string       `json:"nextCursor"`
 }
 
@@ -41,38 +54,100 @@ func (r *Room) eventRoutes(a huma.API) {
 		Method:      http.MethodGet,
 		Path:        "/v1/events",
 		Summary:     "List the tenant's events, newest first",
-		Description: "What the warehouse has loaded: an event turns up here shortly after it is durable.",
-		Tags:        []string{"Events"},
-		Metadata:    map[string]any{"scope": api.AuditRead},
+		Description: "What the warehouse has loaded: an event turns up here shortly after it is durable. Events are in the order of the log, " +
+			"`from` and `to` are of their own time. A cursor neither skips nor repeats an event, whatever arrives meanwhile; " +
+			"it belongs to the order it was made in, and the filters are given again beside it.",
+		Tags:     []string{"Events"},
+		Metadata: map[string]any{"scope": api.AuditRead},
 	}, r.listEvents)
 }
 
-func (r *Room) listEvents(ctx context.Context, in *eventsRequest) (*eventsResponse, error) {
-	query := pipeline.EventQuery{
-		TenantID: auth.PrincipalFrom(ctx).TenantID,
-		Newest:   true,
-		Limit:    in.Limit + 1,
+// query reads the filters. asOf bounds the listing; nil leaves it open.
+func (in *eventsRequest) query(tenantID string, asOf *sealer.Position) (q pipeline.EventQuery, err error) {
+	q = pipeline.EventQuery{
+		TenantID: tenantID, ActorKind: in.ActorKind, ActorID: in.ActorID, SubjectKind: in.SubjectKind, SubjectID: in.SubjectID,
+		Newest: in.Order == "desc", Limit: in.Limit + 1, Before: asOf,
 	}
-	if in.Type != "" {
-		query.Types = []string{in.Type}
+	for _, several := range in.Types {
+		for kind := range strings.SplitSeq(several, ",") {
+			q.Types = append(q.Types, strings.TrimSpace(kind))
+		}
 	}
+	if in.RightID != "" {
+		if q.SubjectKind != "" && q.SubjectKind != "right" || q.SubjectID != "" && q.SubjectID != in.RightID {
+			return q, api.Invalid(api.ValidationError{Field: "rightId", Message: "contradicts the subject"})
+		}
+		q.SubjectKind, q.SubjectID = "right", in.RightID
+	}
+	from, to, err := in.Bounds()
+	if err != nil {
+		return q, err
+	}
+	q.From, q.To = from.Time, to.Time
+	after, err := store.GivenPosition("after", in.After)
+	if err != nil {
+		return q, err
+	}
+	before, err := store.GivenPosition("before", in.Before)
+	if err != nil {
+		return q, err
+	}
+	last, err := in.last()
+	if err != nil {
+		return q, err
+	}
+	q.Before = nearer(q.Before, before, -1)
+	if q.Newest {
+		q.After, q.Before = after, nearer(q.Before, last, -1)
+	} else {
+		q.After = nearer(after, last, +1)
+	}
+	return q, nil
+}
+
+// last is the position of the last event that the caller has seen; nil on the first
+// page.
+func (in *eventsRequest) last() (*sealer.Position, error) {
 	key, err := in.Key()
+	if err != nil || key == "" {
+		return nil, err
+	}
+	order, text, _ := strings.Cut(key, "/")
+	at, err := sealer.ParsePosition(text)
+	if err != nil || order != in.Order {
+		return nil, badCursor()
+	}
+	return &at, nil
+}
+
+// nearer is the bound that leaves less: the lower of two for side −1, the higher for
+// +1. nil is no bound.
+func nearer(a, b *sealer.Position, side int) *sealer.Position {
+	if a == nil || b != nil && b.Compare(*a) == side {
+		return b
+	}
+	return a
+}
+
+func (r *Room) listEvents(ctx context.Context, in *eventsRequest) (*eventsResponse, error) {
+	page := EventPage{Events: []LoggedEvent{}}
+	asOf, err := in.Position(ctx, r.warehouse)
 	if err != nil {
 		return nil, err
 	}
-	if key != "" {
-		before, err := sealer.ParsePosition(key)
-		if err != nil {
-			return nil, badCursor()
-		}
-		query.Before = &before
+	query, err := in.query(auth.PrincipalFrom(ctx).TenantID, asOf)
+	if err != nil {
+		return nil, err
+	}
+	if asOf == nil {
+		return &eventsResponse{api.OK(page)}, nil
 	}
 	rows, err := r.warehouse.Events(ctx, query)
 	if err != nil {
 		return nil, err
 	}
-	page := eventPage{Events: []LoggedEvent{}}
-	rows, page.NextCursor = store.Cut(rows, in.Limit, func(row pipeline.Row) string { return row.Position.String() })
+	page.AsOf = new(asOf.String())
+	rows, page.NextCursor = store.Cut(rows, in.Limit, func(row pipeline.Row) string { return in.Order + "/" + row.Position.String() })
 	for _, row := range rows {
 		page.Events = append(page.Events, LoggedEvent{row.Position.String(), row.Event})
 	}

@@ -13,10 +13,8 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/stretchr/testify/require"
 
-	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
-	"muniment/pipeline"
 	"muniment/sealer"
 )
 
@@ -199,38 +197,5 @@ func TestRefusedSealOverHTTP(t *testing.T) {
 	h.script(t, strings.NewReplacer(), []exchange{
 		{tenant, "POST /v1/proof-packs/seal", 503, `{"ok":false,"error":"INTERNAL_ERROR","reason":"SET_ASIDE","contractVersion":"v1.0",
 			"message":"a record set aside holds sealing until an operator has repaired or released it"}`},
-	})
-}
-
-func TestEventsOverHTTP(t *testing.T) {
-	h := build(t)
-	h.deliver(
-		delivery{substrate: gate.DOOH, dwellMs: 1, subject: "Ada Lovelace"},
-		delivery{substrate: gate.CTV, dwellMs: 2, subject: "Ada Lovelace"},
-		delivery{tenant: stranger, dwellMs: 3},
-	)
-	h.audit("right.issued")
-	h.seal() // everything is loaded now
-	rows := h.check()
-	require.Len(t, rows, 3)
-
-	names := strings.NewReplacer("{0}", string(rows[0]), "{1}", string(rows[1]), "{2}", string(rows[2]))
-	badCursor := `{"ok":false,"error":"VALIDATION_FAILED","message":"cursor: is no cursor of this list","field":"cursor","contractVersion":"v1.0"}`
-	all := ask(h.serve(), tenant, "GET /v1/events").Body.String()
-	require.Contains(t, all, string(rows[1]), "verbatim")
-	loaded, err := h.warehouse.Events(t.Context(), pipeline.EventQuery{TenantID: tenant, Limit: 1})
-	require.NoError(t, err)
-	require.Contains(t, string(loaded[0].Private), "Ada Lovelace")
-	require.NotContains(t, all, "Ada Lovelace", "private parts stay in the warehouse")
-	h.script(t, names, []exchange{
-		{tenant, "GET /v1/events?type=right.issued", 200,
-			`{"ok":true,"data":{"events":[{"position":"1.0.3","event":{2}}],"nextCursor":null},"contractVersion":"v1.0"}`},
-		{tenant, "GET /v1/events?type=delivery.recorded&limit=1", 200,
-			`{"ok":true,"data":{"events":[{"position":"1.0.1","event":{1}}],"nextCursor":"MToxLjAuMQ"},"contractVersion":"v1.0"}`},
-		{tenant, "GET /v1/events?type=delivery.recorded&limit=1&cursor=MToxLjAuMQ", 200,
-			`{"ok":true,"data":{"events":[{"position":"1.0.0","event":{0}}],"nextCursor":null},"contractVersion":"v1.0"}`},
-		{tenant, "GET /v1/events?type=nothing.happened", 200, `{"ok":true,"data":{"events":[],"nextCursor":null},"contractVersion":"v1.0"}`},
-		{tenant, "GET /v1/events?cursor=MTp4", 422, badCursor},
-		{tenant, "GET /v1/events?cursor=%00", 422, badCursor},
 	})
 }

@@ -286,6 +286,8 @@ type wrongWarehouse struct {
 	resume     func(context.Context, int32) (sealer.Position, bool, error)
 	events     func(context.Context, pipeline.EventQuery) ([]pipeline.Row, error)
 	metering   func(context.Context, pipeline.MeterQuery) ([]pipeline.MeterRow, error)
+	totals     func(context.Context, pipeline.MeterQuery) (pipeline.MeterTotals, error)
+	refusals   func(context.Context, pipeline.RefusalQuery) ([]pipeline.RefusalRow, error)
 	count      func(context.Context, string) (int64, error)
 	duplicates func(context.Context, string, sealer.Position, sealer.Position) ([]pipeline.Duplicate, error)
 	setAsides  func(context.Context, string) ([]pipeline.SetAside, error)
@@ -317,6 +319,20 @@ func (w *wrongWarehouse) Metering(ctx context.Context, q pipeline.MeterQuery) ([
 		return w.metering(ctx, q)
 	}
 	return w.MemoryWarehouse.Metering(ctx, q)
+}
+
+func (w *wrongWarehouse) MeterTotals(ctx context.Context, q pipeline.MeterQuery) (pipeline.MeterTotals, error) {
+	if w.totals != nil {
+		return w.totals(ctx, q)
+	}
+	return w.MemoryWarehouse.MeterTotals(ctx, q)
+}
+
+func (w *wrongWarehouse) Refusals(ctx context.Context, q pipeline.RefusalQuery) ([]pipeline.RefusalRow, error) {
+	if w.refusals != nil {
+		return w.refusals(ctx, q)
+	}
+	return w.MemoryWarehouse.Refusals(ctx, q)
 }
 
 func (w *wrongWarehouse) CountEvents(ctx context.Context, tenant string) (int64, error) {
@@ -370,6 +386,7 @@ func TestWarehouseSuiteCatches(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, flag.Set(name, before)) })
 	}
 	const model = "metering and duplicates equal the model"
+	const buckets = "sums by bucket, pages and totals equal the model"
 	for _, fault := range []struct {
 		name   string
 		caught string
@@ -470,6 +487,75 @@ func TestWarehouseSuiteCatches(t *testing.T) {
 					return r.Delivery != nil && r.Delivery.RenderedAt.Before(q.From)
 				})
 				return meter(inside, q, day), nil
+			}
+		}},
+		{"a delivery before the first bucket in the first", buckets, func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.metering = func(_ context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
+				if len(q.Buckets) > 0 {
+					q.Buckets = slices.Clone(q.Buckets)
+					q.Buckets[0] = q.Buckets[0].Add(-day)
+				}
+				return meter(w.all(), q, day), nil
+			}
+		}},
+		{"a page of another order", buckets, func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.metering = func(_ context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
+				lines := meter(w.all(), q, day)
+				slices.Reverse(lines)
+				return lines, nil
+			}
+		}},
+		{"totals of the page", buckets, func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.totals = func(ctx context.Context, q pipeline.MeterQuery) (t pipeline.MeterTotals, err error) {
+				t = meterTotals(w.all(), q, day)
+				t.Receipts = 0
+				for _, line := range meter(w.all(), q, day) {
+					t.Receipts += line.Receipts
+				}
+				return t, nil
+			}
+		}},
+		{"a bucket that ends behind its end", "the edges of buckets are exact", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.metering = func(_ context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
+				cut := slices.Clone(q.Buckets)
+				for i := range cut {
+					cut[i] = cut[i].Add(time.Nanosecond)
+				}
+				q.Buckets = cut
+				lines := meter(w.all(), q, day)
+				for i := range lines {
+					lines[i].Bucket = lines[i].Bucket.Add(-time.Nanosecond)
+				}
+				return lines, nil
+			}
+		}},
+		{"refusals of copies counted", "refusals equal the model", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			var log []pipeline.Row
+			w.load = func(ctx context.Context, b pipeline.Batch) error {
+				log = append(log, b.Rows...)
+				return w.MemoryWarehouse.Load(ctx, b)
+			}
+			w.refusals = func(_ context.Context, q pipeline.RefusalQuery) ([]pipeline.RefusalRow, error) {
+				return refusals(log, q), nil
+			}
+		}},
+		{"refusals without a right left out", "refusals equal the model", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.refusals = func(_ context.Context, q pipeline.RefusalQuery) ([]pipeline.RefusalRow, error) {
+				return slices.DeleteFunc(refusals(w.all(), q), func(r pipeline.RefusalRow) bool { return r.RightID == "" }), nil
+			}
+		}},
+		{"actors ignored", "filters equal the model", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.events = func(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error) {
+				q.ActorID = ""
+				return w.MemoryWarehouse.Events(ctx, q)
+			}
+		}},
+		{"times bounded after the page is cut", "filters equal the model", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.events = func(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error) {
+				all := q
+				all.From, all.To = time.Time{}, time.Time{}
+				rows, err := w.MemoryWarehouse.Events(ctx, all)
+				return slices.DeleteFunc(rows, func(r pipeline.Row) bool { return !within(r.At, q.From, q.To) }), err
 			}
 		}},
 		{"from taken in whole milliseconds", "bounds of time are exact", func(w *wrongWarehouse, _ *WarehouseEngine) {

@@ -221,6 +221,21 @@ func (w *MemoryWarehouse) Metering(ctx context.Context, q pipeline.MeterQuery) (
 	return meter(w.all(), q, day), ctx.Err()
 }
 
+// MeterTotals implements pipeline.Warehouse.
+func (w *MemoryWarehouse) MeterTotals(ctx context.Context, q pipeline.MeterQuery) (pipeline.MeterTotals, error) {
+	return meterTotals(w.all(), q, day), ctx.Err()
+}
+
+// Refusals implements pipeline.Warehouse.
+func (w *MemoryWarehouse) Refusals(ctx context.Context, q pipeline.RefusalQuery) ([]pipeline.RefusalRow, error) {
+	return refusals(w.all(), q), ctx.Err()
+}
+
+// RefusalTotals implements pipeline.Warehouse.
+func (w *MemoryWarehouse) RefusalTotals(ctx context.Context, q pipeline.RefusalQuery) (pipeline.RefusalTotals, error) {
+	return refusalTotals(w.all(), q), ctx.Err()
+}
+
 // CountEvents implements pipeline.Warehouse.
 func (w *MemoryWarehouse) CountEvents(ctx context.Context, tenantID string) (n int64, err error) {
 	for _, r := range w.all() {

@@ -2,6 +2,8 @@ package conform
 
 import (
 	"cmp"
+	"encoding/json"
+	"math"
 	"slices"
 	"time"
 
@@ -53,19 +55,57 @@ func first(rows []pipeline.Row, r pipeline.Row, window time.Duration) (pipeline.
 	return pipeline.Row{}, false
 }
 
+// selected says whether a delivery is one that q asks about.
+func selected(r pipeline.Row, q pipeline.MeterQuery) bool {
+	d := r.Delivery
+	return r.TenantID == q.TenantID && d != nil && within(d.RenderedAt, q.From, q.To) &&
+		(q.RightID == "" || d.RightID == q.RightID) &&
+		(q.AsOf == nil || r.Compare(*q.AsOf) < 0)
+}
+
+// within says whether from ≤ t < to, where these are given.
+func within(t, from, to time.Time) bool {
+	return (from.IsZero() || !t.Before(from)) && (to.IsZero() || t.Before(to))
+}
+
+// bucketOf is the start of the bucket that t is in: the last that is not after it.
+// ok is false before the first.
+func bucketOf(t time.Time, starts []time.Time) (start time.Time, ok bool) {
+	if len(starts) == 0 {
+		return time.Time{}, true
+	}
+	for _, s := range starts {
+		if !s.After(t) {
+			start, ok = s.UTC(), true
+		}
+	}
+	return start, ok
+}
+
+// slice cuts the lines of a page.
+func slice[T any](lines []T, skip, limit int) []T {
+	lines = lines[min(skip, len(lines)):]
+	if limit > 0 {
+		lines = lines[:min(limit, len(lines))]
+	}
+	return lines
+}
+
 // meter sums collapsed rows as Warehouse.Metering does; window is a day.
 func meter(rows []pipeline.Row, q pipeline.MeterQuery, window time.Duration) []pipeline.MeterRow {
 	sums := map[pipeline.MeterRow]pipeline.MeterRow{}
 	for _, r := range rows {
-		d := r.Delivery
-		if r.TenantID != q.TenantID || d == nil ||
-			!q.From.IsZero() && d.RenderedAt.Before(q.From) ||
-			!q.To.IsZero() && !d.RenderedAt.Before(q.To) ||
-			q.RightID != "" && d.RightID != q.RightID ||
-			q.AsOf != nil && r.Compare(*q.AsOf) >= 0 {
+		if !selected(r, q) {
 			continue
 		}
-		line := pipeline.MeterRow{RightID: d.RightID, Substrate: d.Substrate, BasisID: d.BasisID, MeteringBasis: d.MeteringBasis, Reason: d.Reason}
+		d := r.Delivery
+		bucket, ok := bucketOf(d.RenderedAt, q.Buckets)
+		if !ok {
+			continue
+		}
+		line := pipeline.MeterRow{
+			Bucket: bucket, RightID: d.RightID, Substrate: d.Substrate, BasisID: d.BasisID, MeteringBasis: d.MeteringBasis, Reason: d.Reason,
+		}
 		quantity := d.QuantityMs
 		if _, ok := first(rows, r, window); ok {
 			line.MeteringBasis, line.Reason, quantity = "none", pipeline.ReasonDuplicate, 0
@@ -83,10 +123,102 @@ func meter(rows []pipeline.Row, q pipeline.MeterQuery, window time.Duration) []p
 		lines = append(lines, sum)
 	}
 	slices.SortFunc(lines, func(a, b pipeline.MeterRow) int {
-		return cmp.Or(cmp.Compare(a.RightID, b.RightID), cmp.Compare(a.Substrate, b.Substrate), cmp.Compare(a.BasisID, b.BasisID),
+		return cmp.Or(a.Bucket.Compare(b.Bucket),
+			cmp.Compare(a.RightID, b.RightID), cmp.Compare(a.Substrate, b.Substrate), cmp.Compare(a.BasisID, b.BasisID),
 			cmp.Compare(a.MeteringBasis, b.MeteringBasis), cmp.Compare(a.Reason, b.Reason))
 	})
-	return lines
+	return slice(lines, q.Skip, q.Limit)
+}
+
+// meterTotals sums what Warehouse.MeterTotals does, from collapsed rows.
+func meterTotals(rows []pipeline.Row, q pipeline.MeterQuery, window time.Duration) (t pipeline.MeterTotals) {
+	for _, r := range rows {
+		if !selected(r, q) {
+			continue
+		}
+		at := r.Delivery.RenderedAt
+		if t.Receipts == 0 || at.Before(t.First) {
+			t.First = at
+		}
+		if t.Receipts == 0 || at.After(t.Last) {
+			t.Last = at
+		}
+		t.Receipts++
+		if _, ok := first(rows, r, window); ok {
+			t.Duplicates++
+			continue
+		}
+		t.QuantityMs += r.Delivery.QuantityMs
+		if r.Delivery.Metered {
+			t.Metered++
+		}
+	}
+	return t
+}
+
+// refusal is one count of a gate.refusals event.
+type refusal struct {
+	at    time.Time
+	right string
+	rule  string
+	count int64
+}
+
+// refused lists the counts that q asks about, from collapsed rows.
+func refused(rows []pipeline.Row, q pipeline.RefusalQuery) (list []refusal) {
+	for _, r := range rows {
+		var text struct {
+			Data struct{ Counts []map[string]any }
+		}
+		if r.TenantID != q.TenantID || r.Type != pipeline.TypeRefusals || !within(r.At, q.From, q.To) ||
+			q.AsOf != nil && r.Compare(*q.AsOf) >= 0 || json.Unmarshal(r.Event, &text) != nil {
+			continue
+		}
+		for _, c := range text.Data.Counts {
+			count, whole := c["count"].(float64)
+			rule, named := c["rule"].(string)
+			right, under := c["rightId"].(string)
+			if _, given := c["rightId"]; given && !under || !named || !whole || count != math.Trunc(count) ||
+				q.RightID != "" && right != q.RightID || q.Rule != "" && rule != q.Rule {
+				continue
+			}
+			list = append(list, refusal{r.At, right, rule, int64(count)})
+		}
+	}
+	return list
+}
+
+// refusals sums what Warehouse.Refusals does, from collapsed rows.
+func refusals(rows []pipeline.Row, q pipeline.RefusalQuery) []pipeline.RefusalRow {
+	sums := map[pipeline.RefusalRow]int64{}
+	for _, one := range refused(rows, q) {
+		if bucket, ok := bucketOf(one.at, q.Buckets); ok {
+			sums[pipeline.RefusalRow{Bucket: bucket, RightID: one.right, Rule: one.rule}] += one.count
+		}
+	}
+	var lines []pipeline.RefusalRow
+	for line, n := range sums {
+		line.Refusals = n
+		lines = append(lines, line)
+	}
+	slices.SortFunc(lines, func(a, b pipeline.RefusalRow) int {
+		return cmp.Or(a.Bucket.Compare(b.Bucket), cmp.Compare(a.RightID, b.RightID), cmp.Compare(a.Rule, b.Rule))
+	})
+	return slice(lines, q.Skip, q.Limit)
+}
+
+// refusalTotals sums what Warehouse.RefusalTotals does, from collapsed rows.
+func refusalTotals(rows []pipeline.Row, q pipeline.RefusalQuery) (t pipeline.RefusalTotals) {
+	for i, one := range refused(rows, q) {
+		t.Refusals += one.count
+		if i == 0 || one.at.Before(t.First) {
+			t.First = one.at
+		}
+		if i == 0 || one.at.After(t.Last) {
+			t.Last = one.at
+		}
+	}
+	return t
 }
 
 // duplicates lists what Warehouse.Duplicates does, from collapsed rows.
@@ -105,12 +237,16 @@ func duplicates(rows []pipeline.Row, tenantID string, after, upTo sealer.Positio
 
 // events lists what Warehouse.Events does, from collapsed rows.
 func events(rows []pipeline.Row, q pipeline.EventQuery) []pipeline.Row {
+	is := func(value, wanted string) bool { return wanted == "" || value == wanted }
 	var list []pipeline.Row
 	for _, r := range rows {
 		if r.TenantID == q.TenantID &&
 			(q.After == nil || r.Compare(*q.After) > 0) &&
 			(q.Before == nil || r.Compare(*q.Before) < 0) &&
-			(len(q.Types) == 0 || slices.Contains(q.Types, r.Type)) {
+			(len(q.Types) == 0 || slices.Contains(q.Types, r.Type)) &&
+			is(r.ActorKind, q.ActorKind) && is(r.ActorID, q.ActorID) &&
+			is(r.SubjectKind, q.SubjectKind) && is(r.SubjectID, q.SubjectID) &&
+			within(r.At, q.From, q.To) {
 			list = append(list, r)
 		}
 	}

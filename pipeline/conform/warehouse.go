@@ -29,11 +29,15 @@ var warehouseCases = []testCase[WarehouseEngine]{
 	{"rows and position survive a crash together", checkWarehouseSurvives},
 	{"a cancelled load is whole or absent", checkCancelledLoad},
 	{"metering and duplicates equal the model", checkModel},
+	{"sums by bucket, pages and totals equal the model", checkBuckets},
+	{"the edges of buckets are exact", checkBucketEdges},
+	{"refusals equal the model", checkRefusals},
 	{"a duplicate is at most a day younger", checkDayEdge},
 	{"a duplicate's first may be out of view", checkFirstOutOfView},
 	{"bounds of time are exact", checkTimeBounds},
 	{"as of a position nothing behind it counts", checkAsOf},
 	{"tenants see nothing of each other", checkTenantsApart},
+	{"filters equal the model", checkFilters},
 	{"cursors neither skip nor repeat", checkCursors},
 	{"paging goes on beside loading", checkPagingBesideLoads},
 	{"set-aside records hold their tenant or partition", checkSetAsides},
@@ -55,7 +59,7 @@ func audit(tenant string, p sealer.Position) pipeline.Row {
 			TenantID: tenant, EventID: id, Node: "nod_conform", Epoch: 7, Seq: uint64(p.Offset + 1),
 			Event: []byte(`{"eventId":"` + id + `"}`),
 		}},
-		Type: "right.issued", At: noon, SubjectKind: "right", SubjectID: "rgh_1",
+		Type: "right.issued", At: noon, ActorKind: "key", ActorID: "key_1", SubjectKind: "right", SubjectID: "rgh_1",
 	}
 }
 
@@ -121,6 +125,7 @@ func checkWholeRows(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	odd.Node, odd.Epoch, odd.Seq = "", math.MaxUint64, math.MaxUint64-1
 	odd.Event, odd.Private = []byte{0, 255, '\'', '\n', 0}, []byte{0}
 	odd.SubjectKind, odd.SubjectID = "sübject", "a'b\"c"
+	odd.ActorKind, odd.ActorID = "", "c'd"
 	large := audit("tnt_a", at(2))
 	large.Event = bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	metered := delivery("tnt_a", at(3), noon, "key")
@@ -500,7 +505,7 @@ func checkTenantsApart(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 }
 
 // pages pages through a query until nothing is left.
-func pages(tb testing.TB, ctx context.Context, w pipeline.Warehouse, q pipeline.EventQuery) []pipeline.Row {
+func pages(tb require.TestingT, ctx context.Context, w pipeline.Warehouse, q pipeline.EventQuery) []pipeline.Row {
 	var all []pipeline.Row
 	for {
 		page, err := w.Events(ctx, q)

@@ -29,7 +29,7 @@ func deliveries(from, n int) []pipeline.Row {
 				ReceiptID: "rcp_" + id, RightID: "rgh_01234567890123456789012345", RightRevision: 7,
 				BasisID: "bas_01234567890123456789012345", Substrate: "CTV", RenderedAt: issued, IssuedAt: issued,
 				SigningKeyID: "0123456789012345678901", Metered: true, Reason: "METERED", MeteringBasis: "viewable",
-				QuantityMs: 15000, Idempotency: fmt.Sprintf("%043d", n*104729%1_000_003),
+				QuantityMs: 15000, Idempotency: fmt.Sprintf("%07d%036d", n*104729%1_000_003, 0), // all begin differently, as hashes do
 			},
 		}
 	}
@@ -51,4 +51,73 @@ func BenchmarkLoad(b *testing.B) {
 		require.NoError(b, w.Load(b.Context(), pipeline.Batch{Rows: rows, Next: rows[batch-1].Next()}))
 	}
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "rows/s")
+}
+
+// BenchmarkQueries asks a warehouse of 200,000 deliveries of one tenant, one in two
+// with an idempotency key, for what a page of each list costs.
+func BenchmarkQueries(b *testing.B) {
+	const n, batch = 200_000, 10_000
+	w, err := Open(b.Context(), Config{Path: filepath.Join(b.TempDir(), "warehouse.db")})
+	require.NoError(b, err)
+	defer w.Close()
+	for from := 0; from < n; from += batch {
+		rows := deliveries(from, batch)
+		for i := range rows {
+			rows[i].TenantID = "tnt_01234567890123456789012345"
+			if i%2 == 0 {
+				rows[i].Delivery.Idempotency = ""
+			}
+		}
+		require.NoError(b, w.Load(b.Context(), pipeline.Batch{Rows: rows, Next: rows[batch-1].Next()}))
+	}
+	const tenant = "tnt_01234567890123456789012345"
+	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	var seconds []time.Time
+	for i := range 200 {
+		seconds = append(seconds, start.Add(time.Duration(i)*time.Second))
+	}
+	for name, ask := range map[string]func() error{
+		"metering": func() error {
+			_, err := w.Metering(b.Context(), pipeline.MeterQuery{TenantID: tenant, Limit: 51})
+			return err
+		},
+		"totals": func() error {
+			_, err := w.MeterTotals(b.Context(), pipeline.MeterQuery{TenantID: tenant})
+			return err
+		},
+		"200 buckets": func() error {
+			_, err := w.Metering(b.Context(), pipeline.MeterQuery{TenantID: tenant, Limit: 51, Buckets: seconds})
+			return err
+		},
+		"one second": func() error {
+			_, err := w.Metering(b.Context(), pipeline.MeterQuery{TenantID: tenant, From: seconds[50], To: seconds[51]})
+			return err
+		},
+		"events": func() error {
+			_, err := w.Events(b.Context(), pipeline.EventQuery{TenantID: tenant, Newest: true, Limit: 51})
+			return err
+		},
+		"events of an old second": func() error {
+			_, err := w.Events(b.Context(), pipeline.EventQuery{TenantID: tenant, Newest: true, Limit: 51, From: seconds[1], To: seconds[2]})
+			return err
+		},
+		"events of a rare type": func() error {
+			_, err := w.Events(b.Context(), pipeline.EventQuery{TenantID: tenant, Types: []string{"right.revoked"}, Limit: 51})
+			return err
+		},
+		"events of a rare subject": func() error {
+			_, err := w.Events(b.Context(), pipeline.EventQuery{TenantID: tenant, SubjectKind: "right", SubjectID: "rgh_x", Limit: 51})
+			return err
+		},
+		"events of a rare actor": func() error {
+			_, err := w.Events(b.Context(), pipeline.EventQuery{TenantID: tenant, ActorKind: "operator", Limit: 51})
+			return err
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				require.NoError(b, ask())
+			}
+		})
+	}
 }

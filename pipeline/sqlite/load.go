@@ -15,7 +15,7 @@ import (
 // columns of a row, in the order in which rowArgs binds and scanRow reads them.
 var columns = []string{
 	"tenant_id", "event_id", "generation", "log_partition", "position", "node", "epoch", "seq", "event", "private",
-	"type", "at", "subject_kind", "subject_id",
+	"type", "at", "actor_kind", "actor_id", "subject_kind", "subject_id",
 	"receipt_id", "right_id", "right_revision", "basis_id", "substrate", "rendered_at", "issued_at",
 	"signing_key_id", "metered", "reason", "metering_basis", "quantity_ms", "idempotency",
 }
@@ -112,7 +112,7 @@ func appendRow(args []any, r *pipeline.Row) []any {
 	args = append(args,
 		r.TenantID, r.EventID, int64(r.Generation), int64(r.Partition), r.Offset,
 		r.Node, int64(r.Epoch), int64(r.Seq), verbatim(r.Event), optional(r.Private),
-		r.Type, r.At.UnixMilli(), r.SubjectKind, r.SubjectID)
+		r.Type, r.At.UnixMilli(), r.ActorKind, r.ActorID, r.SubjectKind, r.SubjectID)
 	d := r.Delivery
 	if d == nil {
 		return append(args, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil)
@@ -154,7 +154,7 @@ func scanRow(scan func(...any) error) (pipeline.Row, error) {
 	)
 	err := scan(
 		&r.TenantID, &r.EventID, &r.Generation, &r.Partition, &r.Offset, &r.Node, &epoch, &seq, &r.Event, &r.Private,
-		&r.Type, &at, &r.SubjectKind, &r.SubjectID,
+		&r.Type, &at, &r.ActorKind, &r.ActorID, &r.SubjectKind, &r.SubjectID,
 		&receipt, &right, &revision, &basis, &substrate, &renderedAt, &issuedAt,
 		&key, &metered, &reason, &meteringBasis, &quantityMs, &idempotency)
 	if err != nil {

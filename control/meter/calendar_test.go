@@ -1,0 +1,148 @@
+package meter
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func instant(t require.TestingT, text string) time.Time {
+	at, err := time.Parse(time.RFC3339, text)
+	require.NoError(t, err)
+	return at
+}
+
+func TestBuckets(t *testing.T) {
+	for _, c := range []struct {
+		name, unit, zone, from, to string
+		want                       []string
+	}{
+		{"days around the short one", day, "Europe/Berlin", "2026-03-28T12:00:00Z", "2026-03-30T00:00:00Z",
+			[]string{"2026-03-28T00:00:00+01:00", "2026-03-29T00:00:00+01:00", "2026-03-30T00:00:00+02:00"}},
+		{"days around the long one", day, "America/New_York", "2026-11-01T04:00:00Z", "2026-11-02T05:00:00Z",
+			[]string{"2026-11-01T00:00:00-04:00"}},
+		{"the hour that isn't there", hour, "Europe/Berlin", "2026-03-29T00:30:00Z", "2026-03-29T01:30:00Z",
+			[]string{"2026-03-29T01:00:00+01:00", "2026-03-29T03:00:00+02:00"}},
+		{"the hour that comes twice", hour, "Europe/Berlin", "2026-10-25T00:00:00Z", "2026-10-25T02:00:00Z",
+			[]string{"2026-10-25T02:00:00+02:00", "2026-10-25T02:00:00+01:00"}},
+		{"minutes across the change", minute, "Europe/Berlin", "2026-10-25T00:59:00Z", "2026-10-25T01:01:00Z",
+			[]string{"2026-10-25T02:59:00+02:00", "2026-10-25T02:00:00+01:00"}},
+		{"hours of a half-hour zone", hour, "Asia/Kolkata", "2026-11-21T04:29:59Z", "2026-11-21T05:30:00Z",
+			[]string{"2026-11-21T09:00:00+05:30", "2026-11-21T10:00:00+05:30"}},
+		{"days of a quarter-hour zone", day, "Asia/Kathmandu", "2026-11-21T18:14:59Z", "2026-11-21T18:15:01Z",
+			[]string{"2026-11-21T00:00:00+05:45", "2026-11-22T00:00:00+05:45"}},
+		{"clocks set by half an hour, back", hour, "Australia/Lord_Howe", "2026-04-04T14:30:00Z", "2026-04-04T16:00:00Z",
+			[]string{"2026-04-05T01:00:00+11:00", "2026-04-05T01:30:00+10:30", "2026-04-05T02:00:00+10:30"}},
+		{"clocks set by half an hour, forth", hour, "Australia/Lord_Howe", "2026-10-03T15:00:00Z", "2026-10-03T16:30:00Z",
+			[]string{"2026-10-04T01:00:00+10:30", "2026-10-04T02:30:00+11:00", "2026-10-04T03:00:00+11:00"}},
+		{"a day without midnight", day, "Africa/Cairo", "2026-04-23T21:00:00Z", "2026-04-24T21:00:00Z",
+			[]string{"2026-04-23T00:00:00+02:00", "2026-04-24T01:00:00+03:00"}},
+		{"a day with two midnights", day, "America/Havana", "2026-11-01T03:59:00Z", "2026-11-01T05:30:00Z",
+			[]string{"2026-10-31T00:00:00-04:00", "2026-11-01T00:00:00-04:00"}},
+		{"clocks set back into the day before", day, "America/St_Johns", "2010-11-07T02:00:00Z", "2010-11-08T03:30:00Z",
+			[]string{"2010-11-06T00:00:00-02:30", "2010-11-07T00:00:00-02:30"}},
+		{"a day that never was", day, "Pacific/Apia", "2011-12-30T00:00:00Z", "2011-12-31T10:00:00Z",
+			[]string{"2011-12-29T00:00:00-10:00", "2011-12-31T00:00:00+14:00"}},
+		{"weeks begin on Monday", week, "UTC", "2026-11-22T23:59:59Z", "2026-11-23T00:00:01Z",
+			[]string{"2026-11-16T00:00:00Z", "2026-11-23T00:00:00Z"}},
+		{"a week across the year", week, "UTC", "2027-01-01T00:00:00Z", "2027-01-05T00:00:00Z",
+			[]string{"2026-12-28T00:00:00Z", "2027-01-04T00:00:00Z"}},
+		{"months", month, "America/New_York", "2026-01-31T12:00:00Z", "2026-04-01T04:00:00Z",
+			[]string{"2026-01-01T00:00:00-05:00", "2026-02-01T00:00:00-05:00", "2026-03-01T00:00:00-05:00"}},
+		{"a leap February", month, "UTC", "2028-02-29T12:00:00Z", "2028-03-01T00:00:01Z",
+			[]string{"2028-02-01T00:00:00Z", "2028-03-01T00:00:00Z"}},
+		{"the first bucket begins before the window", hour, "UTC", "2026-11-21T04:59:59Z", "2026-11-21T05:00:00Z",
+			[]string{"2026-11-21T04:00:00Z"}},
+		{"an empty window", hour, "UTC", "2026-11-21T04:00:00Z", "2026-11-21T04:00:00Z", nil},
+		{"only the name of the zone changes", hour, "America/Port_of_Spain", "2026-11-21T04:30:00Z", "2026-11-21T05:00:00Z",
+			[]string{"2026-11-21T00:00:00-04:00"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			calendar, err := newCalendar(c.unit, c.zone)
+			require.NoError(t, err)
+			starts, ok := calendar.starts(instant(t, c.from), instant(t, c.to), 10)
+			require.True(t, ok)
+			var got []string
+			for _, s := range starts {
+				got = append(got, s.Format(time.RFC3339))
+			}
+			require.Equal(t, c.want, got)
+		})
+	}
+}
+
+func TestBucketsAreBounded(t *testing.T) {
+	c, err := newCalendar(hour, "UTC")
+	require.NoError(t, err)
+	from := instant(t, "2026-11-21T00:00:00Z")
+	starts, ok := c.starts(from, from.Add(24*time.Hour), 24)
+	require.True(t, ok)
+	require.Len(t, starts, 24)
+	_, ok = c.starts(from, from.Add(24*time.Hour+1), 24)
+	require.False(t, ok)
+	_, ok = c.starts(from, instant(t, "9999-12-31T23:59:59Z"), 24)
+	require.False(t, ok, "and it doesn't count to the end to say so")
+}
+
+func TestZones(t *testing.T) {
+	for _, name := range []string{"", "UTC", "Europe/Berlin", "Asia/Kolkata", "America/Argentina/Buenos_Aires", "Etc/GMT+5"} {
+		_, err := newCalendar(day, name)
+		require.NoError(t, err, name)
+	}
+	for _, name := range []string{"Local", "Berlin", "../etc/passwd", "/etc/localtime", "right/Europe/Berlin", "posix/UTC", "zone.tab", "Europe", "+01:00", "\x00"} {
+		_, err := newCalendar(day, name)
+		require.ErrorContains(t, err, "IANA", name)
+	}
+}
+
+// TestBucketsCoverTime looks at random places of random zones: buckets follow each
+// other without a gap, each moment is in the bucket that starts last before it, and
+// within one bucket clocks show one minute, hour, day, week or month.
+func TestBucketsCoverTime(t *testing.T) {
+	zones := []string{
+		"UTC", "Europe/Berlin", "Europe/Dublin", "America/New_York", "America/St_Johns", "America/Havana", "America/Sao_Paulo",
+		"Africa/Cairo", "Africa/Casablanca", "Asia/Kolkata", "Asia/Kathmandu", "Asia/Beirut", "Asia/Gaza", "Asia/Pyongyang",
+		"Australia/Lord_Howe", "Pacific/Apia", "Pacific/Chatham", "Pacific/Kwajalein", "Antarctica/Troll", "Africa/Monrovia",
+	}
+	shown := map[string]string{minute: "2006-01-02 15:04", hour: "2006-01-02 15", day: "2006-01-02", month: "2006-01"}
+	rapid.Check(t, func(t *rapid.T) {
+		c, err := newCalendar(
+			rapid.SampledFrom([]string{minute, hour, day, week, month}).Draw(t, "unit"), rapid.SampledFrom(zones).Draw(t, "zone"))
+		require.NoError(t, err)
+		at := time.Unix(rapid.Int64Range(0, 2_000_000_000).Draw(t, "at"), 0).In(c.zone)
+		if rapid.Bool().Draw(t, "near a change of clocks") {
+			if change := offsetEnds(at); !change.IsZero() {
+				at = change.Add(time.Duration(rapid.Int64Range(-100_000, 100_000).Draw(t, "beside it")) * time.Second)
+			}
+		}
+		start := c.start(at)
+		next := c.next(start)
+		require.False(t, start.After(at), "it starts at or before its moments: %s", start)
+		require.True(t, next.After(at), "the next one behind them: %s", next)
+		require.Equal(t, start.Unix(), c.start(start).Unix(), "a start is its own start")
+		require.Equal(t, next.Unix(), c.start(next).Unix(), "so is the next one")
+		require.Equal(t, start.Unix(), c.start(next.Add(-time.Second)).Unix(), "and there is nothing between the two")
+
+		if format := shown[c.unit]; format != "" {
+			// Clocks that were set back over midnight show the old day again, within the new one.
+			if _, offset := start.Zone(); sameOffset(start, next.Add(-time.Second), offset) {
+				require.Equal(t, start.Format(format), next.Add(-time.Second).In(c.zone).Format(format))
+				require.Equal(t, start.Format(format), at.In(c.zone).Format(format))
+			}
+		} else if start.Equal(c.midnight(start.Date())) {
+			require.Equal(t, time.Monday, start.Weekday())
+		}
+	})
+}
+
+func sameOffset(a, b time.Time, offset int) bool {
+	for _, t := range []time.Time{a, b} {
+		if _, o := t.Zone(); o != offset {
+			return false
+		}
+	}
+	ends := offsetEnds(a)
+	return ends.IsZero() || ends.After(b)
+}

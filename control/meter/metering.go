@@ -1,0 +1,117 @@
+package meter
+
+import (
+	"context"
+
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+	"muniment/pipeline"
+)
+
+// Metering is the answer to GET /v1/metering.
+type Metering struct {
+	Frame
+	Rows       []Row   `json:"rows"`
+	Totals     Totals  `json:"totals"`
+	NextCursor *string `json:"nextCursor"`
+}
+
+// Row is one line of the answer. All but its last two fields are its key.
+type Row struct {
+	Bucket        *string `json:"bucket,omitempty" format:"date-time" doc:"Start of the bucket, with the zone's offset; absent when time is not cut."`
+	RightID       string  `json:"rightId"`
+	Substrate     string  `json:"substrate"`
+	BasisID       string  `json:"basisId"`
+	MeteringBasis string  `json:"meteringBasis" enum:"viewable,gross,audible,delivered,none" doc:"What the quantity is of."`
+	Reason        string  `json:"reason" doc:"METERED, why it was suppressed, or DUPLICATE." example:"METERED"`
+	Receipts      int64   `json:"receipts"`
+	QuantityMs    int64   `json:"quantityMs"`
+}
+
+// Totals are sums over all rows; receipts = metered + suppressed + duplicates.
+type Totals struct {
+	Receipts   int64 `json:"receipts"`
+	Metered    int64 `json:"metered"`
+	Suppressed int64 `json:"suppressed"`
+	Duplicates int64 `json:"duplicates"`
+	QuantityMs int64 `json:"quantityMs"`
+}
+
+type meteringAnswer struct{ Body api.Body[Metering] }
+
+func (r *Room) getMetering(ctx context.Context, in *Question) (*meteringAnswer, error) {
+	a, err := in.read(ctx, r.warehouse, "")
+	if err != nil {
+		return nil, err
+	}
+	body := Metering{Frame: a.frame(), Rows: []Row{}}
+	if a.asOf == nil {
+		return &meteringAnswer{api.OK(body)}, nil
+	}
+	q := pipeline.MeterQuery{
+		TenantID: auth.PrincipalFrom(ctx).TenantID, RightID: in.RightID,
+		From: a.from.Time, To: a.to.Time, AsOf: a.asOf, Skip: a.row, Limit: in.Limit + 1,
+	}
+	var totals *pipeline.MeterTotals
+	total := func() error {
+		t, err := r.warehouse.MeterTotals(ctx, q)
+		totals = &t
+		return err
+	}
+	if a.open() {
+		if err := total(); err != nil {
+			return nil, err
+		}
+		if totals.Receipts == 0 {
+			return &meteringAnswer{api.OK(body)}, nil
+		}
+		if q.Buckets, err = a.buckets(totals.First, totals.Last); err != nil {
+			return nil, err
+		}
+	} else if q.Buckets, err = a.buckets(q.From, q.To); err != nil {
+		return nil, err
+	}
+	rows, err := r.warehouse.Metering(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case totals != nil:
+	case a.row == 0 && len(rows) <= in.Limit: // the page is the whole answer
+		totals = sum(rows)
+	default:
+		if err := total(); err != nil {
+			return nil, err
+		}
+	}
+	body.Totals = Totals{
+		Receipts: totals.Receipts, Metered: totals.Metered, Duplicates: totals.Duplicates, QuantityMs: totals.QuantityMs,
+		Suppressed: totals.Receipts - totals.Metered - totals.Duplicates,
+	}
+	rows, body.NextCursor = page(&a, rows, in.Limit)
+	for _, x := range rows {
+		body.Rows = append(body.Rows, Row{
+			a.bucket(x.Bucket), x.RightID, x.Substrate, x.BasisID, x.MeteringBasis, x.Reason, x.Receipts, x.QuantityMs,
+		})
+	}
+	return &meteringAnswer{api.OK(body)}, nil
+}
+
+// reasonMetered is the reason of a delivery that is billed.
+const reasonMetered = "METERED"
+
+// sum adds up rows, where they are all there are.
+func sum(rows []pipeline.MeterRow) *pipeline.MeterTotals {
+	var t pipeline.MeterTotals
+	for _, r := range rows {
+		t.Receipts += r.Receipts
+		t.QuantityMs += r.QuantityMs
+		switch r.Reason {
+		case reasonMetered:
+			t.Metered += r.Receipts
+		case pipeline.ReasonDuplicate:
+			t.Duplicates += r.Receipts
+		}
+	}
+	return &t
+}

@@ -1,0 +1,76 @@
+package meter
+
+import (
+	"context"
+
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+	"muniment/pipeline"
+)
+
+// Refusals is the answer to GET /v1/metering/refusals.
+type Refusals struct {
+	Frame
+	Rows       []RefusalRow  `json:"rows"`
+	Totals     RefusalTotals `json:"totals"`
+	NextCursor *string       `json:"nextCursor"`
+}
+
+// RefusalRow is one line of the answer. All but its last field are its key.
+type RefusalRow struct {
+	Bucket   *string `json:"bucket" format:"date-time" doc:"Start of the bucket, with the zone's offset."`
+	RightID  *string `json:"rightId" doc:"Null where a node had too many counts to tell rights apart."`
+	Rule     string  `json:"rule" example:"automotive-speed"`
+	Refusals int64   `json:"refusals"`
+}
+
+// RefusalTotals are sums over all rows.
+type RefusalTotals struct {
+	Refusals int64 `json:"refusals"`
+}
+
+type refusalsQuestion struct {
+	Question
+	Rule string `query:"rule" maxLength:"64" doc:"One rule only." example:"automotive-speed"`
+}
+
+type refusalsAnswer struct{ Body api.Body[Refusals] }
+
+func (r *Room) getRefusals(ctx context.Context, in *refusalsQuestion) (*refusalsAnswer, error) {
+	a, err := in.read(ctx, r.warehouse, hour)
+	if err != nil {
+		return nil, err
+	}
+	body := Refusals{Frame: a.frame(), Rows: []RefusalRow{}}
+	if a.asOf == nil {
+		return &refusalsAnswer{api.OK(body)}, nil
+	}
+	q := pipeline.RefusalQuery{
+		TenantID: auth.PrincipalFrom(ctx).TenantID, RightID: in.RightID, Rule: in.Rule,
+		From: a.from.Time, To: a.to.Time, AsOf: a.asOf, Skip: a.row, Limit: in.Limit + 1,
+	}
+	totals, err := r.warehouse.RefusalTotals(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if a.open() && totals.First.IsZero() {
+		return &refusalsAnswer{api.OK(body)}, nil
+	}
+	if q.Buckets, err = a.buckets(totals.First, totals.Last); err != nil {
+		return nil, err
+	}
+	rows, err := r.warehouse.Refusals(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	body.Totals.Refusals = totals.Refusals
+	rows, body.NextCursor = page(&a, rows, in.Limit)
+	for _, x := range rows {
+		row := RefusalRow{Bucket: a.bucket(x.Bucket), Rule: x.Rule, Refusals: x.Refusals}
+		if x.RightID != "" {
+			row.RightID = &x.RightID
+		}
+		body.Rows = append(body.Rows, row)
+	}
+	return &refusalsAnswer{api.OK(body)}, nil
+}

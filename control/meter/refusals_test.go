@@ -1,0 +1,75 @@
+package meter
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// refused adds the event of a node that counted refusals to the end of the log. A
+// copy of it has the same id.
+func (b *bench) refused(t *testing.T, tenantID, eventID string, at time.Time, counts string) {
+	row := pipeline.Row{Type: pipeline.TypeRefusals, At: at, ActorKind: "node", ActorID: "nod_a", SubjectKind: "tenant", SubjectID: tenantID}
+	row.Position = sealer.Position{Generation: 1, Offset: b.loaded}
+	row.TenantID, row.EventID = tenantID, eventID
+	row.Event = []byte(`{"data":{"counts":[` + counts + `],"from":"","to":""}}`)
+	b.loaded++
+	require.NoError(t, b.warehouse.Load(context.Background(), pipeline.Batch{Rows: []pipeline.Row{row}, Next: row.Next()}))
+}
+
+func askRefusals(b *bench, tenantID, query string) *httptest.ResponseRecorder {
+	return askAt(b.server, tenantID, "/v1/metering/refusals"+query)
+}
+
+func TestRefusalsOverHTTP(t *testing.T) {
+	b := open(t)
+	answer := func(from, asOf, bucket, zone string, sum int, next string, rows ...string) string {
+		return fmt.Sprintf(`{"ok":true,"data":{"from":%s,"to":null,"asOf":%s,"bucket":"%s","timeZone":"%s","rows":[%s],"totals":{"refusals":%d},
+			"nextCursor":%s},"contractVersion":"v1.0"}`, from, asOf, bucket, zone, strings.Join(rows, ","), sum, next)
+	}
+	row := func(bucket, right, rule string, n int) string {
+		return fmt.Sprintf(`{"bucket":"%s","rightId":%s,"rule":"%s","refusals":%d}`, bucket, right, rule, n)
+	}
+	require.JSONEq(t, answer("null", "null", "hour", "UTC", 0, "null"), askRefusals(b, tenant, "").Body.String(), "nothing is loaded")
+	b.load(t, tenant, metered("rgh_a", noon, 1))
+	require.JSONEq(t, answer("null", `"1.0.1"`, "hour", "UTC", 0, "null"), askRefusals(b, tenant, "").Body.String(), "nothing was refused")
+
+	speed := `{"count":3,"rightId":"rgh_a","rule":"automotive-speed"},{"count":1,"rightId":"rgh_b","rule":"automotive-speed"}`
+	b.refused(t, tenant, "evt_1", noon.Add(59*time.Minute+59*time.Second), speed)
+	b.refused(t, tenant, "evt_1", noon.Add(59*time.Minute+59*time.Second), speed) // appended twice
+	b.refused(t, tenant, "evt_2", noon.Add(time.Hour), `{"count":5,"rightId":"rgh_a","rule":"automotive-speed"},{"count":7,"rule":"minor-immersion"}`)
+	b.refused(t, stranger, "evt_3", noon, speed)
+
+	const twelve, one = "2026-11-21T12:00:00Z", "2026-11-21T13:00:00Z"
+	rows := []string{
+		row(twelve, `"rgh_a"`, "automotive-speed", 3), row(twelve, `"rgh_b"`, "automotive-speed", 1),
+		row(one, "null", "minor-immersion", 7), row(one, `"rgh_a"`, "automotive-speed", 5),
+	}
+	for query, want := range map[string]string{
+		"":                             answer("null", `"1.0.5"`, "hour", "UTC", 16, "null", rows...),
+		"?limit=3":                     answer("null", `"1.0.5"`, "hour", "UTC", 16, `"MToxLjAuNS8z"`, rows[:3]...),
+		"?limit=3&cursor=MToxLjAuNS8z": answer("null", `"1.0.5"`, "hour", "UTC", 16, "null", rows[3]),
+		"?rightId=rgh_b":               answer("null", `"1.0.5"`, "hour", "UTC", 1, "null", rows[1]),
+		"?rule=minor-immersion":        answer("null", `"1.0.5"`, "hour", "UTC", 7, "null", rows[2]),
+		"?asOf=1.0.2":                  answer("null", `"1.0.2"`, "hour", "UTC", 4, "null", rows[:2]...),
+		"?from=" + one:                 answer(`"2026-11-21T13:00:00.000Z"`, `"1.0.5"`, "hour", "UTC", 12, "null", rows[2:]...),
+		"?bucket=day&timeZone=Asia/Tokyo": answer("null", `"1.0.5"`, "day", "Asia/Tokyo", 16, "null",
+			row("2026-11-21T00:00:00+09:00", "null", "minor-immersion", 7), row("2026-11-21T00:00:00+09:00", `"rgh_a"`, "automotive-speed", 8),
+			row("2026-11-21T00:00:00+09:00", `"rgh_b"`, "automotive-speed", 1)),
+	} {
+		got := askRefusals(b, tenant, query)
+		require.Equal(t, 200, got.Code, "%s: %s", query, got.Body)
+		require.JSONEq(t, want, got.Body.String(), query)
+	}
+	got := askRefusals(b, tenant, "?from=2020-01-01T00:00:00Z")
+	require.Equal(t, 422, got.Code)
+	require.Contains(t, got.Body.String(), "more than 12000 buckets of one hour")
+}

@@ -1,0 +1,96 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// Window is what an operation takes that can be asked about a stretch of time; its
+// input embeds it.
+type Window struct {
+	From string `query:"from" maxLength:"64" doc:"RFC 3339; at or after this moment. Open when absent." example:"2026-11-01T00:00:00Z"`
+	To   string `query:"to" maxLength:"64" doc:"RFC 3339; before this moment. Open when absent." example:"2026-12-01T00:00:00Z"`
+}
+
+// Bounds reads the window; an open end is the zero Instant. Records have whole
+// milliseconds, so a finer bound is rounded up, which selects the same of them.
+func (w Window) Bounds() (from, to Instant, err error) {
+	if from, err = bound("from", w.From); err != nil {
+		return from, to, err
+	}
+	if to, err = bound("to", w.To); err != nil {
+		return from, to, err
+	}
+	if !from.IsZero() && !to.IsZero() && !from.Before(to.Time) {
+		return from, to, api.Invalid(api.ValidationError{Field: "to", Message: "must be later than from"})
+	}
+	return from, to, nil
+}
+
+func bound(field, text string) (Instant, error) {
+	if text == "" {
+		return Instant{}, nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return Instant{}, api.Invalid(api.ValidationError{Field: field, Message: "must be an RFC 3339 time"})
+	}
+	if whole := t.Truncate(time.Millisecond); whole.Before(t) {
+		t = whole.Add(time.Millisecond)
+	}
+	return Given(field, &t)
+}
+
+// AsOf is what an operation takes that answers from the warehouse; its input embeds
+// it. The same question as of one position has the same answer for ever.
+type AsOf struct {
+	AsOf string `query:"asOf" maxLength:"64" doc:"A position that an earlier answer named: nothing from there on counts. Default: all that is loaded now." example:"1.0.20481"`
+}
+
+// Loaded says how far a warehouse is, with the contract of pipeline.Sink.
+type Loaded interface {
+	Resume(ctx context.Context, partition int32) (next sealer.Position, ok bool, err error)
+}
+
+// retryLoading is how soon a caller may ask again for what isn't loaded yet.
+const retryLoading = time.Second
+
+// Position is the position that the answer holds for: the one asked for, or all
+// that is loaded; nil while nothing is. One that isn't loaded yet is 503
+// WAREHOUSE_BEHIND: a warehouse that is being rebuilt gets there, and answering
+// sooner would give another answer for a position that was answered before.
+func (a AsOf) Position(ctx context.Context, w Loaded) (*sealer.Position, error) {
+	next, loaded, err := w.Resume(ctx, partition)
+	switch {
+	case err != nil:
+		return nil, err
+	case a.AsOf == "" && !loaded:
+		return nil, nil
+	case a.AsOf == "":
+		return &next, nil
+	}
+	at, err := GivenPosition("asOf", a.AsOf)
+	if err != nil {
+		return nil, err
+	}
+	if !loaded || at.Compare(next) > 0 {
+		return nil, api.Unavailable(api.WarehouseBehind, "the warehouse has not loaded that position yet", retryLoading)
+	}
+	return at, nil
+}
+
+// GivenPosition reads an optional position of a request; nil when it is empty. One
+// that this service can't have named is VALIDATION_FAILED.
+func GivenPosition(field, text string) (*sealer.Position, error) {
+	if text == "" {
+		return nil, nil
+	}
+	at, err := sealer.ParsePosition(text)
+	if err != nil || at.Partition != partition {
+		return nil, api.Invalid(api.ValidationError{Field: field, Message: "is no position that the service has named"})
+	}
+	return &at, nil
+}

@@ -1,0 +1,246 @@
+package conform
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// counts makes a row of what the gate refused; each count is JSON.
+func counts(tenant string, p sealer.Position, at time.Time, counts ...string) pipeline.Row {
+	r := audit(tenant, p)
+	r.Type, r.At, r.ActorKind, r.ActorID, r.SubjectKind, r.SubjectID = pipeline.TypeRefusals, at, "node", "nod_conform", "tenant", tenant
+	text := []byte(`{"data":{"counts":[`)
+	for i, c := range counts {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(text, c...)
+	}
+	r.Event = append(text, `],"from":"","to":""},"eventId":"`+r.EventID+`"}`...)
+	return r
+}
+
+// drawCut draws buckets around noon: some of any length, few or none.
+func drawCut(t *rapid.T) []time.Time {
+	offsets := rapid.SliceOfNDistinct(rapid.Int64Range(-90_000_000, 90_000_000), 0, 6, rapid.ID[int64]).Draw(t, "buckets")
+	slices.Sort(offsets)
+	starts := make([]time.Time, len(offsets))
+	for i, ms := range offsets {
+		starts[i] = noon.Add(time.Duration(ms) * time.Millisecond)
+	}
+	return starts
+}
+
+// drawInstant draws a moment around noon, or none; finer than rows have it.
+func drawInstant(t *rapid.T, name string) time.Time {
+	if rapid.IntRange(0, 2).Draw(t, name+" is open") == 0 {
+		return time.Time{}
+	}
+	return noon.Add(time.Duration(rapid.Int64Range(-90_000_000, 90_000_000).Draw(t, name)) * time.Millisecond).
+		Add(time.Duration(rapid.IntRange(0, 1).Draw(t, name+" is finer")))
+}
+
+// requireLines compares the answer to a question; nil is an answer without lines.
+func requireLines[T any](tb require.TestingT, want, got []T, question any) {
+	require.Equal(tb, append([]T{}, want...), append([]T{}, got...), "%+v", question)
+}
+
+func checkBuckets(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	rapid.Check(tb, func(t *rapid.T) {
+		tenant := fmt.Sprintf("tnt_%d", tenants.Add(1))
+		log := drawRows(t, tenant)
+		load(t, ctx, w, log...)
+		rows := collapse(log)
+		q := pipeline.MeterQuery{
+			TenantID: tenant, Buckets: drawCut(t), From: drawInstant(t, "from"), To: drawInstant(t, "to"),
+			RightID: rapid.SampledFrom([]string{"", "", "rgh_2"}).Draw(t, "one right"),
+		}
+		if rapid.Bool().Draw(t, "as of") {
+			q.AsOf = &log[rapid.IntRange(0, len(log)-1).Draw(t, "position")].Position
+		}
+		want := meter(rows, q, day)
+		lines, err := w.Metering(ctx, q)
+		require.NoError(t, err)
+		requireLines(t, want, lines, q)
+		totals, err := w.MeterTotals(ctx, q)
+		require.NoError(t, err)
+		require.Equal(t, meterTotals(rows, q, day), totals, "%+v", q)
+
+		q.Skip, q.Limit = rapid.IntRange(0, 5).Draw(t, "skip"), rapid.IntRange(0, 4).Draw(t, "limit")
+		lines, err = w.Metering(ctx, q)
+		require.NoError(t, err)
+		requireLines(t, slice(want, q.Skip, q.Limit), lines, q)
+		again, err := w.MeterTotals(ctx, q)
+		require.NoError(t, err)
+		require.Equal(t, totals, again, "a page doesn't change the totals")
+	})
+}
+
+// checkBucketEdges puts deliveries on and beside the edges of buckets.
+func checkBucketEdges(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	var rows []pipeline.Row
+	for i, ms := range []int64{-1, 0, 1, 999, 1000, 1001, 5000} {
+		rows = append(rows, delivery("tnt_a", at(int64(i)), noon.Add(time.Second+time.Duration(ms)*time.Millisecond), ""))
+	}
+	load(tb, ctx, w, rows...)
+	zone := time.FixedZone("", 19800)
+	lines, err := w.Metering(ctx, pipeline.MeterQuery{
+		TenantID: "tnt_a", To: noon.Add(5 * time.Second), Buckets: []time.Time{noon.In(zone), noon.Add(time.Second).In(zone)},
+	})
+	require.NoError(tb, err)
+	require.Len(tb, lines, 2)
+	require.EqualValues(tb, 3, lines[0].Receipts, "from its start, without the start of the next")
+	require.EqualValues(tb, 2, lines[1].Receipts, "up to the end of the window")
+	require.Equal(tb, noon, lines[0].Bucket, "in UTC")
+	require.Equal(tb, noon.Add(time.Second), lines[1].Bucket)
+
+	epoch := delivery("tnt_b", at(20), time.Unix(1, 0).UTC(), "")
+	load(tb, ctx, w, epoch)
+	lines, err = w.Metering(ctx, pipeline.MeterQuery{TenantID: "tnt_b", Buckets: []time.Time{time.Unix(0, 0)}})
+	require.NoError(tb, err)
+	require.Len(tb, lines, 1)
+	require.Equal(tb, time.Unix(0, 0).UTC(), lines[0].Bucket, "1970 is a bucket like any other")
+	for _, empty := range [][2]time.Time{{noon, noon}, {noon.Add(time.Hour), noon}} {
+		q := pipeline.MeterQuery{TenantID: "tnt_a", From: empty[0], To: empty[1]}
+		totals, err := w.MeterTotals(ctx, q)
+		require.NoError(tb, err)
+		require.Zero(tb, totals)
+		q.Buckets = []time.Time{noon}
+		lines, err := w.Metering(ctx, q)
+		require.NoError(tb, err)
+		require.Empty(tb, lines)
+	}
+}
+
+// oddCounts are what no node writes. None of them may count, or stop the rest from
+// counting.
+var oddCounts = []string{
+	`{"count":"3","rule":"a"}`, `{"count":2.5,"rule":"a"}`, `{"count":null,"rule":"a"}`, `{"rule":"a"}`, `{"count":3}`,
+	`{"count":3,"rule":null}`, `{"count":3,"rule":7}`, `{"count":3,"rightId":7,"rule":"a"}`, `{"count":3,"rightId":null,"rule":"a"}`, `{}`,
+}
+
+func checkRefusals(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	rapid.Check(tb, func(t *rapid.T) {
+		tenant := fmt.Sprintf("tnt_%d", tenants.Add(1))
+		var log []pipeline.Row
+		for i := range rapid.IntRange(1, 12).Draw(t, "events") {
+			p := at(int64(i))
+			p.Generation = uint32(1 + i/5)
+			switch rapid.IntRange(0, 6).Draw(t, "kind") {
+			case 0:
+				log = append(log, delivery(tenant, p, noon, ""))
+				continue
+			case 1: // a copy counts no second time
+				if i > 0 {
+					again := log[rapid.IntRange(0, i-1).Draw(t, "of")]
+					again.Position = p
+					log = append(log, again)
+					continue
+				}
+			}
+			var list []string
+			for range rapid.IntRange(0, 4).Draw(t, "counts") {
+				if rapid.IntRange(0, 4).Draw(t, "odd") == 0 {
+					list = append(list, rapid.SampledFrom(oddCounts).Draw(t, "count"))
+					continue
+				}
+				one, err := json.Marshal(struct {
+					Count   int64  `json:"count"`
+					RightID string `json:"rightId,omitempty"`
+					Rule    string `json:"rule"`
+				}{
+					rapid.Int64Range(0, 1<<40).Draw(t, "n"),
+					rapid.SampledFrom([]string{"", "rgh_1", "rgh_2"}).Draw(t, "right"),
+					rapid.SampledFrom([]string{"a", "b", "it's \"c\""}).Draw(t, "rule"),
+				})
+				require.NoError(t, err)
+				list = append(list, string(one))
+			}
+			when := noon.Add(time.Duration(rapid.Int64Range(-90_000_000, 90_000_000).Draw(t, "at")) * time.Millisecond)
+			log = append(log, counts(tenant, p, when, list...))
+		}
+		load(t, ctx, w, log...)
+		rows := collapse(log)
+		q := pipeline.RefusalQuery{
+			TenantID: tenant, Buckets: drawCut(t), From: drawInstant(t, "from"), To: drawInstant(t, "to"),
+			RightID: rapid.SampledFrom([]string{"", "", "rgh_2"}).Draw(t, "one right"),
+			Rule:    rapid.SampledFrom([]string{"", "", "it's \"c\""}).Draw(t, "one rule"),
+		}
+		if rapid.Bool().Draw(t, "as of") {
+			q.AsOf = &log[rapid.IntRange(0, len(log)-1).Draw(t, "position")].Position
+		}
+		want := refusals(rows, q)
+		lines, err := w.Refusals(ctx, q)
+		require.NoError(t, err)
+		requireLines(t, want, lines, q)
+		q.Skip, q.Limit = rapid.IntRange(0, 3).Draw(t, "skip"), rapid.IntRange(0, 3).Draw(t, "limit")
+		lines, err = w.Refusals(ctx, q)
+		require.NoError(t, err)
+		requireLines(t, slice(want, q.Skip, q.Limit), lines, q)
+		totals, err := w.RefusalTotals(ctx, q)
+		require.NoError(t, err)
+		require.Equal(t, refusalTotals(rows, q), totals, "%+v", q)
+	})
+}
+
+// checkFilters compares listings under every kind of filter with the model, whole
+// and page by page.
+func checkFilters(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	rapid.Check(tb, func(t *rapid.T) {
+		tenant := fmt.Sprintf("tnt_%d", tenants.Add(1))
+		kinds := []string{"right", "key", "it's"}
+		ids := []string{"x", "y"}
+		types := []string{sealer.TypeDelivery, "right.issued", "right.revoked", pipeline.TypeRefusals}
+		var log []pipeline.Row
+		for i := range rapid.IntRange(1, 30).Draw(t, "rows") {
+			p := at(int64(i))
+			p.Generation = uint32(1 + i/11)
+			when := noon.Add(time.Duration(rapid.Int64Range(-90_000_000, 90_000_000).Draw(t, "at")) * time.Millisecond)
+			r := audit(tenant, p)
+			r.Type = rapid.SampledFrom(types).Draw(t, "type")
+			if r.Type == sealer.TypeDelivery {
+				r = delivery(tenant, p, when, "")
+			}
+			r.At = when
+			r.ActorKind, r.ActorID = rapid.SampledFrom(kinds).Draw(t, "actor"), rapid.SampledFrom(ids).Draw(t, "actor id")
+			r.SubjectKind, r.SubjectID = rapid.SampledFrom(kinds).Draw(t, "subject"), rapid.SampledFrom(ids).Draw(t, "subject id")
+			log = append(log, r)
+		}
+		load(t, ctx, w, log...)
+
+		maybe := func(name string, of []string) string {
+			return rapid.SampledFrom(append([]string{"", ""}, of...)).Draw(t, name)
+		}
+		place := func(name string) *sealer.Position {
+			if rapid.IntRange(0, 2).Draw(t, name+" is open") > 0 {
+				return nil
+			}
+			return &log[rapid.IntRange(0, len(log)-1).Draw(t, name)].Position
+		}
+		q := pipeline.EventQuery{
+			TenantID:  tenant,
+			Types:     rapid.SliceOfN(rapid.SampledFrom(types), 0, 3).Draw(t, "types"),
+			ActorKind: maybe("actor is", kinds), ActorID: maybe("actor id is", ids),
+			SubjectKind: maybe("subject is", kinds), SubjectID: maybe("subject id is", ids),
+			From: drawInstant(t, "from"), To: drawInstant(t, "to"),
+			After: place("after"), Before: place("before"),
+			Newest: rapid.Bool().Draw(t, "newest"), Limit: len(log),
+		}
+		want := events(log, q)
+		got, err := w.Events(ctx, q)
+		require.NoError(t, err)
+		requireRows(t, want, got)
+		q.Limit = rapid.IntRange(1, 4).Draw(t, "limit")
+		requireRows(t, want, pages(t, ctx, w, q))
+	})
+}
