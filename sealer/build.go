@@ -60,6 +60,9 @@ func newPackBuilder(cfg PackConfig) (*PackBuilder, error) {
 	if _, code := directory.Find(KeyID(pub), purpose, cfg.SealedAt); code != "" {
 		return nil, fmt.Errorf("key %s: %s", KeyID(pub), code)
 	}
+	if p := cfg.Previous; p != nil && (p.TreeSize != cfg.Before.Size() || p.RootHash != cfg.Before.Root()) {
+		return nil, fmt.Errorf("%s, the previous, does not end with the tree before", p.PackID)
+	}
 	cfg.Before = cfg.Before.Clone()
 	b := &PackBuilder{cfg: cfg, ledger: newLedger(cfg.TenantID, cfg.Before.Size(), cfg.Before, newHistory(cfg.Before.Size()))}
 	b.ledger.claim = func(event *Event, _ uint64) (uint64, bool) {

@@ -105,8 +105,8 @@ func (c *packCheck) link(before *packCheck) {
 		c.fail(ChainFork, "leaves from %d on are in pack %s as well", h.FirstIndex, b.PackID)
 		before.fail(ChainFork, "leaves from %d on are in pack %s as well", h.FirstIndex, h.PackID)
 	case *h.Previous != b.Ref():
-		c.fail(ConsistencyMismatch, "it names %s with root %s as previous, not %s with root %s",
-			h.Previous.PackID, h.Previous.RootHash, b.PackID, b.RootHash)
+		c.fail(ConsistencyMismatch, "it names %s with root %s as previous, not %s with root %s; the header of one has the hash %s, that of the other %s",
+			h.Previous.PackID, h.Previous.RootHash, b.PackID, b.RootHash, h.Previous.HeaderHash, b.Ref().HeaderHash)
 	default:
 		c.linked = true
 	}

@@ -138,11 +138,13 @@
 //	{"checkpoint":NOTE,"consistency":[HASH,…],"count":n,"directory":{…},
 //	 "duplicates":[{"first":leaf,"leaf":leaf},…],"firstIndex":leaf,
 //	 "metering":[{"basisId":…,"meteringBasis":…,"quantityMs":n,"reason":…,"receipts":n,"rightId":…,"substrate":…},…],
-//	 "packId":…,"previous":{"packId":…,"rootHash":HASH,"treeSize":n}|null,"rootHash":HASH,
+//	 "packId":…,"previous":{"headerHash":HASH,"packId":…,"rootHash":HASH,"treeSize":n}|null,"rootHash":HASH,
 //	 "sealedAt":…,"settlement":[],"signingKeyId":…,"tenantId":…,"treeSize":n,"v":1}
 //
 // Leaves count from 0; treeSize = firstIndex + count; previous is null exactly if
-// firstIndex is 0, else its treeSize is firstIndex. signingKeyId names a key for
+// firstIndex is 0, else its treeSize is firstIndex, and its headerHash the SHA-256 of
+// the text of that pack's header: whoever signs a pack vouches for all that the one
+// before says, not for its entries only. signingKeyId names a key for
 // proof_pack_signing, and then receipts are by keys for receipt_signing; or it
 // names one for sandbox_proof_signing, and then so do the receipts. The same key has
 // signed the checkpoint, in the second of sealedAt. A receipt by itself may be by a

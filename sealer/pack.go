@@ -1,6 +1,7 @@
 package sealer
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"strconv"
 	"time"
@@ -40,15 +41,19 @@ type PackHeader struct {
 	TreeSize uint64
 }
 
-// PackRef names a sealed pack and the tree that it ended with.
+// PackRef names a sealed pack and the tree that it ended with. It binds the whole
+// pack: the root its entries, HeaderHash all that it says about them.
 type PackRef struct {
-	PackID   string
-	RootHash Hash
-	TreeSize uint64
+	HeaderHash Hash // SHA-256 of the header's canonical text
+	PackID     string
+	RootHash   Hash
+	TreeSize   uint64
 }
 
 // Ref is how the next pack names this one.
-func (h *PackHeader) Ref() PackRef { return PackRef{h.PackID, h.RootHash, h.TreeSize} }
+func (h *PackHeader) Ref() PackRef {
+	return PackRef{sha256.Sum256(h.append(nil)), h.PackID, h.RootHash, h.TreeSize}
+}
 
 // append appends the canonical text. settlement is an empty list until there are
 // settlement rules.
@@ -83,7 +88,9 @@ func (h *PackHeader) append(dst []byte) []byte {
 	if h.Previous == nil {
 		dst = append(dst, "null"...)
 	} else {
-		dst = append(dst, `{"packId":`...)
+		dst = append(dst, `{"headerHash":`...)
+		dst = appendHash(dst, h.Previous.HeaderHash)
+		dst = append(dst, `,"packId":`...)
 		dst = appendString(dst, h.Previous.PackID)
 		dst = append(dst, `,"rootHash":`...)
 		dst = appendHash(dst, h.Previous.RootHash)
@@ -216,7 +223,9 @@ func (s *scanner) meterRow() (r MeterRow) {
 
 func (s *scanner) packRef() *PackRef {
 	r := new(PackRef)
-	s.lit(`{"packId":`)
+	s.lit(`{"headerHash":`)
+	r.HeaderHash = s.hash()
+	s.lit(`,"packId":`)
 	r.PackID = s.name()
 	s.lit(`,"rootHash":`)
 	r.RootHash = s.hash()

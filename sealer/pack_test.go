@@ -233,7 +233,8 @@ func TestAlteredPacks(t *testing.T) {
 		"header count":      {replace(0, `"count":10`, `"count":11`), []Code{FormatInvalid}},
 		"header rows":       {replace(0, `"quantityMs":`, `"quantityMs":1`), []Code{SignatureInvalid, MeteringMismatch}},
 		"header seal time":  {replace(0, `"sealedAt":"2026-05-01T12:00:1`, `"sealedAt":"2026-05-01T12:00:2`), []Code{SignatureInvalid, CheckpointMismatch}},
-		"header previous":   {replace(0, `"previous":{"packId":"ppk_1"`, `"previous":{"packId":"ppk_0"`), []Code{SignatureInvalid}},
+		"header previous":   {replace(0, firstPack.Header.PackID, p.Header.PackID), []Code{SignatureInvalid}},
+		"header hash":       {replace(0, `"headerHash":"`, `"headerHash":"A`), []Code{FormatInvalid}},
 		"header root":       {replace(0, `"rootHash":"`+p.Header.RootHash.String(), `"rootHash":"`+firstPack.Header.RootHash.String()), []Code{ConsistencyMismatch, SignatureInvalid, CheckpointMismatch, RootMismatch}},
 		"header proof":      {replace(0, p.Header.Consistency[0].String(), p.Header.RootHash.String()), []Code{ConsistencyMismatch, SignatureInvalid, RootMismatch}},
 		"header checkpoint": {replace(0, `{"checkpoint":"`, `{"checkpoint":"x`), []Code{SignatureInvalid, CheckpointMismatch}},
@@ -301,6 +302,15 @@ func TestForgedPacks(t *testing.T) {
 		})
 		require.ErrorContains(t, err, string(KeyPurpose))
 	})
+	t.Run("behind another pack", func(t *testing.T) {
+		w := newWorld(t)
+		w.seal(w.run(3))
+		w.previous.RootHash = Hash{}
+		_, err := NewPackBuilder(PackConfig{
+			PackID: "ppk_2", TenantID: w.tenant, Before: w.tree, Previous: w.previous, SealedAt: w.now, Directory: w.directory(), Key: w.packKey,
+		})
+		require.ErrorContains(t, err, "does not end with the tree before")
+	})
 }
 
 // resign signs a header again that was changed, with the pack's own key: what a
@@ -313,6 +323,33 @@ func (w *world) resign(p *SealedPack, events [][]byte, change func(h *PackHeader
 	signature, err := sign(w.packKey, text)
 	require.NoError(w.tb, err)
 	return forge(slices.Concat([][]byte{text}, events, [][]byte{signatureLine(h.SigningKeyID, signature)})...)
+}
+
+// unbilled is a pack of deliveries in which each is said to repeat leaf 0.
+func (w *world) unbilled(p *SealedPack, events [][]byte) []byte {
+	w.tb.Helper()
+	return w.resign(p, events, func(h *PackHeader) {
+		var m Meter
+		h.Duplicates = nil
+		for i, e := range events {
+			d, err := ReadDelivery(e)
+			require.NoError(w.tb, err)
+			m.Add(&d, true)
+			h.Duplicates = append(h.Duplicates, Duplicate{Leaf: h.FirstIndex + uint64(i)})
+		}
+		h.Metering = m.Rows()
+	})
+}
+
+// revokePackKey lets another key take over from the pack key, which is revoked.
+func (w *world) revokePackKey() {
+	w.tb.Helper()
+	stolen := KeyID(pub(w.packKey))
+	revoked := w.now.Add(time.Minute)
+	w.now = revoked.Add(time.Minute)
+	w.packKey = testKey("second pack key")
+	w.keys = append(w.keys, NewKey(pub(w.packKey), PurposePack, revoked))
+	w.key(stolen).RevokedAt = &revoked
 }
 
 func TestPacksOfALiar(t *testing.T) {
@@ -338,7 +375,7 @@ func TestPacksOfALiar(t *testing.T) {
 		"earlier, without key": {func(h *PackHeader) { h.Duplicates = append(h.Duplicates, Duplicate{h.TreeSize - 1, 0}) }, DuplicatesMismatch},
 		"another tenant":       {func(h *PackHeader) { h.TenantID = "tnt_other" }, TenantMismatch},
 		"another root":         {func(h *PackHeader) { h.RootHash[0] ^= 1 }, RootMismatch},
-		"another previous":     {func(h *PackHeader) { h.Previous = &PackRef{"ppk_1", h.RootHash, h.FirstIndex} }, ConsistencyMismatch},
+		"another previous":     {func(h *PackHeader) { h.Previous = &PackRef{Hash{}, "ppk_1", h.RootHash, h.FirstIndex} }, ConsistencyMismatch},
 		"checkpoint of before": {func(h *PackHeader) { h.Checkpoint = checkpointOf(t, w, h.FirstIndex) }, CheckpointMismatch},
 		"proof left out":       {func(h *PackHeader) { h.Consistency = nil }, ConsistencyMismatch},
 		"sealed too early":     {func(h *PackHeader) { h.SealedAt = epoch.Add(-time.Hour) }, KeyOutsideWindow},

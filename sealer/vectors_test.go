@@ -108,6 +108,7 @@ func makeVectors(t *testing.T) *vectors {
 
 	v.receipts(first[1])
 	v.revocation()
+	v.packRevocation()
 	v.sandbox()
 	v.proofs()
 	return v
@@ -240,6 +241,25 @@ func (v *vectors) revocation() {
 		vector{"receipt of a revoked key, with its pack", "the pack proves that it is older", []string{receipt, pack}, keys, "", ExitSound, [][]Code{nil, nil}})
 	v.bad("sealed-after-revocation", "line 3 is signed by a key that was revoked before the seal", lateText, KeyRevoked)
 	v.cases[len(v.cases)-1].Keys = keys
+}
+
+// packRevocation has a pack's key that was revoked before the next pack was sealed.
+func (v *vectors) packRevocation() {
+	w := newWorld(v.t)
+	w.tenant = "tnt_revoked_pack"
+	w.seal(w.run(2))
+	events := w.run(3)
+	p := w.seal(events)
+	pack := v.put("good/by-revoked-key.ndjson", bundle(v.t, p, events))
+	forged := v.put("bad/by-revoked-key-forged.ndjson", w.unbilled(p, events))
+	w.revokePackKey()
+	events = w.run(2)
+	next := v.put("good/by-next-key.ndjson", bundle(v.t, w.seal(events), events))
+	v.good("pack of a revoked key, with the next", "the next pack names it, and its header", pack, next)
+	v.cases = append(v.cases, vector{
+		Name: "forged pack of a revoked key, with the next", About: "the same entries, but nothing is billed: all are said to repeat a leaf that is not given",
+		Files: []string{forged, next}, Exit: ExitUnsound, Failures: [][]Code{{KeyRevoked}, {ConsistencyMismatch}},
+	})
 }
 
 // sandbox has a pack whose receipts and seal are by sandbox keys.

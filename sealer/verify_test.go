@@ -197,12 +197,7 @@ func TestVerifyRevokedKeys(t *testing.T) {
 func TestVerifyRevokedPackKey(t *testing.T) {
 	f := newFolder(t)
 	a := f.pack("a", f.w.run(3))
-	stolen := f.w.packKey
-	revoked := f.w.now.Add(time.Minute)
-	f.w.now = revoked.Add(time.Minute)
-	f.w.packKey = testKey("second pack key")
-	f.w.keys = append(f.w.keys, NewKey(pub(f.w.packKey), PurposePack, revoked))
-	f.w.key(KeyID(pub(stolen))).RevokedAt = &revoked
+	f.w.revokePackKey()
 	keys := f.write("keys", f.w.directory())
 
 	o := Options{Root: f.w.vkey, Keys: keys, Files: []string{a}}
@@ -222,6 +217,23 @@ func TestVerifyRevokedPackKey(t *testing.T) {
 	require.NoError(t, err)
 	o.Files = []string{a, f.write("bad", bytes.Replace(text, []byte(`"dwellMs":0,`), []byte(`"dwellMs":1,`), 1))}
 	require.Contains(t, f.run(1, o)[0], "!key.revoked")
+}
+
+// TestNextPackBindsTheWholeHeader has a thief of a revoked pack key sign a pack of
+// the same entries once more, in which nothing is billed: every delivery is said to
+// repeat one of the pack before, which is not given. The next pack, by the new key,
+// vouches for the genuine one only.
+func TestNextPackBindsTheWholeHeader(t *testing.T) {
+	f := newFolder(t)
+	f.pack("a", f.w.run(3))
+	events := f.w.run(5)
+	p := f.w.seal(events)
+	genuine := f.write("b", bundle(t, p, events))
+	forged := f.write("forged", f.w.unbilled(p, events))
+	f.w.revokePackKey()
+	next := f.pack("c", f.w.run(3))
+	require.Equal(t, []string{soundNext + " chain.vouched", soundNext}, f.verify(0, genuine, next))
+	require.Equal(t, []string{soundNext + " duplicates.unproven !key.revoked", soundNext + " !consistency.mismatch"}, f.verify(1, forged, next))
 }
 
 func TestVerifyReceipts(t *testing.T) {

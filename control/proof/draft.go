@@ -66,7 +66,9 @@ func (d *draft) build(ctx context.Context) (news bool, err error) {
 		Earlier:   earlier,
 	}
 	if d.old.sequence > 0 {
-		config.Previous = &sealer.PackRef{PackID: d.old.packID, RootHash: d.old.tree.Root(), TreeSize: d.old.tree.Size()}
+		if config.Previous, err = d.previous(ctx); err != nil {
+			return false, err
+		}
 	}
 	builder, news, err := d.fill(ctx, config, roots, d.began)
 	if err != nil {
@@ -85,6 +87,23 @@ func (d *draft) build(ctx context.Context) (news bool, err error) {
 		err = d.blame(ctx, err)
 	}
 	return true, err
+}
+
+// previous is how the pack names the one before it, whose header is in the database.
+func (d *draft) previous(ctx context.Context) (*sealer.PackRef, error) {
+	p, found, err := readPack(ctx, d.db.Read(), d.tenantID, d.old.packID)
+	if err == nil && !found {
+		err = fmt.Errorf("there is no pack %s, which the head names", d.old.packID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	h, err := sealer.ParsePackHeader(p.Header)
+	if err != nil {
+		return nil, err
+	}
+	ref := h.Ref()
+	return &ref, nil
 }
 
 // fill hands the slice to a builder of a pack sealed at a moment. A node's clock may

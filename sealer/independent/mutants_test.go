@@ -313,7 +313,7 @@ var lies = []struct {
 		if f.header["previous"] != nil {
 			f.header["previous"] = nil
 		} else {
-			f.header["previous"] = object{"packId": "ppk_0", "rootHash": sealer.NewTree().Root().String(), "treeSize": 0}
+			f.header["previous"] = object{"headerHash": sealer.Hash{}.String(), "packId": "ppk_0", "rootHash": sealer.NewTree().Root().String(), "treeSize": 0}
 		}
 		return true
 	}},

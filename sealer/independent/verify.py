@@ -78,10 +78,14 @@ def spell(millis):
     return t.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def encode(b):
+    return base64.urlsafe_b64encode(b).rstrip(b"=").decode()
+
+
 def decode(s):
     """Bytes of base64url without padding, in its one spelling."""
     b = base64.urlsafe_b64decode(s + "=" * (-len(s) % 4))
-    need(base64.urlsafe_b64encode(b).rstrip(b"=") == s.encode())
+    need(encode(b) == s)
     return b
 
 
@@ -147,7 +151,7 @@ ROW = {
 HEADER = {
     "checkpoint": text, "consistency": [HASH], "count": whole, "directory": DIRECTORY,
     "duplicates": [{"first": whole, "leaf": whole}], "firstIndex": whole, "metering": [ROW], "packId": text,
-    "previous": maybe({"packId": text, "rootHash": HASH, "treeSize": whole}), "rootHash": HASH, "sealedAt": time,
+    "previous": maybe({"headerHash": HASH, "packId": text, "rootHash": HASH, "treeSize": whole}), "rootHash": HASH, "sealedAt": time,
     "settlement": lambda v: v == [], "signingKeyId": text, "tenantId": text, "treeSize": whole, "v": 1,
 }
 EXPORT = {
@@ -404,7 +408,8 @@ class Pack:
         self.revoked = False  # its key is, but after sealedAt: the next pack has to vouch for it
 
     def follows(self, p):
-        name = {k: p.header[k] for k in ("packId", "rootHash", "treeSize")}
+        hash = hashlib.sha256(canonical(p.header).encode()).digest()
+        name = {k: p.header[k] for k in ("packId", "rootHash", "treeSize")} | {"headerHash": encode(hash)}
         return self.tenant == p.tenant and self.previous == name
 
     def check(self, keys):
