@@ -155,6 +155,42 @@ func TestSignersOfCheckpoints(t *testing.T) {
 	}
 }
 
+// TestProofOfForeignEvent has a log that holds an event of another tenant.
+func TestProofOfForeignEvent(t *testing.T) {
+	a, other := newArchive(t, 3), newArchive(t)
+	other.tenant = "tnt_other"
+	other.add(1)
+	c := Checkpoint{Origin(a.tenant), 1, LeafHash(other.events[0]), a.now}
+	note, err := SignCheckpoint(c, a.packKey)
+	require.NoError(t, err)
+	p := InclusionProof{Checkpoint: note}
+	r := a.verify(a.directory(), nil, file{"proof", []byte(p.Text())}, file{"event", other.events[0]})
+	require.Equal(t, [][]Code{{TenantMismatch}, nil}, fails(r))
+}
+
+// TestRevokedWithinTheSecond: a checkpoint states a second, so a key revoked within
+// it counts as revoked before.
+func TestRevokedWithinTheSecond(t *testing.T) {
+	a := newArchive(t, 2)
+	sealed := a.packs[0].Header.SealedAt
+	a.now = a.now.Add(time.Hour)
+	for after, want := range map[time.Duration][]Code{0: {KeyRevoked}, 999 * time.Millisecond: {KeyRevoked}, time.Second: nil} {
+		revoked := sealed.Add(after)
+		for _, key := range []string{a.nodes[1].KeyID, KeyID(pub(a.packKey))} {
+			a.key(key).RevokedAt = &revoked
+			r := a.verify(a.directory(), nil, file{"proof", a.proofAnswer(1, 0)}, file{"by", a.consistency(0, 0)})
+			if key == a.nodes[1].KeyID {
+				require.Equal(t, want, fails(r)[0], "a node's key, revoked after %s", after)
+			} else {
+				require.Equal(t, []Code{KeyRevoked}, fails(r)[0], "nothing else proves it")
+				message := r.Files[0].Verdicts[0].Message
+				require.Equal(t, want == nil, strings.Contains(message, "nothing proves"), message)
+			}
+			a.key(key).RevokedAt = nil
+		}
+	}
+}
+
 // TestReceiptOfRevokedKeyNeedsAnEarlyProof revokes the key of a receipt between two
 // packs.
 func TestReceiptOfRevokedKeyNeedsAnEarlyProof(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -99,6 +100,26 @@ func TestExportOverHTTP(t *testing.T) {
 	})
 	_, _, entries := exportOf(t, h.serve(), "")
 	require.Len(t, entries, 3, "up to the newest sealed one")
+}
+
+// TestExportBehindTheWarehouse: an event on its way is not left out silently.
+func TestExportBehindTheWarehouse(t *testing.T) {
+	h := build(t, Config{WaitFor: 50 * time.Millisecond})
+	h.deliver(deliveries(2)...)
+	h.seal()
+	at := func() string {
+		_, end, err := h.log.Bounds(t.Context(), partition)
+		require.NoError(t, err)
+		return end.String()
+	}()
+	for next, _, err := h.warehouse.Resume(t.Context(), partition); next.String() != at; next, _, err = h.warehouse.Resume(t.Context(), partition) {
+		require.NoError(t, err)
+	}
+	h.loader.Pause()
+	defer h.loader.Resume()
+	h.deliver(deliveries(1)...)
+	require.Equal(t, 503, ask(h.serve(), tenant, "GET /v1/events/export?upTo="+at).Code)
+	require.Equal(t, 200, ask(h.serve(), tenant, "GET /v1/events/export").Code)
 }
 
 // TestExportOfDamagedPack: nothing wrong is served.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/gate"
+	"muniment/pipeline"
 	"muniment/sealer"
 )
 
@@ -247,15 +248,15 @@ func TestDamagedNodesAreMadeAgain(t *testing.T) {
 		"/v1/receipts/" + id, "/v1/receipts/" + id + "/proof", "/v1/receipts/" + id + "/proof?checkpoint=latest",
 		"/v1/proof-packs/" + packs[2].ID + "/consistency?from=" + packs[0].ID, "/v1/events/export?after=1.0.4&upTo=1.0.8",
 	}
-	answers := func() (all []string) {
-		for _, path := range paths {
-			got := ask(server, tenant, "GET "+path)
-			require.Equal(t, 200, got.Code, "%s: %s", path, got.Body)
-			all = append(all, got.Body.String())
-		}
-		return all
+	answer := func(path string) string {
+		got := ask(server, tenant, "GET "+path)
+		require.Equal(t, 200, got.Code, "%s: %s", path, got.Body)
+		return got.Body.String()
 	}
-	want := answers()
+	want := map[string]string{}
+	for _, path := range paths {
+		want[path] = answer(path)
+	}
 	name := func(p Pack) string { return h.room.folder.name(tenant, p.ID+nodesSuffix) }
 	whole := map[string][]byte{}
 	for _, p := range packs {
@@ -277,24 +278,28 @@ func TestDamagedNodesAreMadeAgain(t *testing.T) {
 		}
 	}
 	for about, damage := range damages {
-		for _, p := range packs {
-			require.NoError(t, os.Remove(name(p)))
-			if text := damage(bytes.Clone(whole[p.ID])); text != nil {
-				require.NoError(t, os.WriteFile(name(p), text, 0o600))
-			}
-		}
-		require.Equal(t, want, answers(), about)
-		if !strings.HasPrefix(about, "flipped") { // a flip that no proof needs is not met
+		for _, path := range paths {
 			for _, p := range packs {
-				text, err := os.ReadFile(name(p))
-				require.NoError(t, err)
-				require.Equal(t, whole[p.ID], text, "%s: made again", about)
+				require.NoError(t, os.Remove(name(p)))
+				if text := damage(bytes.Clone(whole[p.ID])); text != nil {
+					require.NoError(t, os.WriteFile(name(p), text, 0o600))
+				}
 			}
-		}
-		for _, p := range packs {
-			require.NoError(t, os.WriteFile(name(p), whole[p.ID], 0o600))
+			require.Equal(t, want[path], answer(path), about)
+			for _, p := range packs { // what a proof needs is made again, the rest is not met
+				text, err := os.ReadFile(name(p))
+				if again := bytes.Equal(text, whole[p.ID]); !again {
+					require.Equal(t, damage(bytes.Clone(whole[p.ID])), text, "%s: %s, %v", about, path, err)
+				}
+				require.NoError(t, os.WriteFile(name(p), whole[p.ID], 0o600))
+			}
 		}
 	}
+	require.NoError(t, os.Remove(name(packs[1])))
+	answer(paths[1])
+	text, err := os.ReadFile(name(packs[1]))
+	require.NoError(t, err)
+	require.Equal(t, whole[packs[1].ID], text)
 
 	// A pack that is damaged itself proves nothing, and nothing wrong is served.
 	for _, p := range packs {
@@ -307,6 +312,20 @@ func TestDamagedNodesAreMadeAgain(t *testing.T) {
 	for _, path := range paths {
 		require.Equal(t, 500, ask(server, tenant, "GET "+path).Code, path)
 	}
+}
+
+// TestEventThatNoPackHolds: what stands before the head must be sealed.
+func TestEventThatNoPackHolds(t *testing.T) {
+	h := build(t)
+	h.deliver(delivery{tenant: stranger, dwellMs: 1})
+	h.deliver(deliveries(2)...)
+	h.seal()
+	rows, err := h.warehouse.Events(t.Context(), pipeline.EventQuery{TenantID: stranger, Limit: 1})
+	require.NoError(t, err)
+	row := rows[0]
+	row.TenantID = tenant
+	_, _, _, err = h.room.leafOf(t.Context(), row)
+	require.ErrorContains(t, err, "lacks event "+row.EventID)
 }
 
 // TestNodesAreSwept: what a crash leaves beside no pack is deleted at a start.
