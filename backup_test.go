@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +23,7 @@ import (
 
 	"muniment/bench"
 	"muniment/control/store"
+	"muniment/pipeline"
 	"muniment/pipeline/segment"
 	"muniment/sealer"
 )
@@ -254,8 +258,12 @@ func TestRestoreRefusesWhatIsNotWhole(t *testing.T) {
 	whole, tarred := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "backup.tar")
 	m := h.backUp(whole)
 	h.backUp(tarred)
-	h.stop()
 	private(t, whole)
+	h.receipts(5)
+	h.metered()
+	later := filepath.Join(t.TempDir(), "later")
+	newer := h.backUp(later)
+	h.stop()
 	data := filepath.Join(t.TempDir(), "data")
 	refused := func(from, why string) {
 		t.Helper()
@@ -313,6 +321,41 @@ func TestRestoreRefusesWhatIsNotWhole(t *testing.T) {
 		refused(rewritten(func(m *store.Manifest) { m.Files[0].Name = name }), "which is no file of a backup")
 	}
 
+	// Parts of two backups.
+	mixed := rewritten(func(m *store.Manifest) {
+		at := func(list []store.File) int {
+			return slices.IndexFunc(list, func(f store.File) bool { return f.Name == "warehouse.db" })
+		}
+		m.Files[at(m.Files)] = newer.Files[at(newer.Files)]
+	})
+	copyAll(t, filepath.Join(later, "warehouse.db"), filepath.Join(mixed, "warehouse.db"))
+	refused(mixed, pipeline.ErrLogBehind.Error())
+
+	// Damage that was there before the backup matches its manifest.
+	for _, f := range m.Files {
+		why := map[string]string{"warehouse.db": "warehouse.db is damaged", "control.db": "control.db is damaged"}[f.Name]
+		if strings.HasPrefix(f.Name, "packs/") {
+			why = f.Name + " is not what was sealed"
+		}
+		if strings.HasPrefix(f.Name, "log/") {
+			why = "log is damaged"
+		}
+		if why == "" {
+			continue // a key is not the backup's to judge
+		}
+		dir := rewritten(func(m *store.Manifest) {
+			text := read(t, filepath.Join(whole, f.Name))
+			damage(text)
+			sum := sha256.Sum256(text)
+			i := slices.IndexFunc(m.Files, func(g store.File) bool { return g.Name == f.Name })
+			m.Files[i].SHA256 = hex.EncodeToString(sum[:])
+		})
+		text := read(t, filepath.Join(dir, f.Name))
+		damage(text)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, f.Name), text, 0o600))
+		refused(dir, why)
+	}
+
 	text := read(t, tarred)
 	for _, size := range []int{0, 511, 700, len(text) / 2} {
 		cut := filepath.Join(t.TempDir(), "cut.tar")
@@ -332,6 +375,12 @@ func TestRestoreRefusesWhatIsNotWhole(t *testing.T) {
 	require.ErrorContains(t, err, "exists already")
 	_, err = store.Backup{Data: t.TempDir(), To: filepath.Join(t.TempDir(), "x")}.Run(t.Context())
 	require.ErrorContains(t, err, "it is no data folder")
+}
+
+// damage clears some of the middle of a file.
+func damage(text []byte) {
+	from := len(text) / 2
+	clear(text[from:min(from+8192, len(text)-10)])
 }
 
 // private checks that nobody but its owner can read a folder, whatever he shares.

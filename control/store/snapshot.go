@@ -13,7 +13,7 @@ import (
 )
 
 // stepPages is how many pages are copied before ctx is looked at again.
-const stepPages = 1024
+const stepPages = 256
 
 // copyDatabase copies a SQLite database, which others may be writing to, into a
 // new file: one committed state, on disk when it returns. The copy runs in one read

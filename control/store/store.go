@@ -19,10 +19,16 @@
 // PostgreSQL runs unchanged: $1 placeholders, ids as TEXT, times as BIGINT
 // milliseconds, JSON as TEXT, truth values as 0 and 1.
 //
+// Database and log hold one history between them. A copy of either that is older
+// than the other is noticed at the start (history.go), and both are backed up, and
+// restored, together (backup.go): then the database begins a new life. A data
+// folder is one process's at a time (Claim).
+//
 // Rooms own their tables and their SQL; this room owns the transaction, the
 // outbox, the feed and the migrations of them all, because a schema has one
 // order. It knows nothing of what a right or a key means, but for one thing: what
-// was ever stopped stays in a node's first copy for ever.
+// was ever stopped stays in a node's first copy for ever. A backup also reads which
+// packs and which roots there are.
 package store
 
 import (
