@@ -355,3 +355,10 @@ func TestMissingPack(t *testing.T) {
 	require.ErrorContains(t, err, "500")
 	require.Contains(t, h.log(), "cannot open pack "+list.Packs[0].ID)
 }
+
+// TestKeepIsBounded: a retention that would break idempotent retries is no setting.
+func TestKeepIsBounded(t *testing.T) {
+	h := &house{t: t, exe: muniment(t), data: filepath.Join(t.TempDir(), "data")}
+	require.Contains(t, h.refused("--keep", "24h"), "--keep must be at least 25h0m0s")
+	require.NoDirExists(t, h.data)
+}

@@ -289,6 +289,14 @@ const nodeID = "nod_embedded"
 // partition is the one that the embedded log has.
 const partition = 0
 
+// Validate refuses what would only fail once the service runs.
+func (c *upCmd) Validate() error {
+	if c.Keep < segment.LeastKeep {
+		return fmt.Errorf("--keep must be at least %v: answers to retries are rendered from the log", segment.LeastKeep)
+	}
+	return nil
+}
+
 // Run serves until it is told to stop. Everything is opened in the order in which
 // it is needed, and closed in the reverse one.
 func (c *upCmd) Run() (err error) {
