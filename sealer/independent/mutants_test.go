@@ -385,6 +385,12 @@ var lies = []struct {
 		f.regrow()
 		return true
 	}},
+	{"an entry is of after the seal", func(f *forgery) bool {
+		f.now = f.now.Add(time.Minute)
+		f.events = append(f.events, f.notice())
+		f.regrow()
+		return true
+	}},
 	{"an entry is of another tenant", func(f *forgery) bool {
 		i := f.IntN(len(f.events))
 		e := f.parse(f.events[i])

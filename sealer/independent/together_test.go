@@ -36,6 +36,16 @@ func TestTogether(t *testing.T) {
 			one, _ := l.seal(5), aside.seal(5)
 			return []evidence{{one.file, ""}, {aside.seal(5).file, sealer.ConsistencyMismatch}}
 		},
+		"a pack behind one of the same entries and another header": func(s *service, l *log) []evidence {
+			one := l.seal(5)
+			l.previous.HeaderHash[0]++
+			return []evidence{{one.file, ""}, {l.seal(5).file, sealer.ConsistencyMismatch}}
+		},
+		"a pack behind another that is not given": func(s *service, l *log) []evidence {
+			l.seal(5)
+			l.previous.HeaderHash[0]++
+			return []evidence{{l.seal(5).file, ""}}
+		},
 		"the key of a pack is revoked": func(s *service, l *log) []evidence {
 			one := l.seal(5)
 			s.revoke(s.sealing, l.now.Add(time.Hour))

@@ -151,8 +151,9 @@ ROW = {
 HEADER = {
     "checkpoint": text, "consistency": [HASH], "count": whole, "directory": DIRECTORY,
     "duplicates": [{"first": whole, "leaf": whole}], "firstIndex": whole, "metering": [ROW], "packId": text,
-    "previous": maybe({"headerHash": HASH, "packId": text, "rootHash": HASH, "treeSize": whole}), "rootHash": HASH, "sealedAt": time,
-    "settlement": lambda v: v == [], "signingKeyId": text, "tenantId": text, "treeSize": whole, "v": 1,
+    "previous": maybe({"headerHash": HASH, "packId": text, "rootHash": HASH, "treeSize": whole}),
+    "rootHash": HASH, "sealedAt": time, "settlement": lambda v: v == [], "signingKeyId": text,
+    "tenantId": text, "treeSize": whole, "v": 1,
 }
 EXPORT = {
     "after": [HASH], "before": [HASH], "checkpoints": [text], "count": whole, "directory": DIRECTORY,
@@ -248,18 +249,19 @@ def check_receipt(receipt, signature, keys, purposes, proven=None):
     check_signature(public, decode(signature["value"]), canonical(receipt).encode())
 
 
-def check_event(line, tenant, keys, purpose, proven):
+def check_event(line, tenant, keys, purpose, sealed):
     try:
         event = parse(line)
+        need(len(line) <= 2**20)
         need(fits(event, EVENT) and ulid_millis(event["eventId"], "evt") == millis(event["at"]))
         data, delivery = event["data"], event["type"] == "delivery.recorded"
         need(not delivery or fits(data, DELIVERY) or fits(data, DELIVERY | {"idempotency": HASH}))
     except (Bad, ValueError):
         raise Bad("entry.altered") from None
     if delivery:
-        check_delivery(event, keys, purpose, proven)
+        check_delivery(event, keys, purpose, sealed)
     need(event["tenantId"] == tenant, "tenant.mismatch")
-    need(event["at"] <= proven, "entry.after_seal")
+    need(event["at"] <= sealed, "entry.after_seal")
     return event
 
 
@@ -401,7 +403,6 @@ class Pack:
         h, self.signature = self.header, pack["signature"]
         self.tenant, self.first, self.end, self.previous = h["tenantId"], h["firstIndex"], h["treeSize"], h["previous"]
         need(self.end == self.first + h["count"] and 1 <= h["count"] <= 100_000 and len(self.lines) <= h["count"])
-        need(all(len(line) <= 2**20 for line in self.lines))
         need(self.previous["treeSize"] == self.first > 0 if self.previous else self.first == 0)
         need(self.signature["keyId"] == h["signingKeyId"])
         self.events = []
