@@ -167,13 +167,13 @@
 //
 // duplicates is a list of its own, so that who bills can see what is not billed.
 //
-// To verify a pack: read it strictly; verify the directory; then the signature of
-// the header; the checkpoint, its size and root; the proof; for each entry the
-// form, the tenant, that its at is not after sealedAt, that its eventId did not stand
-// before in what is at hand of the log, and, if it is a delivery, witness and
-// signature and the agreement of its parts; then count, root, duplicates and metering. Of two packs that meet, the later
-// has to name the earlier in previous, and no leaf may be in two packs, though a pack
-// may be given twice. Verdicts have named codes: see Code.
+// To verify a pack: read it strictly; verify the directory; then the signature of the
+// header; the checkpoint, its size and root; the proof; for each entry the form, the
+// tenant, that its at is not after sealedAt, that its eventId did not stand before in
+// what is at hand of the log, and, if it is a delivery, witness and signature and the
+// agreement of its parts; then count, root, duplicates and metering. Of two packs that
+// meet, the later has to name the earlier in previous, and no leaf may be in two
+// packs, though a pack may be given twice. Verdicts have named codes: see Code.
 //
 // # Proofs
 //
@@ -186,12 +186,13 @@
 //
 //	CHECKPOINT, verbatim
 //
-// or both in one object, as the service answers: {"event":{…},"proof":"…"}. To
-// verify it: the signatures of the checkpoint, by a key for packs that was valid in
-// the second that it states; that the hashes lead from the event's leaf hash to the
-// root; the event itself, as in a pack. The receipt in it is then as old as the
-// checkpoint, to the second: a key revoked within that second counts as revoked
-// before, and an event of that second may be of after the seal.
+// or both in one object, as the service answers: {"event":{…},"proof":"…"}. An event
+// in a file of its own has to be proven by another file. To verify a proof: the
+// signatures of the checkpoint, by a key for packs, or for a sandbox, that was valid
+// at some moment of the second that it states; that the hashes lead from the event's
+// leaf hash to the root; the event itself, as in a pack. The receipt in it is then as
+// old as the checkpoint, to the second: a key revoked within that second counts as
+// revoked before, and an event of that second may be of after the seal.
 //
 // A consistency proof shows that a log only grew:
 //
@@ -200,7 +201,8 @@
 // with the RFC 6962 proof between the two sizes, which may be equal.
 //
 // An audit export is a run of events under the checkpoints of the packs that they
-// were sealed in. It is lines, each ended by one newline: a header, and the events
+// were sealed in: rising, each covering an event that none before it does, the last
+// covering all. It is lines, each ended by one newline: a header, and the events
 // verbatim.
 //
 //	{"after":[HASH,…],"before":[HASH,…],"checkpoints":[CHECKPOINT,…],"count":n,"directory":{…},
@@ -215,8 +217,8 @@
 // checkpoint that covers it.
 //
 // Of proofs, data and HTTP answer, {"ok":true,"data":…,"contractVersion":"v1.0"}, are
-// the same file, as are a checkpoint and the answer {"checkpoint":CHECKPOINT}. A
-// newline may follow.
+// the same file, as are a checkpoint and the answer whose data is
+// {"checkpoint":CHECKPOINT}. A newline may follow.
 //
 // Files that are verified together prove each other: a root that a sound file holds,
 // or that follows from its entries, vouches for a checkpoint of a revoked key; two
