@@ -14,13 +14,10 @@ import (
 	"muniment/gateway/api"
 )
 
-// controlUnavailable is the reason of a 503 when control can't be reached.
-const controlUnavailable api.Reason = "CONTROL_UNAVAILABLE"
-
 const reachControl = "reach control"
 
 var (
-	errControlAway = api.Unavailable(controlUnavailable, "the control service can't be reached", time.Second)
+	errControlAway = api.Unavailable(api.ControlUnavailable, "the control service can't be reached", time.Second)
 	errControlBusy = api.Unavailable(api.Overloaded, "the control service has too many requests in hand", time.Second)
 )
 

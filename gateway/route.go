@@ -126,7 +126,7 @@ func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route) error {
 	case toContract:
 		return g.contract(ctx)
 	case toHealth:
-		return answer(ctx, map[string]string{"status": "ok"})
+		return answer(ctx, api.Health{Status: "ok"})
 	default:
 		return g.forward(ctx)
 	}
@@ -134,10 +134,7 @@ func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route) error {
 
 // contract tells a client what it speaks to.
 func (g *Gateway) contract(ctx *fasthttp.RequestCtx) error {
-	return answer(ctx, struct {
-		Service         string `json:"service"`
-		ContractVersion string `json:"contractVersion"`
-		GateVersion     string `json:"gateVersion"`
-		Ruleset         string `json:"ruleset"`
-	}{"muniment", api.ContractVersion, gate.Version, gate.RulesetHash()})
+	return answer(ctx, api.Contract{
+		Service: "muniment", ContractVersion: api.ContractVersion, GateVersion: gate.Version, Ruleset: gate.RulesetHash(),
+	})
 }

@@ -4,6 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +26,33 @@ func TestStatusOfEveryCode(t *testing.T) {
 	}
 	require.Equal(t, 503, Unavailable(Draining, "going away", time.Second).GetStatus())
 	require.Equal(t, 413, TooLarge("body").GetStatus())
+}
+
+// TestListsAreWhole holds the lists that documents are made of against the constants
+// of their types.
+func TestListsAreWhole(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "error.go", nil, 0)
+	require.NoError(t, err)
+	named := map[string][]string{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 {
+			if kind, ok := spec.Type.(*ast.Ident); ok {
+				text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+				require.NoError(t, err)
+				named[kind.Name] = append(named[kind.Name], text)
+			}
+		}
+		return true
+	})
+	codes, reasons := []string{}, []string{}
+	for _, c := range Codes() {
+		codes = append(codes, string(c))
+	}
+	for _, r := range Reasons() {
+		reasons = append(reasons, string(r))
+	}
+	require.ElementsMatch(t, named["Code"], codes)
+	require.ElementsMatch(t, named["Reason"], reasons)
 }
 
 func TestErrorEnvelope(t *testing.T) {

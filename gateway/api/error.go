@@ -3,7 +3,9 @@ package api
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -46,21 +48,33 @@ func (c Code) Status() int {
 	return http.StatusInternalServerError
 }
 
+// Codes lists the contract's codes, sorted.
+func Codes() []Code { return slices.Sorted(maps.Keys(statuses)) }
+
 // Reason tells a caller why the service answers 503: nothing is wrong with the
 // request, nothing was promised, and it may be sent again after retry-after.
 type Reason string
 
 // The reasons of a 503.
 const (
-	RightsStale     Reason = "RIGHTS_STALE"
-	LogUnavailable  Reason = "LOG_UNAVAILABLE"
-	NoSigningKey    Reason = "NO_SIGNING_KEY"
-	Overloaded      Reason = "OVERLOADED"
-	Draining        Reason = "DRAINING"
-	WarehouseBehind Reason = "WAREHOUSE_BEHIND"
-	SetAside        Reason = "SET_ASIDE"
-	StorageFull     Reason = "STORAGE_FULL"
+	RightsStale    Reason = "RIGHTS_STALE"
+	LogUnavailable Reason = "LOG_UNAVAILABLE"
+	NoSigningKey   Reason = "NO_SIGNING_KEY"
+	Overloaded     Reason = "OVERLOADED"
+	Draining       Reason = "DRAINING"
+	// ControlUnavailable: the gateway can't reach control; deliveries go on.
+	ControlUnavailable Reason = "CONTROL_UNAVAILABLE"
+	WarehouseBehind    Reason = "WAREHOUSE_BEHIND"
+	SetAside           Reason = "SET_ASIDE"
+	StorageFull        Reason = "STORAGE_FULL"
 )
+
+// Reasons lists the reasons above.
+func Reasons() []Reason {
+	return []Reason{
+		RightsStale, LogUnavailable, NoSigningKey, Overloaded, Draining, ControlUnavailable, WarehouseBehind, SetAside, StorageFull,
+	}
+}
 
 // ValidationError is one fault of a body.
 type ValidationError struct {
@@ -109,24 +123,27 @@ func (e *Error) RetryAfterSeconds() int {
 	return int((e.RetryAfter + time.Second - 1) / time.Second)
 }
 
+// ErrorBody is the contract's error envelope as it is written.
+type ErrorBody struct {
+	OK               bool              `json:"ok" doc:"Always false."`
+	Code             Code              `json:"error" doc:"What went wrong, of a closed list."`
+	Message          string            `json:"message" doc:"For people; it may change."`
+	ContractVersion  string            `json:"contractVersion" example:"v1.0"`
+	Field            string            `json:"field,omitempty" doc:"The first field at fault."`
+	ValidationErrors []ValidationError `json:"validationErrors,omitempty" doc:"Every fault, when there are several."`
+	RequiredScopes   []string          `json:"requiredScopes,omitempty"`
+	KeyScopes        []string          `json:"keyScopes,omitempty"`
+	Reason           Reason            `json:"reason,omitempty" doc:"Why the service can't answer now."`
+	Substrate        string            `json:"substrate,omitempty" doc:"The substrate whose rules were applied."`
+	Gate             string            `json:"gate,omitempty" doc:"The version of the rules." example:"gate.v1"`
+	Violations       json.RawMessage   `json:"violations,omitempty" doc:"Every rule that refused the delivery."`
+	Pending          any               `json:"pending,omitempty" doc:"What sealing still waits for."`
+	RequestID        string            `json:"requestId,omitempty" doc:"Repeats the header X-Request-Id."`
+}
+
 // MarshalJSON writes the contract's error envelope.
 func (e *Error) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		OK               bool              `json:"ok"`
-		Code             Code              `json:"error"`
-		Message          string            `json:"message"`
-		ContractVersion  string            `json:"contractVersion"`
-		Field            string            `json:"field,omitempty"`
-		ValidationErrors []ValidationError `json:"validationErrors,omitempty"`
-		RequiredScopes   []string          `json:"requiredScopes,omitempty"`
-		KeyScopes        []string          `json:"keyScopes,omitempty"`
-		Reason           Reason            `json:"reason,omitempty"`
-		Substrate        string            `json:"substrate,omitempty"`
-		Gate             string            `json:"gate,omitempty"`
-		Violations       json.RawMessage   `json:"violations,omitempty"`
-		Pending          any               `json:"pending,omitempty"`
-		RequestID        string            `json:"requestId,omitempty"`
-	}{
+	return json.Marshal(ErrorBody{
 		false, e.Code, e.Message, ContractVersion, e.Field, e.ValidationErrors, e.RequiredScopes, e.KeyScopes,
 		e.Reason, e.Substrate, e.Gate, e.Violations, e.Pending, e.RequestID,
 	})

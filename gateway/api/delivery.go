@@ -1,0 +1,72 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// What the gateway answers itself, as documents describe it. The gateway decodes
+// and renders deliveries from bytes, without these types: they are the contract in
+// writing, and its tests speak the same language.
+
+// Contract is the answer to GET /v1.
+type Contract struct {
+	Service         string `json:"service" example:"muniment"`
+	ContractVersion string `json:"contractVersion" example:"v1.0"`
+	GateVersion     string `json:"gateVersion" example:"gate.v1" doc:"Version of the constraint gate's rules."`
+	Ruleset         string `json:"ruleset" doc:"SHA-256 of the whole table of rules, base64url."`
+}
+
+// Health is the answer to GET /v1/healthz.
+type Health struct {
+	Status string `json:"status" enum:"ok"`
+}
+
+// Observation is the body of POST /v1/delivery.
+type Observation struct {
+	RightID            string          `json:"rightId" minLength:"1" maxLength:"512" doc:"The ACTIVE right that the delivery rests on." example:"rgh_01M7Y45MG0YQ2E2D8Z1V5K3T9B"`
+	SpatialAnchorID    string          `json:"spatialAnchorId" minLength:"1" maxLength:"512" doc:"Where it was shown." example:"screen-0042"`
+	DwellMs            float64         `json:"dwellMs" minimum:"0" maximum:"68719476736" doc:"How long, in milliseconds." example:"8200"`
+	SpatialPlacementID *string         `json:"spatialPlacementId,omitempty" nullable:"true" maxLength:"512" doc:"Placement within the anchor." example:"slot-3"`
+	CorrelationID      *string         `json:"correlationId,omitempty" nullable:"true" maxLength:"512" doc:"The caller's own tracing id." example:"play-0001"`
+	DataSubjectID      *string         `json:"dataSubjectId,omitempty" nullable:"true" minLength:"1" maxLength:"256" doc:"Whom it was shown to, for export and erasure. Kept in the private part of the event, never in what is hashed."`
+	Telemetry          json.RawMessage `json:"telemetry,omitempty" doc:"What the device observed."`
+}
+
+// Delivered is the answer to POST /v1/delivery.
+type Delivered struct {
+	Receipt   Receipt          `json:"receipt"`
+	Substrate string           `json:"substrate" doc:"The substrate whose rules were applied."`
+	Signature Signature        `json:"signature"`
+	Metering  MeteringDecision `json:"metering"`
+}
+
+// Receipt is what is signed: its canonical form (RFC 8785) is the message.
+type Receipt struct {
+	Version            string    `json:"version" enum:"1"`
+	ReceiptID          string    `json:"receiptId" example:"rcp_01M7Y45MG0TFB8B7SS8ZJ7P2KN"`
+	CorrelationID      *string   `json:"correlationId"`
+	SpatialAnchorID    string    `json:"spatialAnchorId"`
+	SpatialPlacementID *string   `json:"spatialPlacementId"`
+	IssuedAt           time.Time `json:"issuedAt"`
+	RenderedAt         time.Time `json:"renderedAt" doc:"When the observation arrived."`
+	DwellMs            float64   `json:"dwellMs"`
+	Nonce              string    `json:"nonce" doc:"128 random bits, base64url."`
+	Witness            *string   `json:"witness" doc:"edge:<node>:<SHA-256 of the event around the receipt>: binds it to tenant, right, rules and metering."`
+}
+
+// Signature is over the receipt's canonical form.
+type Signature struct {
+	KeyID     string `json:"keyId" doc:"The key's id in the directory of verification keys."`
+	Algorithm string `json:"algorithm" enum:"ed25519"`
+	Value     string `json:"value" doc:"64 bytes, base64url."`
+}
+
+// MeteringDecision is what the gate decided about billing.
+type MeteringDecision struct {
+	Metered    bool     `json:"metered"`
+	Reason     string   `json:"reason" doc:"METERED, or the first of reasons."`
+	Reasons    []string `json:"reasons" nullable:"false" doc:"Every reason for which the delivery is not billed."`
+	Basis      string   `json:"basis" enum:"viewable,gross,audible,delivered,none" doc:"What the quantity is of."`
+	QuantityMs int64    `json:"quantityMs"`
+}
