@@ -4,13 +4,18 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 FUZZTIME ?= 2m
 FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
-.PHONY: demo run build test check race fuzz bench help
+.PHONY: demo run build test test-independent check race fuzz bench help
 
 demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
 	@./bin/muniment demo
 
 test: ## every test that needs nothing but Go
 	go test ./...
+
+test-independent: ## the verdicts of a verifier that shares no code with ours (needs Python 3)
+	@test -x bin/venv/bin/python || python3 -m venv bin/venv
+	bin/venv/bin/pip install --quiet --disable-pip-version-check --require-hashes -r sealer/independent/requirements.txt
+	MUNIMENT_TEST_PYTHON=$(CURDIR)/bin/venv/bin/python go test -count 1 -tags independent ./sealer/independent
 
 run: build ## everything in one process, data in ./muniment-data
 	./bin/muniment up
@@ -39,4 +44,4 @@ bench: ## micro-benchmarks of what a receipt is made of; figures are kept in ben
 	go test -run '^$$' -bench . -benchmem -count 3 ./gate ./sealer ./gateway ./pipeline/segment
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
