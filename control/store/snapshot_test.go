@@ -16,7 +16,7 @@ import (
 // does not keep it from coming to an end.
 func TestCopyOfADatabaseInUse(t *testing.T) {
 	dir := t.TempDir()
-	from := filepath.Join(dir, "a database?.db") // a name that a URI would misread
+	from := filepath.Join(dir, "a database?.db")                                                               // a name that a URI would misread
 	db, err := sql.Open("sqlite", "file:"+escaped(from)+"?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)") // no disk slows it down
 	require.NoError(t, err)
 	defer db.Close()
