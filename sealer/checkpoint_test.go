@@ -116,6 +116,13 @@ func TestOpenCheckpointIsStrict(t *testing.T) {
 	require.Error(t, err)
 	_, err = SignCheckpoint(Checkpoint{Origin: "muniment/tnt_1", Size: 1}, key)
 	require.Error(t, err, "the year 1 is no moment of POSIX")
+	_, err = SignCheckpoint(Checkpoint{Origin: "muniment/tnt_1", Size: 1, SealedAt: time.Unix(lastSecond, 0)}, key)
+	require.Error(t, err, "the year 10000 has no spelling")
+	late := sealSigner{sealVerifier{pub(key)}, key, lastSecond}
+	far, err := note.Sign(&note.Note{Text: body + "\n"}, signer, late)
+	require.NoError(t, err)
+	_, err = OpenCheckpoint(string(far), "muniment/tnt_1", pub(key))
+	require.Error(t, err)
 }
 
 // newOtherSeal is a signature line that says the checkpoint was sealed later.

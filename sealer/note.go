@@ -82,6 +82,9 @@ func openNote(text string, vs ...note.Verifier) (*note.Note, error) {
 // It is the same for all logs, for it names who sealed, not what.
 const sealName = "muniment/sealed"
 
+// lastSecond is where the years of four digits end.
+const lastSecond = 253402300800
+
 // sealVerifier verifies cosignatures by one key.
 type sealVerifier struct{ pub ed25519.PublicKey }
 
@@ -99,7 +102,7 @@ func (v sealVerifier) Verify(msg, sig []byte) bool {
 		return false
 	}
 	at := binary.BigEndian.Uint64(sig)
-	return at < 1<<40 && ed25519.Verify(v.pub, cosigned(msg, at), sig[8:])
+	return at < lastSecond && ed25519.Verify(v.pub, cosigned(msg, at), sig[8:])
 }
 
 // sealSigner makes cosignatures of one moment.
@@ -114,7 +117,7 @@ func newSealSigner(key crypto.Signer, at time.Time) (note.Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if at.Unix() < 0 {
+	if at.Unix() < 0 || at.Unix() >= lastSecond {
 		return nil, fmt.Errorf("sealed at %s", FormatTime(at))
 	}
 	return sealSigner{sealVerifier{pub}, key, uint64(at.Unix())}, nil

@@ -1,7 +1,6 @@
 package sealer
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -49,10 +48,7 @@ func parseInclusionProof(text string) (p InclusionProof, err error) {
 	for _, h := range parsed.Hashes {
 		p.Hashes = append(p.Hashes, h)
 	}
-	switch {
-	case parsed.ExtraData != nil:
-		return p, errors.New("it has an extra line, for which nothing vouches")
-	case p.Text() != text:
+	if p.Text() != text {
 		return p, ErrNotCanonical
 	}
 	return p, nil

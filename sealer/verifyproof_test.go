@@ -220,6 +220,29 @@ func TestReceiptOfRevokedKeyNeedsAnEarlyProof(t *testing.T) {
 	require.Equal(t, [][]Code{{InclusionMismatch, KeyRevoked}, {InclusionMismatch}}, fails(a.verify(keys, nil, receipt, broken)))
 }
 
+// TestReceiptInSeveralFiles: one sound file proves a receipt whatever others are
+// worth, and one that says something else speaks against it.
+func TestReceiptInSeveralFiles(t *testing.T) {
+	a := newArchive(t, 3)
+	keys := a.directory()
+	receipt, proof := file{"receipt", answer(t, a.events[1])}, file{"proof", a.proofAnswer(1, 0)}
+	broken := bundle(t, a.packs[0], a.events)
+	broken = bytes.Replace(broken, []byte(`"packId":"ppk_1"`), []byte(`"packId":"ppk_9"`), 1)
+	for _, files := range [][]file{{receipt, {"pack", broken}, proof}, {receipt, proof, {"pack", broken}}} {
+		r := a.verify(keys, nil, files...)
+		require.Nil(t, failures(r.Files[0].Verdicts), "%+v", r.Files)
+		require.Contains(t, r.Files[0].Verdicts[0].Message, "leaf 1")
+	}
+	require.Equal(t, []Code{InclusionMismatch}, fails(a.verify(keys, nil, receipt, file{"pack", broken}))[0])
+
+	other := newArchive(t)
+	other.keep([][]byte{other.delivery(0, ""), other.delivery(2, "")}) // of the same id
+	lie := file{"lie", other.proofAnswer(1, 0)}
+	for _, files := range [][]file{{receipt, lie, proof}, {receipt, proof, lie}} {
+		require.Equal(t, []Code{EntryAltered}, fails(a.verify(keys, nil, files...))[0])
+	}
+}
+
 // TestRevokedPackKey revokes the key of the first pack after its successor's time.
 func TestRevokedPackKey(t *testing.T) {
 	a := newArchive(t, 3)
