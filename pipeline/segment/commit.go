@@ -119,6 +119,7 @@ func (l *Log) commit(g *group) error {
 			l.full = false
 			l.cfg.Log.Info("log has room again", "end", l.end.String())
 		}
+		l.forget(l.tail.pos)
 	case !errors.Is(err, errSync) && (isExhausted(err) || errors.Is(err, errMaxBytes)):
 		g.err = fmt.Errorf("%w: %w", pipeline.ErrFull, err)
 		close(g.done)
@@ -220,9 +221,27 @@ func (l *Log) roll(generation uint32) error {
 	l.segs = append(l.segs, s)
 	l.end = s.position(s.end)
 	l.Reader.mu.Unlock()
+	if l.tail != nil {
+		l.forget(l.tail.size + forgetStep) // whatever is left
+	}
+	l.before, l.forgot = l.tail, 0
 	l.tail, l.clean = s, false
 	l.metrics.bytes.Set(float64(l.size()))
 	return nil
+}
+
+// forgetStep is how much is forgotten at a time.
+const forgetStep = 4 << 20
+
+// forget takes the segment before the last out of the page cache, up to a place, in
+// steps that delay nobody. What the loader reads is still there, and new records
+// come to lie on pages that were in use a moment ago: each page more would cost
+// time, most of all on a virtual machine that never touched it.
+func (l *Log) forget(to int64) {
+	if l.before != nil && to-l.forgot >= forgetStep {
+		l.before.file.Forget(l.forgot, to-l.forgot)
+		l.forgot = to
+	}
 }
 
 // create makes the segment that follows the last one. It has its name only once

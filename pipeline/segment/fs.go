@@ -46,6 +46,9 @@ type File interface {
 	// contents back.
 	Sync() error
 	Datasync() error
+	// Forget lets the system take n bytes at off out of its memory; they are read
+	// from disk the next time. It is a hint.
+	Forget(off, n int64)
 }
 
 // The log holds personal data, so nobody else may read it.

@@ -19,6 +19,10 @@ func (f osFile) Datasync() error {
 	return f.wrap("fdatasync", f.control(unix.Fdatasync))
 }
 
+func (f osFile) Forget(off, n int64) {
+	_ = f.control(func(fd int) error { return unix.Fadvise(fd, off, n, unix.FADV_DONTNEED) })
+}
+
 // control runs a system call on the descriptor, again when a signal got in its
 // way, and keeps Close from taking the descriptor away meanwhile.
 func (f osFile) control(call func(fd int) error) error {

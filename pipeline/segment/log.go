@@ -68,6 +68,8 @@ type Log struct {
 	// The rest belongs to the committer.
 
 	tail     *segment // the last segment
+	before   *segment // the one before, if this process began the last
+	forgot   int64    // how far before has left the page cache
 	chain    digest   // hash of the last group
 	clean    bool     // the last group marks a clean shutdown
 	noAlloc  bool     // the file system can't preallocate

@@ -333,8 +333,9 @@ func (h *memHandle) record(c change) {
 	h.since = append(h.since, c)
 }
 
-func (h *memHandle) Sync() error     { return h.sync("sync") }
-func (h *memHandle) Datasync() error { return h.sync("datasync") }
+func (h *memHandle) Sync() error       { return h.sync("sync") }
+func (h *memHandle) Datasync() error   { return h.sync("datasync") }
+func (h *memHandle) Forget(_, _ int64) {}
 
 func (h *memHandle) sync(op string) error {
 	return h.change(op, func() error {
