@@ -37,21 +37,19 @@ func needFaults(t *testing.T, tools ...string) {
 // traffic delivers from many clients until it is stopped, and keeps every receipt
 // that was acknowledged and every other answer that there was.
 type traffic struct {
-	acknowledged map[string]string // receipt id → when
-	answers      map[string]int    // status and reason → how often
-	gone         int               // requests that got no answer
-
-	mu   sync.Mutex
 	stop context.CancelFunc
 	done sync.WaitGroup
-	// seen is closed and replaced at each answer with another status than the last.
-	last string
-	seen chan struct{}
+
+	mu           sync.Mutex      // guards the rest while the clients run
+	acknowledged map[string]bool // receipt ids
+	answers      map[string]int  // status and reason → how often
+	last         string          // status and reason
+	seen         chan struct{}   // closed, and replaced, when last changes
 }
 
 func (h *house) traffic(clients int) *traffic {
 	ctx, cancel := context.WithCancel(h.t.Context())
-	tr := &traffic{acknowledged: map[string]string{}, answers: map[string]int{}, stop: cancel, seen: make(chan struct{})}
+	tr := &traffic{acknowledged: map[string]bool{}, answers: map[string]int{}, stop: cancel, seen: make(chan struct{})}
 	transport := &http.Transport{MaxIdleConnsPerHost: clients}
 	client := &http.Client{Transport: transport, Timeout: 20 * time.Second}
 	body := fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":4200}`, h.rights["DOOH"])
@@ -96,7 +94,7 @@ func (tr *traffic) count(kind, receipt string) {
 	defer tr.mu.Unlock()
 	tr.answers[kind]++
 	if receipt != "" {
-		tr.acknowledged[receipt] = kind
+		tr.acknowledged[receipt] = true
 	}
 	if kind != tr.last {
 		tr.last = kind

@@ -76,7 +76,7 @@ func TestReceiptFromDeliveryToProof(t *testing.T) {
 	h.append(record)
 
 	// Whoever got the receipt finds it at once, however busy the loader is.
-	answer, data := get(t, server, "/v1/receipts/"+id)
+	answer, _ := get(t, server, "/v1/receipts/"+id)
 	parts, err := sealer.SplitDelivery(record.Event)
 	require.NoError(t, err)
 	require.Equal(t, `{"ok":true,"data":{"receipt":`+string(parts.Receipt)+`,"signature":`+string(parts.Signature)+
@@ -89,7 +89,7 @@ func TestReceiptFromDeliveryToProof(t *testing.T) {
 	require.Equal(t, 422, ask(server, tenant, "GET /v1/receipts/"+id+"/proof?checkpoint=oldest").Code)
 
 	header := h.seal()[0]
-	_, data = get(t, server, "/v1/receipts/"+id)
+	_, data := get(t, server, "/v1/receipts/"+id)
 	require.JSONEq(t, `{"packId":"`+header.PackID+`","leafIndex":0}`, string(data["sealed"]))
 	proof, data := get(t, server, "/v1/receipts/"+id+"/proof")
 	require.Equal(t, string(record.Event), string(data["event"]))
