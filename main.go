@@ -49,16 +49,25 @@ type commands struct {
 	Tenant struct {
 		Create tenantCreateCmd `cmd:"" help:"Create a tenant, its first developer and an API key."`
 	} `cmd:"" help:"Administer the tenants of a running server."`
-	Backup  backupCmd  `cmd:"" help:"Copy a data folder as of one point in time, while it is served."`
-	Restore restoreCmd `cmd:"" help:"Make a data folder of a backup, once all of it is verified."`
-	Verify  verifyCmd  `cmd:"" help:"Verify receipts, proof packs and chains of packs, offline."`
-	Demo    demoCmd    `cmd:"" help:"Tell the whole story against a throw-away data folder."`
+	Key struct {
+		running
+		tenant.Commands
+	} `cmd:"" help:"Administer the API keys of a running server."`
+	SigningKey struct {
+		running
+		node.Commands
+	} `cmd:"" help:"Administer the keys that a running server signs with."`
+	Root    node.RootCommands `cmd:"" help:"Make a root key, and let it delegate; offline."`
+	Backup  backupCmd         `cmd:"" help:"Copy a data folder as of one point in time, while it is served."`
+	Restore restoreCmd        `cmd:"" help:"Make a data folder of a backup, once all of it is verified."`
+	Verify  verifyCmd         `cmd:"" help:"Verify receipts, proof packs and chains of packs, offline."`
+	Demo    demoCmd           `cmd:"" help:"Tell the whole story against a throw-away data folder."`
 }
 
 func main() {
 	var cli commands
 	app := kong.Parse(&cli, kong.Name("muniment"), kong.DefaultEnvars("MUNIMENT"),
-		kong.Description("The evidence ledger for governed delivery."))
+		kong.Description("The evidence ledger for governed delivery."), kong.BindTo(os.Stdout, (*io.Writer)(nil)))
 	app.FatalIfErrorf(app.Run())
 }
 
@@ -271,6 +280,20 @@ func (c *running) administer(ctx context.Context, method, path string, in, out a
 	return client.Do(ctx, method, path, in, out)
 }
 
+// AfterApply hands the server to the commands of the rooms.
+func (c *running) AfterApply(k *kong.Context) error {
+	k.BindTo(c, (*tenant.Server)(nil))
+	k.BindTo(c, (*node.Server)(nil))
+	return nil
+}
+
+// Do is administer, for a command without a context of its own.
+func (c *running) Do(method, path string, in, out any) error {
+	ctx, stop := interrupted()
+	defer stop()
+	return c.administer(ctx, method, path, in, out)
+}
+
 type upCmd struct {
 	Data     string        `default:"./muniment-data" help:"Data folder; made when it is missing." type:"path"`
 	Listen   string        `default:"127.0.0.1:8080" help:"Address of the API."`
@@ -411,7 +434,7 @@ func (c *upCmd) Run() (err error) {
 	}
 	token := rand.Text()
 	ctl, err := control.New(control.Config{
-		DB: db, Nodes: nodes, Tenants: tenants, Log: eventLog,
+		DB: db, Nodes: nodes, Tenants: tenants, Packs: packs, Log: eventLog,
 		Rooms: []control.Room{nodes, tenants, rights, packs, metering}, AdminToken: token, Logger: logger, Registerer: registry,
 	})
 	if err != nil {

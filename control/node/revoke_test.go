@@ -93,6 +93,24 @@ func TestRevokedPackKeyStopsSealsAtWork(t *testing.T) {
 	require.NoFileExists(t, packRole.path(p.keys(), atWork.KeyID))
 }
 
+// TestRevokeKeyOfAnAbsentNode: the directory that says so is newer than those before,
+// in the same millisecond.
+func TestRevokeKeyOfAnAbsentNode(t *testing.T) {
+	p := newPlace(t)
+	r, stop := p.mustStart(t)
+	_, err := r.Enrol(t.Context(), "nod_a")
+	require.NoError(t, err)
+	keyID := r.borrow(t, "nod_a", p.now).KeyID
+	stop()
+	r, _ = p.mustStart(t)
+	before := r.verified(t)
+	v, err := r.Revoke(t.Context(), keyID, Revocation{}, operator)
+	require.NoError(t, err)
+	require.Nil(t, v.Successor)
+	require.True(t, v.Key.RevokedAt.After(before.IssuedAt))
+	require.True(t, r.verified(t).IssuedAt.After(before.IssuedAt))
+}
+
 // TestRevokeDirectoryKey needs the root, so that the directory that says so is signed.
 func TestRevokeDirectoryKey(t *testing.T) {
 	p := newPlace(t)

@@ -37,6 +37,14 @@ func Given(field string, t *time.Time) (Instant, error) {
 	return At(*t), nil
 }
 
+// String spells the moment as JSON does, and no moment as "-".
+func (i Instant) String() string {
+	if i.IsZero() {
+		return "-"
+	}
+	return sealer.FormatTime(i.Time)
+}
+
 // MarshalJSON writes the moment, or null.
 func (i Instant) MarshalJSON() ([]byte, error) {
 	if i.IsZero() {

@@ -1,0 +1,155 @@
+package tenant
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"text/tabwriter"
+	"time"
+
+	"muniment/control/store"
+)
+
+// Server is the admin listener of a running server.
+type Server interface {
+	// Do calls an operation and decodes the data of its answer into out.
+	Do(method, path string, in, out any) error
+}
+
+// Commands are what "muniment key" does, in the form that kong reads.
+type Commands struct {
+	Create CreateCommand `cmd:"" help:"Create an API key for a tenant."`
+	List   ListCommand   `cmd:"" help:"List the API keys of a tenant, newest first."`
+	Rotate RotateCommand `cmd:"" help:"Let a new API key take over from an old one."`
+	Revoke RevokeCommand `cmd:"" help:"Revoke an API key for good."`
+}
+
+// CreateCommand creates a key.
+type CreateCommand struct {
+	Tenant  string    `required:"" help:"Tenant, such as tnt_01J…"`
+	Label   string    `required:"" help:"What the key is for."`
+	Scope   []string  `help:"Scopes of the key; default: every scope but *."`
+	Env     string    `default:"test" enum:"test,live" help:"Environment of the key: ${enum}."`
+	Expires time.Time `help:"End of the key, RFC 3339; default: none."`
+	Print
+}
+
+// Run asks the server.
+func (c *CreateCommand) Run(server Server, out io.Writer) error {
+	q := OperatorKeyRequest{TenantID: c.Tenant, Env: c.Env, KeyRequest: KeyRequest{Label: c.Label, Scopes: c.Scope, ExpiresAt: given(c.Expires)}}
+	var made Made
+	if err := server.Do(http.MethodPost, "/admin/api-keys", q, &made); err != nil {
+		return fmt.Errorf("cannot create the key: %w", err)
+	}
+	return c.print(out, made, made.Key, made.APIKey)
+}
+
+// ListCommand lists keys.
+type ListCommand struct {
+	Tenant string `required:"" help:"Tenant, such as tnt_01J…"`
+	JSON   bool   `help:"Print one JSON object."`
+}
+
+// Run asks the server, page by page.
+func (c *ListCommand) Run(server Server, out io.Writer) error {
+	all := []Key{}
+	query := url.Values{"tenantId": {c.Tenant}, "limit": {"500"}}
+	for {
+		var page List
+		if err := server.Do(http.MethodGet, "/admin/api-keys?"+query.Encode(), nil, &page); err != nil {
+			return fmt.Errorf("cannot list the keys: %w", err)
+		}
+		all = append(all, page.Keys...)
+		if page.NextCursor == nil {
+			break
+		}
+		query.Set("cursor", *page.NextCursor)
+	}
+	if c.JSON {
+		return json.NewEncoder(out).Encode(map[string]any{"keys": all})
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "KEY\tLABEL\tCREATED\tEXPIRES\tREVOKED\tSUCCESSOR")
+	for _, k := range all {
+		successor := "-"
+		if k.SuccessorKeyID != nil {
+			successor = *k.SuccessorKeyID
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", k.KeyID, k.Label, k.CreatedAt, k.ExpiresAt, k.RevokedAt, successor)
+	}
+	return table.Flush()
+}
+
+// RotateCommand rotates a key.
+type RotateCommand struct {
+	KeyID   string        `arg:"" help:"The old key, such as key_01J…"`
+	Overlap time.Duration `default:"24h" help:"How long the old key works on."`
+	Expires time.Time     `help:"End of the new key, RFC 3339; default: it lives as long as the old one was meant to."`
+	Print
+}
+
+// Run asks the server.
+func (c *RotateCommand) Run(server Server, out io.Writer) error {
+	overlap := int64(c.Overlap / time.Second)
+	var rotated Rotated
+	q := Rotation{OverlapSeconds: &overlap, ExpiresAt: given(c.Expires)}
+	if err := server.Do(http.MethodPost, "/admin/api-keys/"+url.PathEscape(c.KeyID)+"/rotate", q, &rotated); err != nil {
+		return fmt.Errorf("cannot rotate the key: %w", err)
+	}
+	if !c.JSON && !c.KeyOnly {
+		fmt.Fprintf(out, "%s works until %s\n\n", rotated.Replaced.KeyID, rotated.Replaced.ExpiresAt)
+	}
+	return c.print(out, rotated, rotated.Key, rotated.APIKey)
+}
+
+// RevokeCommand revokes a key.
+type RevokeCommand struct {
+	KeyID string `arg:"" help:"The key, such as key_01J…"`
+	JSON  bool   `help:"Print one JSON object."`
+}
+
+// Run asks the server.
+func (c *RevokeCommand) Run(server Server, out io.Writer) error {
+	var revoked Revocation
+	if err := server.Do(http.MethodPost, "/admin/api-keys/"+url.PathEscape(c.KeyID)+"/revoke", nil, &revoked); err != nil {
+		return fmt.Errorf("cannot revoke the key: %w", err)
+	}
+	if c.JSON {
+		return json.NewEncoder(out).Encode(revoked)
+	}
+	where := "on every live node"
+	if !revoked.Propagation.Applied {
+		where = "here; not every live node has heard of it yet"
+	}
+	_, err := fmt.Fprintf(out, "%s is revoked since %s, %s\n", revoked.Key.KeyID, revoked.Key.RevokedAt, where)
+	return err
+}
+
+// Print is how a new key is shown, which happens once.
+type Print struct {
+	JSON    bool `help:"Print one JSON object."`
+	KeyOnly bool `help:"Print the API key and nothing else."`
+}
+
+func (p Print) print(out io.Writer, all any, k Key, token string) (err error) {
+	switch {
+	case p.KeyOnly:
+		_, err = fmt.Fprintln(out, token)
+	case p.JSON:
+		err = json.NewEncoder(out).Encode(all)
+	default:
+		_, err = fmt.Fprintf(out, "key      %s\nlabel    %s\nexpires  %s\n\nAPI key, shown this once:\n%s\n", k.KeyID, k.Label, k.ExpiresAt, token)
+	}
+	return err
+}
+
+// given is nil for a flag that was not.
+func given(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	at := store.At(t).Time
+	return &at
+}
