@@ -49,6 +49,9 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 		_ = d.keyHash([]byte("some-key"))
 		_ = d.requestHash(d.private.Salt, body)
 	})
+	if raced {
+		return // fasthttp's response takes its buffer from a pool
+	}
 	event := sampleEvent(t)
 	var answer fasthttp.Response
 	requireNoAllocations(t, "envelope", func() {
