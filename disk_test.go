@@ -353,7 +353,7 @@ func TestMissingPack(t *testing.T) {
 	require.Equal(t, 10, h.metered())
 	err = h.client.Download(t.Context(), "/v1/proof-packs/"+list.Packs[0].ID+"/bundle", filepath.Join(t.TempDir(), "pack"))
 	require.ErrorContains(t, err, "500")
-	require.Contains(t, h.log(), "cannot open pack "+list.Packs[0].ID)
+	require.Eventually(t, func() bool { return strings.Contains(h.log(), "cannot open pack "+list.Packs[0].ID) }, 10*time.Second, time.Millisecond)
 }
 
 // TestKeepIsBounded: a retention that would break idempotent retries is no setting.
