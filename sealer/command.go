@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -82,13 +84,13 @@ func writeText(w io.Writer, t *trust, r *Report) {
 	unsound := 0
 	for i := range r.Files {
 		f := &r.Files[i]
-		fmt.Fprintf(w, "\n%s: %s\n", f.File, f.describe())
+		fmt.Fprintf(w, "\n%s: %s\n", shown(f.File), shown(f.describe()))
 		for _, v := range f.Verdicts {
 			mark := "ok  "
 			if !v.OK {
 				mark = "FAIL"
 			}
-			fmt.Fprintf(w, "  %s  %-21s %s%s\n", mark, v.Code, f.place(v), v.Message)
+			fmt.Fprintf(w, "  %s  %-21s %s%s\n", mark, v.Code, f.place(v), shown(v.Message))
 		}
 		if !f.ok() {
 			unsound++
@@ -100,6 +102,20 @@ func writeText(w io.Writer, t *trust, r *Report) {
 	default:
 		fmt.Fprintf(w, "\nNOT SOUND: %d of %s failed.\n", unsound, count(len(r.Files), "file"))
 	}
+}
+
+// shown is text that may come from a file, as one line of visible characters: a
+// file must not be able to write verdicts of its own onto the auditor's screen.
+func shown(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if strconv.IsGraphic(r) && r != utf8.RuneError {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		}
+	}
+	return b.String()
 }
 
 // describe says in a few words what a file is.
