@@ -23,10 +23,13 @@ func answer[T any](ctx *fasthttp.RequestCtx, data T) error {
 	return nil
 }
 
+// The header's name as it is sent: SetCanonical does not spell it anew.
+var headerRequestID = []byte(api.HeaderRequestID)
+
 // nameRequest gives the answer the caller's request id, or a new one.
 func nameRequest(ctx *fasthttp.RequestCtx) {
 	if id := ctx.Request.Header.Peek(api.HeaderRequestID); api.Printable(id, api.MaxRequestID) {
-		ctx.Response.Header.SetBytesV(api.HeaderRequestID, id)
+		ctx.Response.Header.SetCanonical(headerRequestID, id)
 		return
 	}
 	var buf [20]byte
@@ -34,7 +37,7 @@ func nameRequest(ctx *fasthttp.RequestCtx) {
 	for n, i := rand.Uint64(), 0; i < 16; n, i = n>>4, i+1 {
 		id = append(id, "0123456789abcdef"[n&0xf])
 	}
-	ctx.Response.Header.SetBytesV(api.HeaderRequestID, id)
+	ctx.Response.Header.SetCanonical(headerRequestID, id)
 }
 
 // refuse answers with the error envelope. An error that callers may not see is

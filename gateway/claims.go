@@ -40,6 +40,7 @@ type claimShard struct {
 	limit   int
 	kept    map[claimKey]place
 	order   ring                       // keys of kept, oldest first
+	since   uint32                     // second of the oldest, or before; spares a look at kept
 	running map[claimKey]chan struct{} // nil until someone waits for the end
 }
 
@@ -105,14 +106,15 @@ func (c *claimed) end(p *place) {
 
 // put adds an entry and drops what is too old or too much.
 func (s *claimShard) put(k claimKey, p place) {
-	if _, again := s.kept[k]; !again {
+	before := len(s.kept)
+	if s.kept[k] = p; len(s.kept) > before {
 		s.order.push(k)
 	}
-	s.kept[k] = p
-	for s.order.len() > 0 {
+	for len(s.kept) > s.limit || int64(p.second)-int64(s.since) > int64(keepKeys/time.Second) {
 		oldest := s.order.first()
-		if len(s.kept) <= s.limit && int64(p.second)-int64(s.kept[oldest].second) <= int64(keepKeys/time.Second) {
-			break
+		if second := s.kept[oldest].second; second > s.since {
+			s.since = second
+			continue
 		}
 		delete(s.kept, oldest)
 		s.order.pop()

@@ -53,7 +53,7 @@ type delivery struct {
 	record sealer.Record
 
 	ids    []byte // receipt id, event id, nonce, as text
-	secret []byte // the private part
+	salted []byte // the salt, and behind it the private part
 	event  []byte
 }
 
@@ -69,7 +69,8 @@ type desk struct {
 	random  [idBytes + nonceBytes + saltBytes]byte
 
 	projection []byte
-	sum        []byte // the request hash, as text
+	commitment []byte // as text, as is
+	sum        []byte // the request hash
 	scratch    []byte // what is hashed
 }
 
@@ -162,6 +163,11 @@ func (g *Gateway) issue(ctx *fasthttp.RequestCtx, d *delivery, arrived time.Time
 	}
 	reason := d.sealed.Metering.Reason
 	g.leaveDesk(d)
+	// Written now, while the event is at hand; sent when it is durable. Every error
+	// takes the answer's place.
+	if err := respond(ctx, d.event); err != nil {
+		return err
+	}
 	at, err := g.log.Append(&d.deadline, &d.record)
 	if err != nil {
 		g.metrics.appendErrors.Inc()
@@ -171,7 +177,7 @@ func (g *Gateway) issue(ctx *fasthttp.RequestCtx, d *delivery, arrived time.Time
 	g.logTrouble.ends(g.logger, appendToLog)
 	d.claim.keep(at, issued)
 	g.metrics.recorded(reason)
-	return respond(ctx, d.event)
+	return nil
 }
 
 // decide asks right and gate. What passes is in d.right and d.sealed.
@@ -234,7 +240,7 @@ func (g *Gateway) seal(d *delivery, signer *sealer.Signer) error {
 		return err
 	}
 	d.record.TenantID, d.record.Node, d.record.Epoch, d.record.Seq = d.tenant, g.cfg.NodeID, g.cfg.Epoch, g.seq.Add(1)
-	d.record.Event, d.record.Private = d.event, d.secret
+	d.record.Event, d.record.Private = d.event, d.salted[saltBytes:]
 	return nil
 }
 
@@ -264,8 +270,9 @@ func (d *delivery) commit() {
 	if d.claim.held() {
 		p.RequestHash = d.requestHash(p.Salt, d.body)
 	}
-	d.secret = sealer.AppendPrivate(d.secret[:0], p)
-	d.sealed.PrivateCommitment = sealer.Commit(p.Salt, d.secret)
+	d.salted = sealer.AppendPrivate(append(d.salted[:0], p.Salt[:]...), p)
+	d.commitment = sealer.AppendCommitment(d.commitment[:0], d.salted)
+	d.sealed.PrivateCommitment = view(d.commitment)
 }
 
 // requestHash is base64url SHA-256(salt ‖ body). It is valid until the next call.

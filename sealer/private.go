@@ -89,9 +89,14 @@ func ParsePrivate(b []byte) (Private, error) {
 
 // Commit returns base64url SHA-256(salt ‖ private).
 func Commit(salt [16]byte, private []byte) string {
-	var buf [1024]byte
-	sum := sha256.Sum256(append(append(buf[:0], salt[:]...), private...))
-	return base64url.EncodeToString(sum[:])
+	return string(AppendCommitment(nil, append(salt[:], private...)))
+}
+
+// AppendCommitment appends Commit of a salt and a private part that stand one
+// behind the other already.
+func AppendCommitment(dst, salted []byte) []byte {
+	sum := sha256.Sum256(salted)
+	return base64url.AppendEncode(dst, sum[:])
 }
 
 // CheckPrivate asks that private is a private part and that commitment is its
