@@ -159,7 +159,6 @@ type ring struct {
 	n    int
 }
 
-func (r *ring) len() int        { return r.n }
 func (r *ring) first() claimKey { return r.keys[r.head] }
 
 func (r *ring) push(k claimKey) {
