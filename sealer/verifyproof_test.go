@@ -57,6 +57,22 @@ func TestProofIsReadByOthers(t *testing.T) {
 	require.NoError(t, tlog.CheckRecord(hashes, 11, root, 4, tlog.RecordHash(a.events[4])))
 }
 
+// TestSandboxProof: under a checkpoint of a sandbox stand receipts of sandbox keys,
+// and no others.
+func TestSandboxProof(t *testing.T) {
+	a := newArchive(t)
+	a.tenant = "tnt_sandbox"
+	key := testKey("sandbox")
+	a.packKey, a.nodes = key, []*Signer{{KeyID(pub(key)), "nod_control", key}}
+	a.add(3)
+	require.True(t, a.verify(a.directory(), nil, file{"proof", a.proofAnswer(1, 0)}, file{"export", a.export(0, 3)}).OK)
+	note, err := SignCheckpoint(Checkpoint{Origin(a.tenant), 3, a.grown.Root(), a.now}, testKey("pack"))
+	require.NoError(t, err)
+	a.packs[0].Header.Checkpoint = note
+	r := a.verify(a.directory(), nil, file{"proof", a.proofAnswer(1, 0)}, file{"export", a.export(0, 3)})
+	require.Equal(t, [][]Code{{KeyPurpose}, {KeyPurpose}}, fails(r))
+}
+
 func TestFlipsInProofs(t *testing.T) {
 	a := newArchive(t, 3, 4)
 	t.Run("answer", func(t *testing.T) { a.flips(a.proofAnswer(1, 0)) })
@@ -236,7 +252,9 @@ func TestReceiptInSeveralFiles(t *testing.T) {
 	require.Equal(t, []Code{InclusionMismatch}, fails(a.verify(keys, nil, receipt, file{"pack", broken}))[0])
 
 	other := newArchive(t)
-	other.keep([][]byte{other.delivery(0, ""), other.delivery(2, "")}) // of the same id
+	events := [][]byte{other.delivery(0, ""), other.delivery(2, "")} // of the same ids
+	other.now = other.now.Add(time.Hour)
+	other.keep(events)
 	lie := file{"lie", other.proofAnswer(1, 0)}
 	for _, files := range [][]file{{receipt, lie, proof}, {receipt, proof, lie}} {
 		require.Equal(t, []Code{EntryAltered}, fails(a.verify(keys, nil, files...))[0])

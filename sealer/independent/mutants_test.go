@@ -670,6 +670,7 @@ func (s *service) badDirectory(good []byte) (name string, text []byte) {
 			d["delegation"] = said[:at] + base64.StdEncoding.EncodeToString(raw) + "\n"
 		}},
 		{"another algorithm", func() { one["algorithm"] = "ed448" }},
+		{"a time without a zone", func() { one["notBefore"] = "2026-03-01T00:00:00.000" }},
 		{"a time with an offset", func() { one["notBefore"] = "2026-03-01T00:00:00.000+00:00" }},
 	}
 	fault := faults[s.next("directory", len(faults))]

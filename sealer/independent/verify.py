@@ -67,7 +67,8 @@ def parse(text):
 
 
 def millis(time):
-    t = datetime.datetime.fromisoformat(time.replace("Z", "+00:00"))
+    need(time.endswith("Z"))
+    t = datetime.datetime.fromisoformat(time[:-1] + "+00:00")
     n = (t - datetime.datetime.fromtimestamp(0, datetime.timezone.utc)) // datetime.timedelta(milliseconds=1)
     need(spell(n) == time)
     return n
