@@ -3,17 +3,26 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// TestCopyOfADatabaseInUse copies a database while a writer moves an amount between
-// two rows as fast as it can: each copy is one committed state, and the writer
-// does not keep it from coming to an end.
+// busy is a context under which something happens each time that it is asked how it
+// is: a copy asks before each of its steps.
+type busy struct {
+	context.Context
+	happens func() error
+}
+
+func (b busy) Err() error { return b.happens() }
+
+// TestCopyOfADatabaseInUse copies a database while a writer moves an amount from its
+// first page to its last between any two steps: each copy is one committed state,
+// and the writer does not keep it from coming to an end.
 func TestCopyOfADatabaseInUse(t *testing.T) {
 	dir := t.TempDir()
 	from := filepath.Join(dir, "a database?.db")                                                               // a name that a URI would misread
@@ -21,34 +30,24 @@ func TestCopyOfADatabaseInUse(t *testing.T) {
 	require.NoError(t, err)
 	defer db.Close()
 	db.SetMaxOpenConns(1)
-	exec := func(query string) {
-		_, err := db.ExecContext(t.Context(), query)
-		require.NoError(t, err)
-	}
-	exec(`CREATE TABLE amounts (name TEXT PRIMARY KEY, amount BIGINT)`)
-	exec(`INSERT INTO amounts VALUES ('a', 1000), ('z', 0)`)
-	exec(`CREATE TABLE bulk AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 6000) SELECT i, randomblob(4000) AS b FROM n`)
+	const pages = 6 * stepPages
+	_, err = db.ExecContext(t.Context(), `
+CREATE TABLE first AS SELECT 1000 AS amount;
+CREATE TABLE bulk AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) SELECT i, randomblob(4000) AS b FROM n;
+CREATE TABLE last AS SELECT 0 AS amount`, pages)
+	require.NoError(t, err)
 
-	ctx, stop := context.WithCancel(t.Context())
-	moved, writing := make(chan int), make(chan struct{})
-	go func() {
-		n := 0
-		for ; ctx.Err() == nil; n++ {
-			if _, err := db.Exec(`UPDATE amounts SET amount = amount + CASE name WHEN 'a' THEN -1 ELSE 1 END`); err != nil {
-				break
-			}
-			if n == 0 {
-				close(writing)
-			}
-		}
-		moved <- n
-	}()
-	<-writing
 	for i, name := range []string{"one.db", "two.db"} {
 		to := filepath.Join(dir, name)
-		patience, done := context.WithTimeout(t.Context(), 20*time.Second)
-		require.NoError(t, copyDatabase(patience, from, to))
-		done()
+		moved := 0
+		require.NoError(t, copyDatabase(busy{t.Context(), func() error {
+			if moved++; moved > 4*pages/stepPages {
+				return errors.New("the copy begins again and again")
+			}
+			_, err := db.ExecContext(t.Context(), `BEGIN; UPDATE first SET amount = amount - 1; UPDATE last SET amount = amount + 1; COMMIT`)
+			return err
+		}}, from, to))
+		require.GreaterOrEqual(t, moved, pages/stepPages, "nothing was written meanwhile")
 		require.NoError(t, checkDatabase(t.Context(), to))
 		info, err := os.Stat(to)
 		require.NoError(t, err)
@@ -56,18 +55,18 @@ func TestCopyOfADatabaseInUse(t *testing.T) {
 		copied, err := openCopy(to)
 		require.NoError(t, err)
 		var sum, rows int
-		require.NoError(t, copied.QueryRow(`SELECT SUM(amount), (SELECT COUNT(*) FROM bulk) FROM amounts`).Scan(&sum, &rows))
-		require.Equal(t, [2]int{1000, 6000}, [2]int{sum, rows}, "copy %d", i)
+		require.NoError(t, copied.QueryRow(`SELECT first.amount + last.amount, (SELECT COUNT(*) FROM bulk) FROM first, last`).Scan(&sum, &rows))
+		require.Equal(t, [2]int{1000, pages}, [2]int{sum, rows}, "copy %d", i)
 		require.NoError(t, copied.Close())
 	}
-	stop()
-	require.Greater(t, <-moved, 10, "the writer was not kept waiting")
 	left, err := filepath.Glob(filepath.Join(dir, "one.db?*"))
 	require.NoError(t, err)
 	require.Empty(t, left, "a copy is one file")
 
 	require.ErrorIs(t, copyDatabase(t.Context(), from, filepath.Join(dir, "one.db")), os.ErrExist)
 	require.ErrorIs(t, copyDatabase(t.Context(), filepath.Join(dir, "none.db"), filepath.Join(dir, "three.db")), os.ErrNotExist)
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
 	require.ErrorIs(t, copyDatabase(ctx, from, filepath.Join(dir, "four.db")), context.Canceled)
 }
 
