@@ -63,7 +63,7 @@ type Config struct {
 	// MaxForwards bounds the requests that control is answering. Default 512.
 	MaxForwards int
 	// BusyPause is how long the answer to a request above one of these three is held
-	// back. Default 1 s.
+	// back, give or take half of it. Default 1 s.
 	BusyPause time.Duration
 	// MaxStreams bounds the long answers of control that clients are reading; one
 	// address has at most a sixteenth of them. Default 256.

@@ -230,6 +230,22 @@ func TestRefusalsAboveABoundAreHeldBack(t *testing.T) {
 	}
 }
 
+// TestTheRefusedComeBackApart: of many that are refused together, each tenth of the
+// time in which they may come back gets some.
+func TestTheRefusedComeBackApart(t *testing.T) {
+	tenths := map[time.Duration]int{}
+	for range 10_000 {
+		pause := spread(time.Second)
+		require.GreaterOrEqual(t, pause, time.Second/2)
+		require.Less(t, pause, 3*time.Second/2)
+		tenths[(pause-time.Second/2)/(time.Second/10)]++
+	}
+	require.Len(t, tenths, 10)
+	for tenth, n := range tenths {
+		require.Greater(t, n, 500, "tenth %d", tenth)
+	}
+}
+
 func TestRevocationIsEffectiveOnceApplied(t *testing.T) {
 	w := newWorld(t, nil)
 	require.Equal(t, 200, w.post(w.body()).status)

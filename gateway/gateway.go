@@ -36,8 +36,8 @@
 //   - Overload is refused before work is done: a bound on connections, on connections
 //     of one address, on requests in flight (503 OVERLOADED), and on each tenant's
 //     (429), so that one tenant can't crowd out the others. The answer to a request
-//     above a bound is held back for Config.BusyPause, as long as retry-after says, or
-//     refusals alone would keep the node busy.
+//     above a bound is held back for about Config.BusyPause, or refusals alone would keep
+//     the node busy.
 //   - A request takes a place once it has arrived whole, and its body the memory of
 //     what has arrived, never of what was announced.
 //   - Control's answers above 64 KiB are streamed at the client's pace; how many, and

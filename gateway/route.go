@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"math/rand/v2"
 	"runtime/debug"
 	"time"
 
@@ -73,16 +74,21 @@ func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 	}
 }
 
+// holdBack waits for about BusyPause.
 func (g *Gateway) holdBack() {
 	g.heldBack.Add(1)
 	defer g.heldBack.Add(-1)
-	t := time.NewTimer(g.cfg.BusyPause)
+	t := time.NewTimer(spread(g.cfg.BusyPause))
 	defer t.Stop()
 	select {
 	case <-t.C:
 	case <-g.draining.Done():
 	}
 }
+
+// spread draws a pause around one: a crowd that was refused together must not come
+// back together.
+func spread(pause time.Duration) time.Duration { return pause/2 + rand.N(pause) }
 
 // take makes the answer. The error is one that was told to the caller.
 func (g *Gateway) take(ctx *fasthttp.RequestCtx, r route) (err error) {
