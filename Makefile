@@ -4,7 +4,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 FUZZTIME ?= 2m
 FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
-.PHONY: demo run build test test-independent check race fuzz bench help
+.PHONY: demo run build test test-independent check race fuzz bench bench-update help
 
 demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
 	@./bin/muniment demo
@@ -40,8 +40,12 @@ fuzz: ## each fuzz target for FUZZTIME (default 2m)
 		go test -run '^$$' -fuzz "^$${target##*:}$$" -fuzztime $(FUZZTIME) $${target%%:*} || exit 1; \
 	done
 
-bench: ## micro-benchmarks of what a receipt is made of; figures are kept in bench/README.md
-	go test -run '^$$' -bench . -benchmem -count 3 ./gate ./sealer ./gateway ./pipeline/segment
+bench: build ## what a receipt is made of, then the product against servers that do less
+	go test -run '^$$' -bench . -benchmem ./gate ./sealer ./gateway ./pipeline/segment
+	./bin/muniment bench --dir bin
+
+bench-update: build ## the comparison, written into bench/README.md
+	./bin/muniment bench --dir bin --readme bench/README.md
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18

@@ -62,6 +62,8 @@ type commands struct {
 	Restore restoreCmd        `cmd:"" help:"Make a data folder of a backup, once all of it is verified."`
 	Verify  verifyCmd         `cmd:"" help:"Verify receipts, proof packs and chains of packs, offline."`
 	Demo    demoCmd           `cmd:"" help:"Tell the whole story against a throw-away data folder."`
+	Bench   benchCmd          `cmd:"" help:"Measure what a receipt costs, against servers that do less."`
+	Bare    bareCmd           `cmd:"" hidden:"" help:"Be one of the servers that do less."`
 }
 
 func main() {
@@ -112,6 +114,28 @@ func (c *demoCmd) Run() error {
 		Deliveries: c.Deliveries, Clients: c.Clients, Seed: c.Seed,
 	}
 	return demo.Run(ctx)
+}
+
+type benchCmd struct{ bench.Command }
+
+// Run measures with this binary.
+func (c *benchCmd) Run(out io.Writer) error {
+	ctx, stop := interrupted()
+	defer stop()
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return c.Measure(ctx, exe, out)
+}
+
+type bareCmd struct{ bench.Bare }
+
+// Run serves until it is told to stop.
+func (c *bareCmd) Run() error {
+	ctx, stop := interrupted()
+	defer stop()
+	return c.Serve(ctx)
 }
 
 type verifyCmd struct {
@@ -304,6 +328,7 @@ type upCmd struct {
 	Keep     time.Duration `default:"168h" help:"How long the event log keeps what is loaded, at least 25h."`
 
 	AcceptRollback bool `help:"Go on although log, database or warehouse was restored from an older copy than the others."`
+	PauseLoader    bool `hidden:"" help:"Load nothing into the warehouse; for measurements."`
 }
 
 // nodeID names the one node of an embedded service.
@@ -482,6 +507,10 @@ func (c *upCmd) Run() (err error) {
 				failed <- fmt.Errorf("%s stopped: %w", name, err)
 			}
 		})
+	}
+	if c.PauseLoader {
+		loader.Pause()
+		logger.Warn("the loader is paused: nothing gets into the warehouse")
 	}
 	run("the loader", loader.Run)
 	run("the view of rights", view.Run)

@@ -29,10 +29,9 @@ import (
 // With a log it also appends what it answers, and answers when that is durable.
 // It knows no keys, rights, rules or retries.
 type Bare struct {
-	// Listen is the address it serves, Admin that of /readyz and /debug/pprof.
-	Listen, Admin string
-	// Log is the folder of its log; empty for none.
-	Log string
+	Listen string `required:"" help:"Address that it serves."`
+	Admin  string `required:"" help:"Address of /readyz and /debug/pprof."`
+	Log    string `help:"Folder of its log; default: none."`
 }
 
 const bareKeyID = "bare"
@@ -40,9 +39,9 @@ const bareKeyID = "bare"
 // bareKey is known to both sides: its receipts are checked like all others.
 func bareKey() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) }
 
-// Run serves until ctx is done. Its first line on standard error names its
+// Serve serves until ctx is done. Its first line on standard error names its
 // addresses, as StartServer expects.
-func (b *Bare) Run(ctx context.Context) (err error) {
+func (b *Bare) Serve(ctx context.Context) (err error) {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(2 * runtime.NumCPU()) // as muniment up does
 	}

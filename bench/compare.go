@@ -38,8 +38,6 @@ var variants = []Variant{Signed, Logged, Full, Loaded}
 type Comparison struct {
 	// Exe is the muniment binary; it is run for every server.
 	Exe string
-	// BareExe is run as "BareExe bare" for the bare servers. Default Exe.
-	BareExe string
 	// Dir is an existing empty folder on the disk that is to be measured. The caller
 	// removes it.
 	Dir string
@@ -141,21 +139,17 @@ const bodySeed = 1
 func (c *Comparison) start(ctx context.Context, v Variant, before []*target) (*target, error) {
 	data := filepath.Join(c.Dir, string(v))
 	t := &target{variant: v}
-	bare := c.BareExe
-	if bare == "" {
-		bare = c.Exe
-	}
 	const anywhere = "127.0.0.1:0"
 	var err error
 	switch v {
 	case Signed:
-		t.server, err = start(ctx, exec.Command(bare, "bare", "--listen", anywhere, "--admin", anywhere), data)
+		t.server, err = start(ctx, exec.Command(c.Exe, "bare", "--listen", anywhere, "--admin", anywhere), data)
 	case Logged:
-		t.server, err = start(ctx, exec.Command(bare, "bare", "--listen", anywhere, "--admin", anywhere, "--log-dir", data), data)
+		t.server, err = start(ctx, exec.Command(c.Exe, "bare", "--listen", anywhere, "--admin", anywhere, "--log", data), data)
 	default:
 		cmd := exec.Command(c.Exe, "up", "--data", data, "--listen", anywhere, "--admin", anywhere)
 		if v == Full {
-			cmd.Env = append(os.Environ(), "MUNIMENT_PAUSE_LOADER=true")
+			cmd.Args = append(cmd.Args, "--pause-loader")
 		}
 		t.server, err = start(ctx, cmd, data)
 	}

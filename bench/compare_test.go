@@ -2,79 +2,17 @@ package bench
 
 import (
 	"bytes"
-	"context"
 	"crypto/ed25519"
 	"encoding/json"
-	"fmt"
 	"net"
-	"os"
-	"os/exec"
-	"os/signal"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 )
-
-// TestMain lets the test binary be a bare server.
-func TestMain(m *testing.M) {
-	if len(os.Args) < 2 || os.Args[1] != "bare" {
-		os.Exit(m.Run())
-	}
-	var bare Bare
-	for i := 2; i+1 < len(os.Args); i += 2 {
-		*map[string]*string{"--listen": &bare.Listen, "--admin": &bare.Admin, "--log-dir": &bare.Log}[os.Args[i]] = os.Args[i+1]
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	if err := bare.Run(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
-// TestComparison runs all of it for a moment. Run itself fails on any answer but
-// 200, and on any receipt that it kept and can't verify.
-func TestComparison(t *testing.T) {
-	exe := filepath.Join(t.TempDir(), "muniment")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", exe, "muniment").CombinedOutput()
-	require.NoError(t, err, string(out))
-	self, err := os.Executable()
-	require.NoError(t, err)
-
-	c := &Comparison{
-		Exe: exe, BareExe: self, Dir: t.TempDir(), Out: t.Output(),
-		Connections: []int{1, 16}, Sustain: time.Second, Profile: time.Second,
-	}
-	c.Shorten()
-	report, err := c.Run(t.Context())
-	require.NoError(t, err)
-
-	require.Len(t, report.Rounds, 8)
-	require.Len(t, report.Medians, 8)
-	for _, r := range report.Rounds {
-		require.Positive(t, r.Receipts, r)
-		require.Positive(t, r.P99, r)
-		require.LessOrEqual(t, r.P50, r.P99, r)
-		require.LessOrEqual(t, r.P99, r.P999, r)
-		require.Equal(t, r.Variant == Loaded, r.SustainedPerSecond > 0, r)
-	}
-	for _, ratio := range report.Ratios {
-		if ratio.Name != "server CPU, (c) to (b)" { // a tick may be too coarse for so short a time
-			require.Positive(t, ratio.Value, ratio)
-		}
-	}
-	require.Positive(t, report.Sustained.Receipts)
-	require.Positive(t, report.Sustained.SustainedPerSecond)
-	require.GreaterOrEqual(t, len(report.Sustained.Memory), 2)
-	require.Greater(t, report.Sustained.Memory[0].MiB, 5.0)
-	require.NotEmpty(t, report.Where)
-}
 
 // TestPressure looks at what one server is sent.
 func TestPressure(t *testing.T) {

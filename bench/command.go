@@ -1,0 +1,58 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"time"
+)
+
+// Command is the command line of a Comparison.
+type Command struct {
+	Connections []int         `default:"1,64,256" help:"Numbers of connections to measure with."`
+	Rounds      int           `default:"5" help:"Undisturbed rounds that are wanted; at most three times as many are measured."`
+	Warm        time.Duration `default:"1s" help:"How long each measurement runs before it counts."`
+	During      time.Duration `default:"3s" help:"How long it counts."`
+	Sustain     time.Duration `default:"5m" help:"How long the product with its loader is watched under the most connections."`
+	Profile     time.Duration `default:"15s" help:"How long its CPU is profiled (needs the Go tool); 0: not at all."`
+	Quick       bool          `help:"Measure for a moment, to see that everything works: the figures say nothing."`
+	Dir         string        `help:"Folder on the disk to measure; default: that of temporary files. About 25 GB are used meanwhile." type:"existingdir"`
+	JSON        string        `help:"Write every measurement into this file." placeholder:"FILE" type:"path"`
+	Readme      string        `help:"Write the figures into this file, between its two marks." placeholder:"FILE" type:"path"`
+}
+
+// Validate refuses what can't be measured.
+func (c *Command) Validate() error {
+	for _, n := range c.Connections {
+		if n < 1 || n > 1000 {
+			return errors.New("--connections must be from 1 to 1000")
+		}
+	}
+	if len(c.Connections) == 0 || c.Rounds < 1 || c.During <= 0 || c.Warm < 0 {
+		return errors.New("--connections, --rounds and --during must not be empty or 0")
+	}
+	return nil
+}
+
+// Measure runs the comparison with the binary exe and reports to out. It fails
+// unless every figure that must hold does; a quick one, if something doesn't work.
+func (c *Command) Measure(ctx context.Context, exe string, out io.Writer) error {
+	dir, err := os.MkdirTemp(c.Dir, "muniment-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	comparison := &Comparison{
+		Exe: exe, Dir: dir, Out: out, Connections: c.Connections, Rounds: c.Rounds,
+		Warm: c.Warm, During: c.During, Sustain: c.Sustain, Profile: c.Profile,
+	}
+	if c.Quick {
+		comparison.Shorten()
+	}
+	report, err := comparison.Run(ctx)
+	if err != nil {
+		return err
+	}
+	return report.Publish(out, c.JSON, c.Readme)
+}

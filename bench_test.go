@@ -1,0 +1,48 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/bench"
+)
+
+// TestBench runs all of the comparison for a moment. The command itself fails on
+// any answer but 200, and on any receipt that it kept and can't verify.
+func TestBench(t *testing.T) {
+	figures := filepath.Join(t.TempDir(), "figures.json")
+	out, err := exec.CommandContext(t.Context(), muniment(t), "bench", "--quick", "--dir", t.TempDir(),
+		"--connections", "1,16", "--json", figures).CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Contains(t, string(out), "| 16          | (c) full, loader paused |")
+
+	text, err := os.ReadFile(figures)
+	require.NoError(t, err)
+	var report bench.Report
+	require.NoError(t, json.Unmarshal(text, &report))
+	require.GreaterOrEqual(t, len(report.Rounds), 8)
+	require.Len(t, report.Medians, 8)
+	for _, r := range report.Rounds {
+		require.Positive(t, r.Receipts, r)
+		require.Positive(t, r.P99, r)
+		require.LessOrEqual(t, r.P50, r.P99, r)
+		require.LessOrEqual(t, r.P99, r.P999, r)
+		require.Equal(t, r.Variant == bench.Loaded, r.SustainedPerSecond > 0, r)
+		require.False(t, r.LoaderRan, r)
+	}
+	for _, ratio := range report.Ratios {
+		if ratio.Name != "server CPU, (c) to (b)" { // a tick may be too coarse for so short a time
+			require.Positive(t, ratio.Value, ratio)
+		}
+	}
+	require.Positive(t, report.Sustained.Receipts)
+	require.Positive(t, report.Sustained.SustainedPerSecond)
+	require.GreaterOrEqual(t, len(report.Sustained.Memory), 2)
+	require.Greater(t, report.Sustained.Memory[0].MiB, 5.0)
+	require.NotEmpty(t, report.Where)
+}
