@@ -79,6 +79,27 @@ func post(t *testing.T, client bench.Client, key, body string) string {
 	return string(text)
 }
 
+// TestOneEnvelope asks the gateway and control for the same refusal: its bytes don't
+// tell who answered, and text in it stands as it is.
+func TestOneEnvelope(t *testing.T) {
+	server := startServer(t, muniment(t), filepath.Join(t.TempDir(), "data"))
+	refusal := func(method, path string) string {
+		req, err := http.NewRequestWithContext(t.Context(), method, server.API+path, nil)
+		require.NoError(t, err)
+		req.Header.Set("X-Request-Id", "req-1")
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		require.Equal(t, http.StatusUnauthorized, resp.StatusCode)
+		text, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		return string(text)
+	}
+	gateway := refusal(http.MethodPost, "/v1/delivery")
+	require.Contains(t, gateway, "<API_KEY>")
+	require.Equal(t, gateway, refusal(http.MethodGet, "/v1/rights"))
+}
+
 // TestStopUnderLoad stops the server with SIGTERM while 64 clients send on
 // connections that they keep: every request that was sent on an accepted
 // connection is answered, and the process ends with status 0.

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -109,12 +108,12 @@ func writeError(w http.ResponseWriter, r *http.Request, e *api.Error) {
 	if x, ok := exchangeOf(r.Context()); ok {
 		e.RequestID = x.requestID
 	}
-	text, err := json.Marshal(e)
+	text, err := e.Body()
 	if err != nil {
 		http.Error(w, "", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(e.GetStatus())
-	_, _ = w.Write(append(text, '\n')) // the caller may be gone
+	_, _ = w.Write(text) // the caller may be gone
 }

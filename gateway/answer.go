@@ -48,9 +48,9 @@ func (g *Gateway) refuse(ctx *fasthttp.RequestCtx, err error) {
 	if e.GetStatus() == fasthttp.StatusInternalServerError {
 		g.logger.Error("cannot answer a request", "requestId", e.RequestID, "err", err)
 	}
-	body, err := json.Marshal(e)
+	body, err := e.Body()
 	if err != nil {
-		body = []byte(`{"ok":false,"error":"INTERNAL_ERROR","message":"internal error","contractVersion":"` + api.ContractVersion + `"}`)
+		body = []byte(`{"ok":false,"error":"INTERNAL_ERROR","message":"internal error","contractVersion":"` + api.ContractVersion + `"}` + "\n")
 	}
 	if s := e.RetryAfterSeconds(); s > 0 {
 		ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, strconv.Itoa(s))

@@ -3,7 +3,6 @@ package gateway
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"io"
 	"sync/atomic"
@@ -207,17 +206,18 @@ func (g *Gateway) decide(d *delivery, arrived time.Time) (err error) {
 // refused is the 412, with every violation; it is counted for the tenant.
 func (g *Gateway) refused(d *delivery, verdict gate.Verdict) error {
 	violations := verdict.Violations(&d.right.Gate, &d.telemetry)
+	text := []byte("[")
 	for i := range violations {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = violations[i].AppendJSON(text)
 		g.metrics.refused(violations[i].Rule)
 		g.refusals.add(d.tenant, d.right.ID, violations[i].Rule)
 	}
-	text, err := json.Marshal(violations)
-	if err != nil {
-		return fmt.Errorf("cannot write violations: %w", err)
-	}
 	return &api.Error{
 		Code: api.PreconditionFailed, Message: gate.ConstraintMessage(verdict.Substrate, len(violations)),
-		Substrate: verdict.Substrate.String(), Gate: gate.Version, Violations: text,
+		Substrate: verdict.Substrate.String(), Gate: gate.Version, Violations: append(text, ']'),
 	}
 }
 

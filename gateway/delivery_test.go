@@ -87,7 +87,7 @@ func TestEveryRefusal(t *testing.T) {
 	on := func(right string) string {
 		return fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":1}`, right)
 	}
-	const tail = `,"requestId":"req-1"}`
+	const tail = `,"requestId":"req-1"}` + "\n"
 	for _, c := range []struct {
 		name, request string
 		status        int
@@ -96,7 +96,7 @@ func TestEveryRefusal(t *testing.T) {
 		{"not JSON", request(w.token, `{"rightId":`), 400,
 			`{"ok":false,"error":"BAD_REQUEST","message":"the body is not one JSON value in UTF-8","contractVersion":"v1.0"` + tail},
 		{"no key", request("", w.body()), 401,
-			`{"ok":false,"error":"AUTH_REQUIRED","message":"the header Authorization: Bearer \u003cAPI_KEY\u003e is missing or malformed","contractVersion":"v1.0"` + tail},
+			`{"ok":false,"error":"AUTH_REQUIRED","message":"the header Authorization: Bearer <API_KEY> is missing or malformed","contractVersion":"v1.0"` + tail},
 		{"wrong key", request(w.token[:len(w.token)-1]+"x", w.body()), 401,
 			`{"ok":false,"error":"AUTH_INVALID","message":"the API key is not valid","contractVersion":"v1.0"` + tail},
 		{"key without the scope", request(w.readToken, w.body()), 403,
@@ -119,7 +119,7 @@ func TestEveryRefusal(t *testing.T) {
 		{"refused by the gate", request(w.token, fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":1,"telemetry":{"speedMph":65}}`, car)), 412,
 			`{"ok":false,"error":"PRECONDITION_FAILED","message":"delivery refused by the AUTOMOTIVE constraint gate: 1 violation","contractVersion":"v1.0",` +
 				`"substrate":"AUTOMOTIVE","gate":"gate.v1","violations":[{"code":"AUTOMOTIVE_SPEED_EXCEEDED","rule":"automotive-speed","substrate":"AUTOMOTIVE",` +
-				`"field":"telemetry.speedMph","fields":["telemetry.speedMph"],"observed":65,"required":"\u003c 5","message":"vehicle speed 65 mph; visual renders need \u003c 5 mph",` +
+				`"field":"telemetry.speedMph","fields":["telemetry.speedMph"],"observed":65,"required":"< 5","message":"vehicle speed 65 mph; visual renders need < 5 mph",` +
 				`"reference":"NHTSA 78 FR 24817, AAOS UX restrictions, ESoP","unit":"mph","limit":5}]` + tail},
 		{"body too large", request(w.token, strings.Repeat(" ", maxDeliveryBody+1)), 413,
 			`{"ok":false,"error":"BAD_REQUEST","message":"the body is larger than this route takes","contractVersion":"v1.0"` + tail},
@@ -152,7 +152,7 @@ func TestLogAway(t *testing.T) {
 	require.Equal(t, 503, r.status)
 	require.Equal(t, "1", r.header.Get("Retry-After"))
 	require.Equal(t, `{"ok":false,"error":"INTERNAL_ERROR","message":"the delivery could not be made durable; nothing was promised","contractVersion":"v1.0",`+
-		`"reason":"LOG_UNAVAILABLE","requestId":"req-1"}`, r.body)
+		`"reason":"LOG_UNAVAILABLE","requestId":"req-1"}`+"\n", r.body)
 
 	w.log.setFail(nil)
 	r = w.post(w.body(), "Idempotency-Key: k")
@@ -183,14 +183,14 @@ func TestTenantAndNodeBounds(t *testing.T) {
 	r := w.post(w.body())
 	require.Equal(t, 429, r.status)
 	require.Equal(t, "1", r.header.Get("Retry-After"))
-	require.Equal(t, `{"ok":false,"error":"RATE_LIMITED","message":"this tenant has too many deliveries in hand on this node","contractVersion":"v1.0","requestId":"req-1"}`, r.body)
+	require.Equal(t, `{"ok":false,"error":"RATE_LIMITED","message":"this tenant has too many deliveries in hand on this node","contractVersion":"v1.0","requestId":"req-1"}`+"\n", r.body)
 
 	// Another tenant still has its share; with it the node is full.
 	go func() { first <- w.raw(request(w.otherToken, own)) }()
 	require.Eventually(t, func() bool { return w.log.appending() == 2 }, 10*time.Second, time.Millisecond)
 	r = w.raw(request(w.otherToken, own))
 	require.Equal(t, 503, r.status)
-	require.Equal(t, `{"ok":false,"error":"INTERNAL_ERROR","message":"this node has too many requests in hand","contractVersion":"v1.0","reason":"OVERLOADED","requestId":"req-1"}`, r.body)
+	require.Equal(t, `{"ok":false,"error":"INTERNAL_ERROR","message":"this node has too many requests in hand","contractVersion":"v1.0","reason":"OVERLOADED","requestId":"req-1"}`+"\n", r.body)
 
 	release()
 	require.Equal(t, 200, (<-first).status)

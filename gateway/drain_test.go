@@ -114,7 +114,7 @@ func TestRequestsAfterTheGrace(t *testing.T) {
 	require.True(t, reply.closes)
 	require.Equal(t, "1", reply.header.Get("Retry-After"))
 	require.Equal(t, `{"ok":false,"error":"INTERNAL_ERROR","message":"this node is going away; send the request again on a new connection",`+
-		`"contractVersion":"v1.0","reason":"DRAINING","requestId":"req-1"}`, reply.body)
+		`"contractVersion":"v1.0","reason":"DRAINING","requestId":"req-1"}`+"\n", reply.body)
 }
 
 func TestDrainIsBounded(t *testing.T) {
@@ -144,7 +144,7 @@ func TestLeaseEnds(t *testing.T) {
 	require.Equal(t, 503, r.status)
 	require.Equal(t, "1", r.header.Get("Retry-After"))
 	require.Equal(t, `{"ok":false,"error":"INTERNAL_ERROR","message":"this node has not heard from control for too long to decide a delivery",`+
-		`"contractVersion":"v1.0","reason":"RIGHTS_STALE","requestId":"req-1"}`, r.body)
+		`"contractVersion":"v1.0","reason":"RIGHTS_STALE","requestId":"req-1"}`+"\n", r.body)
 	require.ErrorContains(t, w.gateway.Ready(), "not heard")
 
 	w.control.fail(nil)

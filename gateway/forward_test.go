@@ -77,7 +77,7 @@ func TestControlAway(t *testing.T) {
 	require.Equal(t, 503, r.status)
 	require.Equal(t, "1", r.header.Get("Retry-After"))
 	require.Equal(t, `{"ok":false,"error":"INTERNAL_ERROR","message":"the control service can't be reached","contractVersion":"v1.0",`+
-		`"reason":"CONTROL_UNAVAILABLE","requestId":"req-1"}`, r.body)
+		`"reason":"CONTROL_UNAVAILABLE","requestId":"req-1"}`+"\n", r.body)
 	require.Equal(t, 200, w.post(w.body()).status, "deliveries go on without control")
 }
 

@@ -31,7 +31,7 @@ func TestReplayHasTheSameBytes(t *testing.T) {
 
 	other := w.post(strings.Replace(w.body(), "4200", "4201", 1), "Idempotency-Key: k-1")
 	require.Equal(t, 409, other.status)
-	require.Equal(t, `{"ok":false,"error":"STATE_CONFLICT","message":"this Idempotency-Key was used with another body","contractVersion":"v1.0","requestId":"req-1"}`, other.body)
+	require.Equal(t, `{"ok":false,"error":"STATE_CONFLICT","message":"this Idempotency-Key was used with another body","contractVersion":"v1.0","requestId":"req-1"}`+"\n", other.body)
 
 	// The key belongs to the tenant.
 	foreign := w.raw(request(w.otherToken, strings.Replace(w.body(), w.right, w.foreign, 1), "Idempotency-Key: k-1"))

@@ -296,7 +296,7 @@ func (c *conn) Close() error {
 func (c *conn) turnAway(message string) {
 	c.gentle.Store(true)
 	defer c.Close()
-	body, err := api.Unavailable(api.Overloaded, message, time.Second).MarshalJSON()
+	body, err := api.Unavailable(api.Overloaded, message, time.Second).Body()
 	if err != nil {
 		return
 	}

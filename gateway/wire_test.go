@@ -229,7 +229,7 @@ func TestPanicIsAnswered(t *testing.T) {
 	w.gateway.random = nil // a fault of ours: the first read panics
 	r := w.post(w.body(), "Idempotency-Key: k")
 	require.Equal(t, 500, r.status)
-	require.Equal(t, `{"ok":false,"error":"INTERNAL_ERROR","message":"internal error","contractVersion":"v1.0","requestId":"req-1"}`, r.body)
+	require.Equal(t, `{"ok":false,"error":"INTERNAL_ERROR","message":"internal error","contractVersion":"v1.0","requestId":"req-1"}`+"\n", r.body)
 	w.gateway.random = zeros{}
 	require.Equal(t, 200, w.post(w.body(), "Idempotency-Key: k").status, "a panic must free the key")
 	require.Zero(t, w.gateway.inFlight.Load())

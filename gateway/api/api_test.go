@@ -63,6 +63,10 @@ func TestErrorEnvelope(t *testing.T) {
 	require.Equal(t, `{"ok":false,"error":"SCOPE_MISSING","message":"the key lacks the scope delivery:write","contractVersion":"v1.0",`+
 		`"requiredScopes":["delivery:write"],"keyScopes":["rights:read","keys:write"],"requestId":"r1"}`, string(b))
 
+	b, err = (&Error{Code: BadRequest, Message: "a < b && c", Violations: json.RawMessage(`[{"required":"< 5"}]`)}).Body()
+	require.NoError(t, err)
+	require.Equal(t, `{"ok":false,"error":"BAD_REQUEST","message":"a < b && c","contractVersion":"v1.0","violations":[{"required":"< 5"}]}`+"\n", string(b))
+
 	one := Invalid(ValidationError{"dwellMs", "must be a number"})
 	require.Equal(t, "dwellMs", one.Field)
 	require.Empty(t, one.ValidationErrors)

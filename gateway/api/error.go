@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -141,12 +142,24 @@ type ErrorBody struct {
 	RequestID        string            `json:"requestId,omitempty" doc:"Repeats the header X-Request-Id."`
 }
 
-// MarshalJSON writes the contract's error envelope.
-func (e *Error) MarshalJSON() ([]byte, error) {
-	return json.Marshal(ErrorBody{
+// Body is the answer as it is sent, gateway or control: the contract's error
+// envelope, in which text stands as it is ("<", not "\u003c"), and a newline.
+func (e *Error) Body() ([]byte, error) {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(ErrorBody{
 		false, e.Code, e.Message, ContractVersion, e.Field, e.ValidationErrors, e.RequiredScopes, e.KeyScopes,
 		e.Reason, e.Substrate, e.Gate, e.Violations, e.Pending, e.RequestID,
 	})
+	return text.Bytes(), err
+}
+
+// MarshalJSON is Body without its newline, for an encoder that escapes nothing
+// either and ends with one.
+func (e *Error) MarshalJSON() ([]byte, error) {
+	body, err := e.Body()
+	return bytes.TrimSuffix(body, []byte("\n")), err
 }
 
 // NotFound names what was looked for by its noun alone: the answer has the same
