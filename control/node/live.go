@@ -9,7 +9,7 @@ import (
 
 // poll is the newest word of a node.
 type poll struct {
-	at      time.Time
+	at      time.Duration // by Config.Clock
 	applied int64
 }
 
@@ -33,7 +33,7 @@ type State struct {
 
 // Polled records that a node has asked for what came after the revision applied.
 func (r *Room) Polled(nodeID string, applied int64) {
-	now := r.db.Now()
+	now := r.cfg.Clock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.seen[nodeID]
@@ -42,7 +42,7 @@ func (r *Room) Polled(nodeID string, applied int64) {
 		return
 	}
 	for id, p := range r.seen {
-		if now.Sub(p.at) > forget*r.cfg.Bound {
+		if now-p.at > forget*r.cfg.Bound {
 			delete(r.seen, id)
 		}
 	}
@@ -76,13 +76,13 @@ func (r *Room) Await(ctx context.Context, revision int64) Propagation {
 
 // propagation also returns the channel that the next poll with news closes.
 func (r *Room) propagation(revision int64) (Propagation, <-chan struct{}) {
-	now := r.db.Now()
+	now := r.cfg.Clock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := Propagation{Revision: revision, Applied: true, Nodes: []State{}}
 	for _, id := range slices.Sorted(maps.Keys(r.seen)) {
 		seen := r.seen[id]
-		s := State{NodeID: id, AppliedRevision: seen.applied, Live: now.Sub(seen.at) <= r.cfg.Bound}
+		s := State{NodeID: id, AppliedRevision: seen.applied, Live: now-seen.at <= r.cfg.Bound}
 		if s.Live && s.AppliedRevision < revision {
 			p.Applied = false
 		}

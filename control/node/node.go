@@ -34,7 +34,9 @@
 // lease's bound: only then can it hold a lease and sign. A poll also reports what
 // the node has applied. Both are kept in memory: after a start of control every
 // enrolled node counts as live, with nothing applied, until it polls or the bound
-// has passed, since it may still hold a lease that the last process gave it.
+// has passed, since it may still hold a lease that the last process gave it. Time is
+// taken from a clock that never steps: by the wall clock, setting it forward would
+// make a node look dead that may sign.
 //
 // Non-goal for now: enrolment over the network.
 package node
@@ -73,6 +75,9 @@ type Config struct {
 	// SealTime is how long a rotated key may still sign the packs of seals at work.
 	// Default 10 min.
 	SealTime time.Duration
+	// Clock reads a clock that never steps. It may stand still while the machine is
+	// suspended: nodes count as live for longer then. Default Go's monotonic clock.
+	Clock func() time.Duration
 	// Logger; default slog.Default.
 	Logger *slog.Logger
 }
@@ -113,6 +118,10 @@ func New(ctx context.Context, cfg Config) (*Room, error) {
 	if cfg.SealTime == 0 {
 		cfg.SealTime = 10 * time.Minute
 	}
+	if cfg.Clock == nil {
+		started := time.Now()
+		cfg.Clock = func() time.Duration { return time.Since(started) }
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
@@ -142,7 +151,7 @@ func (r *Room) open(ctx context.Context) error {
 		return err
 	}
 	for _, id := range enrolled {
-		r.seen[id] = poll{at: r.db.Now()}
+		r.seen[id] = poll{at: r.cfg.Clock()}
 	}
 	return nil
 }

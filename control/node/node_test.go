@@ -22,6 +22,7 @@ type place struct {
 	dir      string
 	now      time.Time
 	clock    func() time.Time // instead of now
+	ran      time.Duration    // of the clock that never steps
 	sealTime time.Duration
 }
 
@@ -44,7 +45,10 @@ func (p *place) start(t *testing.T) (r *Room, stop func(), err error) {
 	db, err := store.Open(t.Context(), store.Config{Path: filepath.Join(p.dir, "control.db"), Now: p.read})
 	require.NoError(t, err)
 	t.Cleanup(func() { db.Close() })
-	r, err = New(t.Context(), Config{DB: db, Dir: p.keys(), Bound: 30 * time.Second, SealTime: p.sealTime, Logger: slog.New(slog.DiscardHandler)})
+	r, err = New(t.Context(), Config{
+		DB: db, Dir: p.keys(), Bound: 30 * time.Second, SealTime: p.sealTime,
+		Clock: func() time.Duration { return p.ran }, Logger: slog.New(slog.DiscardHandler),
+	})
 	return r, func() { require.NoError(t, db.Close()) }, err
 }
 
@@ -199,9 +203,9 @@ func TestLiveNodes(t *testing.T) {
 	r.Polled("nod_b", 10)
 	require.True(t, r.Propagation(9).Applied)
 	require.False(t, r.Propagation(10).Applied)
-	p.now = p.now.Add(30 * time.Second)
+	p.ran += 30 * time.Second
 	require.False(t, r.Propagation(10).Applied, "a lease lasts to the end of the bound")
-	p.now = p.now.Add(time.Millisecond)
+	p.ran++
 	require.Equal(t, Propagation{Revision: 10, Applied: true, Nodes: []State{
 		{NodeID: "nod_a", AppliedRevision: 9}, {NodeID: "nod_b", AppliedRevision: 10},
 	}}, r.Propagation(10), "no lease is left")
@@ -216,13 +220,39 @@ func TestLiveNodes(t *testing.T) {
 	require.True(t, r.Propagation(1).Applied, "unless the node is in this process, so its lease ended with the last")
 	stop()
 	r, _ = p.mustStart(t)
-	p.now = p.now.Add(31 * time.Second)
+	p.ran += 31 * time.Second
 	require.True(t, r.Propagation(1).Applied, "nor longer than the bound")
 	for range 2 {
-		p.now = p.now.Add(forget * 30 * time.Second)
-		r.Polled("nod_c", p.now.Unix())
+		p.ran += forget * 30 * time.Second
+		r.Polled("nod_c", int64(p.ran))
 	}
 	require.Len(t, r.Propagation(1).Nodes, 1, "who is silent for long is forgotten")
+}
+
+// TestLiveNodesWhenTheClockIsSet steps the wall clock, by which no lease runs, either
+// way: who is live stays so to the end of the bound, and no longer.
+func TestLiveNodesWhenTheClockIsSet(t *testing.T) {
+	for _, step := range []time.Duration{time.Hour, -time.Hour} {
+		p := newPlace(t)
+		r, stop := p.mustStart(t)
+		_, err := r.Enrol(t.Context(), "nod_a")
+		require.NoError(t, err)
+		endsWithTheBound := func() {
+			p.ran += 30 * time.Second
+			require.False(t, r.Propagation(2).Applied, "it may still hold a lease")
+			p.ran++
+			require.True(t, r.Propagation(2).Applied)
+		}
+
+		r.Polled("nod_a", 1)
+		p.now = p.now.Add(step)
+		endsWithTheBound()
+		stop()
+
+		r, _ = p.mustStart(t)
+		p.now = p.now.Add(step)
+		endsWithTheBound()
+	}
 }
 
 func TestAwait(t *testing.T) {
