@@ -54,8 +54,8 @@ func (c *Control) rotateSigningKey(ctx context.Context, in *signingKeyInput) (*t
 type revokeInput struct {
 	KeyID string `path:"keyId"`
 	Body  *struct {
-		Reason string `json:"reason,omitempty" maxLength:"512" doc:"kept in the audit log for good: no place for personal data"`
-		Force  bool   `json:"force,omitempty" doc:"revoke although what the key signed can't be sealed first: that can't be proven any more"`
+		Reason string `json:"reason,omitempty" maxLength:"512" doc:"Kept in the audit log for good: no place for personal data."`
+		Force  bool   `json:"force,omitempty" doc:"Revoke although what the key signed can't be sealed first: that can't be proven any more."`
 	} // may be absent
 }
 
@@ -95,7 +95,7 @@ func (c *Control) sealAll(ctx context.Context) error {
 
 type delegationInput struct {
 	Body struct {
-		Delegation string `json:"delegation" minLength:"1" maxLength:"4096" doc:"a signed note, as muniment root delegate prints it"`
+		Delegation string `json:"delegation" minLength:"1" maxLength:"4096" doc:"A signed note, as muniment root delegate prints it."`
 	}
 }
 

@@ -13,6 +13,10 @@
 // An operation declares its scope in Metadata["scope"], or Metadata["public"]; one
 // that declares neither keeps control from starting.
 //
+// What the rooms declare is also the OpenAPI document at /openapi.json, together
+// with the routes that the gateway answers itself; /docs is a page that shows it.
+// Both are written once, in New, and are public.
+//
 // Control also relays the outbox to the log (Run), and is the source of rights
 // and keys for the nodes (Source).
 //
@@ -102,8 +106,13 @@ func New(cfg Config) (*Control, error) {
 	for _, room := range cfg.Rooms {
 		room.Routes(c.door.api)
 	}
+	var docs docs
+	docs.Routes(c.door.api)
 	c.operatorRoutes(c.admin.api)
 	if err := errors.Join(*c.door.undeclared...); err != nil {
+		return nil, fmt.Errorf("cannot open control: %w", err)
+	}
+	if err := docs.write(c.door.api.OpenAPI()); err != nil {
 		return nil, fmt.Errorf("cannot open control: %w", err)
 	}
 	return c, nil

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"muniment/control/store"
@@ -41,11 +43,13 @@ func newDoor(cfg Config, seconds *prometheus.HistogramVec, authenticate authenti
 	c.Transformers = []huma.Transformer{finish}
 	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaNamer())
 	c.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[store.Instant](), reflect.TypeFor[time.Time]())
+	c.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[jsontext.Value](), reflect.TypeFor[json.RawMessage]())
 
 	inner := humago.New(d.mux, c)
 	group := huma.NewGroup(inner)
 	group.UseSimpleModifier(func(op *huma.Operation) {
 		op.MaxBodyBytes, op.BodyReadTimeout = -1, -1 // readBody has done both
+		declareSecurity(op)
 		if !declared(op) {
 			*d.undeclared = append(*d.undeclared, fmt.Errorf("operation %q declares neither a scope nor that it is public", op.OperationID))
 		}

@@ -15,8 +15,10 @@ import (
 var packagePath = regexp.MustCompile(`[A-Za-z0-9_.~-]+/`)
 
 // schemaNamer names the schemas of the OpenAPI document. Rooms may name their
-// types alike, so a name begins with the room's; and the nameless bodies of two
-// operations, for which huma has only a hint, are told apart by a number.
+// types alike, so a name begins with the room's, unless it does anyway; the words of
+// the wire contract and of the gate stand alone. The envelope around T is TAnswer.
+// The nameless bodies of two operations, for which huma has only a hint, are told
+// apart by a number.
 func schemaNamer() func(t reflect.Type, hint string) string {
 	names := map[reflect.Type]string{}
 	taken := map[string]bool{}
@@ -29,7 +31,12 @@ func schemaNamer() func(t reflect.Type, hint string) string {
 		}
 		base := huma.DefaultSchemaNamer(t, hint)
 		if name := t.Name(); name != "" && t.PkgPath() != "" {
-			base = camel(path.Base(t.PkgPath()) + "." + packagePath.ReplaceAllString(name, ""))
+			qualified := path.Base(t.PkgPath()) + "." + packagePath.ReplaceAllString(name, "")
+			if inner, ok := strings.CutPrefix(qualified, "api.Body["); ok {
+				base = schemaName(strings.TrimSuffix(inner, "]")) + "Answer"
+			} else {
+				base = schemaName(qualified)
+			}
 		}
 		name := base
 		for n := 2; taken[name]; n++ {
@@ -40,8 +47,16 @@ func schemaNamer() func(t reflect.Type, hint string) string {
 	}
 }
 
-// camel joins the words of a qualified name: api.Body[right.OneRight] becomes
-// ApiBodyRightOneRight.
+// schemaName is the name of room.Type.
+func schemaName(qualified string) string {
+	room, name, _ := strings.Cut(qualified, ".")
+	if room == "api" || room == "gate" || strings.HasPrefix(strings.ToLower(name), room) {
+		return camel(name)
+	}
+	return camel(qualified)
+}
+
+// camel joins the words of a qualified name: right.OneRight becomes RightOneRight.
 func camel(name string) string {
 	var b strings.Builder
 	for _, word := range strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune(".[],* ", r) }) {

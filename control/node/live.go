@@ -18,9 +18,9 @@ const forget = 100
 
 // Propagation says how far the nodes have followed the feed to a revision.
 type Propagation struct {
-	Revision int64 `json:"revision" doc:"the revision to be applied"`
+	Revision int64 `json:"revision" doc:"The revision to be applied."`
 	// Applied is true when no node can sign by an older state any more.
-	Applied bool    `json:"applied" doc:"every live node has applied it"`
+	Applied bool    `json:"applied" doc:"Every live node has applied it."`
 	Nodes   []State `json:"nodes"`
 }
 
@@ -28,7 +28,7 @@ type Propagation struct {
 type State struct {
 	NodeID          string `json:"nodeId"`
 	AppliedRevision int64  `json:"appliedRevision"`
-	Live            bool   `json:"live" doc:"it may hold a lease: it polled within the bound"`
+	Live            bool   `json:"live" doc:"It may hold a lease: it polled within the bound."`
 }
 
 // Polled records that a node has asked for what came after the revision applied.

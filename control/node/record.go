@@ -13,12 +13,12 @@ import (
 type SigningKey struct {
 	KeyID     string        `json:"keyId"`
 	Purpose   string        `json:"purpose"`
-	NodeID    string        `json:"nodeId" doc:"the node that signs with it, or control"`
-	PublicKey string        `json:"publicKey" doc:"32 bytes in base64url"`
+	NodeID    string        `json:"nodeId" doc:"The node that signs with it, or control."`
+	PublicKey string        `json:"publicKey" doc:"32 bytes in base64url."`
 	NotBefore store.Instant `json:"notBefore"`
 	NotAfter  store.Instant `json:"notAfter"`
 	RevokedAt store.Instant `json:"revokedAt"`
-	State     string        `json:"state" enum:"ACTIVE,RETIRED,REVOKED" doc:"ACTIVE while its window is open"`
+	State     string        `json:"state" enum:"ACTIVE,RETIRED,REVOKED" doc:"ACTIVE while its window is open."`
 }
 
 // SigningKeys is the list of every key that ever signed, oldest first.
@@ -26,7 +26,7 @@ type SigningKeys struct {
 	// Root is the root key's verifying half, a C2SP vkey.
 	Root    string       `json:"root"`
 	Keys    []SigningKey `json:"keys"`
-	Waiting *Waiting     `json:"waiting" doc:"a directory key that the root has not delegated to yet"`
+	Waiting *Waiting     `json:"waiting" doc:"A directory key that the root has not delegated to yet."`
 }
 
 // SigningKeys lists the keys.

@@ -17,6 +17,10 @@ func (r *Room) Routes(a huma.API) {
 		Description: "Canonical JSON, without an envelope: its bytes are what is signed.",
 		Tags:        []string{"Verification"},
 		Metadata:    map[string]any{"public": true},
+		Responses: map[string]*huma.Response{"200": {
+			Description: "The directory",
+			Content:     map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Type: huma.TypeObject}}},
+		}},
 	}, func(ctx context.Context, _ *struct{}) (*directoryAnswer, error) {
 		text, err := r.Directory(ctx)
 		if err != nil {

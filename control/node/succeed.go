@@ -25,7 +25,7 @@ type Succession struct {
 // Waiting is a directory key that the root has not delegated to yet.
 type Waiting struct {
 	KeyID     string `json:"keyId"`
-	PublicKey string `json:"publicKey" doc:"in PEM, for muniment root delegate"`
+	PublicKey string `json:"publicKey" doc:"In PEM, for muniment root delegate."`
 }
 
 // Rotate lets another key take over from one that is current here. Whatever is

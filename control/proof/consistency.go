@@ -38,7 +38,7 @@ type checkpointResponse struct {
 }
 
 type checkpointDetail struct {
-	Checkpoint string `json:"checkpoint" doc:"C2SP signed note"`
+	Checkpoint string `json:"checkpoint" doc:"C2SP signed note."`
 }
 
 func (r *Room) getCheckpoint(ctx context.Context, _ *struct{}) (*checkpointResponse, error) {
@@ -55,7 +55,7 @@ func (r *Room) getCheckpoint(ctx context.Context, _ *struct{}) (*checkpointRespo
 
 type consistencyRequest struct {
 	PackID string `path:"packId"`
-	From   string `query:"from" required:"true" doc:"id of the earlier pack; may be the same"`
+	From   string `query:"from" required:"true" doc:"Id of the earlier pack; may be the same."`
 }
 
 type consistencyResponse struct {
@@ -64,9 +64,9 @@ type consistencyResponse struct {
 
 // The order of the members is that of the file that muniment verify reads.
 type consistencyDetail struct {
-	Consistency []string `json:"consistency" doc:"RFC 6962 consistency proof, base64url"`
-	From        string   `json:"from" doc:"checkpoint of the earlier pack, a C2SP signed note"`
-	To          string   `json:"to" doc:"checkpoint of the later pack"`
+	Consistency []string `json:"consistency" doc:"RFC 6962 consistency proof, base64url."`
+	From        string   `json:"from" doc:"Checkpoint of the earlier pack, a C2SP signed note."`
+	To          string   `json:"to" doc:"Checkpoint of the later pack."`
 }
 
 func (r *Room) proveConsistency(ctx context.Context, in *consistencyRequest) (*consistencyResponse, error) {

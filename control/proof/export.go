@@ -37,8 +37,8 @@ func (r *Room) exportRoutes(a huma.API) {
 }
 
 type exportRequest struct {
-	After string `query:"after" maxLength:"100" doc:"position; only events behind it. Default: from the first event on"`
-	UpTo  string `query:"upTo" maxLength:"100" doc:"position; only events up to it, itself included. Default: up to the newest sealed event"`
+	After string `query:"after" maxLength:"100" doc:"Position; only events behind it. Default: from the first event on."`
+	UpTo  string `query:"upTo" maxLength:"100" doc:"Position; only events up to it, itself included. Default: up to the newest sealed event."`
 }
 
 var (

@@ -48,17 +48,17 @@ type receiptResponse struct {
 }
 
 type receiptDetail struct {
-	Receipt   json.RawMessage `json:"receipt" doc:"what is signed, verbatim"`
+	Receipt   json.RawMessage `json:"receipt" doc:"What is signed, verbatim."`
 	Signature json.RawMessage `json:"signature"`
-	Event     json.RawMessage `json:"event" doc:"verbatim: its canonical bytes are the leaf of the tenant's Merkle log"`
-	Position  string          `json:"position" doc:"of the event, opaque"`
-	Sealed    *sealedIn       `json:"sealed" doc:"null until a proof pack holds the event"`
+	Event     json.RawMessage `json:"event" doc:"Verbatim: its canonical bytes are the leaf of the tenant's Merkle log."`
+	Position  string          `json:"position" doc:"Of the event, opaque."`
+	Sealed    *sealedIn       `json:"sealed" doc:"Null until a proof pack holds the event."`
 }
 
 // sealedIn is where an event stands among the sealed ones.
 type sealedIn struct {
 	PackID    string `json:"packId"`
-	LeafIndex uint64 `json:"leafIndex" doc:"of the tenant's Merkle log, from 0"`
+	LeafIndex uint64 `json:"leafIndex" doc:"Of the tenant's Merkle log, from 0."`
 }
 
 func (r *Room) getReceipt(ctx context.Context, in *receiptRequest) (*receiptResponse, error) {
@@ -92,8 +92,8 @@ type proofResponse struct {
 
 // The order of the members is that of the file that muniment verify reads.
 type proofDetail struct {
-	Event json.RawMessage `json:"event" doc:"verbatim: it is the leaf"`
-	Proof string          `json:"proof" doc:"C2SP tlog-proof"`
+	Event json.RawMessage `json:"event" doc:"Verbatim: it is the leaf."`
+	Proof string          `json:"proof" doc:"C2SP tlog-proof."`
 }
 
 // errNotSealed refuses to prove what no pack holds.

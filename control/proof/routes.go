@@ -83,14 +83,14 @@ func (r *Room) postSeal(ctx context.Context, _ *struct{}) (*sealResponse, error)
 // Summary is a pack in a list.
 type Summary struct {
 	ID           string        `json:"id"`
-	FirstIndex   uint64        `json:"firstIndex" doc:"leaf index of the first entry"`
-	Count        int           `json:"count" doc:"entries of this pack"`
-	TreeSize     uint64        `json:"treeSize" doc:"leaves of the tenant's log with this pack"`
+	FirstIndex   uint64        `json:"firstIndex" doc:"Leaf index of the first entry."`
+	Count        int           `json:"count" doc:"Entries of this pack."`
+	TreeSize     uint64        `json:"treeSize" doc:"Leaves of the tenant's log with this pack."`
 	RootHash     string        `json:"rootHash"`
-	Duplicates   int           `json:"duplicates" doc:"deliveries of this pack that repeat an earlier one and are not billed; the header lists them as {leaf, first}"`
+	Duplicates   int           `json:"duplicates" doc:"Deliveries of this pack that repeat an earlier one and are not billed; the header lists them as {leaf, first}."`
 	SigningKeyID string        `json:"signingKeyId"`
-	Bytes        int64         `json:"bytes" doc:"size of the bundle"`
-	SHA256       string        `json:"sha256" doc:"of the bundle, base64url"`
+	Bytes        int64         `json:"bytes" doc:"Size of the bundle."`
+	SHA256       string        `json:"sha256" doc:"Of the bundle, base64url."`
 	SealedAt     store.Instant `json:"sealedAt"`
 	CreatedAt    store.Instant `json:"createdAt"`
 	UpdatedAt    store.Instant `json:"updatedAt"`
@@ -147,9 +147,9 @@ type packResponse struct {
 }
 
 type packDetail struct {
-	Header  json.RawMessage `json:"header" doc:"what is signed, verbatim"`
+	Header  json.RawMessage `json:"header" doc:"What is signed, verbatim."`
 	Summary Summary         `json:"summary"`
-	Keys    json.RawMessage `json:"keys" doc:"the key directory at the time of sealing, as its header has it"`
+	Keys    json.RawMessage `json:"keys" doc:"The key directory at the time of sealing, as its header has it."`
 }
 
 func (r *Room) get(ctx context.Context, in *packRequest) (*packResponse, error) {

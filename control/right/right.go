@@ -37,7 +37,7 @@ type Right struct {
 	// Scope is an RFC 8785 object.
 	Scope          json.RawMessage `json:"scope"`
 	EffectiveFrom  store.Instant   `json:"effectiveFrom"`
-	EffectiveUntil store.Instant   `json:"effectiveUntil" doc:"exclusive; null is open"`
+	EffectiveUntil store.Instant   `json:"effectiveUntil" doc:"Exclusive; null is open."`
 	ParentRightID  *string         `json:"parentRightId"`
 	// Ancestors are parent, grandparent and so on.
 	Ancestors   []string       `json:"-"`

@@ -123,8 +123,8 @@ func emit(ctx context.Context, tx *store.Tx, event, tenantID string, by, subject
 // View is a right as it is answered: its record, and what its ancestors make of it.
 type View struct {
 	Right
-	EffectiveState api.RightState `json:"effectiveState" doc:"the most severe state of the right and its ancestors"`
-	BlockedBy      *string        `json:"blockedBy" doc:"the ancestor that stops the right"`
+	EffectiveState api.RightState `json:"effectiveState" doc:"The most severe state of the right and its ancestors."`
+	BlockedBy      *string        `json:"blockedBy" doc:"The ancestor that stops the right."`
 }
 
 func view(ctx context.Context, q querier, r Right) (View, error) {

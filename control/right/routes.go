@@ -66,12 +66,12 @@ type basisInput struct {
 	Body struct {
 		Kind           string     `json:"kind" enum:"LICENSE,CONSENT,CONTRACT,STATUTE,LEGITIMATE_INTEREST"`
 		Title          string     `json:"title" minLength:"1" maxLength:"256"`
-		HolderOrgID    string     `json:"holderOrgId,omitempty" maxLength:"68" doc:"the tenant's organisation when absent"`
+		HolderOrgID    string     `json:"holderOrgId,omitempty" maxLength:"68" doc:"The tenant's organisation when absent."`
 		Jurisdiction   *string    `json:"jurisdiction,omitempty" nullable:"true" maxLength:"64"`
 		Reference      *string    `json:"reference,omitempty" nullable:"true" maxLength:"1024"`
-		EffectiveFrom  *time.Time `json:"effectiveFrom,omitempty" nullable:"true" doc:"absent: since ever"`
-		EffectiveUntil *time.Time `json:"effectiveUntil,omitempty" nullable:"true" doc:"exclusive; absent: open"`
-		ContentHash    *string    `json:"contentHash,omitempty" nullable:"true" maxLength:"64" doc:"SHA-256 of the document, base64url"`
+		EffectiveFrom  *time.Time `json:"effectiveFrom,omitempty" nullable:"true" doc:"Absent: since ever."`
+		EffectiveUntil *time.Time `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: open."`
+		ContentHash    *string    `json:"contentHash,omitempty" nullable:"true" maxLength:"64" doc:"SHA-256 of the document, base64url."`
 	}
 }
 
@@ -156,11 +156,11 @@ type rightInput struct {
 	Body struct {
 		BasisID        string          `json:"basisId" minLength:"1" maxLength:"64"`
 		Substrate      string          `json:"substrate" minLength:"1" maxLength:"32"`
-		Scope          json.RawMessage `json:"scope" doc:"an object of limits: regions, maxSpeedMph, bvlos, channels, campaigns, and any further keys; a string is kept as its description"`
+		Scope          json.RawMessage `json:"scope" doc:"An object of limits: regions, maxSpeedMph, bvlos, channels, campaigns, and any further keys; a string is kept as its description."`
 		EffectiveFrom  time.Time       `json:"effectiveFrom"`
-		EffectiveUntil *time.Time      `json:"effectiveUntil,omitempty" nullable:"true" doc:"exclusive; absent: the end of the parent or the basis"`
-		ParentRightID  *string         `json:"parentRightId,omitempty" nullable:"true" maxLength:"64" doc:"the right to derive this one from"`
-		HolderOrgID    string          `json:"holderOrgId,omitempty" maxLength:"68" doc:"the tenant's organisation when absent"`
+		EffectiveUntil *time.Time      `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: the end of the parent or the basis."`
+		ParentRightID  *string         `json:"parentRightId,omitempty" nullable:"true" maxLength:"64" doc:"The right to derive this one from."`
+		HolderOrgID    string          `json:"holderOrgId,omitempty" maxLength:"68" doc:"The tenant's organisation when absent."`
 	}
 }
 
@@ -191,10 +191,10 @@ func (r *Room) postRight(ctx context.Context, in *rightInput) (*answer[OneRight]
 
 type rightsInput struct {
 	store.Page
-	BasisID       string `query:"basisId" maxLength:"64"`
-	Substrate     string `query:"substrate" maxLength:"32"`
-	State         string `query:"state" enum:"ACTIVE,SUSPENDED,REVOKED" doc:"the right's own state"`
-	ParentRightID string `query:"parentRightId" maxLength:"64"`
+	BasisID       string `query:"basisId" maxLength:"64" doc:"Only rights under this basis."`
+	Substrate     string `query:"substrate" maxLength:"32" doc:"Only rights on this substrate."`
+	State         string `query:"state" enum:"ACTIVE,SUSPENDED,REVOKED" doc:"Only rights whose own state it is."`
+	ParentRightID string `query:"parentRightId" maxLength:"64" doc:"Only rights derived directly from this one."`
 }
 
 func (r *Room) getRights(ctx context.Context, in *rightsInput) (*answer[Rights], error) {
@@ -258,10 +258,10 @@ func (r *Room) getPropagation(ctx context.Context, in *rightPath) (*answer[Propa
 type Provenance struct {
 	Basis BasisView `json:"basis"`
 	// Lineage runs from the root right down to the right asked for.
-	Lineage []View `json:"lineage" doc:"root right first, the right itself last"`
+	Lineage []View `json:"lineage" doc:"Root right first, the right itself last."`
 	// Derived are the rights derived directly from it, newest first, 500 at most;
 	// the list of rights by parentRightId has them all.
-	Derived []View `json:"derived" doc:"rights derived directly from it, newest first, 500 at most"`
+	Derived []View `json:"derived" doc:"Rights derived directly from it, newest first, 500 at most."`
 }
 
 const maxDerived = 500
@@ -302,7 +302,7 @@ func (r *Room) getProvenance(ctx context.Context, in *rightPath) (*answer[Proven
 type actionInput struct {
 	RightID string `path:"rightId"`
 	Body    *struct {
-		Reason *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"kept in the audit log for good: no place for personal data"`
+		Reason *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
 	}
 }
 

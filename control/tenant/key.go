@@ -21,12 +21,12 @@ type Key struct {
 	OrgID          string        `json:"-"`
 	DeveloperID    string        `json:"developerId"`
 	Label          string        `json:"label"`
-	Prefix         string        `json:"prefix" doc:"everything of the key before its secret"`
+	Prefix         string        `json:"prefix" doc:"Everything of the key before its secret."`
 	SecretHash     [32]byte      `json:"-"`
 	Scopes         []string      `json:"scopes"`
 	ExpiresAt      store.Instant `json:"expiresAt"`
 	RevokedAt      store.Instant `json:"revokedAt"`
-	SuccessorKeyID *string       `json:"successorKeyId" doc:"the key that took over in a rotation"`
+	SuccessorKeyID *string       `json:"successorKeyId" doc:"The key that took over in a rotation."`
 	CreatedAt      store.Instant `json:"createdAt"`
 	UpdatedAt      store.Instant `json:"updatedAt"`
 	Revision       int64         `json:"revision"`
@@ -34,15 +34,15 @@ type Key struct {
 
 // KeyRequest asks for a key.
 type KeyRequest struct {
-	Label     string     `json:"label" minLength:"1" maxLength:"128" doc:"what the key is for"`
-	Scopes    []string   `json:"scopes,omitempty" doc:"scopes that the calling key holds as well; every scope but the wildcard when absent"`
+	Label     string     `json:"label" minLength:"1" maxLength:"128" doc:"What the key is for."`
+	Scopes    []string   `json:"scopes,omitempty" doc:"Scopes that the calling key holds as well; every scope but the wildcard when absent."`
 	ExpiresAt *time.Time `json:"expiresAt,omitempty" nullable:"true"`
 }
 
 // Rotation asks for a rotation.
 type Rotation struct {
-	OverlapSeconds *int64     `json:"overlapSeconds,omitempty" nullable:"true" minimum:"0" maximum:"2592000" doc:"how long the old key works on; a day when absent, at most 30 days"`
-	ExpiresAt      *time.Time `json:"expiresAt,omitempty" nullable:"true" doc:"the end of the new key; when absent it lives as long as the old key was meant to"`
+	OverlapSeconds *int64     `json:"overlapSeconds,omitempty" nullable:"true" minimum:"0" maximum:"2592000" doc:"How long the old key works on; a day when absent, at most 30 days."`
+	ExpiresAt      *time.Time `json:"expiresAt,omitempty" nullable:"true" doc:"The end of the new key; when absent it lives as long as the old key was meant to."`
 }
 
 // defaultOverlap is how long a rotated key works on.
@@ -58,8 +58,8 @@ func (q *Rotation) overlap() time.Duration {
 // Rotated is the answer to a rotation; it shows the new key.
 type Rotated struct {
 	Key         Key              `json:"key"`
-	APIKey      string           `json:"apiKey" doc:"the new key itself; it can't be shown again"`
-	Replaced    Key              `json:"replaced" doc:"the old key, with its end"`
+	APIKey      string           `json:"apiKey" doc:"The new key itself; it can't be shown again."`
+	Replaced    Key              `json:"replaced" doc:"The old key, with its end."`
 	Propagation node.Propagation `json:"propagation"`
 }
 

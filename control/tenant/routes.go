@@ -39,7 +39,7 @@ type Snapshot struct {
 	Developer struct {
 		DeveloperID string `json:"developerId"`
 		OrgID       string `json:"orgId"`
-		Email       string `json:"email" doc:"empty when none was given"`
+		Email       string `json:"email" doc:"Empty when none was given."`
 	} `json:"developer"`
 	Key struct {
 		KeyID  string   `json:"keyId"`
@@ -93,7 +93,7 @@ type createInput struct{ Body KeyRequest }
 // Made is the answer that shows a new key.
 type Made struct {
 	Key    Key    `json:"key"`
-	APIKey string `json:"apiKey" doc:"the key itself; it can't be shown again"`
+	APIKey string `json:"apiKey" doc:"The key itself; it can't be shown again."`
 }
 
 func (r *Room) create(ctx context.Context, in *createInput) (*answer[Made], error) {

@@ -1,0 +1,133 @@
+package control
+
+import (
+	"net/http"
+	"reflect"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"muniment/gate"
+	"muniment/gateway/api"
+)
+
+// The routes that the gateway answers itself, for the document.
+
+const (
+	tagDelivery = "Delivery"
+	tagService  = "Service"
+)
+
+// describeEdge adds the gateway's operations to what the rooms have declared.
+func describeEdge(to *huma.OpenAPI) {
+	schemas := to.Components.Schemas
+	schemas.Map()["Telemetry"] = telemetrySchema()
+	answer := func(of reflect.Type) map[string]*huma.Response {
+		return map[string]*huma.Response{"200": {
+			Description: "OK", Content: map[string]*huma.MediaType{jsonType: {Schema: schemas.Schema(of, true, "")}},
+		}}
+	}
+	add := func(op huma.Operation) {
+		declareSecurity(&op)
+		to.AddOperation(&op)
+	}
+	public := map[string]any{"public": true}
+	add(huma.Operation{
+		OperationID: "get-contract", Method: http.MethodGet, Path: "/v1", Tags: []string{tagService}, Metadata: public,
+		Summary: "Get the versions of contract and rules", Responses: answer(reflect.TypeFor[api.Body[api.Contract]]()),
+	})
+	add(huma.Operation{
+		OperationID: "get-health", Method: http.MethodGet, Path: "/v1/healthz", Tags: []string{tagService}, Metadata: public,
+		Summary: "Ask whether requests are answered", Responses: answer(reflect.TypeFor[api.Body[api.Health]]()),
+	})
+
+	delivered := answer(reflect.TypeFor[api.Body[api.Delivered]]())
+	delivered["200"].Headers = map[string]*huma.Header{api.HeaderReplayed: {
+		Description: "true when this is the first answer again", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{"true"}},
+	}}
+	for _, refused := range []string{"404", "409", "412", "429"} {
+		delivered[refused] = &huma.Response{} // the document has one answer for each status
+	}
+	longest := api.MaxIdempotencyKey
+	add(huma.Operation{
+		OperationID: "observe-delivery", Method: http.MethodPost, Path: "/v1/delivery", Tags: []string{tagDelivery},
+		Metadata: map[string]any{"scope": api.DeliveryWrite},
+		Summary:  "Observe a delivery and get its signed receipt",
+		Description: "Observes a delivery against an ACTIVE right. The constraint gate runs first: what breaks a rule of the right's substrate is " +
+			"answered with 412 and every violation, and nothing is signed. Otherwise the receipt is signed, made durable, and then answered: " +
+			"an answer of 200 is on disk. A delivery may be receipted and yet not billed; `metering` says why.\n\n" +
+			"With an `Idempotency-Key` a retry gets the same bytes again. 503 promises nothing and may be retried after `Retry-After`. " +
+			"The body is at most 64 KiB; unknown fields are accepted and not kept.",
+		Parameters: []*huma.Param{{
+			Name: api.HeaderIdempotencyKey, In: "header",
+			Description: "Visible ASCII. A retry with the same key and body gets the first answer again, for 24 hours; with another body it is 409.",
+			Schema:      &huma.Schema{Type: huma.TypeString, MaxLength: &longest, Examples: []any{"play-0001"}},
+		}},
+		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+			jsonType: {Schema: schemas.Schema(reflect.TypeFor[api.Observation](), true, "")},
+		}},
+		Responses: delivered,
+	})
+}
+
+// telemetrySchema is the gate's table of fields with what they mean.
+func telemetrySchema() *huma.Schema {
+	s := &huma.Schema{
+		Type: huma.TypeObject, Properties: map[string]*huma.Schema{}, AdditionalProperties: true,
+		Description: "What the device observed. Every field is optional, and further fields are accepted. The gate reads all of them; " +
+			"what is kept afterwards is said with each. Of the further fields the gate knows optOut (or optedOut), guardianConsent, profiled, " +
+			"bvlos, neuralDataConsent and substrate; none of them is kept.",
+	}
+	for _, f := range gate.Fields() {
+		p := &huma.Schema{Type: f.Type, Nullable: f.Nullable, Minimum: f.Min, Description: telemetryMeaning[f.Name] + " Kept " + string(f.Kept) + "."}
+		for _, v := range f.Values {
+			p.Enum = append(p.Enum, v)
+		}
+		if f.MaxBytes > 0 {
+			p.MaxLength = &f.MaxBytes
+		}
+		s.Properties[f.Name] = p
+	}
+	return s
+}
+
+// telemetryMeaning is the contract's table in words.
+var telemetryMeaning = map[string]string{
+	"speedMph":                "Speed of the vehicle, in miles per hour.",
+	"remoteIdActive":          "A drone's remote identification is on.",
+	"bvlosWaiverId":           "A drone's waiver for flight beyond visual line of sight.",
+	"voicePromptActive":       "A voice prompt or announcement is being played.",
+	"headsetWorn":             "Headset or glasses are actually worn.",
+	"immersionLevel":          "How much of the view is rendered.",
+	"passthroughActive":       "The viewer sees through to the room.",
+	"roomScaleBounded":        "The boundary of the play area is defined.",
+	"boundaryProximity":       "Where the viewer is, seen from the boundary.",
+	"locomotionState":         "Derived state of motion.",
+	"comfortVectionRisk":      "Derived risk of motion sickness.",
+	"lightingState":           "Estimate of the ambient light.",
+	"visibilityState":         "Visibility of the session; what is not visible is not billed.",
+	"spatialAnchorPersistent": "The anchor stays from session to session.",
+	"geoAnchored":             "The anchor is georeferenced.",
+	"occlusionResolved":       "Real things hide rendered ones behind them.",
+	"fovPresence":             "The content is inside the field of view.",
+	"gazeInView":              "Derived: it was looked at. Never raw gaze.",
+	"dwellInViewMs":           "Derived dwell of the eyes, in milliseconds.",
+	"eyeTrackingConsent":      "Explicit, revocable consent to eye tracking.",
+	"spatialMappingConsent":   "Explicit consent for the mapped space.",
+	"minorMode":               "The viewer is or may be a minor; rules are stricter.",
+	"bystanderCaptureRisk":    "Bystanders may be captured.",
+	"linkState":               "State of the downlink.",
+	"beamId":                  "The spot beam that serves.",
+	"coverageCellId":          "The coverage cell.",
+	"groundStationId":         "The gateway on the ground that serves.",
+	"footprintRegion":         "Code of the licensed footprint's region.",
+	"spectrumBand":            "The spectrum band.",
+	"dopplerLocked":           "Tracking lock is established.",
+	"weatherAttenuationDb":    "Attenuation by weather, in dB.",
+	"licensedRegionMatch":     "The serving cell is inside the right's licensed footprint; false refuses.",
+	"onboardProcessed":        "Processed in orbit.",
+	"viewable":                "Met the viewability bar: half of the pixels for 2 s of video or 1 s of display.",
+	"completionState":         "Progress of a video.",
+	"muted":                   "The player is muted.",
+	"audible":                 "Sound is actually audible.",
+	"appState":                "State of the host application.",
+}

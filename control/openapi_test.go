@@ -1,0 +1,339 @@
+package control_test
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/stretchr/testify/require"
+
+	"muniment/control"
+	"muniment/control/meter"
+	"muniment/control/proof"
+	"muniment/gate"
+	"muniment/gateway/api"
+)
+
+// registrar sees what the API has registered.
+type registrar struct{ api *huma.OpenAPI }
+
+func (r *registrar) Routes(a huma.API) { r.api = a.OpenAPI() }
+
+// openHouse has every room that the service mounts, and the document that it serves.
+func openHouse(t *testing.T) (h *house, registered *huma.OpenAPI, document map[string]any) {
+	h = newHouse(t)
+	var r registrar
+	cfg := h.config()
+	// Without the room of trouble; the two that answer from a warehouse are not asked.
+	cfg.Rooms = append(h.rooms[:3:3], &meter.Room{}, &proof.Room{}, &r)
+	var err error
+	h.control, err = control.New(cfg)
+	require.NoError(t, err)
+	served := h.call("", "GET", "/openapi.json", "")
+	require.Equal(t, 200, served.status, "without a key")
+	require.Equal(t, "application/json", served.header.Get("Content-Type"))
+	require.NoError(t, json.Unmarshal([]byte(served.text), &document))
+	return h, r.api, document
+}
+
+// op is an operation of the document.
+type op struct {
+	method, path string
+	text         map[string]any
+}
+
+func operations(t *testing.T, document map[string]any) (list []op) {
+	for path, item := range get[map[string]any](t, document, "paths") {
+		for method, text := range item.(map[string]any) {
+			list = append(list, op{strings.ToUpper(method), path, text.(map[string]any)})
+		}
+	}
+	slices.SortFunc(list, func(a, b op) int { return strings.Compare(a.path+" "+a.method, b.path+" "+b.method) })
+	return list
+}
+
+// edge is what the gateway answers itself: control has no such routes.
+var edge = []string{"GET /v1", "GET /v1/healthz", "POST /v1/delivery"}
+
+func TestDocumentHasEveryRoute(t *testing.T) {
+	h, registered, document := openHouse(t)
+	require.Equal(t, "3.1.0", document["openapi"])
+	var listed []string
+	for _, o := range operations(t, document) {
+		route := o.method + " " + o.path
+		listed = append(listed, route)
+		if slices.Contains(edge, route) {
+			continue
+		}
+		status := h.call("", o.method, regexp.MustCompile(`\{\w+\}`).ReplaceAllString(o.path, "x"), "").status
+		require.Contains(t, []int{200, 401}, status, "%s is not served", route)
+	}
+	for path, item := range registered.Paths {
+		for method, there := range map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete} {
+			if there != nil {
+				require.Contains(t, listed, method+" "+path)
+			}
+		}
+	}
+	for _, route := range append(slices.Clone(edge), "GET /v1/tenant", "POST /v1/rights", "GET /v1/events", "GET /v1/metering",
+		"GET /v1/metering/refusals", "POST /v1/proof-packs/seal", "GET /.well-known/muniment/keys.json", "GET /openapi.json", "GET /docs") {
+		require.Contains(t, listed, route)
+	}
+	require.NotContains(t, strings.Join(listed, "\n"), "/admin/", "operators have a listener of their own")
+}
+
+// TestDocumentTellsTheScope asks each operation with a key that has another scope.
+func TestDocumentTellsTheScope(t *testing.T) {
+	h, _, document := openHouse(t)
+	_, narrow := h.tenant(api.DisputesRead.String())
+	for _, o := range operations(t, document) {
+		route := o.method + " " + o.path
+		security := o.text["security"].([]any)
+		scope, scoped := o.text["x-required-scope"].(string)
+		if !scoped {
+			require.Empty(t, security, route)
+			continue
+		}
+		require.Equal(t, []any{map[string]any{"apiKey": []any{scope}}}, security, route)
+		_, err := api.ParseScopes([]string{scope})
+		require.NoError(t, err, route)
+		if slices.Contains(edge, route) {
+			continue
+		}
+		refused := h.call(narrow, o.method, regexp.MustCompile(`\{\w+\}`).ReplaceAllString(o.path, "x"), "")
+		require.Equal(t, 403, refused.status, route)
+		require.Contains(t, refused.text, fmt.Sprintf(`"requiredScopes":[%q]`, scope), route)
+	}
+}
+
+func TestDocumentIsWhole(t *testing.T) {
+	_, _, document := openHouse(t)
+	v := validator{t, get[map[string]any](t, document, "components", "schemas")}
+	seen := map[string]bool{}
+	tags := map[string]bool{}
+	for _, tag := range document["tags"].([]any) {
+		require.NotEmpty(t, tag.(map[string]any)["description"])
+		tags[tag.(map[string]any)["name"].(string)] = true
+	}
+	for _, o := range operations(t, document) {
+		route := o.method + " " + o.path
+		id := o.text["operationId"].(string)
+		require.False(t, seen[id], "two operations %s", id)
+		seen[id] = true
+		require.NotEmpty(t, o.text["summary"], route)
+		require.NotEmpty(t, o.text["tags"], route)
+		for _, tag := range o.text["tags"].([]any) {
+			require.True(t, tags[tag.(string)], "%s: tag %s", route, tag)
+		}
+		parameters, _ := o.text["parameters"].([]any)
+		for _, p := range parameters {
+			require.NotEmpty(t, p.(map[string]any)["description"], "%s: parameter %s", route, p.(map[string]any)["name"])
+		}
+		if body, ok := o.text["requestBody"].(map[string]any); ok {
+			v.illustrated(body, route+": body")
+		}
+		responses := o.text["responses"].(map[string]any)
+		v.illustrated(responses["200"].(map[string]any), route+": answer")
+		require.NotContains(t, responses, "default", route)
+	}
+
+	// Every reference leads somewhere.
+	text, err := json.Marshal(document)
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "contentEncoding", "bytes are told as what they hold")
+	references := regexp.MustCompile(`"\$ref":"#/([^"]+)"`).FindAllSubmatch(text, -1)
+	require.NotEmpty(t, references)
+	for _, r := range references {
+		var at any = document
+		for step := range strings.SplitSeq(string(r[1]), "/") {
+			require.Contains(t, at, step, "%s", r[1])
+			at = at.(map[string]any)[step]
+		}
+	}
+}
+
+// TestDocumentTellsRefusals holds the envelopes against the contract's closed list.
+func TestDocumentTellsRefusals(t *testing.T) {
+	_, _, document := openHouse(t)
+	v := validator{t, get[map[string]any](t, document, "components", "schemas")}
+	responses := get[map[string]any](t, document, "components", "responses")
+	told := map[string]bool{}
+	used := map[string]bool{}
+	for _, o := range operations(t, document) {
+		for status, response := range o.text["responses"].(map[string]any) {
+			n, err := strconv.Atoi(status)
+			if err != nil || n < 400 {
+				continue
+			}
+			name := strings.TrimPrefix(response.(map[string]any)["$ref"].(string), "#/components/responses/")
+			used[name] = true
+			media := get[map[string]any](t, responses, name, "content", "application/json")
+			schema := media["schema"].(map[string]any)
+			own := schema["allOf"].([]any)[1].(map[string]any)
+			for _, code := range get[[]any](t, own, "properties", "error", "enum") {
+				told[code.(string)] = true
+				if n != 413 && n != 503 {
+					require.Equal(t, n, api.Code(code.(string)).Status(), name)
+				}
+			}
+			v.check(schema, media["example"], name)
+		}
+	}
+	require.Len(t, used, len(responses), "every answer is used")
+	for _, code := range api.Codes() {
+		require.True(t, told[string(code)], "no answer has the code %s", code)
+	}
+	// The contract's list of POST /v1/delivery.
+	delivery := get[map[string]any](t, document, "paths", "/v1/delivery", "post", "responses")
+	for _, status := range []string{"200", "401", "403", "404", "409", "412", "422", "429", "503"} {
+		require.Contains(t, delivery, status)
+	}
+}
+
+func TestDocumentHasTheTelemetryTable(t *testing.T) {
+	_, _, document := openHouse(t)
+	properties := get[map[string]any](t, document, "components", "schemas", "Telemetry", "properties")
+	var names []string
+	for _, f := range gate.Fields() {
+		names = append(names, f.Name)
+		p := get[map[string]any](t, properties, f.Name)
+		require.Regexp(t, `^[A-Z].*\. Kept .*\.$`, p["description"], f.Name)
+		require.Equal(t, len(f.Values), len(append([]any{}, optional(p["enum"])...)), f.Name)
+	}
+	require.ElementsMatch(t, names, slices.Collect(maps.Keys(properties)))
+}
+
+func optional(list any) []any {
+	some, _ := list.([]any)
+	return some
+}
+
+// validator checks examples against the document's schemas: as much of JSON Schema
+// as the document uses, and nothing else in it.
+type validator struct {
+	t       *testing.T
+	schemas map[string]any
+}
+
+func (v validator) illustrated(holder map[string]any, where string) {
+	content, ok := holder["content"].(map[string]any)
+	require.True(v.t, ok, "%s has no content", where)
+	for kind, media := range content {
+		media := media.(map[string]any)
+		if kind != "application/json" {
+			continue // a stream or a page
+		}
+		require.Contains(v.t, media, "example", where)
+		if schema, ok := media["schema"].(map[string]any); ok {
+			v.check(schema, media["example"], where)
+		}
+	}
+}
+
+// known are the keywords that check understands or that say nothing about validity.
+var known = []string{
+	"$ref", "allOf", "type", "enum", "properties", "required", "items", "additionalProperties", "format", "minimum", "maximum",
+	"minLength", "maxLength", "maxItems", "description", "examples", "default", "title",
+}
+
+func (v validator) check(schema map[string]any, value any, where string) {
+	for keyword := range schema {
+		require.Contains(v.t, known, keyword, where)
+	}
+	if ref, ok := schema["$ref"].(string); ok {
+		v.check(v.schemas[strings.TrimPrefix(ref, "#/components/schemas/")].(map[string]any), value, where)
+	}
+	for _, part := range optional(schema["allOf"]) {
+		v.check(part.(map[string]any), value, where)
+	}
+	kind := map[bool]string{true: "null"}[value == nil]
+	switch value := value.(type) {
+	case map[string]any:
+		kind = "object"
+		properties, _ := schema["properties"].(map[string]any)
+		for _, name := range optional(schema["required"]) {
+			require.Contains(v.t, value, name, where)
+		}
+		for name, inner := range value {
+			if property, ok := properties[name].(map[string]any); ok {
+				v.check(property, inner, where+"."+name)
+			}
+		}
+	case []any:
+		kind = "array"
+		for i, inner := range value {
+			if items, ok := schema["items"].(map[string]any); ok {
+				v.check(items, inner, fmt.Sprintf("%s[%d]", where, i))
+			}
+		}
+	case string:
+		kind = "string"
+		if schema["format"] == "date-time" {
+			_, err := time.Parse(time.RFC3339, value)
+			require.NoError(v.t, err, where)
+		}
+		if least, ok := schema["minLength"].(float64); ok {
+			require.GreaterOrEqual(v.t, len(value), int(least), where)
+		}
+		if most, ok := schema["maxLength"].(float64); ok {
+			require.LessOrEqual(v.t, len(value), int(most), where)
+		}
+	case bool:
+		kind = "boolean"
+	case float64:
+		kind = "number"
+		if value == float64(int64(value)) {
+			kind = "integer"
+		}
+		if least, ok := schema["minimum"].(float64); ok {
+			require.GreaterOrEqual(v.t, value, least, where)
+		}
+		if most, ok := schema["maximum"].(float64); ok {
+			require.LessOrEqual(v.t, value, most, where)
+		}
+	}
+	allowed := optional(schema["type"])
+	if one, ok := schema["type"].(string); ok {
+		allowed = []any{one}
+	}
+	if kind == "integer" && slices.Contains(allowed, any("number")) {
+		kind = "number"
+	}
+	if len(allowed) > 0 {
+		require.Contains(v.t, allowed, kind, where)
+	}
+	if enum := optional(schema["enum"]); enum != nil {
+		require.Contains(v.t, enum, value, where)
+	}
+}
+
+func TestDocsPage(t *testing.T) {
+	h, _, _ := openHouse(t)
+	page := h.call("", "GET", "/docs", "")
+	require.Equal(t, 200, page.status, "without a key")
+	require.Equal(t, "text/html; charset=utf-8", page.header.Get("Content-Type"))
+	policy := page.header.Get("Content-Security-Policy")
+	require.Contains(t, policy, "default-src 'none'")
+	require.NotContains(t, policy, "unsafe")
+	// What is inline is allowed by its hash, and there is nothing else.
+	for _, tag := range []string{"style", "script"} {
+		inline := regexp.MustCompile(`(?s)<`+tag+`>(.*?)</`+tag+`>`).FindAllStringSubmatch(page.text, -1)
+		require.Len(t, inline, 1, tag)
+		sum := sha256.Sum256([]byte(inline[0][1]))
+		require.Contains(t, policy, tag+"-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'")
+	}
+	require.NotRegexp(t, `(?i)<[^>]+\s(on\w+|style|src)=`, page.text[:strings.Index(page.text, "<script>")], "the policy would block it")
+	for _, address := range regexp.MustCompile(`(https?:)?//[a-z][^\s'"]*\.[a-z]+[^\s'"]*`).FindAllString(page.text, -1) {
+		require.Equal(t, "http://www.w3.org/2000/svg", address, "the page loads nothing from elsewhere")
+	}
+	require.NotRegexp(t, `innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(`, page.text, "text stays text")
+}

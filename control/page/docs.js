@@ -1,0 +1,274 @@
+"use strict";
+// Draws /openapi.json. Text from the document only ever becomes text on the page.
+
+const methods = ["get", "post", "put", "patch", "delete"];
+let doc;
+
+// el makes an element: el("a", {href: "#"}, "text", child, [more]).
+function el(tag, attributes, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value !== undefined && value !== null && value !== false) node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.flat(Infinity).filter((c) => c !== null && c !== undefined && c !== false));
+  return node;
+}
+
+// prose is the little Markdown that descriptions use: paragraphs, **bold**, `code`.
+function prose(text) {
+  return (text || "").trim().split(/\n{2,}/).filter(Boolean).map((paragraph) => el("p", {}, phrases(paragraph)));
+}
+
+function phrases(text) {
+  return text.split(/(`[^`]+`|\*\*[^*]+\*\*)/).filter(Boolean).map((part) => {
+    if (part.startsWith("`")) return el("code", {}, part.slice(1, -1));
+    if (part.startsWith("**")) return el("strong", {}, part.slice(2, -2));
+    return part;
+  });
+}
+
+// follow resolves a reference within the document.
+function follow(node) {
+  for (let hops = 0; node && node.$ref && hops < 8; hops++) {
+    const { $ref, ...beside } = node;
+    node = { ...$ref.slice(2).split("/").reduce((at, step) => at[step], doc), ...beside, named: $ref.split("/").pop() };
+  }
+  return node || {};
+}
+
+function typeName(schema) {
+  const types = [].concat(schema.type || []).filter((t) => t !== "null");
+  let name = schema.format || types.join(" or ") || "any value";
+  if (schema.format === "int64" || schema.format === "double") name = types[0];
+  if (types[0] === "array") name = "list of " + typeName(follow(schema.items));
+  if (types[0] === "object" && schema.named) name = schema.named;
+  if ([].concat(schema.type || []).includes("null")) name += " or null";
+  return name;
+}
+
+// limits are what a schema asks of a value, in words.
+function limits(schema) {
+  const words = [];
+  if (schema.minimum !== undefined && schema.maximum !== undefined) words.push(`${schema.minimum} to ${schema.maximum}`);
+  else if (schema.minimum !== undefined) words.push(`at least ${schema.minimum}`);
+  else if (schema.maximum !== undefined) words.push(`at most ${schema.maximum}`);
+  if (schema.minLength > 0) words.push(schema.minLength === 1 ? "not empty" : `at least ${schema.minLength} characters`);
+  if (schema.maxLength !== undefined) words.push(`at most ${schema.maxLength} characters`);
+  if (schema.maxItems !== undefined) words.push(`at most ${schema.maxItems}`);
+  if (schema.default !== undefined) words.push(`default ${schema.default}`);
+  return words.join(", ");
+}
+
+// field is one line of a list of fields, with what is inside it.
+function field(name, schema, required, note, path) {
+  const inner = follow([].concat(schema.type || [])[0] === "array" ? schema.items : schema);
+  const values = schema.enum && !(schema.enum.length === 1 && schema.enum[0] === true) ? schema.enum : null;
+  const nested = inner.properties && !path.includes(inner.properties) ? fields(inner, [...path, inner.properties]) : null;
+  const many = nested && nested.childElementCount > 6;
+  const lines = [
+    phrases(note || schema.description || "").length ? el("p", {}, phrases(note || schema.description)) : null,
+    values ? el("p", { class: "values" }, values.map((v) => [el("code", {}, String(v)), " "])) : null,
+    nested && (many || path.length > 2 ? el("details", {}, el("summary", {}, `${nested.childElementCount} fields`), nested) : nested),
+  ].filter(Boolean);
+  return el("div", {},
+    el("dt", {}, el("span", { class: "field" }, name), el("span", { class: "type" }, [typeName(schema), limits(schema)].filter(Boolean).join(", ")),
+      required ? el("span", { class: "must" }, "required") : null),
+    lines.length ? el("dd", {}, lines) : null);
+}
+
+function fields(schema, path) {
+  const required = schema.required || [];
+  const rank = (name) => { const at = required.indexOf(name); return at < 0 ? required.length : at; };
+  const names = Object.keys(schema.properties).sort((a, b) => rank(a) - rank(b));
+  return el("dl", { class: "fields" }, names.map((name) => {
+    const inner = follow(schema.properties[name]);
+    return field(name, inner, path.request && required.includes(name), inner.description, path);
+  }));
+}
+
+// tree shows a body's schema; what is always around an answer is left out.
+function tree(schema, request) {
+  let top = follow(schema);
+  if (!request && top.properties && top.properties.data && top.properties.contractVersion) top = follow(top.properties.data);
+  const path = [top.properties];
+  path.request = request;
+  return top.properties ? fields(top, path) : el("p", {}, phrases(top.description || typeName(top)));
+}
+
+function parameters(list, where, title) {
+  const chosen = list.filter((p) => p.in === where);
+  return chosen.length === 0 ? null : [
+    el("h4", {}, title),
+    el("dl", { class: "fields" }, chosen.map((p) => field(p.name, follow(p.schema), p.required, p.description, []))),
+  ];
+}
+
+// coloured is JSON with its parts marked.
+function coloured(value) {
+  const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
+  const out = [];
+  let at = 0;
+  for (const m of text.matchAll(/("(?:[^"\\]|\\.)*")(\s*:)?|-?\b\d[\d.eE+-]*\b|\b(?:true|false|null)\b/g)) {
+    out.push(text.slice(at, m.index), el("span", { class: m[2] ? "key" : m[1] ? "string" : "number" }, m[1] || m[0]), m[2] || "");
+    at = m.index + m[0].length;
+  }
+  return [...out, text.slice(at)];
+}
+
+function sample(title, tabs) {
+  const pre = el("pre", { tabindex: 0 });
+  const buttons = tabs.map((tab) => el("button", {
+    type: "button",
+    onclick: () => {
+      pre.replaceChildren(...[tab.plain ? tab.value : coloured(tab.value)].flat(Infinity));
+      buttons.forEach((b, i) => b.setAttribute("aria-pressed", String(tabs[i] === tab)));
+    },
+  }, tab.name));
+  const copy = el("button", {
+    type: "button",
+    onclick: async () => {
+      await navigator.clipboard.writeText(pre.textContent);
+      copy.textContent = "copied";
+      setTimeout(() => { copy.textContent = "copy"; }, 1200);
+    },
+  }, "copy");
+  buttons[0].click();
+  return el("div", { class: "sample" }, el("header", {}, el("span", {}, title), tabs.length > 1 ? buttons : null, copy), pre);
+}
+
+const exampleOf = (holder) => Object.values((holder && holder.content) || {}).map((media) => media.example).find((e) => e !== undefined);
+
+// curl is the operation as a command. Ids in the path come from the answer's example.
+function curl(path, method, op) {
+  const answer = JSON.stringify(exampleOf(op.responses["200"]) || "");
+  const filled = path.replace(/\{(\w+)\}/g, (_, name) => {
+    const found = answer.match(new RegExp(`"${name}":"([^"]+)"`)) || answer.match(/"id":"([^"]+)"/);
+    return found ? found[1] : "$" + name.replace(/[A-Z]/g, "_$&").toUpperCase();
+  });
+  const lines = [`curl -s ${location.origin}${filled}`];
+  if (op["x-required-scope"]) lines.push(`-H "Authorization: Bearer $KEY"`);
+  for (const p of op.parameters || []) {
+    if (p.in === "header" && follow(p.schema).examples) lines.push(`-H '${p.name}: ${follow(p.schema).examples[0]}'`);
+  }
+  const body = exampleOf(op.requestBody);
+  if (body !== undefined) lines.push(`-d '${JSON.stringify(body, null, 2).replaceAll("'", "'\\''")}'`);
+  else if (method !== "get") lines.splice(1, 0, `-X ${method.toUpperCase()}`);
+  return lines.join(" \\\n  ");
+}
+
+function operation(path, method, op) {
+  const params = (op.parameters || []).map(follow);
+  const ok = follow(op.responses["200"]);
+  const [kind, media] = Object.entries(ok.content || {})[0] || [];
+  const refusals = Object.entries(op.responses).filter(([status]) => status >= "400").map(([status, r]) => [status, follow(r)]);
+  const send = op.requestBody && Object.values(op.requestBody.content)[0];
+  const answers = [exampleOf(ok) !== undefined ? { name: "200", value: exampleOf(ok) } : null,
+    ...refusals.map(([status, r]) => ({ name: status, value: exampleOf(r) }))].filter(Boolean);
+
+  const left = el("div", {},
+    prose(op.description),
+    parameters(params, "path", "In the path"), parameters(params, "query", "In the query"), parameters(params, "header", "Headers"),
+    send && send.schema ? [el("h4", {}, "Body", op.requestBody.required ? "" : el("span", { class: "kind" }, " (may be left out)")), tree(send.schema, true)] : null,
+    [el("h4", {}, "Answer ", el("span", { class: "kind" }, kind === "application/json" ? "" : kind || "")), media && media.schema ? tree(media.schema, false) : prose(ok.description)],
+    el("h4", {}, "Refusals"),
+    el("ul", { class: "refusals" }, refusals.map(([status, r]) => el("li", {},
+      el("span", { class: "status" }, status), el("span", {}, codesOf(r).map((c) => [el("code", {}, c), " "]), el("span", { class: "note" }, phrases(r.description)))))));
+
+  const scope = op["x-required-scope"];
+  return el("article", { id: op.operationId, "data-search": [method, path, op.summary, op.operationId, scope, (op.tags || []).join(" ")].join(" ").toLowerCase() },
+    el("header", {},
+      el("h3", {}, el("a", { href: "#" + op.operationId }, op.summary)),
+      el("div", { class: "route" },
+        el("span", { class: "method " + method }, method.toUpperCase()),
+        el("span", { class: "path" }, path.split(/(\{\w+\})/).map((part) => part.startsWith("{") ? el("b", {}, part) : part)),
+        el("span", { class: "scope" }, scope ? ["scope ", el("code", {}, scope)] : "public"))),
+    left,
+    el("div", { class: "samples" },
+      sample("Request", [{ name: "curl", value: curl(path, method, op), plain: true }]),
+      answers.length ? sample("Answer", answers) : null));
+}
+
+const codesOf = (response) => Object.values(response.content || {}).flatMap((media) => (media.schema.allOf || []).flatMap((s) => (s.properties && s.properties.error && s.properties.error.enum) || []));
+
+function draw() {
+  document.title = doc.info.title + " API";
+  document.getElementById("version").textContent = doc.info.version;
+  const contents = document.getElementById("contents");
+  const main = document.getElementById("content");
+  main.append(el("section", { class: "overview" },
+    el("h1", {}, doc.info.title), el("p", { class: "lead" }, doc.info.summary || ""), prose(doc.info.description),
+    el("p", {}, "This page shows ", el("a", { href: "/openapi.json" }, "/openapi.json"), " (OpenAPI ", doc.openapi, ").")));
+  for (const tag of doc.tags || []) {
+    const chapter = el("section", { class: "chapter" }, el("h2", {}, tag.name), el("p", {}, phrases(tag.description || "")));
+    const links = el("div", {}, el("h2", {}, tag.name));
+    for (const [path, item] of Object.entries(doc.paths)) {
+      for (const method of methods.filter((m) => item[m] && (item[m].tags || []).includes(tag.name))) {
+        chapter.append(operation(path, method, item[method]));
+        links.append(el("a", { href: "#" + item[method].operationId, title: path },
+          el("span", { class: "method " + method }, method === "delete" ? "DEL" : method.toUpperCase()), el("span", {}, item[method].summary)));
+      }
+    }
+    main.append(chapter);
+    contents.append(links);
+  }
+  contents.append(el("p", { class: "none", hidden: true }, "No operation matches."));
+  watch();
+  if (location.hash) { const at = document.getElementById(location.hash.slice(1)); if (at) at.scrollIntoView(); }
+}
+
+// watch marks in the contents where the reader is.
+function watch() {
+  const links = new Map([...document.querySelectorAll("nav a")].map((a) => [a.hash.slice(1), a]));
+  const inView = new Set();
+  const observer = new IntersectionObserver((entries) => {
+    for (const e of entries) e.isIntersecting ? inView.add(e.target.id) : inView.delete(e.target.id);
+    const here = [...links.keys()].find((id) => inView.has(id));
+    for (const [id, a] of links) a.classList.toggle("here", id === here);
+  }, { rootMargin: "-8% 0px -62% 0px" });
+  for (const id of links.keys()) observer.observe(document.getElementById(id));
+
+  const filter = document.getElementById("filter");
+  filter.addEventListener("input", () => show(links, filter.value.toLowerCase().split(/\s+/).filter(Boolean)));
+  addEventListener("keydown", (e) => {
+    if (e.key === "/" && document.activeElement !== filter) {
+      e.preventDefault();
+      filter.focus();
+    } else if (e.key === "Escape" && document.activeElement === filter) {
+      filter.value = "";
+      filter.blur();
+      show(links, []);
+    }
+  });
+}
+
+// show leaves the operations that have all of the words.
+function show(links, words) {
+  for (const article of document.querySelectorAll("article")) {
+    article.hidden = !words.every((w) => article.dataset.search.includes(w));
+    links.get(article.id).hidden = article.hidden;
+  }
+  for (const group of document.querySelectorAll("section.chapter, nav > div")) {
+    group.hidden = [...group.querySelectorAll(":scope > article, :scope > a")].every((one) => one.hidden);
+  }
+  document.querySelector(".overview").hidden = words.length > 0;
+  document.querySelector("nav .none").hidden = [...links.values()].some((a) => !a.hidden);
+}
+
+// theme goes on from the reader's last choice, and from the system's without one.
+function theme() {
+  const root = document.documentElement;
+  const saved = localStorage.getItem("theme");
+  if (saved) root.dataset.theme = saved;
+  document.getElementById("theme").addEventListener("click", () => {
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+    localStorage.setItem("theme", root.dataset.theme);
+  });
+}
+
+theme();
+fetch("/openapi.json")
+  .then((answer) => answer.ok ? answer.json() : Promise.reject(new Error("HTTP " + answer.status)))
+  .then((read) => { doc = read; draw(); })
+  .catch((e) => document.getElementById("content").append(el("p", { class: "none" }, "The document can't be shown: " + e.message)));
