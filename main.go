@@ -487,8 +487,13 @@ func (c *upCmd) Run() (err error) {
 	}
 	operators.Set(gateway.Admin{
 		Gatherer: registry,
-		Checks:   []gateway.Check{{Name: "gateway", Ready: func(context.Context) error { return edge.Ready() }}},
-		Mount:    map[string]http.Handler{"/admin/": ctl.Admin()},
+		Checks: []gateway.Check{
+			{Name: "gateway", Ready: func(context.Context) error { return edge.Ready() }},
+			{Name: "log", Ready: func(context.Context) error { return eventLog.Err() }},
+			{Name: "control", Ready: edge.ControlReady},
+		},
+		Notes: backstage(loader, warehouse),
+		Mount: map[string]http.Handler{"/admin/": ctl.Admin()},
 	}.Handler())
 
 	if err := writeAdminFile(c.Data, adminAccess{URL: "http://" + adminListener.Addr().String(), Token: token}); err != nil {
@@ -537,6 +542,24 @@ func (c *upCmd) Run() (err error) {
 	}
 	logger.Info("muniment has stopped")
 	return nil
+}
+
+// backstage tells operators how far the warehouse is: it may lag or be away while
+// deliveries go on.
+func backstage(loader *pipeline.Loader, warehouse pipeline.Sink) []gateway.Note {
+	return []gateway.Note{
+		{Name: "loader", Tell: func(ctx context.Context) (string, error) {
+			lag, err := loader.Lag(ctx)
+			return fmt.Sprintf("%d records behind the log", lag), err
+		}},
+		{Name: "warehouse", Tell: func(ctx context.Context) (string, error) {
+			next, loaded, err := warehouse.Resume(ctx, partition)
+			if !loaded {
+				return "holds nothing yet", err
+			}
+			return "loaded up to " + next.String(), err
+		}},
+	}
 }
 
 // openLog opens the event log and holds database and warehouse against it: each of

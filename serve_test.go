@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -98,6 +100,49 @@ func TestOneEnvelope(t *testing.T) {
 	gateway := refusal(http.MethodPost, "/v1/delivery")
 	require.Contains(t, gateway, "<API_KEY>")
 	require.Equal(t, gateway, refusal(http.MethodGet, "/v1/rights"))
+}
+
+// TestReadiness asks a server how it is while its warehouse can't be written: the
+// loader falls behind, which is told, and keeps no request away.
+func TestReadiness(t *testing.T) {
+	h := newHouse(t)
+	type note struct{ Name, Note string }
+	ask := func() (behind int, warehouse string) {
+		resp, err := http.Get(h.server.Admin + "/readyz")
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		require.Equal(t, http.StatusOK, resp.StatusCode)
+		var told struct {
+			Ready bool
+			Notes []note
+		}
+		require.NoError(t, json.NewDecoder(resp.Body).Decode(&told))
+		require.True(t, told.Ready)
+		require.Len(t, told.Notes, 2)
+		require.Equal(t, "loader", told.Notes[0].Name)
+		require.Equal(t, "warehouse", told.Notes[1].Name)
+		_, err = fmt.Sscanf(told.Notes[0].Note, "%d records behind the log", &behind)
+		require.NoError(t, err, told.Notes[0].Note)
+		return behind, told.Notes[1].Note
+	}
+	caughtUp := func() bool { behind, _ := ask(); return behind == 0 }
+	require.Eventually(t, caughtUp, 10*time.Second, 5*time.Millisecond)
+
+	db, err := sql.Open("sqlite", filepath.Join(h.data, "warehouse.db")+"?_pragma=busy_timeout(10000)&_txlock=immediate")
+	require.NoError(t, err)
+	defer db.Close()
+	held, err := db.Begin()
+	require.NoError(t, err)
+	_, before := ask()
+	require.Contains(t, before, "loaded up to ")
+	h.receipts(3)
+	behind, warehouse := ask()
+	require.GreaterOrEqual(t, behind, 3)
+	require.Equal(t, before, warehouse)
+	require.NoError(t, held.Rollback())
+	require.Eventually(t, caughtUp, 20*time.Second, 5*time.Millisecond)
+	_, after := ask()
+	require.NotEqual(t, before, after)
 }
 
 // TestStopUnderLoad stops the server with SIGTERM while 64 clients send on

@@ -3,8 +3,12 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"net"
 	"net/http"
 	"net/http/pprof"
+	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -13,15 +17,29 @@ import (
 // Check is one part that must be ready before the process may be sent requests.
 type Check struct {
 	Name string
-	// Ready is nil if it is. Its error is shown to operators.
+	// Ready is nil if it is. Its error is shown to operators. It returns soon after
+	// ctx is done, and may be called by several at once.
 	Ready func(ctx context.Context) error
 }
+
+// Note is one part that works behind the requests: operators are told how it is,
+// but however far behind it falls, the process may be sent requests.
+type Note struct {
+	Name string
+	// Tell says how it is. Its error is shown in place of that. Otherwise as
+	// Check.Ready.
+	Tell func(ctx context.Context) (string, error)
+}
+
+// probeTime bounds how long /readyz waits for its parts, which it asks all at once.
+const probeTime = time.Second
 
 // Admin configures the handler of the admin listener, which is for operators only
 // and must not be reachable from outside.
 type Admin struct {
 	Gatherer prometheus.Gatherer
 	Checks   []Check
+	Notes    []Note
 	// Mount adds handlers by pattern of http.ServeMux.
 	Mount map[string]http.Handler
 }
@@ -30,7 +48,7 @@ type Admin struct {
 //
 // /livez is 200 as long as the process answers: it depends on nothing else, so
 // that nothing else gets the process killed. /readyz is 200 {"ready":true}, or 503
-// with the name and reason of each part that is not ready.
+// with the name and reason of each part that is not ready; either way with the notes.
 func (a Admin) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.Gatherer, promhttp.HandlerOpts{}))
@@ -54,21 +72,66 @@ func (a Admin) readyz(w http.ResponseWriter, r *http.Request) {
 		Name   string `json:"name"`
 		Reason string `json:"reason"`
 	}
+	type note struct {
+		Name string `json:"name"`
+		Note string `json:"note"`
+	}
 	var answer struct {
 		Ready    bool   `json:"ready"`
 		NotReady []part `json:"notReady,omitempty"`
+		Notes    []note `json:"notes,omitempty"`
 	}
-	for _, c := range a.Checks {
-		if err := c.Ready(r.Context()); err != nil {
-			answer.NotReady = append(answer.NotReady, part{c.Name, err.Error()})
+	ctx, cancel := context.WithTimeout(r.Context(), probeTime)
+	defer cancel()
+	faults, notes := make([]error, len(a.Checks)), make([]note, len(a.Notes))
+	var asked sync.WaitGroup
+	for i, c := range a.Checks {
+		asked.Go(func() { faults[i] = c.Ready(ctx) })
+	}
+	for i, n := range a.Notes {
+		asked.Go(func() {
+			text, err := n.Tell(ctx)
+			if err != nil {
+				text = err.Error()
+			}
+			notes[i] = note{n.Name, text}
+		})
+	}
+	asked.Wait()
+	for i, err := range faults {
+		if err != nil {
+			answer.NotReady = append(answer.NotReady, part{a.Checks[i].Name, err.Error()})
 		}
 	}
-	answer.Ready = len(answer.NotReady) == 0
+	answer.Ready, answer.Notes = len(answer.NotReady) == 0, notes
 	status := http.StatusOK
 	if !answer.Ready {
 		status = http.StatusServiceUnavailable
 	}
 	writeJSON(w, status, answer)
+}
+
+// ControlReady is nil when control answers in time, on the way that requests to it
+// take. Whatever it answers will do: it was asked for a path that is the gateway's
+// own, and has nothing to look up for that.
+func (g *Gateway) ControlReady(ctx context.Context) error {
+	t := &http.Transport{
+		DialContext:       func(context.Context, string, string) (net.Conn, error) { return g.cfg.DialControl() },
+		DisableKeepAlives: true,
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://control"+pathHealth, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := t.RoundTrip(req)
+	if err != nil {
+		return fmt.Errorf("it does not answer: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= http.StatusInternalServerError {
+		return fmt.Errorf("it answers %s", resp.Status)
+	}
+	return nil
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,16 +40,21 @@ func TestAdmin(t *testing.T) {
 			{"gateway", func(context.Context) error { return nil }},
 			{"log", func(context.Context) error { return broken }},
 		},
+		Notes: []Note{
+			{"loader", func(context.Context) (string, error) { return "12 records behind", nil }},
+			{"warehouse", func(context.Context) (string, error) { return "", errors.New("away") }},
+		},
 		Mount: map[string]http.Handler{"/admin/": http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { fmt.Fprint(rw, "mounted") })},
 	}.Handler()
 
 	status, body := get(t, h, "/readyz")
 	require.Equal(t, 200, status)
-	require.Equal(t, "{\"ready\":true}\n", body)
+	const notes = `"notes":[{"name":"loader","note":"12 records behind"},{"name":"warehouse","note":"away"}]}` + "\n"
+	require.Equal(t, `{"ready":true,`+notes, body)
 	broken = errors.New("disk full")
 	status, body = get(t, h, "/readyz")
 	require.Equal(t, 503, status)
-	require.Equal(t, "{\"ready\":false,\"notReady\":[{\"name\":\"log\",\"reason\":\"disk full\"}]}\n", body)
+	require.Equal(t, `{"ready":false,"notReady":[{"name":"log","reason":"disk full"}],`+notes, body)
 	status, body = get(t, h, "/livez")
 	require.Equal(t, 200, status, "liveness depends on nothing")
 	require.Equal(t, "{\"live\":true}\n", body)
@@ -58,6 +66,66 @@ func TestAdmin(t *testing.T) {
 	require.Equal(t, 200, status)
 	status, _ = get(t, h, "/v1/delivery")
 	require.Equal(t, 404, status)
+}
+
+// TestReadinessDoesNotHang asks parts that never answer, together for no longer than
+// one of them.
+func TestReadinessDoesNotHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		h := Admin{
+			Gatherer: prometheus.NewRegistry(),
+			Checks:   []Check{{"log", hang}, {"control", hang}},
+			Notes:    []Note{{"warehouse", func(ctx context.Context) (string, error) { return "", hang(ctx) }}},
+		}.Handler()
+		asked := time.Now()
+		status, body := get(t, h, "/readyz")
+		require.Equal(t, 503, status)
+		const late = `"context deadline exceeded"}`
+		require.Equal(t, `{"ready":false,"notReady":[{"name":"log","reason":`+late+`,{"name":"control","reason":`+late+`],`+
+			`"notes":[{"name":"warehouse","note":`+late+"]}\n", body)
+		require.Equal(t, probeTime, time.Since(asked))
+	})
+}
+
+// TestControlReady asks a control that is well, slow, broken, and away.
+func TestControlReady(t *testing.T) {
+	var status atomic.Int32
+	leave := make(chan struct{})
+	defer close(leave)
+	serve := withControl(t, func(rw http.ResponseWriter, r *http.Request) {
+		if status.Load() == 0 {
+			<-leave
+		}
+		rw.WriteHeader(int(status.Load()))
+	})
+	away := false
+	w := newWorld(t, func(c *Config) {
+		serve(c)
+		dial := c.DialControl
+		c.DialControl = func() (net.Conn, error) {
+			if away {
+				return nil, errors.New("nobody is there")
+			}
+			return dial()
+		}
+	})
+	ask := func(within time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		return w.gateway.ControlReady(ctx)
+	}
+	for code, ready := range map[int32]bool{200: true, 404: true, 429: true, 500: false, 503: false} {
+		status.Store(code)
+		require.Equal(t, ready, ask(time.Minute) == nil, code)
+	}
+	status.Store(0)
+	require.ErrorIs(t, ask(time.Millisecond), context.DeadlineExceeded)
+	away = true
+	require.ErrorContains(t, ask(time.Minute), "nobody is there")
 }
 
 func TestCounters(t *testing.T) {

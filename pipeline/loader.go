@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -74,6 +75,8 @@ type Loader struct {
 	log     *slog.Logger
 	metrics *metrics
 
+	next atomic.Int64 // offset to be loaded; -1 until Run has found it
+
 	mu sync.Mutex
 	// resumed is closed while the loader may work, open while it is paused.
 	// Guarded by mu.
@@ -106,6 +109,7 @@ func NewLoader(cfg LoaderConfig) (*Loader, error) {
 		resumed: make(chan struct{}),
 	}
 	close(l.resumed)
+	l.next.Store(-1)
 	return l, nil
 }
 
@@ -155,6 +159,7 @@ func (l *Loader) run(ctx context.Context) error {
 	}
 	l.metrics.position.Set(float64(next.Offset))
 	for {
+		l.next.Store(next.Offset)
 		err := l.retry(ctx, "cannot wait for the log", func() error {
 			return l.cfg.Log.Wait(ctx, next)
 		})
@@ -176,6 +181,20 @@ func (l *Loader) run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// Lag is how many durable records the warehouse does not hold yet. It asks the log
+// alone, so it is known also while the warehouse is away.
+func (l *Loader) Lag(ctx context.Context) (records int64, err error) {
+	next := l.next.Load()
+	if next < 0 {
+		return 0, errors.New("it has not found the position to load from yet")
+	}
+	_, end, err := l.cfg.Log.Bounds(ctx, l.cfg.Partition)
+	if err != nil {
+		return 0, err
+	}
+	return end.Offset - next, nil
 }
 
 // start is where the partition is to be loaded from.

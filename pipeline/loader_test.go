@@ -416,16 +416,33 @@ func TestLoaderPauses(t *testing.T) {
 		m.fill(t, 0, 20)
 		synctest.Wait()
 		requireLoaded(t, &m.warehouse, 0)
+		requireLag(t, l, 20)
 		l.Resume()
 		l.Resume()
 		synctest.Wait()
 		requireLoaded(t, &m.warehouse, 20)
+		requireLag(t, l, 0)
 		l.Pause()
 		m.fill(t, 20, 21)
 		synctest.Wait()
 		require.NoError(t, stop(), "a paused loader can be stopped")
 		requireLoaded(t, &m.warehouse, 20)
 	})
+}
+
+func requireLag(t *testing.T, l *pipeline.Loader, want int64) {
+	t.Helper()
+	lag, err := l.Lag(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, want, lag)
+}
+
+func TestLagIsNotKnownBeforeRun(t *testing.T) {
+	m := newMemory()
+	l, err := pipeline.NewLoader(m.cfg)
+	require.NoError(t, err)
+	_, err = l.Lag(t.Context())
+	require.Error(t, err)
 }
 
 // Whatever it is doing, a loader ends when it is told to.

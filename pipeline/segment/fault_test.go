@@ -70,6 +70,7 @@ func TestFailedSyncStopsTheLogForGood(t *testing.T) {
 			// The disk is well again, but nobody can know what it lost.
 			failing.Store(false)
 			fs.before = nil
+			require.ErrorIs(t, log.Err(), pipeline.ErrFailed)
 			promised := len(acked.acked)
 			require.ErrorIs(t, acked.write(log, "after", 1, nil), pipeline.ErrFailed)
 			require.Len(t, acked.acked, promised)

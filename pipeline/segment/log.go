@@ -205,6 +205,15 @@ func (l *Log) awaitRoom(ctx context.Context) error {
 	}
 }
 
+// Err is why Append accepts nothing any more, pipeline.ErrFailed or
+// pipeline.ErrClosed, and nil as long as it does. A log that is full is none of
+// that: it takes records again as soon as there is room.
+func (l *Log) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.refuse
+}
+
 // Close makes durable what is pending, marks a clean shutdown, and releases the
 // folder. Calls that run or come later fail with pipeline.ErrClosed. A second
 // Close waits for the first and returns what it returned.
