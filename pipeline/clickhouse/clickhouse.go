@@ -1,0 +1,184 @@
+// Package clickhouse is the warehouse of a service on more than one machine.
+//
+// It promises what pipeline.Warehouse promises, without transactions. A row's key
+// is (tenantId, eventId); copies collapse onto the lowest log position, since the
+// tables are ReplacingMergeTree and their version is falling position. Every
+// answer is read with FINAL, which collapses copies that no merge has met yet.
+//
+// A Load writes what an event needs before the event, the rollups after it, and
+// the loader's position last. Each insert is one block into one month, so it is
+// there as a whole or not at all, and it is synced to disk before the server
+// answers. Whatever stops a Load half-way, the position says that the batch was
+// not loaded: it comes again and changes nothing that is there. An insert whose
+// outcome is unknown is thus never repeated as such; the whole batch is built anew.
+//
+// Inserts carry no deduplication token. A single server notes a token before the
+// part that it stands for, so after a crash between the two it would take the
+// repeated batch for one that it has. Replicated tables drop a repeated block by
+// its content in the same step in which they would add it, which spares the work
+// without a token.
+//
+// Rollups (metering_hours) are not summed up but recomputed, from deduplicated
+// rows, for each hour whose decisions a batch can have changed, and replaced as a
+// whole. Of two that were computed at once the one that has read the higher
+// position counts, then the one that began to read later. They are for analysts
+// (migrations/0002_views.sql); the answers of this package are never read from
+// them, and Drift compares the two.
+//
+// A server that is away or full makes Load and every question return an error; the
+// loader keeps the batch and tries again. Every call has a deadline.
+//
+// On a cluster (Config.Cluster) tables are replicated, a write waits for a majority
+// of the replicas, and a question sees every write that was answered before it.
+// Not here: shards (one tenant's rows are on every replica) and retention (drop a
+// month with ALTER TABLE … DROP PARTITION).
+package clickhouse
+
+import (
+	"context"
+	"crypto/tls"
+	"embed"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"muniment/pipeline"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Config says where the warehouse is.
+type Config struct {
+	// URL names servers, user, password, database and protocol:
+	// clickhouse://user:password@host:9000,host2:9000/database for the native
+	// protocol, http:// or https:// for HTTP. Further parameters are those of
+	// clickhouse-go. The database is needed. Required.
+	URL string
+	// TLS secures the connections; nil leaves that to the URL (secure=true, https).
+	TLS *tls.Config
+	// Cluster is the name of a cluster, as the servers' configuration has it, whose
+	// replicas hold the tables. Default: one server.
+	Cluster string
+	// Timeout bounds each call to the warehouse. Default 1 min.
+	Timeout time.Duration
+	// Connections is the most that are open at once; further calls wait. Default 16.
+	Connections int
+}
+
+func (c Config) timeout() time.Duration {
+	if c.Timeout == 0 {
+		return time.Minute
+	}
+	return c.Timeout
+}
+
+// options are the driver's. An error never holds the URL: there is a password in it.
+func (c Config) options() (*clickhouse.Options, error) {
+	opt, err := clickhouse.ParseDSN(c.URL)
+	switch {
+	case c.URL == "":
+		return nil, errors.New("clickhouse warehouse: URL is empty")
+	case err != nil:
+		return nil, errors.New("clickhouse warehouse: URL can't be read: clickhouse://user:password@host:9000/database is expected")
+	case opt.Auth.Database == "":
+		return nil, errors.New("clickhouse warehouse: URL names no database")
+	case c.Timeout < 0:
+		return nil, errors.New("clickhouse warehouse: Timeout is negative")
+	case c.Connections < 0:
+		return nil, errors.New("clickhouse warehouse: Connections is negative")
+	}
+	if c.TLS != nil {
+		opt.TLS = c.TLS
+	}
+	if opt.Compression == nil {
+		opt.Compression = &clickhouse.Compression{Method: clickhouse.CompressionLZ4}
+	}
+	opt.MaxOpenConns = 16
+	if c.Connections > 0 {
+		opt.MaxOpenConns = c.Connections
+	}
+	opt.MaxIdleConns = opt.MaxOpenConns
+	opt.DialTimeout = min(c.timeout(), 10*time.Second)
+	opt.ReadTimeout = c.timeout()
+	// The server's defaults are not ours to know: an insert is answered when it is
+	// written, and copies collapse wherever they are.
+	settings := clickhouse.Settings{"async_insert": 0, "do_not_merge_across_partitions_select_final": 0}
+	if c.Cluster != "" {
+		settings["insert_quorum"] = "auto"
+		settings["insert_quorum_parallel"] = 0
+		settings["select_sequential_consistency"] = 1
+	}
+	maps.Copy(settings, opt.Settings)
+	opt.Settings = settings
+	return opt, nil
+}
+
+// withDatabase is opt for another database; empty is the server's default one.
+func withDatabase(opt *clickhouse.Options, name string) *clickhouse.Options {
+	other := *opt
+	other.Auth.Database = name
+	return &other
+}
+
+// Warehouse is a database on a ClickHouse server or cluster. Safe for concurrent
+// use.
+type Warehouse struct {
+	conn    driver.Conn
+	timeout time.Duration
+}
+
+var _ pipeline.Warehouse = (*Warehouse)(nil)
+
+// Open connects to a warehouse whose schema is up to date (see Migrate). The
+// caller closes it.
+func Open(ctx context.Context, cfg Config) (_ *Warehouse, err error) {
+	opt, err := cfg.options()
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("cannot open ClickHouse database %s: %w", opt.Auth.Database, err)
+		}
+	}()
+	w := &Warehouse{timeout: cfg.timeout()}
+	ctx, cancel := w.deadline(ctx)
+	defer cancel()
+	have, err := schemaVersion(ctx, opt, opt.Auth.Database)
+	if err != nil {
+		return nil, err
+	}
+	pending, err := after(have)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(pending) > 0:
+		return nil, fmt.Errorf("its schema lacks %v: run muniment migrate", pending)
+	}
+	if w.conn, err = clickhouse.Open(opt); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// Close closes the connections. Calls after it fail.
+func (w *Warehouse) Close() error { return w.conn.Close() }
+
+// Ping returns an error when the server can't be asked.
+func (w *Warehouse) Ping(ctx context.Context) error {
+	ctx, cancel := w.deadline(ctx)
+	defer cancel()
+	if err := w.conn.Ping(ctx); err != nil {
+		return fmt.Errorf("ClickHouse doesn't answer: %w", err)
+	}
+	return nil
+}
+
+func (w *Warehouse) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, w.timeout)
+}

@@ -1,0 +1,188 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"muniment/pipeline"
+)
+
+// Metering sums the recorded decisions by bucket, right, substrate, basis and
+// reason.
+func (w *Warehouse) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
+	c := newCut(q.Buckets)
+	from, args := metered(q, c)
+	rows, err := collect(ctx, w, func(scan func(...any) error) (r pipeline.MeterRow, err error) {
+		var bucket int64
+		err = scan(&bucket, &r.RightID, &r.Substrate, &r.BasisID, &r.MeteringBasis, &r.Reason, &r.Receipts, &r.QuantityMs)
+		r.Bucket = c.start(bucket)
+		return r, err
+	}, `SELECT `+c.bucket("rendered_at")+` AS bucket, right_id, toString(substrate) AS of, basis_id,
+			counted_basis, counted_reason, toInt64(count()), sum(counted_ms)
+		FROM `+from+`
+		GROUP BY 1, 2, 3, 4, 5, 6
+		ORDER BY 1, 2, 3, 4, 5, 6 LIMIT ? OFFSET ?`, append(args, atMost(q.Limit), q.Skip)...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot sum metering of %s: %w", q.TenantID, err)
+	}
+	return rows, nil
+}
+
+// MeterTotals sums all deliveries of a window.
+func (w *Warehouse) MeterTotals(ctx context.Context, q pipeline.MeterQuery) (t pipeline.MeterTotals, err error) {
+	ctx, cancel := w.deadline(ctx)
+	defer cancel()
+	from, args := metered(q, cut{})
+	var first, last int64
+	err = w.conn.QueryRow(ctx, `SELECT toInt64(count()), toInt64(countIf(metered AND NOT duplicate)), toInt64(countIf(duplicate)),
+			sum(counted_ms), min(rendered_at), max(rendered_at)
+		FROM `+from, args...).Scan(&t.Receipts, &t.Metered, &t.Duplicates, &t.QuantityMs, &first, &last)
+	if err != nil {
+		return pipeline.MeterTotals{}, fmt.Errorf("cannot total metering of %s: %w", q.TenantID, err)
+	}
+	if t.Receipts > 0 {
+		t.First, t.Last = instant(first), instant(last)
+	}
+	return t, nil
+}
+
+func metered(q pipeline.MeterQuery, c cut) (from string, args []any) {
+	var f filter
+	f.add("tenant_id = ?", q.TenantID)
+	f.during("rendered_at", q.From, q.To)
+	c.limit(&f, "rendered_at")
+	f.is("right_id", q.RightID)
+	f.before(q.AsOf)
+	return decisions(f)
+}
+
+// decisions is what metering sums: the deliveries that f keeps, each with whether
+// it is a duplicate and what it counts for.
+//
+// An event is a duplicate when one of those before it that have its hash is not
+// more than 24 h older, so the youngest of them decides.
+func decisions(f filter) (from string, args []any) {
+	chosen := ` FROM events FINAL WHERE receipt_id != '' AND ` + f.String()
+	return `(SELECT tenant_id, event_id, place, right_id, substrate, basis_id, rendered_at, metered,
+			(tenant_id, event_id) IN (
+				SELECT tenant_id, event_id FROM (
+					SELECT tenant_id, event_id, at, count() OVER earlier AS others, max(at) OVER earlier AS youngest
+					FROM idempotency_keys FINAL
+					WHERE (tenant_id, idempotency) IN (SELECT tenant_id, idempotency` + chosen + ` AND idempotency != '')
+					WINDOW earlier AS (PARTITION BY tenant_id, idempotency ORDER BY place
+						ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))
+				WHERE others > 0 AND youngest >= at - 86400000) AS duplicate,
+			if(duplicate, 'none', toString(metering_basis)) AS counted_basis,
+			if(duplicate, '` + pipeline.ReasonDuplicate + `', toString(reason)) AS counted_reason,
+			if(duplicate, 0, quantity_ms) AS counted_ms
+		` + chosen + `)`, append(append([]any(nil), f.args...), f.args...)
+}
+
+// Refusals sums the counts of gate.refusals events by bucket, right and rule.
+func (w *Warehouse) Refusals(ctx context.Context, q pipeline.RefusalQuery) ([]pipeline.RefusalRow, error) {
+	c := newCut(q.Buckets)
+	from, args := refusals(q, c)
+	rows, err := collect(ctx, w, func(scan func(...any) error) (r pipeline.RefusalRow, err error) {
+		var bucket int64
+		err = scan(&bucket, &r.RightID, &r.Rule, &r.Refusals)
+		r.Bucket = c.start(bucket)
+		return r, err
+	}, `SELECT `+c.bucket("at")+` AS bucket, right_id, rule, sum(refusals) FROM `+from+`
+		GROUP BY 1, 2, 3
+		ORDER BY 1, 2, 3 LIMIT ? OFFSET ?`, append(args, atMost(q.Limit), q.Skip)...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot sum refusals of %s: %w", q.TenantID, err)
+	}
+	return rows, nil
+}
+
+// RefusalTotals sums all refusals of a window.
+func (w *Warehouse) RefusalTotals(ctx context.Context, q pipeline.RefusalQuery) (t pipeline.RefusalTotals, err error) {
+	ctx, cancel := w.deadline(ctx)
+	defer cancel()
+	from, args := refusals(q, cut{})
+	var n, first, last int64
+	err = w.conn.QueryRow(ctx, `SELECT toInt64(count()), sum(refusals), min(at), max(at) FROM `+from, args...).
+		Scan(&n, &t.Refusals, &first, &last)
+	if err != nil {
+		return pipeline.RefusalTotals{}, fmt.Errorf("cannot total refusals of %s: %w", q.TenantID, err)
+	}
+	if n > 0 {
+		t.First, t.Last = instant(first), instant(last)
+	}
+	return t, nil
+}
+
+// refusals takes the counts out of the events' texts.
+func refusals(q pipeline.RefusalQuery, c cut) (from string, args []any) {
+	var f filter
+	f.add("tenant_id = ?", q.TenantID)
+	f.during("at", q.From, q.To)
+	c.limit(&f, "at")
+	f.before(q.AsOf)
+	var g filter
+	g.add("JSONType(one) = 'Object' AND JSONType(one, 'count') IN ('Int64', 'UInt64') AND JSONType(one, 'rule') = 'String'")
+	g.add("(JSONType(one, 'rightId') = 'String' OR NOT JSONHas(one, 'rightId'))")
+	g.is("right_id", q.RightID)
+	g.is("rule", q.Rule)
+	return `(SELECT at, JSONExtractString(one, 'rightId') AS right_id, JSONExtractString(one, 'rule') AS rule, JSONExtractInt(one, 'count') AS refusals
+		FROM (SELECT at, arrayJoin(JSONExtractArrayRaw(event, 'data', 'counts')) AS one
+			FROM events FINAL WHERE type = '` + pipeline.TypeRefusals + `' AND ` + f.String() + `)
+		WHERE ` + g.String() + `)`, append(f.args, g.args...)
+}
+
+// cut is the buckets of a question; none is one bucket of all time.
+type cut struct {
+	// starts are in milliseconds, rising; at says what each stands for.
+	starts []int64
+	at     map[int64]time.Time
+}
+
+func newCut(buckets []time.Time) cut {
+	c := cut{at: map[int64]time.Time{}}
+	for _, b := range buckets {
+		ms := ceilMilli(b)
+		if _, ok := c.at[ms]; !ok {
+			c.starts = append(c.starts, ms)
+		}
+		c.at[ms] = b.UTC() // of two that begin together the first is empty
+	}
+	return c
+}
+
+// limit leaves out what is before the first bucket.
+func (c cut) limit(f *filter, column string) {
+	if len(c.starts) > 0 {
+		f.add(column+" >= ?", c.starts[0])
+	}
+}
+
+// bucket is the start of the bucket that a column of milliseconds is in.
+func (c cut) bucket(column string) string {
+	if len(c.starts) == 0 {
+		return "toInt64(0)"
+	}
+	list := []byte("roundDown(" + column + ", [")
+	for i, ms := range c.starts {
+		if i > 0 {
+			list = append(list, ", "...)
+		}
+		list = append(append(list, "toInt64("...), strconv.FormatInt(ms, 10)...)
+		list = append(list, ')')
+	}
+	return string(append(list, "])"...))
+}
+
+// start is the bucket that a line's milliseconds stand for.
+func (c cut) start(ms int64) time.Time { return c.at[ms] }
+
+// atMost is a LIMIT: 0 for all.
+func atMost(limit int) int64 {
+	if limit == 0 {
+		return math.MaxInt64
+	}
+	return int64(limit)
+}

@@ -1,0 +1,143 @@
+-- +goose NO TRANSACTION
+-- +goose Up
+
+-- How to read this file. A statement may run again after a crash, so each one says
+-- IF NOT EXISTS. On a cluster every engine becomes its Replicated form and every
+-- statement runs ON CLUSTER (see render in migrate.go).
+--
+-- A position is (generation, log_partition, position). place is the same as one
+-- rising number, version as one falling number: of the copies of an event the
+-- lowest place, which is the highest version, stays. Times are milliseconds since
+-- 1970, UTC. A table's partitions are months of the event's own time, which all
+-- copies share, so copies always meet.
+--
+-- Inserted and merged parts are synced, and so are their folders: old parts may be
+-- deleted as soon as a merge is done.
+
+-- One row an event. event is verbatim. The columns behind it repeat what the event
+-- says, for queries; those from receipt_id on are empty unless type is
+-- delivery.recorded. Event ids begin with the event's time, so within a tenant the
+-- rows are nearly in the order of their places and times: the minmax indexes are
+-- what makes a page or an hour cheap.
+CREATE TABLE IF NOT EXISTS events (
+	tenant_id      String,
+	event_id       String,
+	generation     UInt32,
+	log_partition  Int32,
+	position       Int64 CODEC(Delta, LZ4),
+	node           LowCardinality(String),
+	epoch          UInt64,
+	seq            UInt64 CODEC(Delta, LZ4),
+	event          String CODEC(ZSTD),
+	type           LowCardinality(String),
+	at             Int64 CODEC(Delta, LZ4),
+	actor_kind     LowCardinality(String),
+	actor_id       String,
+	subject_kind   LowCardinality(String),
+	subject_id     String,
+	receipt_id     String,
+	right_id       String,
+	right_revision Int64,
+	basis_id       String,
+	substrate      LowCardinality(String),
+	rendered_at    Int64 CODEC(Delta, LZ4),
+	issued_at      Int64 CODEC(Delta, LZ4),
+	signing_key_id LowCardinality(String),
+	metered        Bool,
+	reason         LowCardinality(String),
+	metering_basis LowCardinality(String),
+	quantity_ms    Int64,
+	idempotency    String,             -- empty without a key
+	place          UInt128 MATERIALIZED bitShiftLeft(toUInt128(generation), 64) + toUInt128(position),
+	version        UInt128 MATERIALIZED bitNot(bitShiftLeft(toUInt128(generation), 64) + toUInt128(position)),
+	INDEX by_place place TYPE minmax GRANULARITY 1,
+	INDEX by_at at TYPE minmax GRANULARITY 1,
+	INDEX by_rendered_at rendered_at TYPE minmax GRANULARITY 1,
+	INDEX by_type type TYPE set(100) GRANULARITY 1,
+	INDEX by_subject subject_id TYPE bloom_filter GRANULARITY 4
+) ENGINE = ReplacingMergeTree(version)
+PARTITION BY toYYYYMM(fromUnixTimestamp64Milli(at, 'UTC'))
+ORDER BY (tenant_id, event_id)
+SETTINGS index_granularity = 1024,
+	fsync_after_insert = 1, fsync_part_directory = 1,
+	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
+
+-- The private part of each event that has one. To erase one is to delete its row
+-- here; the event, which is what was hashed and signed, is not touched. Written
+-- before the event: where the event is seen, its private part is.
+CREATE TABLE IF NOT EXISTS private_parts (
+	tenant_id  String,
+	event_id   String,
+	generation UInt32,
+	position   Int64,
+	at         Int64 CODEC(Delta, LZ4),
+	private    String CODEC(ZSTD),
+	version    UInt128 MATERIALIZED bitNot(bitShiftLeft(toUInt128(generation), 64) + toUInt128(position))
+) ENGINE = ReplacingMergeTree(version)
+PARTITION BY toYYYYMM(fromUnixTimestamp64Milli(at, 'UTC'))
+ORDER BY (tenant_id, event_id)
+SETTINGS index_granularity = 1024,
+	fsync_after_insert = 1, fsync_part_directory = 1,
+	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
+
+-- Deliveries by the hash of their idempotency key, to tell duplicates. Written
+-- before the event: where the event is seen, what it repeats is.
+CREATE TABLE IF NOT EXISTS idempotency_keys (
+	tenant_id   String,
+	idempotency String,
+	event_id    String,
+	generation  UInt32,
+	position    Int64,
+	at          Int64,
+	rendered_at Int64,
+	place       UInt128 MATERIALIZED bitShiftLeft(toUInt128(generation), 64) + toUInt128(position),
+	version     UInt128 MATERIALIZED bitNot(bitShiftLeft(toUInt128(generation), 64) + toUInt128(position))
+) ENGINE = ReplacingMergeTree(version)
+PARTITION BY toYYYYMM(fromUnixTimestamp64Milli(at, 'UTC'))
+ORDER BY (tenant_id, idempotency, event_id)
+SETTINGS index_granularity = 512,
+	fsync_after_insert = 1, fsync_part_directory = 1,
+	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
+
+-- Records that can't be loaded, as sealer.AppendRecord encodes them. tenant_id is
+-- empty where the record names no readable one.
+CREATE TABLE IF NOT EXISTS set_aside (
+	log_partition Int32,
+	generation    UInt32,
+	position      Int64,
+	tenant_id     String,
+	event_id      String,
+	reason        String,
+	record        String
+) ENGINE = ReplacingMergeTree
+ORDER BY (log_partition, generation, position)
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1,
+	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
+
+-- Where each partition's loader resumes: the highest place. Written last.
+CREATE TABLE IF NOT EXISTS positions (
+	log_partition Int32,
+	generation    UInt32,
+	position      Int64,
+	place         UInt128 MATERIALIZED bitShiftLeft(toUInt128(generation), 64) + toUInt128(position)
+) ENGINE = ReplacingMergeTree(place)
+ORDER BY log_partition
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1,
+	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
+
+-- What a tenant's deliveries of one hour of renderedAt add up to, all lines in one
+-- row, so that an hour is replaced as a whole. place is the highest that was read,
+-- stamp the time in nanoseconds before reading.
+CREATE TABLE IF NOT EXISTS metering_hours (
+	tenant_id String,
+	hour      Int64,
+	place     UInt128,
+	stamp     UInt64,
+	lines     Array(Tuple(right_id String, substrate String, basis_id String, metering_basis String, reason String,
+		receipts Int64, quantity_ms Int64)),
+	version   UInt256 MATERIALIZED bitShiftLeft(toUInt256(place), 64) + toUInt256(stamp)
+) ENGINE = ReplacingMergeTree(version)
+PARTITION BY toYYYYMM(fromUnixTimestamp64Milli(hour, 'UTC'))
+ORDER BY (tenant_id, hour)
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1,
+	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;

@@ -1,0 +1,234 @@
+package clickhouse
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/ext"
+
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// filter gathers conditions and their arguments.
+type filter struct {
+	where []string
+	args  []any
+}
+
+func (f *filter) add(condition string, args ...any) {
+	f.where = append(f.where, condition)
+	f.args = append(f.args, args...)
+}
+
+// is keeps rows with a value in a column; empty keeps all.
+func (f *filter) is(column, value string) {
+	if value != "" {
+		f.add(column+" = ?", value)
+	}
+}
+
+// before leaves out rows at or behind a position; nil keeps all.
+func (f *filter) before(p *sealer.Position) {
+	if p != nil {
+		f.add("place < " + place(*p))
+	}
+}
+
+// during keeps the rows whose time, in a column of milliseconds, is in a window.
+func (f *filter) during(column string, from, to time.Time) {
+	if !from.IsZero() {
+		f.add(column+" >= ?", ceilMilli(from))
+	}
+	if !to.IsZero() {
+		f.add(column+" < ?", ceilMilli(to))
+	}
+}
+
+func (f *filter) String() string { return strings.Join(f.where, " AND ") }
+
+// place is a position as the column place has it.
+func place(p sealer.Position) string {
+	return fmt.Sprintf("(bitShiftLeft(toUInt128(%d), 64) + toUInt128(%d))", p.Generation, max(p.Offset, 0))
+}
+
+// ceilMilli is the first whole millisecond at or after t: rows have whole
+// milliseconds, so x ≥ t and x < t mean the same with it.
+func ceilMilli(t time.Time) int64 {
+	ms := t.UnixMilli()
+	if t.After(time.UnixMilli(ms)) {
+		ms++
+	}
+	return ms
+}
+
+// Events lists rows of one tenant in the order of their positions.
+func (w *Warehouse) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error) {
+	if q.Limit <= 0 {
+		return nil, fmt.Errorf("cannot list events: limit %d is not positive", q.Limit)
+	}
+	var f filter
+	f.add("tenant_id = ?", q.TenantID)
+	if q.After != nil {
+		f.add("place > " + place(*q.After))
+	}
+	f.before(q.Before)
+	if len(q.Types) > 0 {
+		f.add("type IN (?)", q.Types)
+	}
+	f.during("at", q.From, q.To)
+	f.is("subject_kind", q.SubjectKind)
+	f.is("subject_id", q.SubjectID)
+	f.is("actor_kind", q.ActorKind)
+	f.is("actor_id", q.ActorID)
+	order := "place"
+	if q.Newest {
+		order = "place DESC"
+	}
+	// The page is found by narrow columns; the texts of its rows alone are read.
+	rows, err := w.rows(ctx, q.TenantID, `SELECT `+strings.Join(columns, ", ")+` FROM events FINAL
+		WHERE tenant_id = ? AND event_id IN (
+			SELECT event_id FROM events FINAL WHERE `+f.String()+` ORDER BY `+order+` LIMIT ?)
+		ORDER BY `+order, append(append([]any{q.TenantID}, f.args...), q.Limit)...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list events of %s: %w", q.TenantID, err)
+	}
+	return rows, nil
+}
+
+// Event returns one row by its id, or pipeline.ErrNoEvent.
+func (w *Warehouse) Event(ctx context.Context, tenantID, eventID string) (pipeline.Row, error) {
+	rows, err := w.rows(ctx, tenantID, `SELECT `+strings.Join(columns, ", ")+` FROM events FINAL
+		WHERE tenant_id = ? AND event_id = ?`, tenantID, eventID)
+	switch {
+	case err != nil:
+		return pipeline.Row{}, fmt.Errorf("cannot read event %s: %w", eventID, err)
+	case len(rows) == 0:
+		return pipeline.Row{}, fmt.Errorf("%w: %s", pipeline.ErrNoEvent, eventID)
+	}
+	return rows[0], nil
+}
+
+// rows runs a query for columns of events of one tenant, and reads the private
+// parts after it: these were written first, so none is missed.
+func (w *Warehouse) rows(ctx context.Context, tenantID, query string, args ...any) ([]pipeline.Row, error) {
+	rows, err := collect(ctx, w, scanRow, query, args...)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	wanted, err := ext.NewTable("wanted", ext.Column("event_id", "String"))
+	if err != nil {
+		return nil, err
+	}
+	at := make(map[string]int, len(rows))
+	for i, r := range rows {
+		at[r.EventID] = i
+		if err := wanted.Append(r.EventID); err != nil {
+			return nil, err
+		}
+	}
+	type part struct{ eventID, private string }
+	parts, err := collect(clickhouse.Context(ctx, clickhouse.WithExternalTable(wanted)), w,
+		func(scan func(...any) error) (p part, err error) {
+			err = scan(&p.eventID, &p.private)
+			return p, err
+		}, `SELECT event_id, private FROM private_parts FINAL WHERE tenant_id = ? AND event_id IN (SELECT event_id FROM wanted)`, tenantID)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range parts {
+		rows[at[p.eventID]].Private = []byte(p.private)
+	}
+	return rows, nil
+}
+
+// CountEvents counts the loaded events of a tenant.
+func (w *Warehouse) CountEvents(ctx context.Context, tenantID string) (n int64, err error) {
+	ctx, cancel := w.deadline(ctx)
+	defer cancel()
+	if err := w.conn.QueryRow(ctx, `SELECT toInt64(count()) FROM events FINAL WHERE tenant_id = ?`, tenantID).Scan(&n); err != nil {
+		return 0, fmt.Errorf("cannot count events of %s: %w", tenantID, err)
+	}
+	return n, nil
+}
+
+// Duplicates lists the duplicates in after < pos ≤ upTo with what they repeat.
+func (w *Warehouse) Duplicates(ctx context.Context, tenantID string, after, upTo sealer.Position) ([]pipeline.Duplicate, error) {
+	chosen := ` FROM events FINAL WHERE tenant_id = ? AND idempotency != ''
+		AND place > ` + place(after) + ` AND place <= ` + place(upTo)
+	list, err := collect(ctx, w, func(scan func(...any) error) (d pipeline.Duplicate, err error) {
+		err = scan(&d.EventID, &d.FirstEventID)
+		return d, err
+	}, `SELECT e.event_id, argMin(p.event_id, p.place)
+		FROM (SELECT event_id, idempotency, place, at`+chosen+`) AS e
+		INNER JOIN (SELECT event_id, idempotency, place, at FROM idempotency_keys FINAL
+			WHERE tenant_id = ? AND idempotency IN (SELECT idempotency`+chosen+`)) AS p ON p.idempotency = e.idempotency
+		WHERE p.place < e.place AND p.at >= e.at - 86400000
+		GROUP BY e.event_id, e.place ORDER BY e.place`, tenantID, tenantID, tenantID)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list duplicates of %s: %w", tenantID, err)
+	}
+	return list, nil
+}
+
+// SetAsides lists the records that hold sealing for a tenant.
+func (w *Warehouse) SetAsides(ctx context.Context, tenantID string) ([]pipeline.SetAside, error) {
+	var f filter
+	f.add("tenant_id = ? OR tenant_id = ''", tenantID)
+	partition, known, err := w.partition(ctx, tenantID)
+	if known {
+		f.add("(tenant_id != '' OR log_partition = ?)", partition)
+	}
+	var list []pipeline.SetAside
+	if err == nil {
+		list, err = collect(ctx, w, scanSetAside, `SELECT generation, log_partition, position, tenant_id, event_id, reason, record
+			FROM set_aside FINAL WHERE (`+strings.Join(f.where, ") AND (")+`) ORDER BY log_partition, generation, position`, f.args...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot list records set aside for %s: %w", tenantID, err)
+	}
+	return list, nil
+}
+
+func scanSetAside(scan func(...any) error) (s pipeline.SetAside, err error) {
+	p := &s.Position
+	var record string
+	err = scan(&p.Generation, &p.Partition, &p.Offset, &s.TenantID, &s.EventID, &s.Reason, &record)
+	s.Record = []byte(record)
+	return s, err
+}
+
+// partition is the log partition of a tenant, known once it has a row.
+func (w *Warehouse) partition(ctx context.Context, tenantID string) (partition int32, known bool, err error) {
+	ctx, cancel := w.deadline(ctx)
+	defer cancel()
+	err = w.conn.QueryRow(ctx, `SELECT log_partition FROM events WHERE tenant_id = ? LIMIT 1`, tenantID).Scan(&partition)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, false, nil
+	}
+	return partition, err == nil, err
+}
+
+// collect runs a query and reads all of its rows.
+func collect[T any](ctx context.Context, w *Warehouse, scan func(func(...any) error) (T, error), query string, args ...any) (all []T, err error) {
+	ctx, cancel := w.deadline(ctx)
+	defer cancel()
+	rows, err := w.conn.Query(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		one, err := scan(rows.Scan)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, rows.Err()
+}
