@@ -3,6 +3,7 @@ package gateway
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,19 +38,20 @@ type place struct {
 
 type claimShard struct {
 	mu      sync.Mutex
-	limit   int
-	kept    map[claimKey]place
-	order   ring                       // keys of kept, oldest first
-	since   uint32                     // second of the oldest, or before; spares a look at kept
-	running map[claimKey]chan struct{} // nil until someone waits for the end
+	kept    kept
+	running []running
+}
+
+// running is a request that is being answered.
+type running struct {
+	key claimKey
+	end chan struct{} // nil until someone waits for the end
 }
 
 func newClaims(limit int) *claims {
 	c := new(claims)
 	for i := range c.shards {
-		c.shards[i].limit = max(1, limit/claimShards)
-		c.shards[i].kept = map[claimKey]place{}
-		c.shards[i].running = map[claimKey]chan struct{}{}
+		c.shards[i].kept.limit = max(1, limit/claimShards)
 	}
 	return c
 }
@@ -93,51 +95,49 @@ func (c *claimed) end(p *place) {
 	s, k := c.shard, claimKey(c.hash[:16])
 	s.mu.Lock()
 	if p != nil {
-		s.put(k, *p)
+		s.put(&k, *p)
 	}
-	done := s.running[k]
-	delete(s.running, k)
+	i := s.runs(&k)
+	end, last := s.running[i].end, len(s.running)-1
+	s.running[i], s.running[last] = s.running[last], running{}
+	s.running = s.running[:last]
 	s.mu.Unlock()
-	if done != nil {
-		close(done)
+	if end != nil {
+		close(end)
 	}
 	c.shard = nil
 }
 
-// put adds an entry and drops what is too old or too much.
-func (s *claimShard) put(k claimKey, p place) {
-	before := len(s.kept)
-	if s.kept[k] = p; len(s.kept) > before {
-		s.order.push(k)
+// put adds an entry and drops what is too old.
+func (s *claimShard) put(k *claimKey, p place) {
+	for e := s.kept.oldest(); e != nil && int64(p.second)-int64(e.second) > int64(keepKeys/time.Second); e = s.kept.oldest() {
+		s.kept.drop()
 	}
-	for len(s.kept) > s.limit || int64(p.second)-int64(s.since) > int64(keepKeys/time.Second) {
-		oldest := s.order.first()
-		if second := s.kept[oldest].second; second > s.since {
-			s.since = second
-			continue
-		}
-		delete(s.kept, oldest)
-		s.order.pop()
-	}
+	s.kept.put(k, p)
+}
+
+// runs finds the request of a key that is being answered, −1 for none. There are few
+// in a shard.
+func (s *claimShard) runs(k *claimKey) int {
+	return slices.IndexFunc(s.running, func(r running) bool { return r.key == *k })
 }
 
 // find looks the key up. It returns the place of its event, or the end of the
 // request that is being answered, or claims the key for c.
-func (cs *claims) find(h *keyHash, now time.Time, c *claimed) (p place, known bool, running <-chan struct{}) {
+func (cs *claims) find(h *keyHash, now time.Time, c *claimed) (p place, known bool, end <-chan struct{}) {
 	s, k := cs.shard(h), claimKey(h[:16])
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p, known = s.kept[k]; known && now.Unix()-int64(p.second) <= int64(keepKeys/time.Second) {
+	if p, known = s.kept.get(&k); known && now.Unix()-int64(p.second) <= int64(keepKeys/time.Second) {
 		return p, true, nil
 	}
-	if done, busy := s.running[k]; busy {
-		if done == nil {
-			done = make(chan struct{})
-			s.running[k] = done
+	if i := s.runs(&k); i >= 0 {
+		if s.running[i].end == nil {
+			s.running[i].end = make(chan struct{})
 		}
-		return place{}, false, done
+		return place{}, false, s.running[i].end
 	}
-	s.running[k] = nil
+	s.running = append(s.running, running{key: k})
 	c.shard, c.hash = s, *h
 	return place{}, false, nil
 }
@@ -146,33 +146,8 @@ func (cs *claims) entries() (n int) {
 	for i := range cs.shards {
 		s := &cs.shards[i]
 		s.mu.Lock()
-		n += len(s.kept)
+		n += s.kept.n
 		s.mu.Unlock()
 	}
 	return n
-}
-
-// ring is a queue of keys.
-type ring struct {
-	keys []claimKey
-	head int
-	n    int
-}
-
-func (r *ring) first() claimKey { return r.keys[r.head] }
-
-func (r *ring) push(k claimKey) {
-	if r.n == len(r.keys) {
-		grown := make([]claimKey, max(16, 2*r.n))
-		copied := copy(grown, r.keys[r.head:])
-		copy(grown[copied:], r.keys[:r.head])
-		r.keys, r.head = grown, 0
-	}
-	r.keys[(r.head+r.n)%len(r.keys)] = k
-	r.n++
-}
-
-func (r *ring) pop() {
-	r.head = (r.head + 1) % len(r.keys)
-	r.n--
 }

@@ -2,35 +2,41 @@ package gateway
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 )
 
-// deadline is a context that ends after a time, and can be used again: one timer
-// serves all requests of a delivery's life, where context.WithTimeout would make
-// a context, a timer and a channel for each.
+// deadlines hands out contexts that end after a time, or up to a sixteenth of it
+// later: those that begin close to each other are one and the same, where
+// context.WithTimeout would make a context, a timer and a channel for each request.
+type deadlines struct {
+	after time.Duration
+	last  atomic.Pointer[deadline]
+}
+
+// deadline is a context without a parent, which many may share.
 type deadline struct {
-	timer *time.Timer
-	done  chan struct{}
-	at    time.Time
+	at     time.Time
+	shared time.Time // it is handed out until then
+	done   chan struct{}
 }
 
 var _ context.Context = (*deadline)(nil)
 
-func (d *deadline) begin(after time.Duration) {
-	d.at = time.Now().Add(after)
-	if d.timer == nil {
-		done := make(chan struct{})
-		d.done, d.timer = done, time.AfterFunc(after, func() { close(done) })
-		return
+// begin returns a context that begins now.
+func (d *deadlines) begin() *deadline {
+	now := time.Now()
+	last := d.last.Load()
+	if last != nil && now.Before(last.shared) {
+		return last
 	}
-	d.timer.Reset(after)
-}
-
-// end stops the clock. A deadline that has passed is not used again.
-func (d *deadline) end() {
-	if !d.timer.Stop() {
-		d.timer, d.done = nil, nil
+	share := d.after / slack
+	next := &deadline{at: now.Add(d.after + share), shared: now.Add(share), done: make(chan struct{})}
+	if !d.last.CompareAndSwap(last, next) {
+		return d.begin() // somebody else made one a moment ago
 	}
+	time.AfterFunc(d.after+share, func() { close(next.done) })
+	return next
 }
 
 func (d *deadline) Deadline() (time.Time, bool) { return d.at, true }

@@ -43,8 +43,8 @@ const (
 //
 // Hundreds wait for the log at once, so it is small, and all else lies on a desk.
 type delivery struct {
-	*desk    // nil once the delivery is sealed
-	deadline deadline
+	*desk              // nil once the delivery is sealed
+	deadline *deadline // shared with others
 
 	tenant string
 	keyID  string
@@ -77,7 +77,7 @@ type desk struct {
 func (g *Gateway) begin() *delivery {
 	d := g.pool.Get().(*delivery)
 	d.desk = g.desks.Get().(*desk)
-	d.deadline.begin(g.cfg.AppendTimeout)
+	d.deadline = g.limits.begin()
 	return d
 }
 
@@ -90,7 +90,6 @@ func (g *Gateway) leaveDesk(d *delivery) {
 }
 
 func (g *Gateway) end(d *delivery) {
-	d.deadline.end()
 	g.leaveDesk(d)
 	g.pool.Put(d)
 }
@@ -101,7 +100,7 @@ func (g *Gateway) deliver(ctx *fasthttp.RequestCtx) error {
 	d := g.begin()
 	defer g.end(d)
 
-	principal, err := auth.Authenticate(&d.deadline, view(ctx.Request.Header.Peek(fasthttp.HeaderAuthorization)), g.rights, arrived)
+	principal, err := auth.Authenticate(d.deadline, view(ctx.Request.Header.Peek(fasthttp.HeaderAuthorization)), g.rights, arrived)
 	if err != nil {
 		return err
 	}
@@ -147,7 +146,7 @@ func (g *Gateway) issue(ctx *fasthttp.RequestCtx, d *delivery, arrived time.Time
 		issued = arrived // the clock stepped back
 	}
 	d.receipt.RenderedAt, d.receipt.IssuedAt = arrived, issued
-	signer, done, err := g.cfg.Signer(&d.deadline, issued)
+	signer, done, err := g.cfg.Signer(d.deadline, issued)
 	if err != nil {
 		g.keyTrouble.begins(g.logger, signDelivered, err)
 		return errNoKey
@@ -167,7 +166,7 @@ func (g *Gateway) issue(ctx *fasthttp.RequestCtx, d *delivery, arrived time.Time
 	if err := respond(ctx, d.event); err != nil {
 		return err
 	}
-	at, err := g.log.Append(&d.deadline, &d.record)
+	at, err := g.log.Append(d.deadline, &d.record)
 	if err != nil {
 		g.metrics.appendErrors.Inc()
 		g.logTrouble.begins(g.logger, appendToLog, err)
@@ -184,7 +183,7 @@ func (g *Gateway) decide(d *delivery, arrived time.Time) (err error) {
 	if err := g.rights.Fresh(); err != nil {
 		return err
 	}
-	if d.right, err = g.rights.Right(&d.deadline, d.tenant, d.rightID); err != nil {
+	if d.right, err = g.rights.Right(d.deadline, d.tenant, d.rightID); err != nil {
 		return err
 	}
 	r := d.right

@@ -89,6 +89,7 @@ type Gateway struct {
 	listener *listener
 	control  *fasthttp.HostClient
 	claims   *claims
+	limits   deadlines
 	streams  *streams
 	refusals refusals
 	pool     sync.Pool // of *delivery
@@ -126,7 +127,7 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	g := &Gateway{
 		cfg: cfg, rights: cfg.Rights, log: cfg.Log, now: cfg.Now, logger: cfg.Logger, random: rand.Reader,
-		claims: newClaims(cfg.IdempotencyEntries),
+		claims: newClaims(cfg.IdempotencyEntries), limits: deadlines{after: cfg.AppendTimeout},
 	}
 	g.draining, g.drain = context.WithCancel(context.Background())
 	g.pool.New = func() any { return new(delivery) }

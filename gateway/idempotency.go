@@ -28,22 +28,29 @@ func (g *Gateway) once(ctx *fasthttp.RequestCtx, d *delivery, key []byte, arrive
 	}
 	h := d.keyHash(key)
 	d.claim = claimed{}
-	began := time.Now()
+	var waiting time.Time // since when
 	for {
-		at, known, running := g.claims.find(&h, arrived, &d.claim)
+		at, known, end := g.claims.find(&h, arrived, &d.claim)
 		switch {
 		case known:
 			return g.replay(ctx, d, &h, at)
-		case running == nil:
-			defer d.claim.free()
-			return g.issue(ctx, d, arrived)
+		case end == nil:
+			return g.first(ctx, d, arrived)
 		}
-		if !d.await(running, g.cfg.IdempotencyWait-time.Since(began)) {
+		if waiting.IsZero() {
+			waiting = time.Now()
+		}
+		if !d.await(end, g.cfg.IdempotencyWait-time.Since(waiting)) {
 			return errBusy
 		}
-		d.deadline.end()
-		d.deadline.begin(g.cfg.AppendTimeout)
+		d.deadline = g.limits.begin()
 	}
+}
+
+// first answers the request that holds a key.
+func (g *Gateway) first(ctx *fasthttp.RequestCtx, d *delivery, arrived time.Time) error {
+	defer d.claim.free()
+	return g.issue(ctx, d, arrived)
 }
 
 // await waits for an earlier request with the same key to end.
@@ -66,7 +73,7 @@ func (d *delivery) keyHash(key []byte) keyHash {
 // replay answers as the first request with the key was answered, from the event in
 // the log.
 func (g *Gateway) replay(ctx *fasthttp.RequestCtx, d *delivery, h *keyHash, at place) error {
-	entry, err := g.log.Read(&d.deadline, sealer.Position{Generation: at.generation, Partition: at.partition, Offset: at.offset})
+	entry, err := g.log.Read(d.deadline, sealer.Position{Generation: at.generation, Partition: at.partition, Offset: at.offset})
 	if err != nil {
 		g.metrics.replayErrors.Inc()
 		return errLogAway

@@ -145,16 +145,18 @@ func TestEntryOfAnotherKeyIsNeverReplayed(t *testing.T) {
 func TestClaimsKeepTheNewestOfADay(t *testing.T) {
 	cs := newClaims(claimShards * 4)
 	s := &cs.shards[0]
-	key := func(i int) claimKey { return claimKey{0, byte(i), byte(i >> 8)} }
+	key := func(i int) *claimKey { return &claimKey{0, byte(i), byte(i >> 8)} }
 	for i := range 10 {
 		s.put(key(i), place{offset: int64(i), second: uint32(1000 + i)})
 	}
-	require.Len(t, s.kept, 4)
-	for i := 6; i < 10; i++ {
-		require.Contains(t, s.kept, key(i))
+	require.Equal(t, 4, s.kept.n)
+	for i := range 10 {
+		at, found := s.kept.get(key(i))
+		require.Equal(t, i >= 6, found, i)
+		require.True(t, !found || at.offset == int64(i), i)
 	}
 	s.put(key(10), place{second: 1008 + 24*3600})
-	require.Len(t, s.kept, 3, "those of more than a day before are gone")
+	require.Equal(t, 3, s.kept.n, "those of more than a day before are gone")
 
 	// An entry that nothing pushed out is too old all the same.
 	h := keyHash{0, 10}

@@ -238,8 +238,8 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// slack is the part of a timeout by which it may end early. To set a deadline is a
-// call into the runtime's timers, and a request has three of them.
+// slack is the part of a timeout by which it may be off. To set a deadline is a call
+// into the runtime's timers, and a request has three of them.
 const slack = 16
 
 // tooFar says whether a deadline has to be set anew for one that is wanted. timeout

@@ -27,9 +27,9 @@ func (g *Gateway) rebuild(ctx context.Context) error {
 				return nil
 			}
 			if h, ok := idempotencyOf(e.Event); ok {
-				s := g.claims.shard(&h)
+				s, k := g.claims.shard(&h), claimKey(h[:16])
 				s.mu.Lock()
-				s.put(claimKey(h[:16]), place{e.Offset, e.Partition, e.Generation, uint32(at.Unix())})
+				s.put(&k, place{e.Offset, e.Partition, e.Generation, uint32(at.Unix())})
 				s.mu.Unlock()
 			}
 			return nil

@@ -1,0 +1,115 @@
+package gateway
+
+import "encoding/binary"
+
+// kept remembers where the events of the newest keys stand, up to a limit: a ring of
+// entries, oldest first, and an index that finds them. To look for a key that is not
+// there, which is what nearly every request does, reads one word of the index; a map
+// of millions of keys and a queue of them take three times as long and twice the
+// memory.
+type kept struct {
+	limit   int
+	entries []keptEntry
+	head, n int
+	// slots is the index: an entry stands in the first slot that was free from its
+	// mark on. Their number is a power of two, at least a third more than entries.
+	slots []slot
+}
+
+type keptEntry struct {
+	key claimKey
+	place
+}
+
+// slot names an entry, by its number in the ring plus 1; 0 is a free slot.
+type slot struct{ mark, number uint32 }
+
+// mark is part of a key, which is a hash already.
+func (k *claimKey) mark() uint32 { return binary.LittleEndian.Uint32(k[8:]) }
+
+// find returns the slot of the key, or the free one where it belongs.
+func (k *kept) find(key *claimKey) (at int, found bool) {
+	if len(k.slots) == 0 {
+		return 0, false
+	}
+	mark, mask := key.mark(), len(k.slots)-1
+	for at = int(mark) & mask; ; at = (at + 1) & mask {
+		switch s := &k.slots[at]; {
+		case s.number == 0:
+			return at, false
+		case s.mark == mark && k.entries[s.number-1].key == *key:
+			return at, true
+		}
+	}
+}
+
+// get returns the place of a key's event.
+func (k *kept) get(key *claimKey) (p place, found bool) {
+	at, found := k.find(key)
+	if found {
+		p = k.entries[k.slots[at].number-1].place
+	}
+	return p, found
+}
+
+// put adds a key or changes its place; the oldest makes room.
+func (k *kept) put(key *claimKey, p place) {
+	at, found := k.find(key)
+	if found {
+		k.entries[k.slots[at].number-1].place = p
+		return
+	}
+	switch {
+	case k.n == k.limit:
+		k.drop()
+		at, _ = k.find(key)
+	case k.n == len(k.entries):
+		k.grow()
+		at, _ = k.find(key)
+	}
+	number := (k.head + k.n) % len(k.entries)
+	k.entries[number] = keptEntry{*key, p}
+	k.slots[at] = slot{key.mark(), uint32(number + 1)}
+	k.n++
+}
+
+// oldest is the entry that has been there for longest; nil of nothing.
+func (k *kept) oldest() *keptEntry {
+	if k.n == 0 {
+		return nil
+	}
+	return &k.entries[k.head]
+}
+
+// drop forgets the oldest.
+func (k *kept) drop() {
+	at, _ := k.find(&k.entries[k.head].key)
+	k.head = (k.head + 1) % len(k.entries)
+	k.n--
+	// The slot is filled with one from behind that may stand there, and so on: no
+	// entry may have a free slot between its mark and itself.
+	mask := len(k.slots) - 1
+	for next := (at + 1) & mask; k.slots[next].number != 0; next = (next + 1) & mask {
+		if wanted := int(k.slots[next].mark) & mask; (next-wanted)&mask >= (next-at)&mask {
+			k.slots[at], at = k.slots[next], next
+		}
+	}
+	k.slots[at] = slot{}
+}
+
+// grow doubles the room, up to the limit.
+func (k *kept) grow() {
+	entries := make([]keptEntry, min(max(16, 2*len(k.entries)), k.limit))
+	copied := copy(entries, k.entries[k.head:])
+	copy(entries[copied:], k.entries[:k.head])
+	k.entries, k.head = entries, 0
+	size := 4
+	for size < len(entries)+len(entries)/3 {
+		size *= 2
+	}
+	k.slots = make([]slot, size)
+	for i := range k.n {
+		at, _ := k.find(&entries[i].key)
+		k.slots[at] = slot{entries[i].key.mark(), uint32(i + 1)}
+	}
+}
