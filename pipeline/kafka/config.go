@@ -1,0 +1,138 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/plain"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// DefaultTopic is the topic of a service's event log.
+const DefaultTopic = "muniment.events"
+
+// Config says how to reach Kafka and how a Log behaves.
+type Config struct {
+	// Brokers are host:port of some brokers, enough to find the others by. Required.
+	Brokers []string
+	// Topic; default DefaultTopic.
+	Topic string
+	// ClientID is how the brokers' logs and quotas name this process; default "muniment".
+	ClientID string
+
+	// TLS encrypts every connection; nil is plain TCP. An empty ServerName stands for
+	// the host that is dialled. It may answer with other certificates over time.
+	TLS *tls.Config
+	// SASL authenticates every connection; the zero value does not.
+	SASL SASL
+
+	// RequestTimeout bounds one request to a broker. A produce request tells the
+	// broker half of it. Default 30 s: a shorter one makes copies during a fail-over.
+	RequestTimeout time.Duration
+	// ReadPatience is how long a read tries again what may pass, such as a fail-over;
+	// default 10 s.
+	ReadPatience time.Duration
+	// MinBackoff and MaxBackoff bound the pause after a failed request; it doubles from
+	// the first to the second. Defaults 20 ms and 500 ms.
+	MinBackoff, MaxBackoff time.Duration
+
+	// RequestBytes is the size at which a produce request takes no further record;
+	// default 1 MiB, and never more than the topic's max.message.bytes.
+	RequestBytes int
+	// QueueBytes bounds the records that wait for an acknowledgement, over all
+	// partitions; default 64 MiB. Append refuses more with pipeline.ErrFull.
+	QueueBytes int
+	// CheckEvery is the pause between two looks at the topic's description, which find
+	// one that was recreated; default 10 s.
+	CheckEvery time.Duration
+
+	// Log hears when the brokers can't be reached and when they can again; nil
+	// discards it.
+	Log *slog.Logger
+	// Registerer takes the metrics until Close; nil keeps them to ourselves.
+	Registerer prometheus.Registerer
+	// Dial opens connections; nil is a net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// SASL is a user's way to authenticate.
+type SASL struct {
+	// Mechanism is plain, scram-sha-256 or scram-sha-512; empty is none.
+	Mechanism      string
+	User, Password string
+}
+
+func (s SASL) mechanism() (sasl.Mechanism, error) {
+	switch strings.ToLower(s.Mechanism) {
+	case "":
+		return nil, nil
+	case "plain":
+		return plain.Mechanism{Username: s.User, Password: s.Password}, nil
+	case "scram-sha-256":
+		return newScram("SCRAM-SHA-256", s)
+	case "scram-sha-512":
+		return newScram("SCRAM-SHA-512", s)
+	}
+	return nil, fmt.Errorf("SASL mechanism %q is none of plain, scram-sha-256, scram-sha-512", s.Mechanism)
+}
+
+const (
+	defaultRequestBytes = 1 << 20
+	defaultQueueBytes   = 64 << 20
+	// metadataTTL bounds how long a broker that is no longer the leader is asked: the
+	// library looks anew at random within this time, whatever a broker answers.
+	metadataTTL = time.Second
+)
+
+// complete fills in the defaults, or names the field that can't be.
+func (c Config) complete() (Config, error) {
+	c.Topic = cmp.Or(c.Topic, DefaultTopic)
+	c.ClientID = cmp.Or(c.ClientID, "muniment")
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, 30*time.Second)
+	c.ReadPatience = cmp.Or(c.ReadPatience, 10*time.Second)
+	c.MinBackoff = cmp.Or(c.MinBackoff, 20*time.Millisecond)
+	c.MaxBackoff = max(cmp.Or(c.MaxBackoff, 500*time.Millisecond), c.MinBackoff)
+	c.RequestBytes = cmp.Or(c.RequestBytes, defaultRequestBytes)
+	c.QueueBytes = cmp.Or(c.QueueBytes, defaultQueueBytes)
+	c.CheckEvery = cmp.Or(c.CheckEvery, 10*time.Second)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	switch {
+	case len(c.Brokers) == 0:
+		return c, errors.New("kafka: Brokers is empty")
+	case c.RequestTimeout < 0 || c.ReadPatience < 0 || c.MinBackoff < 0 || c.MaxBackoff < 0 || c.CheckEvery < 0:
+		return c, errors.New("kafka: a duration is negative")
+	case c.RequestBytes < 0 || c.QueueBytes < 0:
+		return c, errors.New("kafka: a size is negative")
+	}
+	return c, nil
+}
+
+// client reaches the brokers; the transport's idle connections are the caller's to
+// close.
+func (c Config) client() (*kafkago.Client, *kafkago.Transport, error) {
+	mechanism, err := c.SASL.mechanism()
+	if err != nil {
+		return nil, nil, err
+	}
+	t := &kafkago.Transport{
+		Dial:           c.Dial,
+		ClientID:       c.ClientID,
+		TLS:            c.TLS,
+		SASL:           mechanism,
+		MetadataTTL:    metadataTTL,
+		MetadataTopics: []string{c.Topic},
+	}
+	return &kafkago.Client{Addr: kafkago.TCP(c.Brokers...), Timeout: c.RequestTimeout, Transport: t}, t, nil
+}

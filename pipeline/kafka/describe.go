@@ -1,0 +1,204 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"muniment/pipeline"
+)
+
+// The settings of a topic that we look at.
+const (
+	settingCleanup        = "cleanup.policy"
+	settingGeneration     = "delete.retention.ms" // see the package comment
+	settingInSync         = "min.insync.replicas"
+	settingMessageBytes   = "max.message.bytes"
+	settingRetention      = "retention.ms"
+	settingRetentionBytes = "retention.bytes"
+	settingTimestamp      = "message.timestamp.type"
+	settingUnclean        = "unclean.leader.election.enable"
+)
+
+// description is a topic as the brokers tell of it.
+type description struct {
+	partitions  int
+	replication int // least over the partitions
+	settings    map[string]setting
+}
+
+type setting struct {
+	value string
+	own   bool // set on the topic itself, no default of the cluster
+}
+
+// errNoTopic says that the cluster has no such topic.
+var errNoTopic = errors.New("no such topic")
+
+// describe asks the brokers for a topic.
+func describe(ctx context.Context, client *kafkago.Client, name string) (description, error) {
+	meta, err := client.Metadata(ctx, &kafkago.MetadataRequest{Topics: []string{name}})
+	if err != nil {
+		return description{}, fmt.Errorf("cannot reach Kafka: %w", err)
+	}
+	var d description
+	switch t := meta.Topics[0]; {
+	case errors.Is(t.Error, kafkago.UnknownTopicOrPartition):
+		return description{}, fmt.Errorf("%w: %s", errNoTopic, name)
+	case t.Error != nil:
+		return description{}, fmt.Errorf("cannot describe topic %s: %w", name, t.Error)
+	default:
+		d.partitions, d.replication = len(t.Partitions), math.MaxInt
+		for _, p := range t.Partitions {
+			d.replication = min(d.replication, len(p.Replicas))
+		}
+	}
+	res, err := client.DescribeConfigs(ctx, &kafkago.DescribeConfigsRequest{
+		Resources: []kafkago.DescribeConfigRequestResource{{ResourceType: kafkago.ResourceTypeTopic, ResourceName: name}},
+	})
+	if err == nil && len(res.Resources) != 1 {
+		err = fmt.Errorf("%d answers for one topic", len(res.Resources))
+	}
+	if err == nil {
+		err = res.Resources[0].Error
+	}
+	if errors.Is(err, kafkago.UnknownTopicOrPartition) {
+		return description{}, fmt.Errorf("%w: %s", errNoTopic, name)
+	}
+	if err != nil {
+		return description{}, fmt.Errorf("cannot describe the settings of topic %s: %w", name, err)
+	}
+	d.settings = map[string]setting{}
+	for _, e := range res.Resources[0].ConfigEntries {
+		const topicSource = 1 // DYNAMIC_TOPIC_CONFIG
+		d.settings[e.ConfigName] = setting{e.ConfigValue, e.ConfigSource == topicSource}
+	}
+	return d, nil
+}
+
+// generation is 0 for a topic that has none.
+func (d description) generation() (uint32, error) {
+	s := d.settings[settingGeneration]
+	if !s.own {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(s.value, 10, 32)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("%w: %s=%s is no generation", ErrTopic, settingGeneration, s.value)
+	}
+	return uint32(n), nil
+}
+
+// number is a setting that is one.
+func (d description) number(name string) (int64, error) {
+	n, err := strconv.ParseInt(d.settings[name].value, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %s=%q is no number", ErrTopic, name, d.settings[name].value)
+	}
+	return n, nil
+}
+
+// open makes of a description what a log works with, or says why it can't.
+func (d description) open() (t topic, partitions int, err error) {
+	t.generation, err = d.generation()
+	if err != nil {
+		return t, 0, err
+	}
+	if t.generation == 0 {
+		return t, 0, fmt.Errorf("%w: it has no generation (it was not made, or not taken over, by migrate)", ErrTopic)
+	}
+	if policy := d.settings[settingCleanup].value; policy != "delete" {
+		return t, 0, fmt.Errorf("%w: %s=%s drops records from its middle, it must be delete", ErrTopic, settingCleanup, policy)
+	}
+	size, err := d.number(settingMessageBytes)
+	if err != nil {
+		return t, 0, err
+	}
+	t.messageBytes = int(size)
+	return t, d.partitions, nil
+}
+
+// watch learns what the topic is, and then sees to it that it stays so.
+func (l *Log) watch(ctx context.Context) {
+	backoff := l.cfg.MinBackoff
+	for {
+		err := l.lookOnce(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		l.mu.Lock()
+		before := l.topicErr
+		l.topicErr = err
+		l.mu.Unlock()
+		wait := l.cfg.CheckEvery
+		switch {
+		case err == nil && before != nil:
+			l.cfg.Log.Info("topic of the log is ready", "topic", l.cfg.Topic)
+		case err != nil && (before == nil || before.Error() != err.Error()):
+			l.cfg.Log.Warn("topic of the log is not ready", "topic", l.cfg.Topic, "err", err)
+		}
+		if err == nil {
+			backoff = l.cfg.MinBackoff
+		} else {
+			wait = min(wait, backoff)
+			backoff = min(2*backoff, l.cfg.MaxBackoff)
+		}
+		// At most one look per backoff, however often it is asked for.
+		if !pause(ctx, min(wait, l.cfg.MinBackoff)) {
+			return
+		}
+		looking, cancel := context.WithTimeout(ctx, wait)
+		select {
+		case <-l.look:
+		case <-looking.Done():
+		}
+		cancel()
+	}
+}
+
+// lookAgain asks for a look now; it doesn't wait.
+func (l *Log) lookAgain() {
+	select {
+	case l.look <- struct{}{}:
+	default:
+	}
+}
+
+func (l *Log) lookOnce(ctx context.Context) error {
+	d, err := describe(ctx, l.client, l.cfg.Topic)
+	if err != nil {
+		return err
+	}
+	t, partitions, err := d.open()
+	if err != nil {
+		return fmt.Errorf("topic %s: %w", l.cfg.Topic, err)
+	}
+	if old := l.topic; old != nil {
+		switch {
+		case t.generation != old.generation:
+			err = fmt.Errorf("%w: topic %s is of generation %d and was of %d: it was recreated or restored", pipeline.ErrFailed, l.cfg.Topic, t.generation, old.generation)
+		case partitions != len(old.queues):
+			err = fmt.Errorf("%w: topic %s has %d partitions and had %d: tenants would change theirs", pipeline.ErrFailed, l.cfg.Topic, partitions, len(old.queues))
+		}
+		if err != nil {
+			l.cfg.Log.Error("log has failed", "err", err)
+			l.refuse(err)
+		}
+		return err
+	}
+	for p := range partitions {
+		t.queues = append(t.queues, newQueue(l, int32(p)))
+	}
+	l.mu.Lock()
+	l.topic = &t
+	l.mu.Unlock()
+	for _, q := range t.queues {
+		l.senders.Go(q.run)
+	}
+	close(l.known)
+	return nil
+}

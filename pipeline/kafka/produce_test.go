@@ -1,0 +1,271 @@
+package kafka
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+var produceKey = []kmsg.Key{kmsg.Produce}
+
+// TestLostAcknowledgement: the brokers have written and say that they don't know. The
+// record is sent again, and each copy is whole.
+func TestLostAcknowledgement(t *testing.T) {
+	for _, answer := range []*kerr.Error{kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend} {
+		cluster, brokers := fakeCluster(t)
+		l := mustOpen(t, freshTopic(t, brokers, Topic{}))
+		fault := cluster.Fault(kfake.Fault{Keys: produceKey, Err: answer, Count: 2})
+		r := testRecord("tnt_a", 1)
+		at, err := l.Append(t.Context(), &r)
+		require.NoError(t, err)
+		require.Equal(t, 2, fault.Hits())
+		require.Equal(t, int64(2), at.Offset, "the acknowledged copy")
+		all := collect(t, l)
+		require.Len(t, all, 3)
+		for _, e := range all {
+			require.Equal(t, r, e.Record)
+		}
+	}
+}
+
+// TestConnectionLostBehindTheWrite: the connection breaks before the answer.
+func TestConnectionLostBehindTheWrite(t *testing.T) {
+	cluster, brokers := fakeCluster(t)
+	l := mustOpen(t, freshTopic(t, brokers, Topic{}))
+	cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		return nil, errors.New("cut the connection"), true
+	})
+	r := testRecord("tnt_a", 1)
+	_, err := l.Append(t.Context(), &r)
+	require.NoError(t, err)
+	require.Len(t, collect(t, l), 1)
+}
+
+// TestFailOver: what a broker answers while a partition has no leader, or too few
+// replicas, delays records and keeps their order.
+func TestFailOver(t *testing.T) {
+	cluster, brokers := fakeCluster(t, kfake.NumBrokers(3))
+	l := mustOpen(t, freshTopic(t, brokers, Topic{Replication: 3}))
+	for _, answer := range []*kerr.Error{kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.NotEnoughReplicas, kerr.KafkaStorageError, kerr.TopicAuthorizationFailed} {
+		cluster.Fault(kfake.Fault{Keys: produceKey, Err: answer, Count: 3})
+	}
+	const n = 300
+	sent := make([]pending, n)
+	for i := range n {
+		r := testRecord("tnt_a", i)
+		var err error
+		sent[i], err = l.enqueue(t.Context(), &r)
+		require.NoError(t, err)
+		if i%50 == 0 {
+			cluster.ShufflePartitionLeaders()
+		}
+	}
+	for i := range n {
+		_, err := sent[i].wait(t.Context())
+		require.NoError(t, err)
+	}
+	all := collect(t, l)
+	require.Len(t, all, n)
+	for i, e := range all {
+		require.Equal(t, testRecord("tnt_a", i), e.Record)
+	}
+}
+
+// TestOneRequestInFlight: what queues while a request runs is the next one.
+func TestOneRequestInFlight(t *testing.T) {
+	cluster, brokers := fakeCluster(t)
+	l := mustOpen(t, freshTopic(t, brokers, Topic{}))
+	var mu sync.Mutex
+	var batches []int32
+	entered, release := make(chan struct{}), make(chan struct{})
+	cluster.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		var batch kmsg.RecordBatch
+		require.NoError(t, batch.ReadFrom(req.(*kmsg.ProduceRequest).Topics[0].Partitions[0].Records))
+		mu.Lock()
+		batches = append(batches, batch.NumRecords)
+		first := len(batches) == 1
+		mu.Unlock()
+		if first {
+			cluster.SleepControl(func() { close(entered); <-release })
+		}
+		return nil, nil, false
+	})
+	var sent []pending
+	enqueue := func(i int) {
+		r := testRecord("tnt_a", i)
+		p, err := l.enqueue(t.Context(), &r)
+		require.NoError(t, err)
+		sent = append(sent, p)
+	}
+	enqueue(0)
+	<-entered
+	for i := 1; i <= 100; i++ {
+		enqueue(i)
+	}
+	close(release)
+	for i, p := range sent {
+		at, err := p.wait(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, int64(i), at.Offset)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	require.Equal(t, []int32{1, 100}, batches)
+}
+
+// TestPoisonedRecord: a record that the brokers will never take fails alone, and one
+// that is too large is not even sent.
+func TestPoisonedRecord(t *testing.T) {
+	cluster, brokers := fakeCluster(t)
+	l := mustOpen(t, freshTopic(t, brokers, Topic{MessageBytes: 20000}))
+
+	large := testRecord("tnt_a", 0)
+	large.Private = bytes.Repeat([]byte("x"), 20000)
+	_, err := l.Append(t.Context(), &large)
+	require.ErrorIs(t, err, ErrTooLarge)
+	require.Empty(t, collect(t, l))
+
+	// A broker that refuses whatever holds the poison.
+	poison := []byte("POISON")
+	cluster.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		topic := req.(*kmsg.ProduceRequest).Topics[0]
+		if !bytes.Contains(topic.Partitions[0].Records, poison) {
+			return nil, nil, false
+		}
+		res := req.ResponseKind().(*kmsg.ProduceResponse)
+		rt := kmsg.NewProduceResponseTopic()
+		rp := kmsg.NewProduceResponseTopicPartition()
+		rp.Partition, rp.ErrorCode = topic.Partitions[0].Partition, kerr.InvalidRecord.Code
+		rt.Topic, rt.Partitions = topic.Topic, append(rt.Partitions, rp)
+		res.Topics = append(res.Topics, rt)
+		return res, nil, true
+	})
+	var sent []pending
+	for i := range 20 {
+		r := testRecord("tnt_a", i)
+		if i == 7 {
+			r.Event = poison
+		}
+		p, err := l.enqueue(t.Context(), &r)
+		require.NoError(t, err)
+		sent = append(sent, p)
+	}
+	for i, p := range sent {
+		_, err := p.wait(t.Context())
+		if i == 7 {
+			require.ErrorIs(t, err, kafkago.InvalidRecord)
+		} else {
+			require.NoError(t, err, "record %d", i)
+		}
+	}
+	all := collect(t, l)
+	require.Len(t, all, 19)
+	require.Equal(t, testRecord("tnt_a", 8), all[7].Record)
+}
+
+// TestFullQueue: what waits is bounded; a place is free again when its record is done
+// with, also when nobody waits for it any more.
+func TestFullQueue(t *testing.T) {
+	cluster, brokers := fakeCluster(t)
+	cfg := freshTopic(t, brokers, Topic{})
+	cfg.QueueBytes = 10_000
+	l := mustOpen(t, cfg)
+	fault := cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.NotLeaderForPartition, Count: -1})
+	r := testRecord("tnt_a", 0)
+	var sent []pending
+	for {
+		p, err := l.enqueue(t.Context(), &r)
+		if err != nil {
+			require.ErrorIs(t, err, pipeline.ErrFull)
+			break
+		}
+		sent = append(sent, p)
+	}
+	require.Len(t, sent, 10_000/wireSize(&r))
+
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, p := range sent {
+		_, err := p.wait(gone)
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	for _, p := range sent {
+		<-p.done
+	}
+	fault.Remove()
+	_, err := l.Append(t.Context(), &r)
+	require.NoError(t, err)
+	require.Len(t, collect(t, l), 1, "what was withdrawn is not sent")
+}
+
+// TestGivingUpNamesTheCause: a deadline alone would tell an operator nothing.
+func TestGivingUpNamesTheCause(t *testing.T) {
+	cluster, brokers := fakeCluster(t)
+	l := mustOpen(t, freshTopic(t, brokers, Topic{}))
+	fault := cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.NotEnoughReplicas, Count: -1})
+	ctx, cancel := context.WithCancel(t.Context())
+	r := testRecord("tnt_a", 0)
+	p, err := l.enqueue(ctx, &r)
+	require.NoError(t, err)
+	require.NoError(t, fault.Wait(t.Context(), 2))
+	cancel()
+	_, err = p.wait(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, kafkago.NotEnoughReplicas)
+}
+
+// TestClose: what is queued is sent, and nothing after it.
+func TestClose(t *testing.T) {
+	_, brokers := fakeCluster(t)
+	cfg := freshTopic(t, brokers, Topic{})
+	l := mustOpen(t, cfg)
+	var sent []pending
+	for i := range 100 {
+		r := testRecord("tnt_a", i)
+		p, err := l.enqueue(t.Context(), &r)
+		require.NoError(t, err)
+		sent = append(sent, p)
+	}
+	require.NoError(t, l.Close())
+	require.NoError(t, l.Close())
+	for _, p := range sent {
+		_, err := p.wait(t.Context())
+		require.NoError(t, err)
+	}
+	r := testRecord("tnt_a", 100)
+	_, err := l.Append(t.Context(), &r)
+	require.ErrorIs(t, err, pipeline.ErrClosed)
+	_, _, err = l.Bounds(t.Context(), 0)
+	require.ErrorIs(t, err, pipeline.ErrClosed)
+	require.ErrorIs(t, l.Wait(t.Context(), sealer.Position{Generation: 1}), pipeline.ErrClosed)
+	require.Len(t, collect(t, mustOpen(t, cfg)), 100)
+}
+
+// TestCloseWithoutBrokers ends what waits for an answer that doesn't come.
+func TestCloseWithoutBrokers(t *testing.T) {
+	cluster, brokers := fakeCluster(t)
+	cfg := freshTopic(t, brokers, Topic{})
+	cfg.RequestTimeout = 200 * time.Millisecond
+	l := mustOpen(t, cfg)
+	cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.NotLeaderForPartition, Count: -1})
+	r := testRecord("tnt_a", 0)
+	p, err := l.enqueue(t.Context(), &r)
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	_, err = p.wait(t.Context())
+	require.ErrorIs(t, err, pipeline.ErrClosed)
+}
