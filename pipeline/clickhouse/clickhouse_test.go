@@ -58,7 +58,9 @@ func dropped(tb testing.TB, cfg Config, name string) {
 	tb.Helper()
 	opt, err := cfg.options()
 	require.NoError(tb, err)
-	drop := func() { require.NoError(tb, execute(context.Background(), opt, "", "DROP DATABASE IF EXISTS "+quoted(name))) }
+	drop := func() {
+		require.NoError(tb, execute(context.Background(), opt, "", "DROP DATABASE IF EXISTS "+quoted(name)))
+	}
 	drop()
 	tb.Cleanup(drop)
 }

@@ -115,3 +115,33 @@ func (w *Warehouse) replaceHours(ctx context.Context, hours map[tenantHour]bool)
 			FROM metering_hours FINAL WHERE (tenant_id, hour) IN (SELECT tenant_id, hour FROM touched))
 		GROUP BY tenant_id, hour`, args...)
 }
+
+// Drift compares the rollups with the deduplicated rows, hour by hour and line by
+// line, for the hours that lie in the window (zero is open), and returns by how many
+// receipts and how many milliseconds they are apart. Both are 0 unless a batch is
+// being loaded. An empty tenantID compares all tenants.
+func (w *Warehouse) Drift(ctx context.Context, tenantID string, from, to time.Time) (receipts, quantityMs int64, err error) {
+	ctx, cancel := w.deadline(ctx)
+	defer cancel()
+	var rows, hours filter
+	for column, f := range map[string]*filter{"rendered_at": &rows, "hour": &hours} {
+		f.add("1")
+		f.is("tenant_id", tenantID)
+		f.during(column, from, to)
+	}
+	live, args := decisions(rows)
+	err = w.conn.QueryRow(ctx, `SELECT toInt64(sum(abs(receipts))), toInt64(sum(abs(quantity_ms))) FROM (
+			SELECT sum(receipts) AS receipts, sum(quantity_ms) AS quantity_ms FROM (
+				SELECT tenant_id, `+hourOf("rendered_at")+` AS hour,
+					(right_id, toString(substrate), basis_id, counted_basis, counted_reason) AS line,
+					toInt64(1) AS receipts, counted_ms AS quantity_ms
+				FROM `+live+`
+				UNION ALL
+				SELECT tenant_id, hour, (one.1, one.2, one.3, one.4, one.5) AS line, -one.6 AS receipts, -one.7 AS quantity_ms
+				FROM metering_hours FINAL ARRAY JOIN lines AS one WHERE `+hours.String()+`)
+			GROUP BY tenant_id, hour, line)`, append(args, hours.args...)...).Scan(&receipts, &quantityMs)
+	if err != nil {
+		return 0, 0, fmt.Errorf("cannot compare rollups: %w", err)
+	}
+	return receipts, quantityMs, nil
+}

@@ -1,0 +1,198 @@
+package clickhouse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// midnight is when November ends.
+var midnight = time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
+
+func at(offset int64) sealer.Position {
+	return sealer.Position{Generation: 1, Partition: 3, Offset: offset}
+}
+
+// delivery makes a row of a metered delivery; key may be empty.
+func delivery(tenant string, offset int64, issued time.Time, key string) pipeline.Row {
+	id := fmt.Sprintf("%013d%013d", issued.UnixMilli(), offset)
+	return pipeline.Row{
+		Entry: sealer.Entry{Position: at(offset), Record: sealer.Record{
+			TenantID: tenant, EventID: "evt_" + id, Node: "nod_a", Epoch: 1, Seq: uint64(offset),
+			Event: []byte(`{"eventId":"evt_` + id + `"}`), Private: []byte(`{"salt":"s"}`),
+		}},
+		Type: sealer.TypeDelivery, At: issued, ActorKind: "key", ActorID: "key_1", SubjectKind: "right", SubjectID: "rgh_1",
+		Delivery: &pipeline.Delivery{
+			ReceiptID: "rcp_" + id, RightID: fmt.Sprint("rgh_", offset%3), RightRevision: 4, BasisID: "bas_1", Substrate: "CTV",
+			RenderedAt: issued.Add(-time.Second), IssuedAt: issued, SigningKeyID: "sig_1",
+			Metered: true, Reason: "METERED", MeteringBasis: "viewable", QuantityMs: 1000 + offset, Idempotency: key,
+		},
+	}
+}
+
+// spread makes n deliveries of two tenants around midnight, some of them with keys
+// that were used before, and their sum without these.
+func spread(from int64, n int) (rows []pipeline.Row, metered, quantityMs int64) {
+	random := rand.New(rand.NewPCG(1, uint64(from)))
+	seen := map[string]bool{}
+	for i := range int64(n) {
+		offset := from + i
+		tenant, key := fmt.Sprint("tnt_", "ab"[offset%2:offset%2+1]), ""
+		if random.IntN(3) > 0 {
+			key = fmt.Sprint("key ", random.IntN(n/2))
+		}
+		r := delivery(tenant, offset, midnight.Add(time.Duration(offset-from-int64(n/2))*time.Second), key)
+		rows = append(rows, r)
+		if key == "" || !seen[tenant+key] {
+			metered++
+			quantityMs += r.Delivery.QuantityMs
+		}
+		seen[tenant+key] = true
+	}
+	return rows, metered, quantityMs
+}
+
+func batch(rows []pipeline.Row) pipeline.Batch {
+	return pipeline.Batch{Partition: 3, Rows: rows, Next: rows[len(rows)-1].Next()}
+}
+
+// requireSums holds rows, sums and rollups of both tenants against what was made.
+func requireSums(tb testing.TB, w *Warehouse, rows, metered, quantityMs int64) {
+	tb.Helper()
+	var got pipeline.MeterTotals
+	var count, lines int64
+	for _, tenant := range []string{"tnt_a", "tnt_b"} {
+		n, err := w.CountEvents(tb.Context(), tenant)
+		require.NoError(tb, err)
+		count += n
+		totals, err := w.MeterTotals(tb.Context(), pipeline.MeterQuery{TenantID: tenant})
+		require.NoError(tb, err)
+		got.Receipts += totals.Receipts
+		got.Metered += totals.Metered
+		got.QuantityMs += totals.QuantityMs
+	}
+	require.Equal(tb, rows, count, "rows")
+	require.Equal(tb, rows, got.Receipts, "receipts")
+	require.Equal(tb, metered, got.Metered, "metered")
+	require.Equal(tb, quantityMs, got.QuantityMs, "quantity")
+	require.NoError(tb, w.conn.QueryRow(tb.Context(), `SELECT toInt64(sum(receipts)), sum(quantity_ms) FROM metering_hourly`).Scan(&lines, &got.QuantityMs))
+	require.Equal(tb, rows, lines, "receipts of the rollups")
+	require.Equal(tb, quantityMs, got.QuantityMs, "quantity of the rollups")
+	receipts, quantity, err := w.Drift(tb.Context(), "", time.Time{}, time.Time{})
+	require.NoError(tb, err)
+	require.Zero(tb, receipts, "drift in receipts")
+	require.Zero(tb, quantity, "drift in quantity")
+}
+
+// One batch that spans two months, three times, by two loaders at once.
+func TestLoadAgainAndTwiceAtOnce(t *testing.T) {
+	for _, protocol := range []string{native, http} {
+		t.Run(protocol, func(t *testing.T) {
+			cfg := fresh(t, variable(t, protocol))
+			loaders := []*Warehouse{mustOpen(t, cfg), mustOpen(t, cfg)}
+			rows, metered, quantity := spread(0, 1000)
+			errs := make([]error, len(loaders))
+			var wg sync.WaitGroup
+			for i, w := range loaders {
+				wg.Go(func() {
+					for range 3 {
+						errs[i] = errors.Join(errs[i], w.Load(t.Context(), batch(rows)))
+					}
+				})
+			}
+			wg.Wait()
+			require.NoError(t, errors.Join(errs...))
+			requireSums(t, loaders[0], 1000, metered, quantity)
+
+			var parts uint64
+			require.NoError(t, loaders[0].conn.QueryRow(t.Context(), `SELECT uniqExact(partition) FROM system.parts
+				WHERE database = currentDatabase() AND table = 'events' AND active`).Scan(&parts))
+			require.EqualValues(t, 2, parts, "November and December")
+		})
+	}
+}
+
+// A loader that was thought dead goes on with old batches while its successor loads:
+// rollups end as the rows do.
+func TestRollupsBesideAZombie(t *testing.T) {
+	cfg := fresh(t, variable(t, native))
+	rows, metered, quantity := spread(0, 900)
+	loaders := []*Warehouse{mustOpen(t, cfg), mustOpen(t, cfg), mustOpen(t, cfg)}
+	errs := make([]error, len(loaders))
+	var wg sync.WaitGroup
+	for i, w := range loaders {
+		wg.Go(func() {
+			size := 60 + 30*i
+			for from := 0; from < len(rows); from += size {
+				errs[i] = errors.Join(errs[i], w.Load(t.Context(), batch(rows[from:min(from+size, len(rows))])))
+			}
+		})
+	}
+	wg.Wait()
+	require.NoError(t, errors.Join(errs...))
+	requireSums(t, loaders[0], 900, metered, quantity)
+}
+
+// A copy at a lower position takes over, and what repeats it changes sides: the
+// rollup of another hour, which no row of the batch is in, follows.
+func TestRollupsFollowALateCopy(t *testing.T) {
+	w := mustOpen(t, fresh(t, variable(t, native)))
+	early, late := delivery("tnt_a", 20, midnight.Add(-2*time.Hour), "key"), delivery("tnt_a", 10, midnight.Add(2*time.Hour), "key")
+	require.NoError(t, w.Load(t.Context(), batch([]pipeline.Row{late})))
+	require.NoError(t, w.Load(t.Context(), batch([]pipeline.Row{early})))
+	requireSums(t, w, 2, 1, late.Delivery.QuantityMs)
+
+	early.Position = at(5)
+	require.NoError(t, w.Load(t.Context(), batch([]pipeline.Row{early})))
+	requireSums(t, w, 2, 1, early.Delivery.QuantityMs)
+}
+
+// Drift is what a rollup lacks.
+func TestDriftIsSeen(t *testing.T) {
+	w := mustOpen(t, fresh(t, variable(t, native)))
+	require.NoError(t, w.Load(t.Context(), batch([]pipeline.Row{delivery("tnt_a", 1, midnight, ""), delivery("tnt_b", 2, midnight, "")})))
+	require.NoError(t, w.conn.Exec(t.Context(), `INSERT INTO metering_hours (tenant_id, hour, place, stamp, lines)
+		SELECT tenant_id, hour, place, stamp + 1, [] FROM metering_hours WHERE tenant_id = 'tnt_b'`))
+	for tenant, want := range map[string]int64{"tnt_a": 0, "tnt_b": 1, "": 1} {
+		receipts, quantity, err := w.Drift(t.Context(), tenant, midnight.Add(-time.Hour), midnight)
+		require.NoError(t, err)
+		require.Equal(t, want, receipts, tenant)
+		require.Equal(t, want*1002, quantity, tenant)
+	}
+	receipts, _, err := w.Drift(t.Context(), "", midnight, time.Time{})
+	require.NoError(t, err)
+	require.Zero(t, receipts, "out of the window")
+}
+
+func TestLoadEndsWithItsContextOrItsTimeout(t *testing.T) {
+	cfg := fresh(t, variable(t, native))
+	rows, _, _ := spread(0, 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, mustOpen(t, cfg).Load(ctx, batch(rows)), context.Canceled)
+	w := mustOpen(t, cfg)
+	w.timeout = time.Nanosecond
+	require.ErrorIs(t, w.Load(t.Context(), batch(rows)), context.DeadlineExceeded)
+}
+
+// A private part can be erased: the event that was hashed and signed stays as it is.
+func TestPrivatePartsAreErasable(t *testing.T) {
+	w := mustOpen(t, fresh(t, variable(t, native)))
+	row := delivery("tnt_a", 1, midnight, "")
+	require.NoError(t, w.Load(t.Context(), batch([]pipeline.Row{row})))
+	require.NoError(t, w.conn.Exec(t.Context(), `ALTER TABLE private_parts DELETE WHERE tenant_id = 'tnt_a' AND event_id = ?
+		SETTINGS mutations_sync = 2`, row.EventID))
+	got, err := w.Event(t.Context(), "tnt_a", row.EventID)
+	require.NoError(t, err)
+	require.Equal(t, row.Event, got.Event)
+	require.Empty(t, got.Private)
+}
