@@ -1,10 +1,11 @@
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 
-# Fuzz targets as package:function; each runs for FUZZTIME.
+# Fuzz targets as package:function; each runs for FUZZTIME, with FUZZFLAGS for go test.
 FUZZTIME ?= 2m
+FUZZFLAGS ?=
 FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
-.PHONY: demo run build test test-independent check race fuzz bench bench-update help
+.PHONY: demo run build test test-independent check race faults fuzz bench bench-update help
 
 demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
 	@./bin/muniment demo
@@ -34,10 +35,16 @@ check: ## formatting, vet, staticcheck, import map, race tests of the concurrent
 race: ## race tests of the concurrent packages
 	go test -race -short ./gateway/... ./pipeline/... ./control/... ./sealer
 
+faults: ## disks that tear, flip bits, fill up and fail, at full size: minutes (needs root and strace)
+	@test "$$(id -u)" = 0 || { echo "make faults mounts a small disk and traces a server: run it as root"; exit 1; }
+	@for tool in strace mount umount; do command -v $$tool >/dev/null || { echo "make faults needs $$tool: install it"; exit 1; }; done
+	go test -count 1 -v -run '^(TestTornTail|TestBitFlips|TestFailedSyncStopsTheLogForGood|TestFullDisk)$$' ./pipeline/segment -long
+	MUNIMENT_TEST_FAULTS=1 go test -count 1 -v -run '^(TestFailingSync|TestFullDisk)$$' .
+
 fuzz: ## each fuzz target for FUZZTIME (default 2m)
 	@for target in $(FUZZ); do \
 		echo "== $$target"; \
-		go test -run '^$$' -fuzz "^$${target##*:}$$" -fuzztime $(FUZZTIME) $${target%%:*} || exit 1; \
+		go test -run '^$$' -fuzz "^$${target##*:}$$" -fuzztime $(FUZZTIME) $(FUZZFLAGS) $${target%%:*} || exit 1; \
 	done
 
 bench: build ## what a receipt is made of, then the product against servers that do less

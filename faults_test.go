@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -142,8 +143,8 @@ func (h *house) requireKept(tr *traffic) {
 }
 
 // TestFailingSync lets every fdatasync of a serving process fail from a moment on.
-// The process ends by itself, says why, and no receipt that was acknowledged is
-// missing.
+// The process ends by itself and says why; nothing is acknowledged from the first
+// failure on, and no receipt that was acknowledged is missing.
 func TestFailingSync(t *testing.T) {
 	needFaults(t, "strace")
 	h := newHouse(t)
@@ -151,17 +152,28 @@ func TestFailingSync(t *testing.T) {
 	tr.await(t, "200", 5*time.Second)
 
 	trace := filepath.Join(t.TempDir(), "trace")
-	strace := exec.CommandContext(t.Context(), "strace", "-f", "-qq", "-ttt", "-o", trace, "-p", strconv.Itoa(h.server.PID()),
-		"-e", "trace=fdatasync,exit_group", "-e", "inject=fdatasync:error=EIO")
+	strace := exec.CommandContext(t.Context(), "strace", "-f", "-qq", "-ttt", "-y", "-s", "0", "-o", trace, "-p", strconv.Itoa(h.server.PID()),
+		"-e", "trace=pwrite64,fdatasync,exit_group", "-e", "inject=fdatasync:error=EIO:when=20+")
 	require.NoError(t, strace.Start())
 	require.NoError(t, strace.Wait(), "it ends with the process")
 	tr.end()
-	failed, ended, how := traced(t, trace)
-	t.Logf("the process ended %v after the first failed sync: %s", ended.Sub(failed), how)
-	require.Contains(t, how, "exit_group(1)")
-	require.Less(t, ended.Sub(failed), 2*time.Second)
+	seen := traced(t, trace, filepath.Join(h.data, "log"))
+	t.Logf("the process ended %v after the first failed sync: %s", seen.ended.Sub(seen.failed), seen.how)
+	require.Contains(t, seen.how, "exit_group(1)")
+	require.Less(t, seen.ended.Sub(seen.failed), 2*time.Second)
 	require.Contains(t, h.log(), "log has failed")
 	require.Contains(t, h.log(), "input/output error")
+
+	// What was synced ends where the write began whose sync was the first to fail.
+	synced := t.TempDir()
+	copyAll(t, filepath.Join(h.data, "log"), filepath.Join(synced, "log"))
+	require.NoError(t, os.Truncate(filepath.Join(synced, "log", filepath.Base(seen.file)), seen.at))
+	durable, written := inLog(t, synced), inLog(t, h.data)
+	require.Greater(t, len(written), len(durable), "the write that was not synced can be read")
+	for id := range tr.acknowledged {
+		require.Equal(t, 1, durable[id], id)
+	}
+	t.Logf("%d durable before the first failed sync; none of the %d behind it was acknowledged", len(durable), len(written)-len(durable))
 
 	h.start()
 	h.receipts(1)
@@ -169,24 +181,49 @@ func TestFailingSync(t *testing.T) {
 	h.requireKept(tr)
 }
 
-// traced reads the moments of the first failed sync and of the end, and what ended it.
-func traced(t *testing.T, file string) (failed, ended time.Time, how string) {
+// trace is what strace saw of the log and of the process.
+type trace struct {
+	failed, ended time.Time // the first failed sync of the log, and the last line
+	file          string    // that could not be synced
+	at            int64     // where it was written to before
+	how           string    // it ended
+}
+
+var (
+	tracedCall  = regexp.MustCompile(`^(\d+) +([\d.]+) (.*)$`)
+	tracedWrite = regexp.MustCompile(`pwrite64\(\d+<([^>]+)>, .*, (\d+)(?: <unfinished|\) +=)`)
+	tracedSync  = regexp.MustCompile(`fdatasync\(\d+<([^>]+)>`)
+)
+
+// traced reads strace's file.
+func traced(t *testing.T, file, log string) (seen trace) {
 	t.Helper()
 	f, err := os.Open(file)
 	require.NoError(t, err)
 	defer f.Close()
+	wrote := map[string]int64{}    // file → where it was last written to
+	syncing := map[string]string{} // thread → the file that it syncs
 	for lines := bufio.NewScanner(f); lines.Scan(); {
-		fields := strings.Fields(lines.Text())
-		seconds, err := strconv.ParseFloat(fields[1], 64)
+		m := tracedCall.FindStringSubmatch(lines.Text())
+		require.NotNil(t, m, lines.Text())
+		thread, call := m[1], m[3]
+		seconds, err := strconv.ParseFloat(m[2], 64)
 		require.NoError(t, err, lines.Text())
-		at := time.UnixMicro(int64(seconds * 1e6))
-		if failed.IsZero() && strings.Contains(lines.Text(), "EIO") {
-			failed = at
+		seen.ended, seen.how = time.UnixMicro(int64(seconds*1e6)), call
+		if w := tracedWrite.FindStringSubmatch(call); w != nil && seen.file == "" {
+			wrote[w[1]], err = strconv.ParseInt(w[2], 10, 64)
+			require.NoError(t, err, call)
 		}
-		ended, how = at, lines.Text()
+		if s := tracedSync.FindStringSubmatch(call); s != nil {
+			syncing[thread] = s[1]
+		}
+		if name := syncing[thread]; seen.file == "" && strings.Contains(call, "EIO") && filepath.Dir(name) == log {
+			require.Contains(t, wrote, name, "nothing was written before")
+			seen.failed, seen.file, seen.at = seen.ended, name, wrote[name]
+		}
 	}
-	require.False(t, failed.IsZero())
-	return failed, ended, how
+	require.NotEmpty(t, seen.file, "no sync failed")
+	return seen
 }
 
 // TestFullDisk fills a small disk under a serving process and frees it again.
