@@ -5,7 +5,7 @@ FUZZTIME ?= 2m
 FUZZFLAGS ?=
 FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
-.PHONY: demo run build test test-independent check race faults fuzz bench bench-update help
+.PHONY: demo run build test test-independent check race stack stack-down test-stack faults fuzz bench bench-update soak help
 
 demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
 	@./bin/muniment demo
@@ -17,6 +17,20 @@ test-independent: ## the verdicts of a verifier that shares no code with ours (n
 	@test -x bin/venv/bin/python || python3 -m venv bin/venv
 	bin/venv/bin/pip install --quiet --disable-pip-version-check --require-hashes -r sealer/independent/requirements.txt
 	MUNIMENT_TEST_PYTHON=$(CURDIR)/bin/venv/bin/python go test -count 1 -tags independent ./sealer/independent
+
+stack: ## a real Kafka, ClickHouse and PostgreSQL on this machine (needs Java, Maven, npm, gcc); eval its last lines
+	@./deploy/stack/stack.sh up && ./deploy/stack/stack.sh env
+
+stack-down: ## stop them; their data stay in ./bin/stack
+	@./deploy/stack/stack.sh down
+
+# The rooms with tests that ask for an engine; with the stack up, none may skip them.
+ON_STACK = $(shell grep -rl 'MUNIMENT_TEST_\(KAFKA\|CLICKHOUSE\|POSTGRES\)' --include='*_test.go' . | xargs -n 1 dirname | sort -u)
+
+test-stack: ## the tests that need the engines, on a stack that is started and stopped for them
+	@trap './deploy/stack/stack.sh down' EXIT; \
+	./deploy/stack/stack.sh up && eval "$$(./deploy/stack/stack.sh env)" && \
+	MUNIMENT_TEST_STACK=1 go test -count 1 -p 1 -timeout 30m $(ON_STACK)
 
 run: build ## everything in one process, data in ./muniment-data
 	./bin/muniment up
@@ -53,6 +67,9 @@ bench: build ## what a receipt is made of, then the product against servers that
 
 bench-update: build ## the comparison, written into bench/README.md
 	./bin/muniment bench --dir bin --readme bench/README.md
+
+soak: build ## abuse beside good traffic: slow and bloated requests, a tenant far above its cap; four minutes
+	./bin/muniment soak --dir bin
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18

@@ -37,6 +37,7 @@ func TestConformOnKafka(t *testing.T) {
 func realBrokers(tb testing.TB) []string {
 	brokers := os.Getenv("MUNIMENT_TEST_KAFKA")
 	if brokers == "" {
+		require.Empty(tb, os.Getenv("MUNIMENT_TEST_STACK"), "the stack is up, but MUNIMENT_TEST_KAFKA names no broker")
 		tb.Skip("NOT TESTED AGAINST KAFKA: MUNIMENT_TEST_KAFKA names no broker; make test-stack starts one")
 	}
 	return strings.Split(brokers, ",")
