@@ -62,6 +62,8 @@ type commands struct {
 	Restore restoreCmd        `cmd:"" help:"Make a data folder of a backup, once all of it is verified."`
 	Verify  verifyCmd         `cmd:"" help:"Verify receipts, proof packs and chains of packs, offline."`
 	Demo    demoCmd           `cmd:"" help:"Tell the whole story against a throw-away data folder."`
+	Soak    soakCmd           `cmd:"" hidden:"" help:"Abuse a server and hold what good traffic feels against what it felt without."`
+	Abuse   abuseCmd          `cmd:"" hidden:"" help:"Be one of the abusers."`
 	Bench   benchCmd          `cmd:"" help:"Measure what a receipt costs, against servers that do less."`
 	Bare    bareCmd           `cmd:"" hidden:"" help:"Be one of the servers that do less."`
 }
@@ -114,6 +116,28 @@ func (c *demoCmd) Run() error {
 		Deliveries: c.Deliveries, Clients: c.Clients, Seed: c.Seed,
 	}
 	return demo.Run(ctx)
+}
+
+type soakCmd struct{ bench.Soak }
+
+// Run abuses a server that is this binary.
+func (c *soakCmd) Run(out io.Writer) error {
+	ctx, stop := interrupted()
+	defer stop()
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return c.Measure(ctx, exe, out)
+}
+
+type abuseCmd struct{}
+
+// Run does what standard input says until that ends.
+func (c *abuseCmd) Run(out io.Writer) error {
+	ctx, stop := interrupted()
+	defer stop()
+	return bench.RunAbuse(ctx, os.Stdin, out)
 }
 
 type benchCmd struct{ bench.Command }
@@ -327,6 +351,8 @@ type upCmd struct {
 	LogLevel slog.Level    `default:"info" help:"Least level that is logged: debug, info, warn or error."`
 	Keep     time.Duration `default:"168h" help:"How long the event log keeps what is loaded, at least 25h."`
 
+	TenantCap int `help:"How many deliveries of one tenant are in hand at a time, more are answered 429; default: a quarter of what the node takes." placeholder:"N"`
+
 	AcceptRollback bool `help:"Go on although log, database or warehouse was restored from an older copy than the others."`
 	PauseLoader    bool `hidden:"" help:"Load nothing into the warehouse; for measurements."`
 }
@@ -341,6 +367,9 @@ const partition = 0
 func (c *upCmd) Validate() error {
 	if c.Keep < segment.LeastKeep {
 		return fmt.Errorf("--keep must be at least %v: answers to retries are rendered from the log", segment.LeastKeep)
+	}
+	if c.TenantCap < 0 {
+		return errors.New("--tenant-cap must not be negative")
 	}
 	return nil
 }
@@ -480,7 +509,8 @@ func (c *upCmd) Run() (err error) {
 	}
 	inside := &insideListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	edge, err := gateway.New(gateway.Config{
-		NodeID: nodeID, Epoch: epoch, Rights: view, Log: eventLog, Signer: signer, DialControl: inside.Dial, Logger: logger, Registerer: registry,
+		NodeID: nodeID, Epoch: epoch, Rights: view, Log: eventLog, Signer: signer, DialControl: inside.Dial,
+		MaxTenantInFlight: c.TenantCap, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err

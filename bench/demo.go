@@ -1,7 +1,8 @@
 // Package bench drives the product from outside, over real sockets: the traffic
 // of ten substrates (Profiles), clients that keep every answer (Load), a server
-// process that can be killed (Server), the story that make demo tells (Demo), and
-// the product measured against servers that do less (Comparison, Bare).
+// process that can be killed (Server), the story that make demo tells (Demo), the
+// product measured against servers that do less (Comparison, Bare), and good traffic
+// beside abuse (Soak).
 //
 // It judges the server by what the clients hold: counts alone would miss one
 // receipt lost and another doubled, so receipts are compared by id and text.
