@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -71,7 +70,7 @@ func document(declared *huma.OpenAPI) ([]byte, error) {
 	}}
 	components["headers"] = commonHeaders
 	components["responses"] = refusals()
-	closeLists(components["schemas"].(object))
+	refine(components["schemas"].(object))
 
 	known, err := readExamples()
 	if err != nil {
@@ -86,7 +85,7 @@ func document(declared *huma.OpenAPI) ([]byte, error) {
 				used[tag.(string)] = true
 			}
 			complete(op, strings.ToUpper(method), path)
-			illustrate(op, known, components["schemas"].(object))
+			known.illustrate(op)
 		}
 	}
 	d["tags"] = tags(used)
@@ -139,76 +138,7 @@ var commonHeaders = object{
 	"RetryAfter": object{"description": "Seconds to wait before the request is sent again.", "schema": object{"type": "integer", "minimum": 1}, "example": 1},
 }
 
-// refusal is how the contract tells one HTTP status.
-type refusal struct {
-	status  int
-	name    string
-	note    string
-	codes   []api.Code
-	example *api.Error
-}
-
-var refusalTable = []refusal{
-	{400, "BadRequest", "The request, or its body as JSON, can't be read.", []api.Code{api.BadRequest},
-		&api.Error{Code: api.BadRequest, Message: "the body is not valid JSON"}},
-	{401, "Unauthorized", "The Authorization header is missing or malformed (`AUTH_REQUIRED`), or its key is not valid (`AUTH_INVALID`).",
-		[]api.Code{api.AuthRequired, api.AuthInvalid}, &api.Error{Code: api.AuthInvalid, Message: "the API key is not valid"}},
-	{403, "Forbidden", "The key lacks the operation's scope.", []api.Code{api.ScopeMissing}, api.Missing(api.DeliveryWrite, api.Scopes(api.RightsRead|api.AuditRead))},
-	{404, "NotFound", "There is no such thing in this tenant. Another tenant's is answered alike.", []api.Code{api.ResourceNotFound}, api.NotFound("right")},
-	{409, "Conflict", "The state of the resource forbids it.", []api.Code{api.StateConflict}, api.Conflict("the right is no longer in effect")},
-	{412, "PreconditionFailed", "The constraint gate refuses the delivery. Nothing was signed.", []api.Code{api.PreconditionFailed}, refusedDelivery()},
-	{413, "ContentTooLarge", "The body is longer than the route takes.", []api.Code{api.BadRequest}, api.TooLarge("the body is larger than this route takes")},
-	{422, "Invalid", "A field is missing, wrong-typed, out of range, or given twice.", []api.Code{api.ValidationFailed},
-		api.Invalid(api.ValidationError{Field: "rightId", Message: "is missing"}, api.ValidationError{Field: "telemetry.speedMph", Message: "must be a number from 0 to 1000000000"})},
-	{429, "RateLimited", "Too many requests of this tenant are in hand.", []api.Code{api.RateLimited},
-		&api.Error{Code: api.RateLimited, Message: "this tenant has too many deliveries in hand on this node", RetryAfter: time.Second}},
-	{500, "InternalError", "A fault of the service.", []api.Code{api.InternalError}, &api.Error{Code: api.InternalError, Message: "internal error"}},
-	{503, "Unavailable", "The service can't answer now; `reason` says why. Nothing was promised.", []api.Code{api.InternalError},
-		api.Unavailable(api.RightsStale, "this node has had no news of rights for too long", time.Second)},
-}
-
-// refusedDelivery is the answer to a car at 65 mph, as the gate tells it.
-func refusedDelivery() *api.Error {
-	limit := 5.0
-	text, err := json.Marshal([]gate.Violation{{
-		Code: "AUTOMOTIVE_SPEED_EXCEEDED", Rule: "automotive-speed", Substrate: gate.Automotive, Field: "telemetry.speedMph",
-		Fields: []string{"telemetry.speedMph"}, Observed: []byte("65"), Required: "< 5", Unit: "mph", Limit: &limit,
-		Message: "vehicle speed 65 mph; visual renders need < 5 mph", Reference: "NHTSA 78 FR 24817",
-	}})
-	if err != nil {
-		panic(err) // a constant
-	}
-	return &api.Error{
-		Code: api.PreconditionFailed, Message: gate.ConstraintMessage(gate.Automotive, 1), Substrate: gate.Automotive.String(),
-		Gate: gate.Version, Violations: text,
-	}
-}
-
-// refusals is the answers that components hold, one for each status.
-func refusals() object {
-	all := object{}
-	for _, r := range refusalTable {
-		example := *r.example
-		example.RequestID = "req_01M7Y45MG0Q6ZJ3N8T5V2W9XKC"
-		headers := object{api.HeaderRequestID: reference("headers", "RequestId")}
-		if example.RetryAfter > 0 {
-			headers["Retry-After"] = reference("headers", "RetryAfter")
-		}
-		own := object{"error": object{"enum": r.codes}}
-		if r.status == http.StatusServiceUnavailable {
-			own["reason"] = object{"enum": api.Reasons()}
-		}
-		all[r.name] = object{
-			"description": r.note, "headers": headers,
-			"content": object{jsonType: object{
-				"schema":  object{"allOf": []any{reference("schemas", "ErrorBody"), object{"properties": own}}},
-				"example": &example,
-			}},
-		}
-	}
-	return all
-}
-
+// reference is a $ref to one of the components.
 func reference(kind, name string) object { return object{"$ref": "#/components/" + kind + "/" + name} }
 
 // complete puts in what every operation has: its refusals, and descriptions of ids
@@ -269,19 +199,33 @@ func complete(op object, method, path string) {
 	}
 }
 
-// closeLists puts into the schemas what their Go types can't say: lists that are
-// closed, and arrays that are empty rather than null.
-func closeLists(schemas object) {
+// refine puts into the schemas what their Go types can't say: lists that are
+// closed, arrays that are empty rather than null, and what is in texts that are
+// handed on verbatim.
+func refine(schemas object) {
 	var substrates []string
 	for s := range gate.Substrate(gate.Substrates) {
 		substrates = append(substrates, s.String())
 	}
-	for _, s := range schemas {
+	verbatim := map[string]object{
+		"event": {"type": "object"}, "header": {"type": "object"}, "keys": {"type": "object"}, "scope": {"type": "object"},
+		"pack": {"type": []any{"object", "null"}}, "receipt": reference("schemas", "Receipt"), "signature": reference("schemas", "Signature"),
+	}
+	for of, s := range schemas {
 		properties, _ := s.(object)["properties"].(object)
 		for name, p := range properties {
 			p := p.(object)
 			if slices.Equal(typesOf(p), []string{"array", "null"}) {
 				p["type"] = "array"
+			}
+			if items, ok := p["items"].(object); ok && len(items) == 0 {
+				items["type"] = "object"
+			}
+			if meaning := glossary[name]; meaning != "" && p["description"] == nil && p["$ref"] == nil {
+				p["description"] = meaning
+			}
+			if p["type"] == nil && p["$ref"] == nil && !strings.HasSuffix(of, "InputBody") {
+				maps.Copy(p, verbatim[name])
 			}
 			switch name {
 			case "substrate":

@@ -29,7 +29,7 @@ func schemaNamer() func(t reflect.Type, hint string) string {
 		if name, known := names[t]; known {
 			return name
 		}
-		base := huma.DefaultSchemaNamer(t, hint)
+		base := strings.TrimSuffix(huma.DefaultSchemaNamer(t, hint), "Struct")
 		if name := t.Name(); name != "" && t.PkgPath() != "" {
 			qualified := path.Base(t.PkgPath()) + "." + packagePath.ReplaceAllString(name, "")
 			if inner, ok := strings.CutPrefix(qualified, "api.Body["); ok {

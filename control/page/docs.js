@@ -126,7 +126,7 @@ function sample(title, tabs) {
     },
   }, tab.name));
   const copy = el("button", {
-    type: "button",
+    type: "button", class: "copy",
     onclick: async () => {
       await navigator.clipboard.writeText(pre.textContent);
       copy.textContent = "copied";
@@ -134,7 +134,7 @@ function sample(title, tabs) {
     },
   }, "copy");
   buttons[0].click();
-  return el("div", { class: "sample" }, el("header", {}, el("span", {}, title), tabs.length > 1 ? buttons : null, copy), pre);
+  return el("div", { class: "sample" }, el("header", {}, el("span", {}, title), tabs.length > 1 ? el("div", { class: "tabs" }, buttons) : null, navigator.clipboard && copy), pre);
 }
 
 const exampleOf = (holder) => Object.values((holder && holder.content) || {}).map((media) => media.example).find((e) => e !== undefined);
@@ -152,7 +152,7 @@ function curl(path, method, op) {
     if (p.in === "header" && follow(p.schema).examples) lines.push(`-H '${p.name}: ${follow(p.schema).examples[0]}'`);
   }
   const body = exampleOf(op.requestBody);
-  if (body !== undefined) lines.push(`-d '${JSON.stringify(body, null, 2).replaceAll("'", "'\\''")}'`);
+  if (body !== undefined) lines.push(`-d '${JSON.stringify(body, null, 2).replaceAll("\n", "\n  ").replaceAll("'", "'\\''")}'`);
   else if (method !== "get") lines.splice(1, 0, `-X ${method.toUpperCase()}`);
   return lines.join(" \\\n  ");
 }
@@ -214,7 +214,7 @@ function draw() {
   }
   contents.append(el("p", { class: "none", hidden: true }, "No operation matches."));
   watch();
-  if (location.hash) { const at = document.getElementById(location.hash.slice(1)); if (at) at.scrollIntoView(); }
+  if (location.hash) { const at = document.getElementById(location.hash.slice(1)); if (at) at.scrollIntoView({ behavior: "instant" }); }
 }
 
 // watch marks in the contents where the reader is.
@@ -267,7 +267,19 @@ function theme() {
   });
 }
 
+// menu opens and closes the contents where the window is narrow.
+function menu() {
+  const button = document.getElementById("menu");
+  const open = (now) => {
+    button.setAttribute("aria-expanded", String(now));
+    document.querySelector("aside").classList.toggle("open", now);
+  };
+  button.addEventListener("click", () => open(button.getAttribute("aria-expanded") !== "true"));
+  document.getElementById("contents").addEventListener("click", (e) => { if (e.target.closest("a")) open(false); });
+}
+
 theme();
+menu();
 fetch("/openapi.json")
   .then((answer) => answer.ok ? answer.json() : Promise.reject(new Error("HTTP " + answer.status)))
   .then((read) => { doc = read; draw(); })

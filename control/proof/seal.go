@@ -15,11 +15,11 @@ import (
 type Sealed struct {
 	// Packs are the headers of the packs sealed since the call began, oldest
 	// first, or of the last pack alone when nothing was new.
-	Packs []json.RawMessage `json:"packs"`
+	Packs []json.RawMessage `json:"packs" doc:"Headers of the packs sealed since the call began, oldest first, or of the last pack alone when nothing was new."`
 	// Pack is the newest of them; null while the tenant has none.
-	Pack json.RawMessage `json:"pack"`
+	Pack json.RawMessage `json:"pack" doc:"The newest of them; null while the tenant has none."`
 	// Pending are acknowledged events that only the next pack can hold.
-	Pending []Pending `json:"pending"`
+	Pending []Pending `json:"pending" doc:"Acknowledged events that only the next pack can hold, by node."`
 }
 
 // Pending counts what a node still holds in its spool.

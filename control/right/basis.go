@@ -15,8 +15,8 @@ type Basis struct {
 	HolderOrgID    string        `json:"holderOrgId"`
 	Jurisdiction   *string       `json:"jurisdiction"`
 	Reference      *string       `json:"reference"`
-	EffectiveFrom  store.Instant `json:"effectiveFrom" doc:"Null is since ever."`
-	EffectiveUntil store.Instant `json:"effectiveUntil" doc:"Exclusive; null is open."`
+	EffectiveFrom  store.Instant `json:"effectiveFrom" nullable:"true" doc:"Null is since ever."`
+	EffectiveUntil store.Instant `json:"effectiveUntil" nullable:"true" doc:"Exclusive; null is open."`
 	ContentHash    *string       `json:"contentHash"`
 	CreatedAt      store.Instant `json:"createdAt"`
 	UpdatedAt      store.Instant `json:"updatedAt"`

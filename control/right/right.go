@@ -35,16 +35,16 @@ type Right struct {
 	BasisID   string `json:"basisId"`
 	Substrate string `json:"substrate"`
 	// Scope is an RFC 8785 object.
-	Scope          json.RawMessage `json:"scope"`
+	Scope          json.RawMessage `json:"scope" doc:"Limits: regions, maxSpeedMph, bvlos, channels, campaigns, and whatever else was given."`
 	EffectiveFrom  store.Instant   `json:"effectiveFrom"`
-	EffectiveUntil store.Instant   `json:"effectiveUntil" doc:"Exclusive; null is open."`
-	ParentRightID  *string         `json:"parentRightId"`
+	EffectiveUntil store.Instant   `json:"effectiveUntil" nullable:"true" doc:"Exclusive; null is open."`
+	ParentRightID  *string         `json:"parentRightId" doc:"The right that this one was derived from."`
 	// Ancestors are parent, grandparent and so on.
 	Ancestors   []string       `json:"-"`
 	ContentHash *string        `json:"contentHash"`
 	HolderOrgID string         `json:"holderOrgId"`
-	State       api.RightState `json:"state"`
-	StateReason *string        `json:"stateReason"`
+	State       api.RightState `json:"state" enum:"ACTIVE,SUSPENDED,REVOKED"`
+	StateReason *string        `json:"stateReason" doc:"The reason given with the last suspension or revocation."`
 	CreatedAt   store.Instant  `json:"createdAt"`
 	UpdatedAt   store.Instant  `json:"updatedAt"`
 	Revision    int64          `json:"revision"`

@@ -123,7 +123,7 @@ func emit(ctx context.Context, tx *store.Tx, event, tenantID string, by, subject
 // View is a right as it is answered: its record, and what its ancestors make of it.
 type View struct {
 	Right
-	EffectiveState api.RightState `json:"effectiveState" doc:"The most severe state of the right and its ancestors."`
+	EffectiveState api.RightState `json:"effectiveState" enum:"ACTIVE,SUSPENDED,REVOKED" doc:"The most severe state of the right and its ancestors."`
 	BlockedBy      *string        `json:"blockedBy" doc:"The ancestor that stops the right."`
 }
 

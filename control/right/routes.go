@@ -48,7 +48,7 @@ func ok[T any](body T) *answer[T] { return &answer[T]{api.OK(body)} }
 // BasisView is a basis as it is answered.
 type BasisView struct {
 	Basis
-	State BasisState `json:"state"`
+	State BasisState `json:"state" enum:"ACTIVE,EXPIRED"`
 }
 
 // OneBasis and Bases are answers about bases.

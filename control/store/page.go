@@ -10,7 +10,7 @@ import (
 // Page is what every list operation takes; an operation's input embeds it.
 type Page struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"The most records to answer with."`
-	Cursor string `query:"cursor" maxLength:"256" doc:"NextCursor of the answer before."`
+	Cursor string `query:"cursor" maxLength:"256" doc:"The nextCursor of the answer before."`
 }
 
 // cursorVersion begins a cursor's text, so that another form can follow later.

@@ -24,8 +24,8 @@ type Key struct {
 	Prefix         string        `json:"prefix" doc:"Everything of the key before its secret."`
 	SecretHash     [32]byte      `json:"-"`
 	Scopes         []string      `json:"scopes"`
-	ExpiresAt      store.Instant `json:"expiresAt"`
-	RevokedAt      store.Instant `json:"revokedAt"`
+	ExpiresAt      store.Instant `json:"expiresAt" nullable:"true"`
+	RevokedAt      store.Instant `json:"revokedAt" nullable:"true"`
 	SuccessorKeyID *string       `json:"successorKeyId" doc:"The key that took over in a rotation."`
 	CreatedAt      store.Instant `json:"createdAt"`
 	UpdatedAt      store.Instant `json:"updatedAt"`

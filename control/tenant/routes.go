@@ -51,12 +51,12 @@ type Snapshot struct {
 
 // Counts of a tenant's records.
 type Counts struct {
-	Bases      int64 `json:"bases"`
-	Rights     int64 `json:"rights"`
-	Offers     int64 `json:"offers"`
-	Challenges int64 `json:"challenges"`
-	ProofPacks int64 `json:"proofPacks"`
-	Events     int64 `json:"events"`
+	Bases      int64 `json:"bases" doc:"How many there are."`
+	Rights     int64 `json:"rights" doc:"How many there are."`
+	Offers     int64 `json:"offers" doc:"How many there are."`
+	Challenges int64 `json:"challenges" doc:"How many there are."`
+	ProofPacks int64 `json:"proofPacks" doc:"How many there are."`
+	Events     int64 `json:"events" doc:"How many there are."`
 }
 
 type answer[T any] struct{ Body api.Body[T] }

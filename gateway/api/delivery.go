@@ -64,7 +64,7 @@ type Signature struct {
 
 // MeteringDecision is what the gate decided about billing.
 type MeteringDecision struct {
-	Metered    bool     `json:"metered"`
+	Metered    bool     `json:"metered" doc:"Whether it is billed."`
 	Reason     string   `json:"reason" doc:"METERED, or the first of reasons."`
 	Reasons    []string `json:"reasons" nullable:"false" doc:"Every reason for which the delivery is not billed."`
 	Basis      string   `json:"basis" enum:"viewable,gross,audible,delivered,none" doc:"What the quantity is of."`

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/bench"
+)
+
+// TestDocumentedOperations is a tenant's first day: it calls every operation of the
+// OpenAPI document, and nothing else, through the gateway of a running service, and
+// holds what it sends and what it is answered against the document's examples.
+// MUNIMENT_UPDATE=1 makes the examples anew.
+func TestDocumentedOperations(t *testing.T) {
+	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
+	d := newDay(t, startServer(t, exe, data), createTenant(t, exe, data).APIKey)
+	require.Contains(t, d.visit("get-docs", "", ""), "<!doctype html>")
+	d.visit("get-openapi", "", "")
+	d.visit("get-contract", "", "")
+	d.visit("get-health", "", "")
+	d.visit("get-key-directory", "", "")
+
+	d.visit("create-api-key", "", `{"label": "fleet west", "scopes": ["delivery:write", "rights:read"]}`)
+	d.visit("list-api-keys", "", "")
+	d.visit("get-api-key", "", "")
+	d.visit("rotate-api-key", "", `{"overlapSeconds": 3600}`)
+	d.visit("revoke-api-key", "", "")
+
+	d.visit("create-basis", "", `{"kind": "LICENSE", "title": "Spring campaign", "jurisdiction": "US", "reference": "contract 2026/117",
+		"effectiveFrom": "2026-01-01T00:00:00Z"}`)
+	d.visit("list-bases", "", "")
+	d.visit("get-basis", "", "")
+	d.visit("issue-right", "", `{"basisId": "{basisId}", "substrate": "AUTOMOTIVE", "scope": {"campaigns": ["spring"]},
+		"effectiveFrom": "2026-01-01T00:00:00Z", "effectiveUntil": "2027-01-01T00:00:00Z"}`)
+	d.visit("list-rights", "?substrate=AUTOMOTIVE", "")
+	d.visit("get-right", "", "")
+
+	const delivery = `{"rightId": "{rightId}", "spatialAnchorId": "dash-1", "spatialPlacementId": "center-display",
+		"correlationId": "play-0001", "dwellMs": 8200, "telemetry": {"speedMph": %d, "viewable": true, "appState": "foreground"}}`
+	d.visit("observe-delivery", "", fmt.Sprintf(delivery, 0))
+	refused := d.ask("observe-delivery", "", fmt.Sprintf(delivery, 65))
+	require.Equal(t, 412, refused.status, refused.body)
+
+	d.visit("seal-proof-packs", "", "")
+	d.visit("list-proof-packs", "", "")
+	d.visit("get-proof-pack", "", "")
+	d.visit("download-proof-pack", "", "")
+	d.visit("get-checkpoint", "", "")
+	d.visit("prove-consistency", "?from={packId}", "")
+	d.visit("get-receipt", "", "")
+	d.visit("prove-receipt", "", "")
+	d.visit("list-events", "?rightId={rightId}&limit=2", "")
+	d.visit("export-events", "", "")
+	d.visit("get-metering", "?bucket=day&timeZone=Europe/Berlin", "")
+
+	// A node that stops tells what it has refused, and a seal waits until that is loaded.
+	require.NoError(t, d.server.Stop())
+	d.server = startServer(t, exe, data)
+	d.visit("seal-proof-packs", "", "")
+	d.visit("get-refusals", "", "")
+
+	d.visit("suspend-right", "", `{"reason": "complaint of the holder"}`)
+	d.visit("resume-right", "", `{"reason": "settled"}`)
+	d.visit("revoke-right", "", `{"reason": "the campaign is over"}`)
+	d.visit("get-right-provenance", "", "")
+	d.visit("get-right-propagation", "", "")
+	d.visit("get-tenant", "", "")
+	d.end()
+}
+
+// example is what was sent and what was answered, where that is JSON.
+type example struct {
+	Request json.RawMessage `json:"request,omitempty"`
+	Answer  json.RawMessage `json:"answer,omitempty"`
+}
+
+// documented is an operation as the document has it.
+type documented struct {
+	operation
+	public bool
+	shown  example
+}
+
+// day goes through the operations of a document.
+type day struct {
+	t       *testing.T
+	server  *bench.Server
+	key     string
+	known   map[string]documented
+	ids     map[string]string
+	visited map[string]example
+}
+
+func newDay(t *testing.T, server *bench.Server, key string) *day {
+	d := &day{t, server, key, map[string]documented{}, map[string]string{}, map[string]example{}}
+	text := call(t, server.API, "", operation{method: "GET", path: "/openapi.json"})
+	require.Equal(t, 200, text.status, "without a key")
+	type media struct {
+		Content map[string]struct{ Example json.RawMessage }
+	}
+	var document struct {
+		Paths map[string]map[string]struct {
+			OperationID string
+			Security    []any
+			RequestBody media
+			Responses   map[string]media
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(text.body), &document))
+	const kind = "application/json"
+	for path, item := range document.Paths {
+		for method, o := range item {
+			d.known[o.OperationID] = documented{
+				operation{method: strings.ToUpper(method), path: path}, len(o.Security) == 0,
+				example{o.RequestBody.Content[kind].Example, o.Responses["200"].Content[kind].Example},
+			}
+		}
+	}
+	return d
+}
+
+// ask calls an operation. Ids come from the answers so far.
+func (d *day) ask(id, query, body string) told {
+	d.t.Helper()
+	o, ok := d.known[id]
+	require.True(d.t, ok, "the document has no operation %s", id)
+	key := d.key
+	if o.public {
+		key = ""
+	}
+	o.path, o.body = o.path+query, body
+	return call(d.t, d.server.API, key, o.with(d.ids))
+}
+
+// ofOurs are ids by the names that paths have for them.
+var ofOurs = map[string]*regexp.Regexp{
+	"keyId": regexp.MustCompile(`key_\w{26}`), "basisId": regexp.MustCompile(`bas_\w{26}`), "rightId": regexp.MustCompile(`rgh_\w{26}`),
+	"packId": regexp.MustCompile(`ppk_\w{26}`), "receiptId": regexp.MustCompile(`rcp_\w{26}`),
+}
+
+// secret is the part of an API key that an example must not show.
+var secret = regexp.MustCompile(`(mun_test_\w{26}_)[0-9A-Za-z]+_[0-9A-Za-z]+`)
+
+// visit asks for an answer of 200, and keeps it as an example.
+func (d *day) visit(id, query, body string) string {
+	d.t.Helper()
+	a := d.ask(id, query, body)
+	require.Equal(d.t, 200, a.status, "%s: %s", id, a.body)
+	var e example
+	if body != "" {
+		e.Request = json.RawMessage(operation{body: body}.with(d.ids).body)
+	}
+	if a.header.Get("Content-Type") == "application/json" && id != "get-openapi" {
+		e.Answer = json.RawMessage(secret.ReplaceAllString(strings.TrimSpace(a.body), "${1}"+strings.Repeat("0", 43)+"_000000"))
+	}
+	for name, form := range ofOurs {
+		if found := form.FindString(string(e.Answer)); found != "" && d.ids[name] == "" {
+			d.ids[name] = found
+		}
+	}
+	d.visited[id] = e
+	return a.body
+}
+
+// end asks that nothing was left out, and that the examples are of this service.
+func (d *day) end() {
+	for id := range d.known {
+		require.Contains(d.t, d.visited, id, "an operation was not called")
+	}
+	if os.Getenv("MUNIMENT_UPDATE") != "" {
+		text, err := json.MarshalIndent(d.visited, "", " ")
+		require.NoError(d.t, err)
+		require.NoError(d.t, os.WriteFile("control/page/examples.json", append(text, '\n'), 0o644))
+		return
+	}
+	for id, now := range d.visited {
+		const about = "%s: the example is of another service; MUNIMENT_UPDATE=1 makes it anew"
+		require.Equal(d.t, shape(d.t, now.Request), shape(d.t, d.known[id].shown.Request), about, id)
+		require.Equal(d.t, shape(d.t, now.Answer), shape(d.t, d.known[id].shown.Answer), about, id)
+	}
+}
+
+// shape lists the members of a JSON text with the kinds of their values.
+func shape(t *testing.T, text json.RawMessage) (lines []string) {
+	if len(text) == 0 {
+		return nil
+	}
+	var value any
+	require.NoError(t, json.Unmarshal(text, &value))
+	var walk func(at string, v any)
+	walk = func(at string, v any) {
+		lines = append(lines, fmt.Sprintf("%s %T", at, v))
+		switch v := v.(type) {
+		case map[string]any:
+			for name, inner := range v {
+				walk(at+"."+name, inner)
+			}
+		case []any:
+			for _, inner := range v {
+				walk(at+"[]", inner)
+			}
+		}
+	}
+	walk("", value)
+	slices.Sort(lines)
+	return slices.Compact(lines)
+}
