@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,8 +31,9 @@ type Expected struct {
 // maxNote bounds a checkpoint's file.
 const maxNote = 64 << 10
 
-// readExpected reads a proof pack of either form, or a checkpoint. A pack needs no
-// signature here: it is believed only if it says what the restored log says.
+// readExpected reads a proof pack of either form, or a checkpoint: a signed note, or
+// the API's answer that holds one. A pack needs no signature here: it is believed
+// only if it says what the restored log says.
 func readExpected(file string) (e Expected, err error) {
 	defer func() {
 		if err != nil {
@@ -43,18 +45,22 @@ func readExpected(file string) (e Expected, err error) {
 		return e, err
 	}
 	defer f.Close()
-	r := bufio.NewReader(f)
-	if start, _ := r.Peek(1); bytes.Equal(start, []byte("{")) {
+	r := bufio.NewReaderSize(f, maxNote)
+	text, err := r.Peek(maxNote)
+	if err != nil && err != io.EOF {
+		return e, err
+	}
+	var answer struct{ Data struct{ Checkpoint string } }
+	if json.Unmarshal(text, &answer) == nil && answer.Data.Checkpoint != "" {
+		text = []byte(answer.Data.Checkpoint)
+	}
+	if bytes.HasPrefix(text, []byte("{")) {
 		pack, err := sealer.ReadPack(r)
 		if err != nil {
 			return e, err
 		}
 		h := pack.Header()
 		return Expected{File: file, TenantID: h.TenantID, TreeSize: h.TreeSize, RootHash: h.RootHash.String()}, nil
-	}
-	text, err := io.ReadAll(io.LimitReader(r, maxNote))
-	if err != nil {
-		return e, err
 	}
 	origin, _, _ := strings.Cut(string(text), "\n")
 	tenantID, ok := strings.CutPrefix(origin, sealer.Origin(""))
