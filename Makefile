@@ -5,7 +5,7 @@ FUZZTIME ?= 2m
 FUZZFLAGS ?=
 FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
-.PHONY: demo run build test test-independent check race stack stack-down test-stack faults fuzz bench bench-update soak help
+.PHONY: demo run build test test-independent check lint-openapi race stack stack-down test-stack faults fuzz bench bench-update soak help
 
 demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
 	@./bin/muniment demo
@@ -39,12 +39,16 @@ build: ## the binary, ./bin/muniment
 	@echo "building ./bin/muniment (the first time fetches and compiles the libraries: a few minutes)"
 	@CGO_ENABLED=0 go build -trimpath -o bin/muniment .
 
-check: ## formatting, vet, staticcheck, import map, race tests of the concurrent packages
+check: ## formatting, vet, staticcheck, import map, OpenAPI document, race tests of the concurrent packages
 	@files=$$(gofmt -l .); test -z "$$files" || { echo "gofmt is needed on: $$files"; exit 1; }
 	go vet ./...
 	go run $(STATICCHECK) ./...
 	go test -run '^TestImportMap$$' .
+	go test -run '^TestDocument' ./control
 	$(MAKE) race
+
+lint-openapi: ## the OpenAPI document before a linter that is not ours (needs Node)
+	go test -count 1 -tags lint -run '^TestDocumentLints$$' ./control
 
 race: ## race tests of the concurrent packages
 	go test -race -short ./gateway/... ./pipeline/... ./control/... ./sealer
