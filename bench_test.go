@@ -45,4 +45,6 @@ func TestBench(t *testing.T) {
 	require.GreaterOrEqual(t, len(report.Sustained.Memory), 2)
 	require.Greater(t, report.Sustained.Memory[0].MiB, 5.0)
 	require.NotEmpty(t, report.Where)
+	require.Positive(t, report.Append.Micros)
+	require.Empty(t, report.Verdicts, "a moment proves nothing")
 }

@@ -29,6 +29,9 @@ func (c *Command) Validate() error {
 			return errors.New("--connections must be from 1 to 1000")
 		}
 	}
+	if c.Quick && c.Readme != "" {
+		return errors.New("what --quick measures is not for a README")
+	}
 	if len(c.Connections) == 0 || c.Rounds < 1 || c.During <= 0 || c.Warm < 0 {
 		return errors.New("--connections, --rounds and --during must not be empty or 0")
 	}
@@ -44,7 +47,7 @@ func (c *Command) Measure(ctx context.Context, exe string, out io.Writer) error 
 	}
 	defer os.RemoveAll(dir)
 	comparison := &Comparison{
-		Exe: exe, Dir: dir, Out: out, Connections: c.Connections, Rounds: c.Rounds,
+		Exe: exe, Dir: dir, Out: out, Connections: c.Connections, Rounds: c.Rounds, Spare: 2 * c.Rounds,
 		Warm: c.Warm, During: c.During, Sustain: c.Sustain, Profile: c.Profile,
 	}
 	if c.Quick {
@@ -54,5 +57,8 @@ func (c *Command) Measure(ctx context.Context, exe string, out io.Writer) error 
 	if err != nil {
 		return err
 	}
-	return report.Publish(out, c.JSON, c.Readme)
+	if err := report.Publish(out, c.JSON, c.Readme); err != nil {
+		return err
+	}
+	return report.failed()
 }

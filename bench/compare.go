@@ -45,7 +45,9 @@ type Comparison struct {
 	Out io.Writer
 
 	Connections []int
-	Rounds      int
+	// Rounds is how many undisturbed rounds are wanted. Spare is how many more may be
+	// measured, with the most connections alone, to get them.
+	Rounds, Spare int
 	// Each measurement takes During, after Warm without counting.
 	Warm, During time.Duration
 	// Sustain is how long the full product runs under the most connections, while
@@ -54,6 +56,8 @@ type Comparison struct {
 	// Profile is how long its CPU is profiled, loader paused. 0: not at all; needs
 	// the Go tool.
 	Profile time.Duration
+
+	quick bool
 }
 
 // maxBacklog is how long a backlog may take to be loaded.
@@ -64,7 +68,11 @@ const maxBacklog = 5 * time.Minute
 func (c *Comparison) Run(ctx context.Context) (*Report, error) {
 	report := &Report{
 		At: time.Now().UTC().Truncate(time.Second), Machine: describeMachine(c.Dir),
-		Connections: c.Connections, Seconds: c.During.Seconds(),
+		Connections: c.Connections, Seconds: c.During.Seconds(), Wanted: c.Rounds, Quick: c.quick,
+	}
+	var err error
+	if report.Append, err = c.appendCost(ctx); err != nil {
+		return nil, err
 	}
 	var targets []*target
 	defer func() {
@@ -84,39 +92,52 @@ func (c *Comparison) Run(ctx context.Context) (*Report, error) {
 	}
 	for round := range c.Rounds {
 		for _, connections := range c.Connections {
-			order := slices.Clone(targets)
-			if round%2 == 1 {
-				slices.Reverse(order)
-			}
-			for _, t := range order {
-				m, err := c.measure(ctx, t, connections)
-				if err != nil {
-					return nil, err
-				}
-				m.Round = round
-				report.Rounds = append(report.Rounds, m)
-				fmt.Fprintf(c.Out, "round %d  (%s) %4d connections  %8.0f/s  %6.1f µs CPU  p99 %7.2f ms%s\n",
-					round+1, t.variant, connections, m.PerSecond, m.CPUMicros, m.P99, m.disturbance())
+			if err := c.round(ctx, report, round, targets, connections); err != nil {
+				return nil, err
 			}
 		}
 	}
-	report.summarise()
 	most := slices.Max(c.Connections)
+	for round := c.Rounds; round < c.Rounds+c.Spare && report.calm() < c.Rounds; round++ {
+		if err := c.round(ctx, report, round, targets[:slices.Index(variants, Loaded)], most); err != nil {
+			return nil, err
+		}
+	}
+	report.summarise()
 	if c.Profile > 0 {
-		fmt.Fprintf(c.Out, "profiling (%s) for %v\n", Full, c.Profile)
-		var err error
-		if report.Where, err = c.where(ctx, targets[slices.Index(variants, Full)], most); err != nil {
+		if report.Where, err = c.where(ctx, targets[slices.Index(variants, Logged)], targets[slices.Index(variants, Full)], most); err != nil {
 			return nil, err
 		}
 	}
 	if c.Sustain > 0 {
 		fmt.Fprintf(c.Out, "sustaining (%s) for %v\n", Loaded, c.Sustain)
-		var err error
 		if report.Sustained, err = c.sustain(ctx, targets[slices.Index(variants, Loaded)], most); err != nil {
 			return nil, err
 		}
 	}
+	if !c.quick {
+		report.judge()
+	}
 	return report, nil
+}
+
+// round measures all targets, one after the other; every other round backwards.
+func (c *Comparison) round(ctx context.Context, report *Report, round int, targets []*target, connections int) error {
+	order := slices.Clone(targets)
+	if round%2 == 1 {
+		slices.Reverse(order)
+	}
+	for _, t := range order {
+		m, err := c.measure(ctx, t, connections)
+		if err != nil {
+			return err
+		}
+		m.Round = round
+		report.Rounds = append(report.Rounds, m)
+		fmt.Fprintf(c.Out, "round %d  (%s) %4d connections  %8.0f/s  %6.1f µs CPU  p99 %7.2f ms%s\n",
+			round+1, t.variant, connections, m.PerSecond, m.CPUMicros, m.P99, m.disturbance())
+	}
+	return nil
 }
 
 // target is a server under measurement.
@@ -251,10 +272,16 @@ type meters struct {
 	machine        machineCPU
 }
 
-func (t *target) read() (m meters, err error) {
+func (t *target) read() (meters, error) { return readMeters(t.server.PID()) }
+
+// readMeters reads those of a server, of this process and of the machine; pid 0 is no
+// server.
+func readMeters(pid int) (m meters, err error) {
 	m.at = time.Now()
-	if m.server, err = processCPU(t.server.PID()); err != nil {
-		return m, err
+	if pid != 0 {
+		if m.server, err = processCPU(pid); err != nil {
+			return m, err
+		}
 	}
 	if m.client, err = processCPU(os.Getpid()); err != nil {
 		return m, err
@@ -317,6 +344,7 @@ func (c *Comparison) measure(ctx context.Context, t *target, connections int) (R
 
 // Shorten leaves of the measurements what shows that they work.
 func (c *Comparison) Shorten() {
-	c.Rounds, c.Warm, c.During = 1, 50*time.Millisecond, 200*time.Millisecond
+	c.quick = true
+	c.Rounds, c.Spare, c.Warm, c.During = 1, 0, 50*time.Millisecond, 200*time.Millisecond
 	c.Sustain, c.Profile = min(c.Sustain, time.Second), min(c.Profile, time.Second)
 }

@@ -14,7 +14,11 @@ type Report struct {
 	Connections []int
 	// Seconds is how long each measurement took.
 	Seconds float64
-	Rounds  []Round
+	// Wanted is how many undisturbed rounds were wanted.
+	Wanted int
+	// Quick says that the figures mean nothing: they are of a moment.
+	Quick  bool `json:",omitempty"`
+	Rounds []Round
 	// Medians holds, for each number of connections and variant, the median of the
 	// undisturbed rounds, or of all if there are none.
 	Medians []Median
@@ -23,8 +27,11 @@ type Report struct {
 	Disturbed int
 	// Warnings say what makes a figure doubtful.
 	Warnings  []string   `json:",omitempty"`
+	Append    *Append    `json:",omitempty"`
 	Sustained *Sustained `json:",omitempty"`
 	Where     []Share    `json:",omitempty"`
+	// Verdicts are about the figures that must hold; none in a quick run.
+	Verdicts []Verdict `json:",omitempty"`
 }
 
 // Round is one measurement of one variant.
@@ -40,43 +47,53 @@ type Round struct {
 	// CPUMicros is the server's CPU for a receipt, ClientMicros the load's.
 	CPUMicros, ClientMicros float64
 	P50, P99, P999          float64 // milliseconds
-	// Steal is the share of the machine's time that the hypervisor gave to others,
-	// Others what processes beside server and load used.
-	Steal, Others float64
+	Loss
 	// LoaderRan says that (c) was measured with a loader that should have been paused.
 	LoaderRan bool `json:",omitempty"`
 }
 
-// Rounds with more than this of the machine's time lost are left out.
+// Loss is what a measurement had to do without.
+type Loss struct {
+	// Steal is the share of the machine's time that the hypervisor gave to others,
+	// Others what processes used that were not measured.
+	Steal, Others float64
+}
+
+// Measurements with more than this of the machine's time lost are left out.
 const (
 	maxSteal  = 0.03
 	maxOthers = 0.06
 )
 
-func (r *Round) disturbed() bool { return r.Steal > maxSteal || r.Others > maxOthers }
+func (l Loss) disturbed() bool { return l.Steal > maxSteal || l.Others > maxOthers }
 
-func (r *Round) disturbance() string {
-	if !r.disturbed() {
+func (l Loss) disturbance() string {
+	if !l.disturbed() {
 		return ""
 	}
-	return fmt.Sprintf("  disturbed: %.0f %% stolen, %.0f %% others", 100*r.Steal, 100*r.Others)
+	return fmt.Sprintf("  disturbed: %.0f %% stolen, %.0f %% others", 100*l.Steal, 100*l.Others)
+}
+
+func loss(begin, end meters) (l Loss) {
+	if machine := end.machine.sub(begin.machine); machine.total > 0 {
+		measured := end.server - begin.server + end.client - begin.client
+		l.Steal = float64(machine.stolen) / float64(machine.total)
+		l.Others = max(0, float64(machine.worked-measured)/float64(machine.total))
+	}
+	return l
 }
 
 func newRound(v Variant, connections int, latencies []time.Duration, begin, end meters) Round {
 	slices.Sort(latencies)
-	machine := end.machine.sub(begin.machine)
 	server, client := end.server-begin.server, end.client-begin.client
 	r := Round{
 		Variant: v, Connections: connections, Seconds: end.at.Sub(begin.at).Seconds(), Receipts: len(latencies),
 		P50: quantile(latencies, 0.5), P99: quantile(latencies, 0.99), P999: quantile(latencies, 0.999),
+		Loss: loss(begin, end),
 	}
 	r.PerSecond = float64(r.Receipts) / r.Seconds
 	if r.Receipts > 0 {
 		r.CPUMicros, r.ClientMicros = micros(server)/float64(r.Receipts), micros(client)/float64(r.Receipts)
-	}
-	if machine.total > 0 {
-		r.Steal = float64(machine.stolen) / float64(machine.total)
-		r.Others = max(0, float64(machine.worked-server-client)/float64(machine.total))
 	}
 	return r
 }
@@ -105,11 +122,13 @@ type Median struct {
 type Ratio struct {
 	Name        string
 	Connections int
-	Value       float64 // the median of the pairs' ratios
-	Of          int     // pairs
-	// Target is what the ratio should be at the most connections, 0 for no target.
-	Target float64 `json:",omitempty"`
-	Met    bool
+	// Value is the median of the ratios of all undisturbed pairs, or of all pairs if
+	// there are no others; Of says of how many. Calm are the undisturbed ones.
+	Value, Least, Most float64
+	Of, Calm           int
+	// Bound is what must hold at the most connections, "" if nothing must.
+	Bound string `json:",omitempty"`
+	Met   bool   `json:",omitempty"`
 }
 
 // compared are the ratios of interest. A target with a lower bound has atLeast.
@@ -136,7 +155,8 @@ func (r *Report) summarise() {
 		}
 	}
 	if 2*r.Disturbed > len(r.Rounds) {
-		r.Warnings = append(r.Warnings, "other processes or machines took CPU in most measurements; where all of a kind were disturbed, all are counted")
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%d of %d measurements were disturbed: more than %.0f %% of the machine was stolen from it, or more than %.0f %% used by other processes. "+
+			"Where all of a kind were disturbed, all are counted", r.Disturbed, len(r.Rounds), 100*maxSteal, 100*maxOthers))
 	}
 	if slices.ContainsFunc(r.Rounds, func(m Round) bool { return m.LoaderRan }) {
 		r.Warnings = append(r.Warnings, "(c) was measured with its loader at work: the server does not pause it")
@@ -212,12 +232,39 @@ func (r *Report) ratio(connections int, name string, of, to Variant, figure func
 	if len(calm) > 0 {
 		all = calm
 	}
-	ratio := Ratio{Name: name, Connections: connections, Value: median(all), Of: len(all)}
+	ratio := Ratio{Name: name, Connections: connections, Of: len(all), Calm: len(calm)}
+	ratio.Value, ratio.Least, ratio.Most = spread(all)
 	if target > 0 && connections == slices.Max(r.Connections) {
-		ratio.Target = target
-		ratio.Met = len(all) > 0 && (atLeast && ratio.Value >= target || !atLeast && ratio.Value <= target)
+		sign, met := "≤", ratio.Value <= target
+		if atLeast {
+			sign, met = "≥", ratio.Value >= target
+		}
+		ratio.Bound, ratio.Met = fmt.Sprintf("%s %g", sign, target), met && len(all) > 0
 	}
 	return ratio
+}
+
+// calm counts the rounds in which everything that has a bound was measured without
+// disturbance, with the most connections.
+func (r *Report) calm() (n int) {
+	good := map[int]int{}
+	for i := range r.Rounds {
+		m := &r.Rounds[i]
+		if m.Connections == slices.Max(r.Connections) && m.Variant != Loaded && !m.disturbed() {
+			if good[m.Round]++; good[m.Round] == len(variants)-1 {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// spread is the middle, the least and the greatest.
+func spread(all []float64) (middle, least, most float64) {
+	if len(all) == 0 {
+		return 0, 0, 0
+	}
+	return median(all), slices.Min(all), slices.Max(all)
 }
 
 // median is 0 of nothing.

@@ -55,7 +55,7 @@ func TestRatios(t *testing.T) {
 					continue
 				}
 				if ratio.Connections == 1 {
-					require.Zero(t, ratio.Target, "targets are for the most connections")
+					require.Zero(t, ratio.Bound, "bounds are for the most connections")
 					continue
 				}
 				require.InDelta(t, test.value, ratio.Value, 1e-9)
@@ -64,6 +64,59 @@ func TestRatios(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestVerdicts: a bound that is met, missed, or not shown for want of quiet.
+func TestVerdicts(t *testing.T) {
+	quiet, loud := Loss{}, Loss{Others: 0.2}
+	report := func(full, appended float64, calmAppends int, grown float64, losses ...Loss) *Report {
+		r := &Report{
+			Connections: []int{1, 256}, Wanted: 3, Append: &Append{Writers: 256, Bytes: 1000, Micros: appended, Of: 3, Calm: calmAppends},
+			Sustained: &Sustained{Seconds: 100},
+		}
+		for i, l := range losses {
+			r.Rounds = append(r.Rounds,
+				Round{Variant: Signed, Round: i, Connections: 256, PerSecond: 125, P99: 1},
+				Round{Variant: Logged, Round: i, Connections: 256, PerSecond: 100, P99: 1},
+				Round{Variant: Full, Round: i, Connections: 256, PerSecond: full, P99: 1, Loss: l})
+		}
+		for second := range 101 {
+			keys := 10_000 * second
+			r.Sustained.Memory = append(r.Sustained.Memory, Memory{
+				Second: float64(second), MiB: 100 + 60*min(1, float64(second)/10) + grown*float64(second)/100 + float64(keys)*bytesPerKey/(1<<20), Keys: keys,
+			})
+		}
+		r.summarise()
+		r.judge()
+		return r
+	}
+	states := func(r *Report) (all []State) {
+		for _, v := range r.Verdicts {
+			all = append(all, v.State)
+		}
+		return all
+	}
+
+	good := report(90, 3, 3, 10, quiet, quiet, quiet)
+	require.Equal(t, []State{Holds, Holds, Holds, Holds, Holds}, states(good))
+	require.NoError(t, good.failed())
+	require.Equal(t, 3, good.calm())
+	var text strings.Builder
+	require.NoError(t, good.WriteText(&text))
+	require.Contains(t, text.String(), "| receipts/s, (c) to (b), 256 connections               | 0.90 (0.90 to 0.90 in 3 pairs) | ≥ 0.85  | holds |")
+	require.Contains(t, text.String(), "| ≤ +15 % | holds |")
+
+	bad := report(70, 3.01, 2, 40, quiet, quiet, loud)
+	require.Equal(t, []State{Missed, Missed, Holds, Missed, Missed}, states(bad))
+	require.ErrorContains(t, bad.failed(), "receipts/s, (c) to (b), 256 connections is 0.70 (0.70 to 0.70 in 2 pairs), must be ≥ 0.85: missed")
+	require.NotContains(t, bad.failed().Error(), "quiet")
+	require.Equal(t, 2, bad.calm())
+
+	noisy := report(90, 1, 1, 0, loud, quiet, loud)
+	require.Equal(t, []State{Unclear, Unclear, Unclear, Unclear, Holds}, states(noisy))
+	require.ErrorContains(t, noisy.failed(), "not shown needs a quieter machine")
+	deaf := report(90, 1, 0, 0, loud, loud)
+	require.Contains(t, deaf.Verdicts[0].Figure, "in 2 pairs, all disturbed")
 }
 
 func TestRoundFigures(t *testing.T) {
@@ -135,14 +188,15 @@ func TestPublish(t *testing.T) {
 	require.NoError(t, os.WriteFile(readme, []byte("# Figures\n\n"+figuresBegin+"old\n"+figuresEnd+"\nThe end.\n"), 0o600))
 	r := &Report{
 		Machine: "a machine", Connections: []int{256}, Rounds: []Round{{Variant: Full, Connections: 256, PerSecond: 25000}},
-		Sustained: &Sustained{Connections: 256, Memory: []Memory{{MiB: 90}}}, Where: []Share{{What: "signature", Part: 0.5, Micros: 20}},
+		Sustained: &Sustained{Connections: 256, Memory: []Memory{{MiB: 90}}}, Where: []Share{{What: "signature", Part: 0.5, Micros: 20, Less: 19}},
 	}
 	r.summarise()
+	r.judge()
 	var text strings.Builder
 	require.NoError(t, r.Publish(&text, jsonFile, readme))
 	require.Contains(t, text.String(), "| 256         | (c) full, loader paused | 25,000 ")
 	require.Contains(t, text.String(), "90 MiB")
-	require.Contains(t, text.String(), "20.0 µs")
+	require.Contains(t, text.String(), "| 50.0 % | 20.0 µs        | 19.0 µs |")
 
 	b, err := os.ReadFile(readme)
 	require.NoError(t, err)
@@ -153,6 +207,7 @@ func TestPublish(t *testing.T) {
 	var back Report
 	require.NoError(t, json.Unmarshal(b, &back))
 	require.Equal(t, r.Ratios, back.Ratios)
+	require.Equal(t, r.Verdicts, back.Verdicts)
 
 	require.NoError(t, os.WriteFile(readme, []byte("# Figures\n"), 0o600))
 	require.ErrorContains(t, r.Update(readme), "marks")

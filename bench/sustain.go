@@ -31,8 +31,8 @@ type Memory struct {
 	Behind int
 }
 
-// looks is how often memory is read.
-const looks = 10
+// looks is how often memory is read, at least.
+const looks = 40
 
 func (c *Comparison) sustain(ctx context.Context, t *target, connections int) (*Sustained, error) {
 	s := &Sustained{Connections: connections}

@@ -22,6 +22,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	for _, warning := range r.Warnings {
 		fmt.Fprintf(&b, "**Doubtful:** %s.\n\n", warning)
 	}
+	r.writeVerdicts(&b)
 	rows := [][]string{{"connections", "", "receipts/s", "server CPU a receipt", "p50", "p99", "p99.9", "rounds"}}
 	for _, m := range r.Medians {
 		rows = append(rows, []string{
@@ -35,25 +36,15 @@ func (r *Report) WriteText(w io.Writer) error {
 	for _, n := range r.Connections {
 		head = append(head, fmt.Sprint(n))
 	}
-	rows = [][]string{append(head, "target")}
+	rows = [][]string{head}
 	for _, c := range compared {
-		row, target := []string{c.name}, ""
+		row := []string{c.name}
 		for _, ratio := range r.Ratios {
-			if ratio.Name != c.name {
-				continue
-			}
-			row = append(row, fmt.Sprintf("%.2f", ratio.Value))
-			if ratio.Target > 0 {
-				target = fmt.Sprintf("≤ %g", c.target)
-				if c.atLeast {
-					target = fmt.Sprintf("≥ %g", c.target)
-				}
-				if !ratio.Met {
-					target += ", missed"
-				}
+			if ratio.Name == c.name {
+				row = append(row, fmt.Sprintf("%.2f", ratio.Value))
 			}
 		}
-		rows = append(rows, append(row, target))
+		rows = append(rows, row)
 	}
 	table(&b, rows)
 	if r.Sustained != nil {
@@ -65,6 +56,19 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func (r *Report) writeVerdicts(b *strings.Builder) {
+	if r.Quick {
+		b.WriteString("A quick run: everything works, the figures say nothing.\n\n")
+		return
+	}
+	rows := [][]string{{"what must hold", "figure", "bound", ""}}
+	for _, v := range r.Verdicts {
+		rows = append(rows, []string{v.What, v.Figure, v.Bound, string(v.State)})
+	}
+	table(b, rows)
+	b.WriteString("\n")
 }
 
 func millis(ms float64) string {
@@ -101,18 +105,23 @@ func (s *Sustained) write(b *strings.Builder) {
 		"p50 %s, p99 %s, p99.9 %s, %.1f %% of the machine stolen.\n\n", s.Connections, s.Seconds, count(s.Receipts), count(int(s.PerSecond)),
 		count(int(s.SustainedPerSecond)), millis(s.P50), millis(s.P99), millis(s.P999), 100*s.Steal)
 	rows := [][]string{{"second", "memory (RSS)", "idempotency keys held", "records not loaded yet"}}
-	for _, m := range s.Memory {
+	for i, m := range s.Memory {
+		if i%max(1, len(s.Memory)/10) != 0 && i < len(s.Memory)-1 {
+			continue
+		}
 		rows = append(rows, []string{fmt.Sprintf("%.0f", m.Second), fmt.Sprintf("%.0f MiB", m.MiB), count(m.Keys), count(m.Behind)})
 	}
 	table(b, rows)
 }
 
 func writeShares(b *strings.Builder, shares []Share) {
-	rows := [][]string{{"where the CPU of (c) goes", "share", "a receipt"}}
+	rows := [][]string{{"where the CPU goes", "of (c)", "a receipt, (c)", "(b)"}}
+	var sum Share
 	for _, s := range shares {
-		rows = append(rows, []string{s.What, fmt.Sprintf("%.1f %%", 100*s.Part), fmt.Sprintf("%.1f µs", s.Micros)})
+		rows = append(rows, []string{s.What, fmt.Sprintf("%.1f %%", 100*s.Part), fmt.Sprintf("%.1f µs", s.Micros), fmt.Sprintf("%.1f µs", s.Less)})
+		sum.Micros, sum.Less = sum.Micros+s.Micros, sum.Less+s.Less
 	}
-	table(b, rows)
+	table(b, append(rows, []string{"together", "", fmt.Sprintf("%.1f µs", sum.Micros), fmt.Sprintf("%.1f µs", sum.Less)}))
 }
 
 // The part of a README that belongs to Update.

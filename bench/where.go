@@ -19,6 +19,8 @@ type Share struct {
 	Part float64
 	// Micros a receipt, as the measurement of the same connections found.
 	Micros float64
+	// Less is Micros in the server that it is compared with.
+	Less float64
 }
 
 // kinds of work, found by the functions on a stack. A stack belongs to the first
@@ -72,8 +74,29 @@ func kindOf(stack []string) string {
 	return elsewhere
 }
 
-// where profiles a server under load and sums up by kind of work.
-func (c *Comparison) where(ctx context.Context, t *target, connections int) ([]Share, error) {
+// where profiles a server, and one that does less, and holds one against the other.
+func (c *Comparison) where(ctx context.Context, less, t *target, connections int) ([]Share, error) {
+	all, err := c.profile(ctx, t, connections)
+	if err != nil {
+		return nil, err
+	}
+	others, err := c.profile(ctx, less, connections)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range others {
+		i := slices.IndexFunc(all, func(s Share) bool { return s.What == o.What })
+		if i < 0 {
+			i, all = len(all), append(all, Share{What: o.What})
+		}
+		all[i].Less = o.Micros
+	}
+	return all, nil
+}
+
+// profile profiles a server under load and sums up by kind of work.
+func (c *Comparison) profile(ctx context.Context, t *target, connections int) ([]Share, error) {
+	fmt.Fprintf(c.Out, "profiling (%s) for %v\n", t.variant, c.Profile)
 	file := filepath.Join(c.Dir, "cpu.pprof")
 	var begin, end meters
 	fetched := make(chan error, 1)
