@@ -54,14 +54,25 @@ func install(t *testing.T, dir, name string) string {
 	return exe
 }
 
+// sessions are the README's blocks of commands that go on where the one before ended,
+// those that need Python apart.
+func sessions(t *testing.T) (shell, python string) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	for _, m := range regexp.MustCompile("(?s)<!-- session([^\n]*) -->\n```sh\n(.*?)```").FindAllStringSubmatch(string(readme), -1) {
+		if strings.Contains(m[1], "Python") {
+			python += m[2]
+		} else {
+			shell += m[2]
+		}
+	}
+	return shell, python
+}
+
 // TestReadmeSession runs the README's session as it stands there, against a
 // server of its own.
 func TestReadmeSession(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	session := regexp.MustCompile("(?s)<!-- session:.*?```sh\n(.*?)```").FindSubmatch(readme)
-	require.NotNil(t, session, "the README shows no session")
-
+	session, _ := sessions(t)
 	dir, tools := t.TempDir(), t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "bin"), 0o700)) // as make run leaves it
 	exe := install(t, filepath.Join(dir, "bin"), "muniment")
@@ -70,7 +81,7 @@ func TestReadmeSession(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(server.Kill)
 
-	script := strings.Replace(string(session[1]), "http://127.0.0.1:8080", server.API, 1)
+	script := strings.Replace(session, "http://127.0.0.1:8080", server.API, 1)
 	require.Contains(t, script, server.API)
 	cmd := exec.CommandContext(t.Context(), "sh", "-eu")
 	cmd.Dir, cmd.Stdin = dir, strings.NewReader(script)
@@ -82,7 +93,38 @@ func TestReadmeSession(t *testing.T) {
 	require.Contains(t, said, `"error":"PRECONDITION_FAILED"`, "the second")
 	require.Contains(t, said, "AUTOMOTIVE_SPEED_EXCEEDED")
 	require.Contains(t, said, `"receipts":1`, "metering")
-	require.Contains(t, said, "inclusion.ok", "the verdict")
+	_, said, verdict := strings.Cut(said, "Sound: 1 file.")
+	require.True(t, verdict, "of the pack")
+	said, after, verdict := strings.Cut(said, "Sound: 6 files.")
+	require.True(t, verdict, "of all proofs")
+	for _, code := range []string{"signature.ok", "inclusion.ok", "checkpoint.ok", "consistency.ok", "witness.ok"} {
+		require.Contains(t, said, code)
+	}
+	for _, told := range []string{
+		"is revoked since", "on every live node", "signs from", "is valid until", "backed up to", "checkpoint.json: tenant tnt_", "restored ",
+	} {
+		require.Contains(t, after, told)
+	}
+	require.NoFileExists(t, filepath.Join(dir, "muniment-data", "keys", "root.skey"))
+}
+
+// TestReadmePython reads the commands that need Python, without running them: they are
+// sound, and every file that they name is there or made by the session.
+func TestReadmePython(t *testing.T) {
+	session, python := sessions(t)
+	check := exec.CommandContext(t.Context(), "sh", "-n")
+	check.Stdin = strings.NewReader(python)
+	out, err := check.CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Contains(t, python, "/bin/python sealer/independent/verify.py ")
+	for _, name := range strings.Fields(python) {
+		switch {
+		case strings.HasPrefix(name, "sealer/"):
+			require.FileExists(t, name)
+		case strings.HasSuffix(name, "json"):
+			require.Regexp(t, `(-o|tee) `+regexp.QuoteMeta(name)+`\b`, session)
+		}
+	}
 }
 
 // TestReadmeNamesRealTargets holds the make targets that the README shows against
@@ -92,7 +134,7 @@ func TestReadmeNamesRealTargets(t *testing.T) {
 	require.NoError(t, err)
 	makefile, err := os.ReadFile("Makefile")
 	require.NoError(t, err)
-	targets := regexp.MustCompile("(?m)(?:^|`)make ([a-z]+)").FindAllSubmatch(readme, -1)
+	targets := regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)").FindAllSubmatch(readme, -1)
 	require.NotEmpty(t, targets)
 	for _, m := range targets {
 		require.Regexp(t, `(?m)^`+string(m[1])+`:`, string(makefile))

@@ -28,8 +28,8 @@ type Restore struct {
 	From string
 	// Data is the data folder to make. It must not exist, or be empty.
 	Data string
-	// Expect are files that were kept elsewhere: proof packs, or checkpoints as C2SP
-	// signed notes. A backup whose log of that tenant is shorter, or another one, is
+	// Expect are files that were kept elsewhere: proof packs, or checkpoints, as C2SP
+	// signed notes or as the API's answers that hold one. A backup whose log of that tenant is shorter, or another one, is
 	// refused.
 	Expect []string
 	// Continue opens the log of a data folder, which must end exactly at end, for a
