@@ -26,7 +26,7 @@ func (v *verification) openPack(f *FileReport) *packFile {
 	defer file.Close()
 	if r, err := ReadPack(file); err == nil {
 		p.header = *r.Header()
-		v.trust.directory(p.header.Directory) // the verdict comes with the pack's others
+		v.trust.learn(p.header.Directory) // the verdict comes with the pack's others
 	}
 	return p
 }

@@ -32,7 +32,7 @@ func (c *Checkpoint) text() string {
 // latest is the last millisecond at which c may have been signed.
 func (c *Checkpoint) latest() time.Time { return c.SealedAt.Add(time.Second - time.Millisecond) }
 
-// SignCheckpoint returns c as a C2SP signed note with two signatures by key: that
+// SignCheckpoint returns c, whose origin must be of Origin, as a C2SP signed note with two signatures by key: that
 // of the log, under the origin's name, and a C2SP cosignature/v1 under the name
 // muniment/sealed, which states SealedAt, of which the fraction of a second is cut.
 func SignCheckpoint(c Checkpoint, key crypto.Signer) (string, error) {
@@ -44,6 +44,9 @@ func SignCheckpoint(c Checkpoint, key crypto.Signer) (string, error) {
 }
 
 func (c *Checkpoint) sign(key crypto.Signer) (string, error) {
+	if err := checkOrigin(c.Origin); err != nil {
+		return "", err
+	}
 	signer, err := newNoteSigner(c.Origin, key)
 	if err != nil {
 		return "", err
@@ -99,5 +102,5 @@ func parseCheckpoint(body string) (Checkpoint, error) {
 	if c.text() != body {
 		return Checkpoint{}, ErrNotCanonical
 	}
-	return c, nil
+	return c, checkOrigin(c.Origin)
 }

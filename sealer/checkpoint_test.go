@@ -15,24 +15,27 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
+// Names of two logs.
+var oneLog, otherLog = Origin(tenantID("one")), Origin(tenantID("other"))
+
 // TestCheckpointAgreesWithLibraries reads our checkpoints with x/mod and
 // transparency-dev, and theirs with ours.
 func TestCheckpointAgreesWithLibraries(t *testing.T) {
 	key := testKey("pack")
-	c := Checkpoint{Origin: Origin("tnt_1"), Size: 1234, Root: LeafHash([]byte("x")), SealedAt: epoch}
+	c := Checkpoint{Origin: oneLog, Size: 1234, Root: LeafHash([]byte("x")), SealedAt: epoch}
 	text, err := SignCheckpoint(c, key)
 	require.NoError(t, err)
 
-	vkey, err := note.NewEd25519VerifierKey("muniment/tnt_1", pub(key))
+	vkey, err := note.NewEd25519VerifierKey(oneLog, pub(key))
 	require.NoError(t, err)
 	v, err := note.NewVerifier(vkey)
 	require.NoError(t, err)
-	parsed, rest, n, err := log.ParseCheckpoint([]byte(text), "muniment/tnt_1", v)
+	parsed, rest, n, err := log.ParseCheckpoint([]byte(text), oneLog, v)
 	require.NoError(t, err)
 	require.Empty(t, rest)
 	require.Equal(t, uint64(1234), parsed.Size)
 	require.Equal(t, c.Root[:], parsed.Hash)
-	require.Equal(t, "muniment/tnt_1\n"+strings.SplitN(string(tlog.FormatTree(tlog.Tree{N: 1234, Hash: tlog.Hash(c.Root)})), "\n", 2)[1], n.Text)
+	require.Equal(t, oneLog+"\n"+strings.SplitN(string(tlog.FormatTree(tlog.Tree{N: 1234, Hash: tlog.Hash(c.Root)})), "\n", 2)[1], n.Text)
 
 	raw := testKey("pack")
 	skey := "PRIVATE+KEY+" + strings.Join(strings.Split(vkey, "+")[:2], "+") + "+" + base64.StdEncoding.EncodeToString(append([]byte{1}, raw.Seed()...))
@@ -59,45 +62,45 @@ func TestCheckpointAgreesWithLibraries(t *testing.T) {
 
 func TestOpenCheckpointFindsEveryFlip(t *testing.T) {
 	key := testKey("pack")
-	text, err := SignCheckpoint(Checkpoint{Origin("tnt_1"), 1234, LeafHash(nil), epoch}, key)
+	text, err := SignCheckpoint(Checkpoint{oneLog, 1234, LeafHash(nil), epoch}, key)
 	require.NoError(t, err)
 	for i := range len(text) {
 		for bit := range 8 {
 			b := []byte(text)
 			b[i] ^= 1 << bit
-			_, err := OpenCheckpoint(string(b), Origin("tnt_1"), pub(key))
+			_, err := OpenCheckpoint(string(b), oneLog, pub(key))
 			require.Error(t, err, "byte %d, bit %d", i, bit)
 		}
 	}
-	_, err = OpenCheckpoint(text, Origin("tnt_2"), pub(key))
+	_, err = OpenCheckpoint(text, otherLog, pub(key))
 	require.Error(t, err)
-	_, err = OpenCheckpoint(text, Origin("tnt_1"), pub(testKey("other")))
+	_, err = OpenCheckpoint(text, oneLog, pub(testKey("other")))
 	require.Error(t, err)
 }
 
 func TestOpenCheckpointIsStrict(t *testing.T) {
 	key := testKey("pack")
-	signer, err := newNoteSigner("muniment/tnt_1", key)
+	signer, err := newNoteSigner(oneLog, key)
 	require.NoError(t, err)
 	seal, err := newSealSigner(key, epoch)
 	require.NoError(t, err)
 	root := base64.StdEncoding.EncodeToString(make([]byte, 32))
 	for _, body := range []string{
-		"muniment/tnt_1\n007\n" + root + "\n",
-		"muniment/tnt_1\n+7\n" + root + "\n",
-		"muniment/tnt_1\n7\n" + root + "\nextension\n",
-		"muniment/tnt_1\n7\nAA==\n",
-		"muniment/tnt_2\n7\n" + root + "\n",
-		"muniment/tnt_1\n7\n",
+		oneLog + "\n007\n" + root + "\n",
+		oneLog + "\n+7\n" + root + "\n",
+		oneLog + "\n7\n" + root + "\nextension\n",
+		oneLog + "\n7\nAA==\n",
+		otherLog + "\n7\n" + root + "\n",
+		oneLog + "\n7\n",
 	} {
 		text, err := note.Sign(&note.Note{Text: body}, signer, seal)
 		require.NoError(t, err)
-		_, err = OpenCheckpoint(string(text), "muniment/tnt_1", pub(key))
+		_, err = OpenCheckpoint(string(text), oneLog, pub(key))
 		require.Error(t, err, body)
 	}
-	good, err := SignCheckpoint(Checkpoint{"muniment/tnt_1", 7, Hash{}, epoch}, key)
+	good, err := SignCheckpoint(Checkpoint{oneLog, 7, Hash{}, epoch}, key)
 	require.NoError(t, err)
-	_, err = OpenCheckpoint(good, "muniment/tnt_1", pub(key))
+	_, err = OpenCheckpoint(good, oneLog, pub(key))
 	require.NoError(t, err)
 	body, lines, _ := strings.Cut(good, "\n\n")
 	log, when, _ := strings.Cut(lines, "\n")
@@ -109,19 +112,19 @@ func TestOpenCheckpointIsStrict(t *testing.T) {
 		"nothing but when":       when,
 		"two moments":            lines + other,
 	} {
-		_, err = OpenCheckpoint(body+"\n\n"+lines, "muniment/tnt_1", pub(key))
+		_, err = OpenCheckpoint(body+"\n\n"+lines, oneLog, pub(key))
 		require.Error(t, err, about)
 	}
 	_, err = SignCheckpoint(Checkpoint{Origin: "with space", Size: 1, SealedAt: epoch}, key)
 	require.Error(t, err)
-	_, err = SignCheckpoint(Checkpoint{Origin: "muniment/tnt_1", Size: 1}, key)
+	_, err = SignCheckpoint(Checkpoint{Origin: oneLog, Size: 1}, key)
 	require.Error(t, err, "the year 1 is no moment of POSIX")
-	_, err = SignCheckpoint(Checkpoint{Origin: "muniment/tnt_1", Size: 1, SealedAt: time.Unix(lastSecond, 0)}, key)
+	_, err = SignCheckpoint(Checkpoint{Origin: oneLog, Size: 1, SealedAt: time.Unix(lastSecond, 0)}, key)
 	require.Error(t, err, "the year 10000 has no spelling")
 	late := sealSigner{sealVerifier{pub(key)}, key, lastSecond}
 	far, err := note.Sign(&note.Note{Text: body + "\n"}, signer, late)
 	require.NoError(t, err)
-	_, err = OpenCheckpoint(string(far), "muniment/tnt_1", pub(key))
+	_, err = OpenCheckpoint(string(far), oneLog, pub(key))
 	require.Error(t, err)
 }
 
@@ -139,7 +142,7 @@ func newOtherSeal(t *testing.T, key ed25519.PrivateKey, body string) string {
 // as C2SP tlog-cosignature has them.
 func TestCosignatureFollowsTheStandard(t *testing.T) {
 	key := testKey("pack")
-	text, err := SignCheckpoint(Checkpoint{"muniment/tnt_1", 7, Hash{}, epoch.Add(999 * time.Millisecond)}, key)
+	text, err := SignCheckpoint(Checkpoint{oneLog, 7, Hash{}, epoch.Add(999 * time.Millisecond)}, key)
 	require.NoError(t, err)
 	body, lines, _ := strings.Cut(text, "\n\n")
 	line := strings.TrimSpace(strings.Split(lines, "\n")[1])

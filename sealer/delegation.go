@@ -14,35 +14,38 @@ import (
 // made to delegate by a note meant for something else.
 const delegationHeader = "muniment/directory-key.v1"
 
-// Delegate lets key sign directories issued from notBefore on, and before
-// notAfter unless it is nil. It returns a C2SP signed note by the root of five
-// lines: "muniment/directory-key.v1", key id, public key in base64url, notBefore,
-// and notAfter or "-".
-func Delegate(root note.Signer, key ed25519.PublicKey, notBefore time.Time, notAfter *time.Time) (string, error) {
-	text, err := note.Sign(&note.Note{Text: delegationText(key, notBefore, notAfter)}, root)
+// Delegate lets key sign directories that are issued from notBefore on and before
+// notAfter. It returns a C2SP signed note by the root of five lines:
+// "muniment/directory-key.v1", key id, public key in base64url, notBefore and
+// notAfter. The root must not give two keys the same notBefore: that is what orders
+// them.
+func Delegate(root note.Signer, key ed25519.PublicKey, notBefore, notAfter time.Time) (string, error) {
+	d := Delegation{key, notBefore, notAfter}
+	said, err := note.Sign(&note.Note{Text: d.text()}, root)
+	if err == nil {
+		_, err = parseDelegation(string(said)) // what can't be read must not be used
+	}
 	if err != nil {
 		return "", fmt.Errorf("cannot delegate to directory key %s: %w", KeyID(key), err)
 	}
-	return string(text), nil
-}
-
-func delegationText(key ed25519.PublicKey, notBefore time.Time, notAfter *time.Time) string {
-	until := "-"
-	if notAfter != nil {
-		until = FormatTime(*notAfter)
-	}
-	return strings.Join([]string{
-		delegationHeader, KeyID(key), base64url.EncodeToString(key), FormatTime(notBefore), until, "",
-	}, "\n")
+	return string(said), nil
 }
 
 // Delegation is what the root says in a delegation: Key may sign directories that
-// are issued at NotBefore ≤ t < NotAfter; a nil NotAfter is open.
+// are issued at NotBefore ≤ t < NotAfter.
 type Delegation struct {
-	Key       ed25519.PublicKey
-	NotBefore time.Time
-	NotAfter  *time.Time
+	Key                 ed25519.PublicKey
+	NotBefore, NotAfter time.Time
 }
+
+func (d *Delegation) text() string {
+	return strings.Join([]string{
+		delegationHeader, KeyID(d.Key), base64url.EncodeToString(d.Key), FormatTime(d.NotBefore), FormatTime(d.NotAfter), "",
+	}, "\n")
+}
+
+// covers reports whether a directory may be issued at t.
+func (d *Delegation) covers(t time.Time) bool { return !t.Before(d.NotBefore) && t.Before(d.NotAfter) }
 
 // ReadDelegation reads what Delegate returned, strictly, and verifies that the
 // root key, a C2SP vkey, has signed it.
@@ -76,15 +79,14 @@ func parseDelegation(text string) (*Delegation, error) {
 	if d.NotBefore, err = ParseTime(lines[3]); err != nil {
 		return nil, err
 	}
-	if lines[4] != "-" {
-		until, err := ParseTime(lines[4])
-		if err != nil {
-			return nil, err
-		}
-		d.NotAfter = &until
+	if d.NotAfter, err = ParseTime(lines[4]); err != nil {
+		return nil, err
 	}
-	if delegationText(d.Key, d.NotBefore, d.NotAfter) != said {
+	switch {
+	case d.text() != said:
 		return nil, ErrNotCanonical
+	case !d.NotBefore.Before(d.NotAfter):
+		return nil, errors.New("the delegation ends before it begins")
 	}
 	return d, nil
 }

@@ -12,16 +12,13 @@ import (
 func TestReadDelegation(t *testing.T) {
 	root, vkey := rootKey(t, "root.example")
 	key, until := pub(testKey("directory")), epoch.Add(time.Hour)
-	for _, notAfter := range []*time.Time{nil, &until} {
-		text, err := Delegate(root, key, epoch, notAfter)
-		require.NoError(t, err)
-		d, err := ReadDelegation(text, vkey)
-		require.NoError(t, err)
-		require.Equal(t, &Delegation{key, epoch, notAfter}, d)
-	}
-
-	good, err := Delegate(root, key, epoch, &until)
+	good, err := Delegate(root, key, epoch, until)
 	require.NoError(t, err)
+	d, err := ReadDelegation(good, vkey)
+	require.NoError(t, err)
+	require.Equal(t, &Delegation{key, epoch, until}, d)
+	_, err = Delegate(root, key, epoch, epoch)
+	require.ErrorContains(t, err, "ends before it begins")
 	_, other := rootKey(t, "other.example")
 	_, err = ReadDelegation(good, other)
 	require.ErrorContains(t, err, "delegation by the root")
@@ -36,6 +33,8 @@ func TestReadDelegation(t *testing.T) {
 		"no key":         func(l []string) []string { l[2] = "AA"; return l },
 		"no time":        func(l []string) []string { l[3] = "now"; return l },
 		"no end":         func(l []string) []string { l[4] = ""; return l },
+		"an open end":    func(l []string) []string { l[4] = "-"; return l },
+		"an end before":  func(l []string) []string { l[3], l[4] = l[4], l[3]; return l },
 		"a sixth line":   func(l []string) []string { return append(l, "x") },
 		"four lines":     func(l []string) []string { return l[:4] },
 		"a blank line":   func(l []string) []string { return append(l, "", "x") },

@@ -22,7 +22,8 @@ type Directory struct {
 	// Delegation is what Delegate returned.
 	Delegation string
 
-	byID map[string]int
+	delegated *Delegation // Delegation as it was read; nil if it was not
+	byID      map[string]int
 }
 
 // SignDirectory returns the canonical text of d, signed by the delegated key:
@@ -182,10 +183,22 @@ func (d *Directory) checkDelegation(pub ed25519.PublicKey) error {
 		return err
 	case !to.Key.Equal(pub):
 		return errors.New("the delegation is for another key")
-	case d.IssuedAt.Before(to.NotBefore) || (to.NotAfter != nil && !d.IssuedAt.Before(*to.NotAfter)):
+	case !to.covers(d.IssuedAt):
 		return fmt.Errorf("the delegation does not cover %s", FormatTime(d.IssuedAt))
 	}
+	d.delegated = to
 	return nil
+}
+
+// outranks reports whether d decides where it differs from other, both being under
+// one root key: if its key was delegated to later, and of one delegation, if it was
+// issued later. The order of delegations is the root's own word, while a thief of a
+// directory key writes any time of issue and any list. Both must have been read.
+func (d *Directory) outranks(other *Directory) bool {
+	if c := d.delegated.NotBefore.Compare(other.delegated.NotBefore); c != 0 {
+		return c > 0
+	}
+	return d.IssuedAt.After(other.IssuedAt)
 }
 
 func (s *scanner) key() (k Key) {
@@ -209,8 +222,9 @@ func (s *scanner) key() (k Key) {
 
 // Find returns the public key that may have signed for purpose at the moment at.
 // If there is none it says why: KeyUnknown, KeyPurpose, KeyOutsideWindow or
-// KeyRevoked. A revoked key is refused whatever the moment, which whoever holds
-// the stolen key may have written himself; see FindSealed.
+// KeyRevoked. From the end of its delegation on the directory vouches for no key. A
+// revoked key is refused whatever the moment, which whoever holds the stolen key may
+// have written himself; see FindSealed.
 func (d *Directory) Find(keyID, purpose string, at time.Time) (ed25519.PublicKey, Code) {
 	return d.find(keyID, purpose, at, nil)
 }
@@ -232,7 +246,8 @@ func (d *Directory) find(keyID, purpose string, at time.Time, sealedAt *time.Tim
 		return nil, KeyUnknown
 	case k.Purpose != purpose:
 		return nil, KeyPurpose
-	case at.Before(k.NotBefore), k.NotAfter != nil && !at.Before(*k.NotAfter):
+	case at.Before(k.NotBefore), k.NotAfter != nil && !at.Before(*k.NotAfter),
+		d.delegated != nil && !at.Before(d.delegated.NotAfter):
 		return nil, KeyOutsideWindow
 	case k.RevokedAt != nil && (sealedAt == nil || !sealedAt.Before(*k.RevokedAt) || !at.Before(*k.RevokedAt)):
 		return nil, KeyRevoked

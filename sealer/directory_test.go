@@ -54,7 +54,7 @@ func TestSignDirectoryRefuses(t *testing.T) {
 	root, _ := rootKey(t, w.rootName)
 	key := testKey("directory")
 	later := epoch.Add(time.Hour)
-	delegate := func(name string, from time.Time, to *time.Time) string {
+	delegate := func(name string, from, to time.Time) string {
 		text, err := Delegate(root, pub(testKey(name)), from, to)
 		require.NoError(t, err)
 		return text
@@ -64,9 +64,9 @@ func TestSignDirectoryRefuses(t *testing.T) {
 	for name, spoil := range map[string]func(*Directory){
 		"no delegation":       func(d *Directory) { d.Delegation = "" },
 		"another note":        func(d *Directory) { d.Delegation = string(stray) },
-		"for another key":     func(d *Directory) { d.Delegation = delegate("pack", epoch, nil) },
-		"not yet":             func(d *Directory) { d.Delegation = delegate("directory", later, nil) },
-		"no longer":           func(d *Directory) { d.Delegation = delegate("directory", epoch, &epoch) },
+		"for another key":     func(d *Directory) { d.Delegation = delegate("pack", epoch, later) },
+		"not yet":             func(d *Directory) { d.Delegation = delegate("directory", later, later.Add(1e9)) },
+		"no longer":           func(d *Directory) { d.Delegation = delegate("directory", epoch.Add(-1e9), epoch) },
 		"key twice":           func(d *Directory) { d.Keys = append(d.Keys, d.Keys[1]) },
 		"own key not listed":  func(d *Directory) { d.Keys = d.Keys[1:] },
 		"own key for packs":   func(d *Directory) { d.Keys[0].Purpose = PurposePack },
@@ -79,7 +79,7 @@ func TestSignDirectoryRefuses(t *testing.T) {
 	} {
 		d := Directory{
 			Keys: append([]Key(nil), w.keys...), IssuedAt: epoch, SnapshotID: "x",
-			Delegation: delegate("directory", epoch, &later),
+			Delegation: delegate("directory", epoch, later),
 		}
 		spoil(&d)
 		_, err := SignDirectory(&d, key)
@@ -132,7 +132,7 @@ func TestGenerateRoot(t *testing.T) {
 	require.NoError(t, err)
 	root, err := note.NewSigner(skey)
 	require.NoError(t, err)
-	delegation, err := Delegate(root, pub(testKey("directory")), epoch, nil)
+	delegation, err := Delegate(root, pub(testKey("directory")), epoch, epoch.Add(1e9))
 	require.NoError(t, err)
 	v, err := note.NewVerifier(vkey)
 	require.NoError(t, err)

@@ -25,9 +25,12 @@
 //   - A time is RFC 3339 in UTC with exactly three decimals: 2026-05-01T12:00:00.000Z.
 //   - Hashes, keys, nonces, salts and signatures are base64url without padding,
 //     their unused bits zero. Only C2SP notes use standard base64, as C2SP asks.
-//   - An id is a prefix and a ULID in upper case. The ULID of an event's id
-//     carries the event's moment in milliseconds. A verifier asks that of the ids of
-//     events and receipts; all others are names to it.
+//   - An id is a prefix and a ULID in upper case: 26 characters, the first of them
+//     0 to 7. The ULID of an event's id carries the event's moment in milliseconds. A
+//     verifier asks that of the ids of events and receipts, and the form of those of
+//     packs (ppk_) and tenants (tnt_), wherever a header or an origin names them; all
+//     others are names to it. One tenant has no ULID: tnt_system, to whom the events
+//     of nodes and operators belong.
 //   - n is a whole number of 0 to 2^53; only dwellMs may have a fraction.
 //   - No string is empty, but for correlationId and spatialPlacementId.
 //   - A signature is {"algorithm":"ed25519","keyId":…,"value":…}. It is Ed25519 of
@@ -111,10 +114,34 @@
 //	KEYID
 //	PUBLICKEY in base64url
 //	NOTBEFORE
-//	NOTAFTER or -
+//	NOTAFTER
 //
-// whose window holds issuedAt. No key is listed twice. The root key, a C2SP vkey, is
-// the one thing that a verifier must be given.
+// whose window, NOTBEFORE ≤ moment < NOTAFTER, is not empty and holds issuedAt. No key
+// is listed twice. The root key, a C2SP vkey, is the one thing that a verifier must be
+// given.
+//
+// If several directories under the root key are at hand, one decides about all keys:
+// that of the delegation with the latest NOTBEFORE, and of one delegation that with
+// the latest issuedAt. For whoever steals a directory key writes any issuedAt and any
+// list, but no delegation. Once the root has delegated to another key, later, nothing
+// that the thief signs counts beside a directory of that key; and as the one that
+// decides is the only one to be asked which directory keys are revoked, he can't
+// revoke his successor, nor can anybody revoke a key that was delegated to later. The
+// root signs no two delegations of one NOTBEFORE.
+//
+// A directory whose own key the deciding one lists as revoked is refused, whenever it
+// says that it was issued. In the header of a pack or an export it is only passed
+// over: they are judged by the keys of the one that decides, and would else fall with
+// a key that has signed nothing else in them.
+//
+// A verifier has no clock. The end of a delegation is held against moments in the
+// evidence: against issuedAt, and against whatever the directory is to vouch for, as
+// it lets no key sign at or after NOTAFTER. So an old pack stays sound for good, by the
+// directory in it, which was in force when it was sealed; and a stolen key is worth
+// nothing for what is dated after the end, even to who never hears of the theft. There
+// is no such bound at NOTBEFORE: a directory lists all keys that ever signed, and
+// vouches for the past. Until a later directory, or a pack with one, comes to hand,
+// what a thief dates before the end can't be told.
 //
 // A key may sign at notBefore ≤ moment < notAfter, for its purpose only. The moment of
 // a receipt is its issuedAt, that of a pack its sealedAt. A revoked key is refused
@@ -122,8 +149,7 @@
 // moment before revokedAt, and where something else vouches for that: for a receipt, a
 // pack that holds it and was sealed before revokedAt; for a pack, the next pack of the
 // log, whenever that was sealed, if it is sound, and its key is not revoked or is
-// vouched for in turn. If several directories are at hand, the one issued last, among
-// those under the root key, decides.
+// vouched for in turn.
 //
 // # Proof pack
 //

@@ -69,7 +69,7 @@ func ParseExportHeader(text []byte) (h ExportHeader, err error) {
 	s.lit(`,"firstIndex":`)
 	h.FirstIndex = uint64(s.integer())
 	s.lit(`,"tenantId":`)
-	h.TenantID = s.name()
+	h.TenantID = s.tenantID()
 	s.lit(`,"v":1}`)
 	err = s.end()
 	if err == nil && (h.Count == 0 || len(h.Checkpoints) == 0) {

@@ -54,6 +54,8 @@ type world struct {
 	keys     []Key
 	nodes    []*Signer
 	packKey  ed25519.PrivateKey
+	officer  string    // name of the directory key
+	until    time.Time // the end of its delegation
 	now      time.Time
 	tree     *Tree
 	previous *PackRef
@@ -61,11 +63,26 @@ type world struct {
 	events   int
 }
 
+// named makes an id out of a name: its ULID is of epoch and the SHA-256 of the name.
+func named(prefix, name string) string {
+	u := ulid.ULID(make([]byte, 16))
+	if err := u.SetTime(uint64(epoch.UnixMilli())); err != nil {
+		panic(err)
+	}
+	sum := sha256.Sum256([]byte(name))
+	copy(u[6:], sum[:])
+	return prefix + u.String()
+}
+
+// tenantID is the tenant of a name.
+func tenantID(name string) string { return named(tenantPrefix, name) }
+
 func newWorld(tb testing.TB) *world {
-	w := &world{tb: tb, tenant: "tnt_fixture", rootName: "root.example", now: epoch, tree: NewTree(), packKey: testKey("pack")}
+	w := &world{tb: tb, tenant: tenantID("fixture"), rootName: "root.example", now: epoch, tree: NewTree(),
+		packKey: testKey("pack"), officer: "directory", until: epoch.AddDate(2, 0, 0)}
 	_, w.vkey = rootKey(tb, w.rootName)
 	w.keys = append(w.keys,
-		NewKey(pub(testKey("directory")), PurposeDirectory, epoch),
+		NewKey(pub(testKey(w.officer)), PurposeDirectory, epoch),
 		NewKey(pub(w.packKey), PurposePack, epoch),
 		NewKey(pub(testKey("sandbox")), PurposeSandbox, epoch))
 	for _, name := range []string{"nod_a", "nod_b"} {
@@ -90,8 +107,8 @@ func (w *world) key(id string) *Key {
 func (w *world) directory() []byte {
 	w.tb.Helper()
 	root, _ := rootKey(w.tb, w.rootName)
-	key := testKey("directory")
-	delegation, err := Delegate(root, pub(key), epoch, nil)
+	key := testKey(w.officer)
+	delegation, err := Delegate(root, pub(key), w.key(KeyID(pub(key))).NotBefore, w.until)
 	require.NoError(w.tb, err)
 	text, err := SignDirectory(&Directory{
 		Keys: w.keys, IssuedAt: w.now, SnapshotID: KeyID(pub(key)), Delegation: delegation,
@@ -191,6 +208,11 @@ func (w *world) run(n int) [][]byte {
 	return events
 }
 
+// packID names the n-th pack of the log, from 1 on.
+func (w *world) packID(n int) string {
+	return named(packPrefix, fmt.Sprintf("%s %d", w.tenant, n))
+}
+
 // seal builds the next pack of the log.
 func (w *world) seal(events [][]byte, change ...func(*PackConfig)) *SealedPack {
 	w.tb.Helper()
@@ -206,7 +228,7 @@ func (w *world) trySeal(events [][]byte, change ...func(*PackConfig)) (*SealedPa
 	w.tb.Helper()
 	w.now = w.now.Add(time.Second)
 	cfg := PackConfig{
-		PackID: fmt.Sprintf("ppk_%d", w.packs+1), TenantID: w.tenant, Before: w.tree, Previous: w.previous,
+		PackID: w.packID(w.packs + 1), TenantID: w.tenant, Before: w.tree, Previous: w.previous,
 		SealedAt: w.now, Directory: w.directory(), Key: w.packKey,
 	}
 	for _, c := range change {

@@ -127,7 +127,7 @@ func FuzzReadPack(f *testing.F) {
 // FuzzOpenCheckpoint: only the note that was signed opens.
 func FuzzOpenCheckpoint(f *testing.F) {
 	key := testKey("pack")
-	c := Checkpoint{Origin("tnt_1"), 7, LeafHash(nil), epoch}
+	c := Checkpoint{oneLog, 7, LeafHash(nil), epoch}
 	good, err := SignCheckpoint(c, key)
 	require.NoError(f, err)
 	f.Add(good)

@@ -32,8 +32,11 @@ func (d *Directory) head(text string) (head, Code, error) {
 	body, signatures, _ := strings.Cut(text, "\n\n")
 	origin, _, _ := strings.Cut(body, "\n")
 	id, err := firstKeyHash(signatures, origin)
-	if err != nil || !strings.HasPrefix(origin, originPrefix) {
-		return head{}, FormatInvalid, errors.Join(err, errors.New("no signed checkpoint"))
+	if err == nil {
+		err = checkOrigin(origin)
+	}
+	if err != nil {
+		return head{}, FormatInvalid, fmt.Errorf("no signed checkpoint: %w", err)
 	}
 	code := KeyUnknown
 	for i := range d.Keys {

@@ -11,7 +11,13 @@ import (
 const (
 	eventPrefix   = "evt_"
 	receiptPrefix = "rcp_"
+	packPrefix    = "ppk_"
+	tenantPrefix  = "tnt_"
 )
+
+// systemTenant owns the events of nodes and operators. It is the one tenant whose id
+// has no ULID.
+const systemTenant = "tnt_system"
 
 // parseID reads prefix + ULID in its one spelling.
 func parseID(prefix, id string) (ulid.ULID, error) {
@@ -21,6 +27,24 @@ func parseID(prefix, id string) (ulid.ULID, error) {
 		return ulid.ULID{}, fmt.Errorf("%q is no id of the form %s + ULID", id, prefix)
 	}
 	return u, nil
+}
+
+// checkTenant asks that id is that of a tenant.
+func checkTenant(id string) error {
+	if id == systemTenant {
+		return nil
+	}
+	_, err := parseID(tenantPrefix, id)
+	return err
+}
+
+// checkOrigin asks that origin names the log of a tenant.
+func checkOrigin(origin string) error {
+	tenantID, ok := strings.CutPrefix(origin, originPrefix)
+	if !ok {
+		return fmt.Errorf("%q is no origin of the form %s + tenant", origin, originPrefix)
+	}
+	return checkTenant(tenantID)
 }
 
 // checkID asks that id is prefix + a ULID of the moment at, to the millisecond.

@@ -113,7 +113,7 @@ func (w *world) checker(good []byte) func(pack []byte) []Verdict {
 		known[string(text)] = in.inspect(text)
 		return known[string(text)]
 	})))
-	primed.directory(w.headerOf(good).Directory)
+	primed.learn(w.headerOf(good).Directory)
 	return func(pack []byte) []Verdict {
 		return run(pack, func(in *inspector, text []byte) finding {
 			same := in.purpose == base.purpose && in.sealedAt.Equal(base.sealedAt) && in.directory.IssuedAt.Equal(base.directory.IssuedAt)
@@ -205,7 +205,7 @@ func TestAlteredPacks(t *testing.T) {
 	p := w.seal(events)
 	lines := bytes.Split(bytes.TrimSuffix(bundle(t, p, events), []byte("\n")), []byte("\n"))
 	other := newWorld(t)
-	other.tenant = "tnt_other"
+	other.tenant = tenantID("other")
 	foreign := other.delivery(4, "")
 
 	edit := func(change func(l [][]byte) [][]byte) []byte { return forge(change(slices.Clone(lines))...) }
@@ -298,7 +298,7 @@ func TestForgedPacks(t *testing.T) {
 	t.Run("by a node's key", func(t *testing.T) {
 		w := newWorld(t)
 		_, err := NewPackBuilder(PackConfig{
-			PackID: "ppk_1", TenantID: w.tenant, Before: NewTree(), SealedAt: epoch, Directory: w.directory(), Key: w.nodes[0].Key,
+			PackID: w.packID(1), TenantID: w.tenant, Before: NewTree(), SealedAt: epoch, Directory: w.directory(), Key: w.nodes[0].Key,
 		})
 		require.ErrorContains(t, err, string(KeyPurpose))
 	})
@@ -307,7 +307,7 @@ func TestForgedPacks(t *testing.T) {
 		w.seal(w.run(3))
 		w.previous.RootHash = Hash{}
 		_, err := NewPackBuilder(PackConfig{
-			PackID: "ppk_2", TenantID: w.tenant, Before: w.tree, Previous: w.previous, SealedAt: w.now, Directory: w.directory(), Key: w.packKey,
+			PackID: w.packID(2), TenantID: w.tenant, Before: w.tree, Previous: w.previous, SealedAt: w.now, Directory: w.directory(), Key: w.packKey,
 		})
 		require.ErrorContains(t, err, "does not end with the tree before")
 	})
@@ -373,9 +373,11 @@ func TestPacksOfALiar(t *testing.T) {
 		"duplicate of itself":  {func(h *PackHeader) { h.Duplicates[0].First = h.Duplicates[0].Leaf }, FormatInvalid},
 		"duplicate elsewhere":  {func(h *PackHeader) { h.Duplicates[0] = Duplicate{1, 0} }, FormatInvalid},
 		"earlier, without key": {func(h *PackHeader) { h.Duplicates = append(h.Duplicates, Duplicate{h.TreeSize - 1, 0}) }, DuplicatesMismatch},
-		"another tenant":       {func(h *PackHeader) { h.TenantID = "tnt_other" }, TenantMismatch},
+		"another tenant":       {func(h *PackHeader) { h.TenantID = tenantID("other") }, TenantMismatch},
 		"another root":         {func(h *PackHeader) { h.RootHash[0] ^= 1 }, RootMismatch},
-		"another previous":     {func(h *PackHeader) { h.Previous = &PackRef{Hash{}, "ppk_1", h.RootHash, h.FirstIndex} }, ConsistencyMismatch},
+		"another previous": {func(h *PackHeader) {
+			h.Previous = &PackRef{Hash{}, named(packPrefix, "another"), h.RootHash, h.FirstIndex}
+		}, ConsistencyMismatch},
 		"checkpoint of before": {func(h *PackHeader) { h.Checkpoint = checkpointOf(t, w, h.FirstIndex) }, CheckpointMismatch},
 		"proof left out":       {func(h *PackHeader) { h.Consistency = nil }, ConsistencyMismatch},
 		"sealed too early":     {func(h *PackHeader) { h.SealedAt = epoch.Add(-time.Hour) }, KeyOutsideWindow},
@@ -409,7 +411,7 @@ func TestSealRefuses(t *testing.T) {
 	}{
 		"no entries":    {func(*world) [][]byte { return nil }, "0 entries"},
 		"no event":      {func(w *world) [][]byte { return append(w.run(40), []byte("{}")) }, "entry 40: entry.altered"},
-		"foreign event": {func(w *world) [][]byte { o := newWorld(t); o.tenant = "tnt_o"; return o.run(1) }, "entry 0: tenant.mismatch"},
+		"foreign event": {func(w *world) [][]byte { o := newWorld(t); o.tenant = tenantID("o"); return o.run(1) }, "entry 0: tenant.mismatch"},
 		"event twice":   {func(w *world) [][]byte { e := w.run(2); return append(e, e[0]) }, "entry 2: entry.repeated"},
 		"future event": {func(w *world) [][]byte {
 			defer func(now time.Time) { w.now = now }(w.now)
@@ -464,7 +466,7 @@ func TestBundleWriterRefusesOtherEntries(t *testing.T) {
 func TestPackBuilderAborts(t *testing.T) {
 	w := newWorld(t)
 	b, err := NewPackBuilder(PackConfig{
-		PackID: "ppk_1", TenantID: w.tenant, Before: NewTree(), SealedAt: epoch, Directory: w.directory(), Key: w.packKey,
+		PackID: w.packID(1), TenantID: w.tenant, Before: NewTree(), SealedAt: epoch, Directory: w.directory(), Key: w.packKey,
 	})
 	require.NoError(t, err)
 	for _, e := range w.run(100) {

@@ -114,6 +114,24 @@ func (s *scanner) name() string {
 	return v
 }
 
+// packID consumes the id of a pack.
+func (s *scanner) packID() string {
+	id := s.str()
+	if _, err := parseID(packPrefix, id); err != nil {
+		s.fail("the id of a pack")
+	}
+	return id
+}
+
+// tenantID consumes the id of a tenant.
+func (s *scanner) tenantID() string {
+	id := s.str()
+	if checkTenant(id) != nil {
+		s.fail("the id of a tenant")
+	}
+	return id
+}
+
 // bool consumes true or false.
 func (s *scanner) bool() bool {
 	if s.has("true") {

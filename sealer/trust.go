@@ -17,12 +17,14 @@ import (
 type trust struct {
 	root string // vkey; empty for the weaker anchor
 	file string // that the weaker anchor was read from
-	// newer is the newest directory that is trusted, nil before there is one.
+	// newer is the directory that decides, of those that are trusted; nil before
+	// there is one.
 	newer *Directory
-	// judged is the last directory that came with evidence, and its verdict: packs of
-	// one log mostly hold the same.
-	judged  []byte
-	verdict Verdict
+	// text is the last directory that came with evidence, and what reading it came to:
+	// packs of one log mostly hold the same.
+	text  []byte
+	read  *Directory
+	fault error
 }
 
 // errNoAnchor says that there is nothing to trust.
@@ -76,33 +78,45 @@ func readRoot(root string) (string, error) {
 	return vkey, nil
 }
 
-// directory judges a directory that came with the evidence. Under a root key it
-// is verified, and from then on the newest one known decides about keys. Without
-// a root it proves nothing and is only asked to be well-formed.
-func (t *trust) directory(text []byte) Verdict {
-	if t.judged == nil || !bytes.Equal(t.judged, text) {
-		t.judged, t.verdict = bytes.Clone(text), t.judge(text)
+// learn reads a directory that came with the evidence. Under a root key it is
+// verified, and from then on the one that outranks all others decides about keys.
+// Without a root it proves nothing and is only asked to be well-formed.
+func (t *trust) learn(text []byte) {
+	if t.text != nil && bytes.Equal(t.text, text) {
+		return
 	}
-	return t.verdict
+	t.text = bytes.Clone(text)
+	if t.root == "" {
+		t.read, t.fault = ReadDirectory(text)
+		return
+	}
+	t.read, t.fault = VerifyDirectory(text, t.root)
+	if t.fault == nil && (t.newer == nil || t.read.outranks(t.newer)) {
+		t.newer = t.read
+	}
 }
 
-func (t *trust) judge(text []byte) Verdict {
-	var d *Directory
-	var err error
-	if t.root != "" {
-		d, err = VerifyDirectory(text, t.root)
-	} else {
-		d, err = ReadDirectory(text)
-	}
-	if err != nil {
-		return Verdict{Code: DirectoryInvalid, Message: err.Error()}
-	}
-	if t.root == "" {
+// directory learns a directory that came with the evidence and judges it by what is
+// known. In a pack or an export one of a revoked directory key is passed over, as
+// they are judged by the keys of the one that decides; by itself it is refused.
+func (t *trust) directory(text []byte, byItself bool) Verdict {
+	t.learn(text)
+	d := t.read
+	switch {
+	case t.fault != nil:
+		return Verdict{Code: DirectoryInvalid, Message: t.fault.Error()}
+	case t.root == "":
 		return Verdict{Code: AnchorKeys, OK: true, Message: fmt.Sprintf(
 			"keys are taken from %s on trust; the directory of %s in here is not checked against a root key", t.file, FormatTime(d.IssuedAt))}
 	}
-	if t.newer == nil || t.newer.IssuedAt.Before(d.IssuedAt) {
-		t.newer = d
+	// Nobody but the one that decides is asked: a thief must not revoke a later key.
+	if k := t.newer.key(KeyID(d.delegated.Key)); k != nil && k.RevokedAt != nil {
+		v := Verdict{Code: DirectoryIgnored, OK: true, Message: fmt.Sprintf(
+			"the directory key %s is revoked: that of the directory of %s, delegated to later, decides", k.KeyID, FormatTime(t.newer.IssuedAt))}
+		if byItself {
+			v.Code, v.OK = DirectoryRevoked, false
+		}
+		return v
 	}
 	name, _, _ := strings.Cut(t.root, "+")
 	return Verdict{Code: DirectoryOK, OK: true,

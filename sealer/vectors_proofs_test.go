@@ -37,7 +37,7 @@ func (v *vectors) expected(name, about, expect string, files []string, code Code
 // revocation between them means.
 func (v *vectors) proofs() {
 	a := newArchive(v.t)
-	a.tenant = "tnt_archive"
+	a.tenant = tenantID("archive")
 	a.add(3)
 	a.add(5)
 	revoked := a.now.Add(time.Minute)
@@ -93,6 +93,7 @@ func (v *vectors) proofs() {
 	bad("consistency-reversed.json", "from the third pack to the first", wrap(reversed(v.t, consistency)), ConsistencyMismatch)
 	bad("consistency-size.json", "a checkpoint states another size", replaced(consistency, `\n3\n`, `\n4\n`), SignatureInvalid)
 	bad("checkpoint-root.note", "another root", replaced(note, "\n8\n", "\n8\nA"), SignatureInvalid)
+	bad("checkpoint-origin.note", "a log of no tenant", bytes.ReplaceAll(note, []byte(a.tenant), []byte("tnt_sandbox")), FormatInvalid)
 	bad("checkpoint-by-a-node.note", "signed by a node's key", v.signedBy(a, "nod_a"), KeyPurpose)
 	bad("checkpoint-by-a-stranger.note", "signed by a key that the directory does not list", v.signedBy(a, "stranger"), KeyUnknown)
 
@@ -105,7 +106,9 @@ func (v *vectors) proofs() {
 	bad("export-before.ndjson", "a hash before the entries is another", a.export(2, 5, func(h *ExportHeader) { h.Before[0] = Hash{} }), RootMismatch)
 	bad("export-after.ndjson", "a hash behind the entries is missing", a.export(2, 5, func(h *ExportHeader) { h.After = nil }), FormatInvalid)
 	bad("export-checkpoint.ndjson", "the checkpoint of the first pack covers not all", a.export(2, 5, func(h *ExportHeader) { h.Checkpoints = h.Checkpoints[:1] }), CheckpointMismatch)
-	bad("export-tenant.ndjson", "it names another tenant", a.export(2, 5, func(h *ExportHeader) { h.TenantID = "tnt_other" }), TenantMismatch)
+	bad("export-tenant.ndjson", "it names another tenant", a.export(2, 5, func(h *ExportHeader) { h.TenantID = tenantID("other") }), TenantMismatch)
+
+	bad("export-tenant-id.ndjson", "the id of its tenant is no ULID", a.export(2, 5, func(h *ExportHeader) { h.TenantID = "tnt_1" }), FormatInvalid)
 
 	v.expected("grown", "the log has grown from the checkpoint that was held outside", noteFile, []string{consistencyFile, exportFile}, "")
 	v.expected("rolled back", "the log ends before the checkpoint that was held outside", put("checkpoint-newest.note", []byte(a.packs[2].Header.Checkpoint)),

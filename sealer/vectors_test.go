@@ -109,6 +109,7 @@ func makeVectors(t *testing.T) *vectors {
 	v.receipts(first[1])
 	v.revocation()
 	v.packRevocation()
+	v.directories()
 	v.sandbox()
 	v.proofs()
 	return v
@@ -132,7 +133,7 @@ func (v *vectors) altered(p *SealedPack, events [][]byte) {
 			l[1] = bytes.ReplaceAll(l[1], []byte(d.RightID), []byte("rgh_9"))
 			return l
 		}), RootMismatch, WitnessMismatch)
-	v.bad("moved-tenant", "line 2: the event names another tenant", replace(1, v.w.tenant, "tnt_other"), RootMismatch, WitnessMismatch)
+	v.bad("moved-tenant", "line 2: the event names another tenant", replace(1, v.w.tenant, tenantID("other")), RootMismatch, WitnessMismatch)
 	v.bad("moved-event", "line 2: the event has another id of the same moment",
 		replace(1, d.Event.EventID, d.Event.EventID[:20]+"0000000000"), RootMismatch, WitnessMismatch)
 	v.bad("more-ms", "line 2: more is metered", replace(1, `"quantityMs":3000`, `"quantityMs":9000`), RootMismatch, WitnessMismatch)
@@ -176,7 +177,7 @@ func (v *vectors) forged(p *SealedPack, events [][]byte, before PackHeader) {
 	}
 	lie("lie-metering", "a row bills more than the entries", func(h *PackHeader) { h.Metering[1].QuantityMs++ }, MeteringMismatch)
 	lie("lie-duplicates", "a repetition within the pack is not listed, so it is billed", func(h *PackHeader) { h.Duplicates = h.Duplicates[:1] }, DuplicatesMismatch)
-	lie("lie-tenant", "the entries are of another tenant", func(h *PackHeader) { h.TenantID = "tnt_other" }, CheckpointMismatch, TenantMismatch)
+	lie("lie-tenant", "the entries are of another tenant", func(h *PackHeader) { h.TenantID = tenantID("other") }, CheckpointMismatch, TenantMismatch)
 	lie("lie-checkpoint", "the checkpoint is that of the pack before", func(h *PackHeader) { h.Checkpoint = before.Checkpoint }, CheckpointMismatch)
 	lie("lie-checkpoint-time", "the checkpoint says that it was sealed an hour later", func(h *PackHeader) {
 		text, err := SignCheckpoint(Checkpoint{Origin(h.TenantID), h.TreeSize, h.RootHash, h.SealedAt.Add(time.Hour)}, v.w.packKey)
@@ -192,6 +193,14 @@ func (v *vectors) forged(p *SealedPack, events [][]byte, before PackHeader) {
 		h.Checkpoint, err = SignCheckpoint(Checkpoint{Origin(h.TenantID), h.TreeSize, h.RootHash, h.SealedAt}, v.w.packKey)
 		require.NoError(v.t, err)
 	}, EntryAfterSeal)
+
+	lie("lie-pack-id", "an id that is no ULID", func(h *PackHeader) { h.PackID = "ppk_2" }, FormatInvalid)
+	lie("lie-previous-id", "the id of the pack before in lower case", func(h *PackHeader) {
+		previous := *h.Previous
+		previous.PackID = strings.ToLower(previous.PackID)
+		h.Previous = &previous
+	}, FormatInvalid)
+	lie("lie-tenant-id", "an id that is no ULID", func(h *PackHeader) { h.TenantID = "tnt_sandbox" }, FormatInvalid)
 
 	root := v.w.rootName
 	v.w.rootName = "other.example"
@@ -223,7 +232,7 @@ func (v *vectors) receipts(event []byte) {
 // revocation has a node's key that was revoked after its receipts were sealed.
 func (v *vectors) revocation() {
 	w := newWorld(v.t)
-	w.tenant = "tnt_revoked"
+	w.tenant = tenantID("revoked")
 	events := w.run(3)
 	pack := v.put("good/before-revocation.ndjson", bundle(v.t, w.seal(events), events))
 	receipt := v.put("good/receipt-of-revoked-key.json", answer(v.t, events[1]))
@@ -246,7 +255,7 @@ func (v *vectors) revocation() {
 // packRevocation has a pack's key that was revoked before the next pack was sealed.
 func (v *vectors) packRevocation() {
 	w := newWorld(v.t)
-	w.tenant = "tnt_revoked_pack"
+	w.tenant = tenantID("revoked_pack")
 	w.seal(w.run(2))
 	events := w.run(3)
 	p := w.seal(events)
@@ -265,7 +274,7 @@ func (v *vectors) packRevocation() {
 // sandbox has a pack whose receipts and seal are by sandbox keys.
 func (v *vectors) sandbox() {
 	w := newWorld(v.t)
-	w.tenant = "tnt_sandbox"
+	w.tenant = tenantID("sandbox")
 	key := testKey("sandbox")
 	w.packKey, w.nodes = key, []*Signer{{KeyID(pub(key)), "nod_control", key}}
 	events := w.run(3)
@@ -305,7 +314,7 @@ func (v *vectors) worked(t *testing.T) []byte {
 const vectorsIntro = `# Test vectors
 
 Made by ` + "`go test ./sealer -run TestVectors -update`" + `; the same bytes every time, for every key is derived from a name
-(its Ed25519 seed is the SHA-256 of the name: ` + "`root.example`, `directory`, `pack`, `sandbox`, `nod_a`, `nod_b`" + `). The formats are
+(its Ed25519 seed is the SHA-256 of the name: ` + "`root.example`, `directory`, `second directory`, `pack`, `sandbox`, `nod_a`, `nod_b`" + `). The formats are
 described in the package comment of sealer (` + "`go doc muniment/sealer`" + `).
 
 - ` + "`root.vkey`" + ` is the trust anchor of all cases.

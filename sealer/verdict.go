@@ -28,6 +28,9 @@ const (
 const (
 	// AnchorKeys: keys were taken from a file on trust, not from a root key.
 	AnchorKeys Code = "anchor.keys"
+	// DirectoryIgnored: the key of the directory in a pack or an export was revoked;
+	// another directory, whose key was delegated to later, decides.
+	DirectoryIgnored Code = "directory.ignored"
 	// DuplicatesUnproven: a duplicate names an earlier leaf that no given pack holds.
 	DuplicatesUnproven Code = "duplicates.unproven"
 	// ChainVouched: the key of a pack or checkpoint was revoked later, and a later
@@ -43,13 +46,17 @@ const (
 	FormatInvalid Code = "format.invalid"
 	// DirectoryInvalid: the directory is not signed under the root key.
 	DirectoryInvalid Code = "directory.invalid"
+	// DirectoryRevoked: the directory's own key is listed as revoked by a directory
+	// whose key was delegated to later.
+	DirectoryRevoked Code = "directory.revoked"
 	// SignatureInvalid: the signature is not that of the named key over this text.
 	SignatureInvalid Code = "signature.invalid"
 	// KeyUnknown: the directory does not list the signing key.
 	KeyUnknown Code = "key.unknown"
 	// KeyPurpose: the key is for something else.
 	KeyPurpose Code = "key.purpose"
-	// KeyOutsideWindow: signed before the key's notBefore or from its notAfter on.
+	// KeyOutsideWindow: signed before the key's notBefore, from its notAfter on, or from
+	// the end of the directory's delegation on.
 	KeyOutsideWindow Code = "key.outside_window"
 	// KeyRevoked: the key is revoked, and nothing proves the signature older.
 	KeyRevoked Code = "key.revoked"

@@ -96,8 +96,16 @@ type verification struct {
 	logs   map[string]*known     // by origin
 	packs  map[string][]*packFile
 	proofs proofFiles
+	// directories are judged once all are known.
+	directories []directoryFile
 	// receipts are the files with a receipt.
 	receipts map[*FileReport]*signedReceipt
+}
+
+// directoryFile is a file that holds a key directory.
+type directoryFile struct {
+	*FileReport
+	text []byte
 }
 
 // verifyFiles verifies files in one go and reports in their order. expect names a
@@ -110,6 +118,9 @@ func verifyFiles(ctx context.Context, t *trust, names []string, expect string) R
 	for i, name := range names {
 		v.files[i] = FileReport{File: name, Kind: kindUnknown, Verdicts: []Verdict{}}
 		v.open(&v.files[i])
+	}
+	for _, d := range v.directories {
+		d.add(v.trust.directory(d.text, true))
 	}
 	for _, tenantID := range slices.Sorted(maps.Keys(v.packs)) {
 		v.log(ctx, v.packs[tenantID])
@@ -142,7 +153,8 @@ func (v *verification) open(f *FileReport) {
 		p := v.openPack(f)
 		v.packs[p.header.TenantID] = append(v.packs[p.header.TenantID], p)
 	case f.Kind == kindDirectory:
-		f.add(v.trust.directory(text))
+		v.trust.learn(text)
+		v.directories = append(v.directories, directoryFile{f, text})
 	case f.Kind == kindUnknown:
 		if r := v.receipt(f, text); r != nil {
 			v.receipts[f] = r

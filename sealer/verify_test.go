@@ -158,7 +158,7 @@ func TestVerifyChainFindsForks(t *testing.T) {
 
 	// Two logs of different tenants have nothing to do with each other.
 	other := newFolder(t)
-	other.w.tenant = "tnt_other"
+	other.w.tenant = tenantID("other")
 	require.Equal(t, []string{soundFirst, soundFirst}, f.verify(0, a, other.pack("o", other.w.run(3))))
 }
 
@@ -361,7 +361,7 @@ func TestVerifyWritesForPeople(t *testing.T) {
 	}
 	out := run(ExitSound, Options{Root: f.w.vkey, Files: []string{good}})
 	require.Contains(t, out, "Trusting root key root.example+")
-	require.Contains(t, out, "proof pack ppk_1 of tnt_fixture, 10 entries, sealed 2026-05-01T12:00:11.000Z\n")
+	require.Contains(t, out, "proof pack "+f.w.packID(1)+" of "+f.w.tenant+", 10 entries, sealed 2026-05-01T12:00:11.000Z\n")
 	require.Contains(t, out, "  ok    signature.ok          header by key ")
 	require.Contains(t, out, "\nSound: 1 file.\n")
 

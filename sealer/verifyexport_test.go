@@ -29,7 +29,7 @@ func TestFlipsInExport(t *testing.T) {
 func TestBadExports(t *testing.T) {
 	a := newArchive(t, 3, 4, 2)
 	other := newArchive(t)
-	other.tenant = "tnt_other"
+	other.tenant = tenantID("other")
 	other.add(3)
 	other.add(4)
 	keys := a.directory()
@@ -66,7 +66,7 @@ func TestBadExports(t *testing.T) {
 		"one checkpoint more":    {header(func(h *ExportHeader) { h.Checkpoints = append(h.Checkpoints, a.packs[2].Header.Checkpoint) }), []Code{CheckpointMismatch}},
 		"of another log":         {header(func(h *ExportHeader) { h.Checkpoints[1] = other.packs[1].Header.Checkpoint }), []Code{TenantMismatch}},
 		"no note":                {header(func(h *ExportHeader) { h.Checkpoints[0] = "x" }), []Code{FormatInvalid}},
-		"tenant":                 {header(func(h *ExportHeader) { h.TenantID = "tnt_other" }), []Code{TenantMismatch}},
+		"tenant":                 {header(func(h *ExportHeader) { h.TenantID = tenantID("other") }), []Code{TenantMismatch}},
 		"directory":              {header(func(h *ExportHeader) { h.Directory = []byte(`{"delegation":"x"}`) }), []Code{DirectoryInvalid}},
 		"after, where none is":   {a.export(4, 3, func(h *ExportHeader) { h.After = []Hash{{}} }), []Code{FormatInvalid}},
 		"an entry of no receipt": {a.export(2, 3, func(h *ExportHeader) { h.After = append(h.After, Hash{}) }), []Code{FormatInvalid}},

@@ -56,7 +56,7 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, h *history) error {
 	}
 	c.header, c.text = p.Header(), p.HeaderText()
 
-	verdict := c.trust.directory(c.header.Directory)
+	verdict := c.trust.directory(c.header.Directory, false)
 	c.verdicts = append(c.verdicts, verdict)
 	if !verdict.OK {
 		return nil // without keys nothing else can be told

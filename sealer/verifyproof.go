@@ -97,6 +97,9 @@ func readInclusion(text string) (event []byte, p InclusionProof, err error) {
 
 // verify judges all of them, the ones first that prove others.
 func (p *proofFiles) verify(ctx context.Context, v *verification) {
+	for _, e := range p.exports {
+		e.add(v.trust.directory(e.header.Directory, false))
+	}
 	d := v.trust.newer
 	if d == nil {
 		p.noDirectory()

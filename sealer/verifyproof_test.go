@@ -61,7 +61,7 @@ func TestProofIsReadByOthers(t *testing.T) {
 // and no others.
 func TestSandboxProof(t *testing.T) {
 	a := newArchive(t)
-	a.tenant = "tnt_sandbox"
+	a.tenant = tenantID("sandbox")
 	key := testKey("sandbox")
 	a.packKey, a.nodes = key, []*Signer{{KeyID(pub(key)), "nod_control", key}}
 	a.add(3)
@@ -87,7 +87,7 @@ func TestProofsThatProveNothing(t *testing.T) {
 	a := newArchive(t, 3, 4)
 	keys := a.directory()
 	other := newArchive(t, 3)
-	other.tenant = "tnt_other"
+	other.tenant = tenantID("other")
 	other.add(2)
 	proof := []byte(a.inclusion(1, 1).Text())
 	swap := func(old, new string) []byte { return bytes.Replace(a.proofAnswer(1, 0), []byte(old), []byte(new), 1) }
@@ -174,7 +174,7 @@ func TestSignersOfCheckpoints(t *testing.T) {
 // TestProofOfForeignEvent has a log that holds an event of another tenant.
 func TestProofOfForeignEvent(t *testing.T) {
 	a, other := newArchive(t, 3), newArchive(t)
-	other.tenant = "tnt_other"
+	other.tenant = tenantID("other")
 	other.add(1)
 	c := Checkpoint{Origin(a.tenant), 1, LeafHash(other.events[0]), a.now}
 	note, err := SignCheckpoint(c, a.packKey)
@@ -243,7 +243,7 @@ func TestReceiptInSeveralFiles(t *testing.T) {
 	keys := a.directory()
 	receipt, proof := file{"receipt", answer(t, a.events[1])}, file{"proof", a.proofAnswer(1, 0)}
 	broken := bundle(t, a.packs[0], a.events)
-	broken = bytes.Replace(broken, []byte(`"packId":"ppk_1"`), []byte(`"packId":"ppk_9"`), 1)
+	broken = bytes.Replace(broken, []byte(a.packID(1)), []byte(a.packID(9)), 1)
 	for _, files := range [][]file{{receipt, {"pack", broken}, proof}, {receipt, proof, {"pack", broken}}} {
 		r := a.verify(keys, nil, files...)
 		require.Nil(t, failures(r.Files[0].Verdicts), "%+v", r.Files)
@@ -361,7 +361,7 @@ func TestExpectedCheckpoint(t *testing.T) {
 		"another log of this name": {note(b, 1), []file{pack(a, 0), pack(a, 1)}, []Code{ConsistencyMismatch}},
 		"another root within":      {[]byte(within), []file{pack(a, 0), pack(a, 1)}, []Code{ConsistencyMismatch}},
 		"a gap":                    {note(a, 0), []file{pack(a, 2)}, []Code{ConsistencyUnproven}},
-		"another tenant":           {bytes.ReplaceAll(note(a, 0), []byte(a.tenant), []byte("tnt_2")), []file{pack(a, 0)}, []Code{ConsistencyUnproven}},
+		"another tenant":           {bytes.ReplaceAll(note(a, 0), []byte(a.tenant), []byte(tenantID("2"))), []file{pack(a, 0)}, []Code{ConsistencyUnproven}},
 		"no checkpoint":            {[]byte("7\n"), []file{pack(a, 0)}, []Code{FormatInvalid}},
 		"a receipt":                {answer(t, a.events[1]), []file{pack(a, 0)}, []Code{FormatInvalid}},
 		"a broken note":            {[]byte("muniment/x\n7\n"), []file{pack(a, 0)}, []Code{FormatInvalid}},

@@ -162,7 +162,7 @@ type RootDelegateCommand struct {
 	KeyFile string        `arg:"" type:"existingfile" help:"Public half of the directory key, PEM."`
 	SKey    string        `name:"skey" required:"" type:"existingfile" help:"Signing half of the root key." placeholder:"FILE"`
 	From    time.Time     `help:"From when on, RFC 3339; default: now."`
-	For     time.Duration `help:"How long, such as 8760h; default: without an end."`
+	For     time.Duration `default:"17520h" help:"How long; by default for two years."`
 }
 
 // Run signs.
@@ -172,12 +172,7 @@ func (c *RootDelegateCommand) Run(out io.Writer) error {
 		from = time.Now()
 	}
 	from = store.At(from).Time
-	var until *time.Time
-	if c.For != 0 {
-		end := store.At(from.Add(c.For)).Time
-		until = &end
-	}
-	delegation, err := DelegateOffline(c.SKey, c.KeyFile, from, until)
+	delegation, err := DelegateOffline(c.SKey, c.KeyFile, from, store.At(from.Add(c.For)).Time)
 	if err == nil {
 		_, err = io.WriteString(out, delegation)
 	}

@@ -20,6 +20,7 @@ import (
 // holds every change that was answered for, and is never old. A directory with a
 // change in it is issued later than every one without.
 func (r *Room) Directory(ctx context.Context) ([]byte, error) {
+	r.renew(ctx)
 	// No key changes between the read and the signature.
 	r.change.RLock()
 	defer r.change.RUnlock()
@@ -36,7 +37,7 @@ func (r *Room) Directory(ctx context.Context) ([]byte, error) {
 	d.SnapshotID = fmt.Sprintf("dir_%d", newest)
 	k, err := r.directory.lend(ctx, d.IssuedAt)
 	if err != nil {
-		return nil, fmt.Errorf("cannot sign the key directory: %w", err)
+		return nil, fmt.Errorf("cannot sign the key directory: %w", r.unsigned(ctx, err))
 	}
 	defer k.done()
 	d.Delegation = k.delegation
@@ -68,11 +69,12 @@ func (r *Room) openDirectory(ctx context.Context) (err error) {
 	err = r.findDelegation(ctx)
 	if k := r.directory.current(); k != nil {
 		if _, err := sealer.ReadDelegation(k.delegation, r.rootVkey); err != nil {
-			return fmt.Errorf("the directory key %s is of another root than %s: %w", k.signer.KeyID, rootPublicFile, err)
+			return fmt.Errorf("the delegation of the directory key %s does not hold under %s: %w", k.signer.KeyID, rootPublicFile, err)
 		}
 		if err != nil {
 			r.cfg.Logger.Warn("a directory key goes on waiting", "err", err)
 		}
+		r.renew(ctx)
 		return nil
 	}
 	if err != nil {
@@ -125,8 +127,13 @@ func (r *Room) rotateDirectory(ctx context.Context, by sealer.Ref) (Succession, 
 	if err != nil {
 		return Succession{}, err
 	}
-	return r.succeed(ctx, r.directory, key, by, func(row *signingKey) (err error) {
-		row.delegation, err = sealer.Delegate(root, key.pub, row.NotBefore, nil)
+	return r.succeed(ctx, r.directory, key, by, func(row *signingKey) error {
+		err := r.isLater(ctx, row.NotBefore)
+		if err == nil {
+			end := row.NotBefore.Add(term)
+			row.NotAfter = &end
+			row.delegation, err = sealer.Delegate(root, key.pub, row.NotBefore, end)
+		}
 		return err
 	})
 }
@@ -159,11 +166,14 @@ func (r *Room) delegate(ctx context.Context, delegation string, by sealer.Ref) (
 		return Succession{}, api.Conflict("no directory key " + sealer.KeyID(d.Key) + " waits for a delegation here")
 	case now.Before(d.NotBefore):
 		return Succession{}, api.Conflict("the delegation is in force from " + sealer.FormatTime(d.NotBefore) + " on")
-	case d.NotAfter != nil && !now.Before(*d.NotAfter):
-		return Succession{}, api.Conflict("the delegation has ended at " + sealer.FormatTime(*d.NotAfter))
+	case !now.Before(d.NotAfter):
+		return Succession{}, api.Conflict("the delegation has ended at " + sealer.FormatTime(d.NotAfter))
+	}
+	if err := r.isLater(ctx, d.NotBefore); err != nil {
+		return Succession{}, err
 	}
 	s, err := r.succeed(ctx, r.directory, key, by, func(row *signingKey) error {
-		row.delegation, row.NotAfter = delegation, d.NotAfter
+		row.delegation, row.NotAfter = delegation, &d.NotAfter
 		return nil
 	})
 	if err == nil {

@@ -40,7 +40,7 @@ func TestRootOffline(t *testing.T) {
 		request = found[0]
 	}
 	until := p.now.Add(time.Hour)
-	delegation, err := DelegateOffline(rootFile, request, p.now, &until)
+	delegation, err := DelegateOffline(rootFile, request, p.now, until)
 	require.NoError(t, err)
 	answer := strings.TrimSuffix(request, ".pub") + ".delegation"
 	require.NoError(t, os.WriteFile(answer, []byte(delegation), 0o644))
@@ -74,7 +74,7 @@ func TestRootOffline(t *testing.T) {
 
 	keyFile := filepath.Join(offline, "key.pub")
 	require.NoError(t, os.WriteFile(keyFile, []byte(s.Waiting.PublicKey), 0o644))
-	delegate := func(from time.Time, to *time.Time) string {
+	delegate := func(from, to time.Time) string {
 		text, err := DelegateOffline(rootFile, keyFile, from, to)
 		require.NoError(t, err)
 		return text
@@ -82,25 +82,28 @@ func TestRootOffline(t *testing.T) {
 	stranger := filepath.Join(offline, "stranger.skey")
 	_, err = GenerateRoot(stranger, "root.example")
 	require.NoError(t, err)
-	forged, err := DelegateOffline(stranger, keyFile, p.now, nil)
+	p.now = p.now.Add(time.Minute)
+	end := p.now.Add(time.Hour)
+	forged, err := DelegateOffline(stranger, keyFile, p.now, end)
 	require.NoError(t, err)
 	for name, text := range map[string]string{
 		"another root": forged, "no delegation": "x", "for the old key": delegation,
-		"not yet": delegate(p.now.Add(time.Second), nil), "no longer": delegate(p.now.Add(-time.Hour), &p.now),
+		"not yet": delegate(p.now.Add(time.Second), end), "no longer": delegate(p.now.Add(-time.Hour), p.now),
+		"not later than the old key's": delegate(p.now.Add(-time.Minute), end),
 	} {
 		_, err := r.Delegate(t.Context(), text, operator)
 		require.Equal(t, api.StateConflict, api.From(err).Code, name)
 	}
 	before := r.verified(t)
-	s, err = r.Delegate(t.Context(), delegate(p.now, nil), operator)
+	s, err = r.Delegate(t.Context(), delegate(p.now, end), operator)
 	require.NoError(t, err)
 	require.Equal(t, first, s.Replaced.KeyID)
 	after := r.verified(t)
 	require.True(t, after.IssuedAt.After(before.IssuedAt))
 	require.Contains(t, after.Delegation, s.Key.KeyID)
 	require.NoFileExists(t, directoryRole.path(p.keys(), first))
-	p.now = p.now.Add(2 * time.Hour)
-	r.verified(t) // the new delegation has no end
+	p.now = end.Add(-time.Millisecond)
+	r.verified(t)
 }
 
 // errRootHint is what a start says that lacks the root.
@@ -146,7 +149,7 @@ func TestRootBesideTheServer(t *testing.T) {
 	require.NoError(t, os.Rename(safe, secret))
 	require.NoError(t, os.WriteFile(filepath.Join(p.keys(), rootPublicFile), []byte(other), 0o644))
 	_, stop, err = p.start(t)
-	require.ErrorContains(t, err, "is of another root than root.vkey")
+	require.ErrorContains(t, err, "does not hold under root.vkey")
 	stop()
 }
 
@@ -154,12 +157,13 @@ func TestRootBesideTheServer(t *testing.T) {
 func TestDelegationThatEnds(t *testing.T) {
 	p := newPlace(t)
 	r, stop := p.mustStart(t)
+	p.now = p.now.Add(time.Second)
 	rootFile, until := filepath.Join(p.keys(), rootSecretFile), p.now.Add(time.Hour)
 	safe := filepath.Join(t.TempDir(), "safe")
 	require.NoError(t, os.Rename(rootFile, safe))
 	s, err := r.Rotate(t.Context(), r.directory.current().signer.KeyID, operator)
 	require.NoError(t, err)
-	delegation, err := DelegateOffline(safe, beside(directoryRole.path(p.keys(), s.Waiting.KeyID), requestSuffix), p.now, &until)
+	delegation, err := DelegateOffline(safe, beside(directoryRole.path(p.keys(), s.Waiting.KeyID), requestSuffix), p.now, until)
 	require.NoError(t, err)
 	_, err = r.Delegate(t.Context(), delegation, operator)
 	require.NoError(t, err)
@@ -167,7 +171,7 @@ func TestDelegationThatEnds(t *testing.T) {
 	r.verified(t)
 	p.now = until
 	_, err = r.Directory(t.Context())
-	require.ErrorContains(t, err, "there is no key for directory_signing")
+	require.ErrorContains(t, err, "has ended at "+sealer.FormatTime(until)+": run muniment root delegate for the public key in "+p.keys())
 	stop()
 	_, stop, err = p.start(t)
 	require.ErrorIs(t, err, errRootOffline, "and a start asks for the next delegation")
@@ -185,18 +189,19 @@ func TestDelegateOfflineRefuses(t *testing.T) {
 	key, err := makeKey(dir, directoryRole)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(keyFile, []byte(encodePublic(key.pub)), 0o644))
-	_, err = DelegateOffline(rootFile, keyFile, now, nil)
+	end := now.Add(time.Hour)
+	_, err = DelegateOffline(rootFile, keyFile, now, end)
 	require.NoError(t, err)
 
-	_, err = DelegateOffline(rootFile, keyFile, now, &now)
+	_, err = DelegateOffline(rootFile, keyFile, now, now)
 	require.ErrorContains(t, err, "end before it begins")
-	_, err = DelegateOffline(rootFile, key.path, now, nil)
+	_, err = DelegateOffline(rootFile, key.path, now, end)
 	require.ErrorContains(t, err, "PEM block of a public key", "the private half is not to be carried around")
-	_, err = DelegateOffline(rootFile, filepath.Join(dir, "none"), now, nil)
+	_, err = DelegateOffline(rootFile, filepath.Join(dir, "none"), now, end)
 	require.ErrorIs(t, err, os.ErrNotExist)
-	_, err = DelegateOffline(keyFile, keyFile, now, nil)
+	_, err = DelegateOffline(keyFile, keyFile, now, end)
 	require.ErrorContains(t, err, "others may read it")
 	require.NoError(t, os.WriteFile(rootFile, []byte("x"), 0o600))
-	_, err = DelegateOffline(rootFile, keyFile, now, nil)
+	_, err = DelegateOffline(rootFile, keyFile, now, end)
 	require.ErrorContains(t, err, "cannot load the root key")
 }

@@ -25,6 +25,15 @@
 // it is needed for another directory key only, which waits for its delegation as
 // long as it takes (DelegateOffline, Delegate).
 //
+// A delegation has an end, by default after two years. From 90 days before, whoever
+// reads the directory has another key take over if the root is here; else the log asks
+// for its delegation once a day, and the gauge muniment_node_delegation_left_seconds
+// tells the time left. After the end no directory is signed, so no pack is sealed, until
+// the root has delegated anew; deliveries go on, and later packs prove them. If a
+// directory key was stolen, revoke it: its successor's delegation is later, which is
+// what verifiers go by, whatever the thief signs. For the same reason a delegation that
+// is not later than all before it is not taken.
+//
 // The clock. A signature needs a key whose window holds its moment. When the clock is
 // set back to before the current key's window nothing is signed until it has come;
 // when it is set back while the service is down, and a key is rotated then, receipts
@@ -49,6 +58,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"muniment/control/store"
 	"muniment/gateway/api"
@@ -80,6 +91,8 @@ type Config struct {
 	Clock func() time.Duration
 	// Logger; default slog.Default.
 	Logger *slog.Logger
+	// Registerer takes the room's metrics; default none.
+	Registerer prometheus.Registerer
 }
 
 // Room is safe for concurrent use.
@@ -92,8 +105,9 @@ type Room struct {
 
 	// admin is held for the whole of a change to a key, change while the keys in the
 	// database and in the rings differ.
-	admin  sync.Mutex
-	change sync.RWMutex
+	admin   sync.Mutex
+	change  sync.RWMutex
+	renewed time.Time // when a renewal was last tried; under admin
 
 	mu       sync.Mutex
 	receipts map[string]*ring // by node id
@@ -128,6 +142,11 @@ func New(ctx context.Context, cfg Config) (*Room, error) {
 	r := &Room{cfg: cfg, db: cfg.DB, receipts: map[string]*ring{}, seen: map[string]poll{}, moved: make(chan struct{})}
 	if err := r.open(ctx); err != nil {
 		return nil, fmt.Errorf("cannot open the key directory: %w", err)
+	}
+	if cfg.Registerer != nil {
+		if err := cfg.Registerer.Register(r.gauge()); err != nil {
+			return nil, fmt.Errorf("cannot open the key directory: %w", err)
+		}
 	}
 	return r, nil
 }

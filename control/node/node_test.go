@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/store"
@@ -24,6 +26,8 @@ type place struct {
 	clock    func() time.Time // instead of now
 	ran      time.Duration    // of the clock that never steps
 	sealTime time.Duration
+	log      bytes.Buffer
+	metrics  prometheus.Registerer
 }
 
 func newPlace(t *testing.T) *place {
@@ -47,7 +51,7 @@ func (p *place) start(t *testing.T) (r *Room, stop func(), err error) {
 	t.Cleanup(func() { db.Close() })
 	r, err = New(t.Context(), Config{
 		DB: db, Dir: p.keys(), Bound: 30 * time.Second, SealTime: p.sealTime,
-		Clock: func() time.Duration { return p.ran }, Logger: slog.New(slog.DiscardHandler),
+		Clock: func() time.Duration { return p.ran }, Logger: slog.New(slog.NewTextHandler(&p.log, nil)), Registerer: p.metrics,
 	})
 	return r, func() { require.NoError(t, db.Close()) }, err
 }

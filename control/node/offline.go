@@ -16,11 +16,11 @@ import (
 // GenerateRoot in root.go makes it, and DelegateOffline lets it delegate.
 
 // DelegateOffline lets the root key in the file rootFile delegate to the directory
-// key whose public half is in the file keyFile, in PEM, from notBefore on, and
-// before notAfter unless it is nil. It returns the delegation, for
-// "muniment signing-key delegate" or the key folder.
-func DelegateOffline(rootFile, keyFile string, notBefore time.Time, notAfter *time.Time) (string, error) {
-	if notAfter != nil && !notBefore.Before(*notAfter) {
+// key whose public half is in the file keyFile, in PEM, from notBefore on and before
+// notAfter. It returns the delegation, for "muniment signing-key delegate" or the key
+// folder.
+func DelegateOffline(rootFile, keyFile string, notBefore, notAfter time.Time) (string, error) {
+	if !notBefore.Before(notAfter) {
 		return "", errors.New("cannot delegate: it would end before it begins")
 	}
 	root, _, err := readRoot(rootFile)

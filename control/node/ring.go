@@ -111,6 +111,16 @@ func (g *ring) newest() *held {
 	return g.keys[len(g.keys)-1]
 }
 
+// window is that of the current key; zero if there is none.
+func (g *ring) window() (from, until time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if k := g.newest(); k != nil {
+		from, until = k.from, k.until
+	}
+	return from, until
+}
+
 // find returns the key of an id, nil if the ring does not hold it.
 func (g *ring) find(keyID string) *held {
 	g.mu.Lock()

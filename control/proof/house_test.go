@@ -189,7 +189,7 @@ func (k *keyring) Directory(context.Context) ([]byte, error) {
 			issuedAt = key.NotBefore // as control/node does after the clock was set back
 		}
 	}
-	delegation, err := sealer.Delegate(k.root, k.directory.Public().(ed25519.PublicKey), k.entries[0].NotBefore, nil)
+	delegation, err := sealer.Delegate(k.root, k.directory.Public().(ed25519.PublicKey), k.entries[0].NotBefore, k.entries[0].NotBefore.AddDate(10, 0, 0))
 	if err != nil {
 		return nil, err
 	}

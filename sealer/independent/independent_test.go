@@ -243,7 +243,7 @@ func TestMutants(t *testing.T) {
 		}
 		logs = append(logs, l)
 	}
-	directory := s.directory(epoch.Add(1e6 * time.Hour))
+	directory := s.directory(epoch.AddDate(1, 0, 0))
 	keys := f.put(directory)
 	var sets [][]string
 	var kinds []string

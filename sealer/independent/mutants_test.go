@@ -61,6 +61,13 @@ func (s *service) spoil(text []byte) []byte {
 	return spoilt
 }
 
+// notID spoils the form of an id.
+func (s *service) notID(id string) string {
+	return []string{
+		id + "0", id[:len(id)-1], strings.ToLower(id), id[4:], "nod_" + id[4:], id[:4] + "8" + id[5:], id[:4] + "system2", id[:len(id)-1] + "U", id + "\n",
+	}[s.next("not an id", 9)]
+}
+
 // object is a JSON object to be changed. Numbers keep their spelling.
 type object map[string]any
 
@@ -313,7 +320,7 @@ var lies = []struct {
 		if f.header["previous"] != nil {
 			f.header["previous"] = nil
 		} else {
-			f.header["previous"] = object{"headerHash": sealer.Hash{}.String(), "packId": "ppk_0", "rootHash": sealer.NewTree().Root().String(), "treeSize": 0}
+			f.header["previous"] = object{"headerHash": sealer.Hash{}.String(), "packId": f.id("ppk_", epoch), "rootHash": sealer.NewTree().Root().String(), "treeSize": 0}
 		}
 		return true
 	}},
@@ -327,7 +334,7 @@ var lies = []struct {
 		return true
 	}},
 	{"a checkpoint of another log", func(f *forgery) bool {
-		f.stamp(f.tenant+"0", f.key)
+		f.stamp(f.id("tnt_", epoch), f.key)
 		return true
 	}},
 	{"a checkpoint of another time", func(f *forgery) bool {
@@ -335,12 +342,32 @@ var lies = []struct {
 		return true
 	}},
 	{"another tenant", func(f *forgery) bool {
-		f.header["tenantId"] = f.tenant + "0"
-		f.stamp(f.tenant+"0", f.key)
+		other := f.id("tnt_", epoch)
+		f.header["tenantId"] = other
+		f.stamp(other, f.key)
+		return true
+	}},
+	{"an id in no form", func(f *forgery) bool {
+		switch f.next("id", 3) {
+		case 0:
+			f.header["packId"] = f.notID(f.header["packId"].(string))
+		case 1:
+			f.header["tenantId"] = f.notID(f.tenant)
+		case 2:
+			if f.header["previous"] == nil {
+				return false
+			}
+			f.header.in("previous")["packId"] = f.notID(f.id("ppk_", epoch))
+		}
 		return true
 	}},
 	{"sealed before the key was valid", func(f *forgery) bool {
 		f.header["sealedAt"] = sealer.FormatTime(epoch.Add(-time.Millisecond))
+		f.stamp(f.tenant, f.key)
+		return true
+	}},
+	{"sealed when the delegation of its directory had ended", func(f *forgery) bool {
+		f.header["sealedAt"] = sealer.FormatTime(f.until.Add(time.Duration(f.IntN(2)) * time.Hour))
 		f.stamp(f.tenant, f.key)
 		return true
 	}},
@@ -394,7 +421,7 @@ var lies = []struct {
 	{"an entry is of another tenant", func(f *forgery) bool {
 		i := f.IntN(len(f.events))
 		e := f.parse(f.events[i])
-		e["tenantId"] = f.tenant + "0"
+		e["tenantId"] = f.id("tnt_", epoch)
 		f.change(i, e)
 		return true
 	}},
@@ -609,7 +636,7 @@ func (s *service) badDirectory(good []byte) (name string, text []byte) {
 	one := object(keys[s.IntN(len(keys))].(map[string]any))
 	officer := object(keys[0].(map[string]any))
 	key := s.officer
-	until := epoch.Add(time.Minute)
+	until, to := epoch.Add(time.Minute), s.officer.Public().(ed25519.PublicKey)
 	faults := []struct {
 		name string
 		make func()
@@ -624,17 +651,17 @@ func (s *service) badDirectory(good []byte) (name string, text []byte) {
 		{"signed by a key without delegation", func() { key = s.sealing }},
 		{"delegated to by another root", func() {
 			root, _ := s.rootKey("root.independent")
-			d["delegation"], _ = sealer.Delegate(root, s.officer.Public().(ed25519.PublicKey), epoch, nil)
+			d["delegation"], _ = sealer.Delegate(root, to, epoch, s.until)
 		}},
 		{"delegated to another key", func() {
-			d["delegation"], _ = sealer.Delegate(s.root, s.sealing.Public().(ed25519.PublicKey), epoch, nil)
+			d["delegation"], _ = sealer.Delegate(s.root, s.sealing.Public().(ed25519.PublicKey), epoch, s.until)
 		}},
 		{"delegated to for a time that is over", func() {
-			d["delegation"], _ = sealer.Delegate(s.root, s.officer.Public().(ed25519.PublicKey), epoch, &until)
+			d["delegation"], _ = sealer.Delegate(s.root, to, epoch, until)
 		}},
+		{"issued when its delegation had ended", func() { d["issuedAt"] = sealer.FormatTime(s.until) }},
 		{"a delegation in another form, or spoilt", func() {
-			to := s.officer.Public().(ed25519.PublicKey)
-			said, err := sealer.Delegate(s.root, to, epoch, nil)
+			said, err := sealer.Delegate(s.root, to, epoch, s.until)
 			require.NoError(s, err)
 			said, _, _ = strings.Cut(said, "\n\n")
 			lines := strings.Split(said, "\n")
@@ -646,8 +673,13 @@ func (s *service) badDirectory(good []byte) (name string, text []byte) {
 				func() string { return strings.Join(slices.Replace(slices.Clone(lines), 1, 2, keyID(s.sealing)), "\n") },
 				func() string { return strings.Join(slices.Replace(slices.Clone(lines), 3, 4, "-"), "\n") },
 				func() string { return strings.Join(slices.Replace(slices.Clone(lines), 4, 5, "never"), "\n") },
+				func() string { return strings.Join(slices.Replace(slices.Clone(lines), 4, 5, "-"), "\n") },
+				func() string { return strings.Join(slices.Replace(slices.Clone(lines), 4, 5, lines[3]), "\n") },
+				func() string {
+					return strings.Join(slices.Replace(slices.Clone(lines), 3, 5, lines[4], lines[3]), "\n")
+				},
 				func() string { return strings.Join(lines[:4], "\n") },
-			}[s.next("delegation", 6)]()
+			}[s.next("delegation", 9)]()
 			text, err := note.Sign(&note.Note{Text: spoil + "\n"}, s.root)
 			require.NoError(s, err)
 			d["delegation"] = string(text)

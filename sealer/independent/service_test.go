@@ -36,11 +36,12 @@ type service struct {
 	root     note.Signer
 	vkey     string
 	officer  ed25519.PrivateKey // signs directories
+	since    time.Time          // when the delegation to it begins
+	until    time.Time          // and ends
 	sealing  ed25519.PrivateKey
 	sandbox  ed25519.PrivateKey
 	nodes    []*sealer.Signer
 	keys     []sealer.Key
-	tenants  int
 	turns    map[string]int
 	answered [][]byte // deliveries as their callers hold them
 }
@@ -49,7 +50,7 @@ func newService(tb testing.TB, seed string) *service {
 	chance := rand.NewChaCha8(sha256.Sum256([]byte(seed)))
 	s := &service{TB: tb, Rand: rand.New(chance), chance: chance, turns: make(map[string]int)}
 	s.root, s.vkey = s.rootKey("root.independent")
-	s.officer = s.key(sealer.PurposeDirectory)
+	s.officer, s.since, s.until = s.key(sealer.PurposeDirectory), epoch, epoch.AddDate(2, 0, 0)
 	s.sealing = s.key(sealer.PurposePack)
 	s.sandbox = s.key(sealer.PurposeSandbox)
 	for i := range 3 {
@@ -107,13 +108,32 @@ func (s *service) revoke(key ed25519.PrivateKey, at time.Time) { s.entry(key).Re
 
 // directory is the signed key directory as of a moment.
 func (s *service) directory(at time.Time) []byte {
-	delegation, err := sealer.Delegate(s.root, s.officer.Public().(ed25519.PublicKey), epoch, nil)
+	delegation, err := sealer.Delegate(s.root, s.officer.Public().(ed25519.PublicKey), s.since, s.until)
 	require.NoError(s, err)
 	text, err := sealer.SignDirectory(&sealer.Directory{
 		Keys: s.keys, IssuedAt: at, SnapshotID: s.text(), Delegation: delegation,
 	}, s.officer)
 	require.NoError(s, err)
 	return text
+}
+
+// succeed has the root delegate to another directory key from a moment on. What it
+// returns is the service in the hands of a thief of the key before: it knows of the
+// successor, and revokes it.
+func (s *service) succeed(at time.Time) (thief *service) {
+	stolen := *s
+	s.officer, s.since, s.until = s.key(sealer.PurposeDirectory), at, at.AddDate(2, 0, 0)
+	s.entry(s.officer).NotBefore = at
+	stolen.keys = slices.Clone(s.keys)
+	stolen.revoke(s.officer, at)
+	return &stolen
+}
+
+// id makes an id of a moment.
+func (s *service) id(prefix string, at time.Time) string {
+	id, err := ulid.New(uint64(at.UnixMilli()), s.chance)
+	require.NoError(s, err)
+	return prefix + id.String()
 }
 
 // text makes a string of characters that JSON writers like to disagree about.
@@ -192,9 +212,8 @@ type sighting struct {
 }
 
 func (s *service) newLog() *log {
-	s.tenants++
 	l := &log{
-		service: s, tenant: fmt.Sprintf("tnt_%d", s.tenants), signers: s.nodes, sealing: s.sealing,
+		service: s, tenant: s.id("tnt_", epoch), signers: s.nodes, sealing: s.sealing,
 		now:  epoch.Add(time.Hour + time.Duration(s.IntN(1e6))*time.Millisecond),
 		tree: sealer.NewTree(), grown: sealer.NewTree(),
 	}
@@ -203,12 +222,6 @@ func (s *service) newLog() *log {
 		l.signers = []*sealer.Signer{{KeyID: keyID(s.sandbox), Node: "sandbox", Key: s.sandbox}}
 	}
 	return l
-}
-
-func (l *log) id(prefix string, at time.Time) string {
-	id, err := ulid.New(uint64(at.UnixMilli()), l.chance)
-	require.NoError(l, err)
-	return prefix + id.String()
 }
 
 // moment passes some time and returns about now: nodes have clocks of their own.
@@ -336,7 +349,7 @@ func (l *log) sealed(events [][]byte, earlier map[string]uint64) *pack {
 	p := &pack{log: l, sealing: l.sealing, before: l.tree, events: events}
 	l.now = l.now.Add(time.Second)
 	b, err := sealer.NewPackBuilder(sealer.PackConfig{
-		PackID: fmt.Sprintf("ppk_%s_%d", l.tenant, len(l.packs)+1), TenantID: l.tenant, Before: l.tree, Previous: l.previous,
+		PackID: l.id("ppk_", l.now), TenantID: l.tenant, Before: l.tree, Previous: l.previous,
 		SealedAt: l.now, Directory: l.directory(l.now), Key: l.sealing, Earlier: earlier,
 	})
 	require.NoError(l, err)

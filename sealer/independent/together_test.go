@@ -147,6 +147,49 @@ func TestTogether(t *testing.T) {
 			s.root, _ = s.rootKey("root.independent")
 			return []evidence{{s.directory(l.now.Add(time.Hour)), sealer.DirectoryInvalid}, {p.file, ""}}
 		},
+		"a directory of a later delegation decides, though it is older": func(s *service, l *log) []evidence {
+			one := l.seal(3)
+			thief := s.succeed(l.now)
+			thief.revoke(s.sealing, l.now)
+			return []evidence{{one.file, ""}, {thief.directory(l.now.Add(time.Hour)), ""}, {s.directory(l.now), ""}}
+		},
+		"a stolen directory key is revoked": func(s *service, l *log) []evidence {
+			one := l.seal(3)
+			thief := s.succeed(l.now.Add(time.Second))
+			s.revoke(thief.officer, l.now.Add(time.Minute))
+			l.now = l.now.Add(time.Hour)
+			return []evidence{
+				{one.file, ""}, {thief.directory(l.now.Add(time.Hour)), sealer.DirectoryRevoked}, {thief.directory(epoch), sealer.DirectoryRevoked},
+				{s.directory(l.now), ""}, {l.seal(3).file, ""},
+			}
+		},
+		"a thief lists a pack key of his own": func(s *service, l *log) []evidence {
+			thief := s.succeed(l.now)
+			s.revoke(thief.officer, l.now.Add(time.Minute))
+			forged := thief.newLog()
+			forged.signers, forged.sealing = thief.nodes, thief.key(sealer.PurposePack)
+			return []evidence{{forged.seal(3).file, sealer.KeyUnknown}, {s.directory(l.now.Add(time.Hour)), ""}}
+		},
+		"a thief revokes his successor": func(s *service, l *log) []evidence {
+			l.now = l.now.Add(time.Minute)
+			thief := s.succeed(l.now)
+			return []evidence{{thief.directory(thief.until.Add(-1)), ""}, {s.directory(l.now), ""}, {l.seal(3).file, ""}}
+		},
+		"a directory says nothing of after its delegation": func(s *service, l *log) []evidence {
+			older := s.directory(l.now)
+			l.now = s.until.Add(-time.Hour)
+			s.succeed(l.now)
+			l.now = l.now.Add(2 * time.Hour)
+			return []evidence{{[]byte(l.seal(3).Header.Checkpoint), sealer.KeyOutsideWindow}, {older, ""}}
+		},
+		"the next one does, and of before": func(s *service, l *log) []evidence {
+			one, older := l.seal(3), s.directory(l.now)
+			l.now = s.until.Add(-time.Hour)
+			s.succeed(l.now)
+			l.now = l.now.Add(2 * time.Hour)
+			two := l.seal(3)
+			return []evidence{{one.file, ""}, {[]byte(two.Header.Checkpoint), ""}, {older, ""}, {s.directory(l.now), ""}}
+		},
 		"packs of two tenants": func(s *service, l *log) []evidence {
 			m := s.newLog()
 			return []evidence{{l.seal(3).file, ""}, {m.seal(4).file, ""}, {l.seal(5).file, ""}, {m.seal(6).file, ""}}

@@ -96,8 +96,12 @@ def decode_standard(s):
     return b
 
 
+def is_id(id, prefix):
+    return isinstance(id, str) and re.fullmatch(prefix + "_[0-7][0-9A-HJKMNP-TV-Z]{25}", id) is not None
+
+
 def ulid_millis(id, prefix):
-    need(re.fullmatch(prefix + "_[0-7][0-9A-HJKMNP-TV-Z]{25}", id))
+    need(is_id(id, prefix))
     n = 0
     for c in id[len(prefix) + 1 :][:10]:
         n = n * 32 + "0123456789ABCDEFGHJKMNPQRSTVWXYZ".index(c)
@@ -122,6 +126,8 @@ raw = lambda size: lambda v: isinstance(v, str) and len(decode(v)) == size
 text = lambda v: isinstance(v, str) and v != ""
 time = lambda v: isinstance(v, str) and millis(v) is not None
 whole = lambda v: type(v) is int and 0 <= v <= 2**53
+pack_id = lambda v: is_id(v, "ppk")
+tenant_id = lambda v: is_id(v, "tnt") or v == "tnt_system"
 dwell = lambda v: type(v) in (int, float) and 0 <= v <= 2**36
 
 HASH = raw(32)
@@ -151,14 +157,14 @@ ROW = {
 }
 HEADER = {
     "checkpoint": text, "consistency": [HASH], "count": whole, "directory": DIRECTORY,
-    "duplicates": [{"first": whole, "leaf": whole}], "firstIndex": whole, "metering": [ROW], "packId": text,
-    "previous": maybe({"headerHash": HASH, "packId": text, "rootHash": HASH, "treeSize": whole}),
+    "duplicates": [{"first": whole, "leaf": whole}], "firstIndex": whole, "metering": [ROW], "packId": pack_id,
+    "previous": maybe({"headerHash": HASH, "packId": pack_id, "rootHash": HASH, "treeSize": whole}),
     "rootHash": HASH, "sealedAt": time, "settlement": lambda v: v == [], "signingKeyId": text,
-    "tenantId": text, "treeSize": whole, "v": 1,
+    "tenantId": tenant_id, "treeSize": whole, "v": 1,
 }
 EXPORT = {
     "after": [HASH], "before": [HASH], "checkpoints": [text], "count": whole, "directory": DIRECTORY,
-    "firstIndex": whole, "tenantId": text, "v": 1,
+    "firstIndex": whole, "tenantId": tenant_id, "v": 1,
 }
 
 
@@ -207,7 +213,8 @@ def covers(not_before, not_after, moment):
 
 
 def check_directory(directory, root):
-    """The keys by id of a directory that is signed under the root key."""
+    """The rank of a directory that is signed under the root key, and its keys by id. It
+    lets none of them sign at or after the end of its own delegation."""
     try:
         issued, signature = directory["issuedAt"], directory["signature"]
         keys = {key["keyId"]: key for key in directory["keys"]}
@@ -219,11 +226,11 @@ def check_directory(directory, root):
         check_note(said, signatures[0], *root)
         title, id, key, not_before, not_after, end = said.split("\n")
         need((title, id, key, end) == ("muniment/directory-key.v1", signature["keyId"], keys[id]["publicKey"], ""))
-        need(time(not_before) and (not_after == "-" or time(not_after)))
-        need(covers(not_before, None if not_after == "-" else not_after, issued))
+        need(time(not_before) and time(not_after) and covers(not_before, not_after, issued))
         unsigned = canonical({k: v for k, v in directory.items() if k != "signature"})
         check_signature(public, decode(signature["value"]), unsigned.encode())
-        return keys
+        within = {id: key | {"notAfter": min(key["notAfter"] or not_after, not_after)} for id, key in keys.items()}
+        return (not_before, issued), within
     except (Bad, ValueError, KeyError):
         raise Bad("directory.invalid") from None
 
@@ -369,7 +376,8 @@ class Checkpoint:
     def __init__(self, note, keys):
         said, signatures = open_note(note)
         origin, size, root, end = said.split("\n")
-        need(origin.startswith("muniment/") and len(signatures) >= 2)
+        self.tenant = origin.removeprefix("muniment/")
+        need(origin == "muniment/" + self.tenant and tenant_id(self.tenant) and len(signatures) >= 2)
         (name, signature), (sealed, cosignature) = signatures[:2]
         need(name == origin and sealed == "muniment/sealed" and len(cosignature) == 4 + 8 + 64)
         signed = (k for k in keys.values() if key_hash(origin, b"\1", decode(k["publicKey"])) == signature[:4])
@@ -381,7 +389,7 @@ class Checkpoint:
         self.second = int.from_bytes(cosignature[4:12], "big")
         need(cosignature[:4] == key_hash(sealed, b"\4", public), "signature.invalid")
         check_signature(public, cosignature[12:], f"cosignature/v1\ntime {self.second}\n{said}".encode())
-        self.tenant, self.size, self.root = origin.removeprefix("muniment/"), int(size), decode_standard(root)
+        self.size, self.root = int(size), decode_standard(root)
         need(size == str(self.size) and len(self.root) == 32 and end == "")
         self.first, self.latest = spell(self.second * 1000), spell(self.second * 1000 + 999)
 
@@ -597,6 +605,10 @@ class Directory:
         need(fits(directory, DIRECTORY))
         self.header = {"directory": directory}
 
+    def check(self, keys):
+        own = keys.get(self.header["directory"]["signature"]["keyId"])
+        need(own is None or own["revokedAt"] is None, "directory.revoked")
+
 
 class Event:
     """An event in a file of its own, which something else has to prove."""
@@ -692,13 +704,12 @@ def read(name):
 
 
 def verify(names, root):
-    files, keys, newest = [File(name) for name in names], {}, ""
+    files = [File(name) for name in names]
     of = lambda *kinds: [f for f in files if isinstance(f.holds, kinds)]
-    for f in of(Directory, Pack, Export):
-        directory = f.holds.header["directory"]
-        listed = f.attempt(check_directory, directory, root)
-        if listed and directory["issuedAt"] > newest:
-            newest, keys = directory["issuedAt"], listed
+    known = [f.attempt(check_directory, f.holds.header["directory"], root) for f in of(Directory, Pack, Export)]
+    _, keys = max(filter(None, known), key=lambda d: d[0], default=("", {}))
+    for f in of(Directory):
+        f.attempt(f.holds.check, keys)
 
     check_packs(sorted(of(Pack), key=lambda f: (f.holds.first, f.holds.end)), keys)
     for f in of(Note):

@@ -1,0 +1,116 @@
+package node
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"muniment/sealer"
+)
+
+// delegated is what the root says of the key that signs directories now.
+func (r *Room) delegated(t *testing.T) *sealer.Delegation {
+	t.Helper()
+	d, err := sealer.ReadDelegation(r.verified(t).Delegation, r.RootVkey())
+	require.NoError(t, err)
+	return d
+}
+
+// TestRenewal: beside the root no delegation ever ends.
+func TestRenewal(t *testing.T) {
+	p := newPlace(t)
+	metrics := prometheus.NewRegistry()
+	p.metrics = metrics
+	r, stop := p.mustStart(t)
+	first := r.delegated(t)
+	require.Equal(t, first.NotBefore.Add(term), first.NotAfter)
+	count, err := testutil.GatherAndCount(metrics, "muniment_node_delegation_left_seconds")
+	require.NoError(t, err)
+	require.Equal(t, 1, count)
+	require.InDelta(t, term.Seconds(), testutil.ToFloat64(r.gauge()), 0)
+
+	p.now = first.NotAfter.Add(-notice - time.Millisecond)
+	require.Equal(t, first, r.delegated(t), "it is early yet")
+	p.now = p.now.Add(time.Millisecond)
+	second := r.delegated(t)
+	require.NotEqual(t, first.Key, second.Key)
+	require.True(t, second.NotBefore.After(first.NotBefore), "and so outranks it")
+	require.Equal(t, second.NotBefore.Add(term), second.NotAfter)
+	require.InDelta(t, second.NotAfter.Sub(p.now).Seconds(), testutil.ToFloat64(r.gauge()), 0)
+	p.now = p.now.Add(time.Hour)
+	require.Equal(t, second, r.delegated(t))
+
+	// The clock jumps behind the end.
+	p.now = second.NotAfter.Add(time.Hour)
+	third := r.delegated(t)
+	require.True(t, third.NotBefore.After(second.NotAfter))
+	stop()
+	p.now, p.metrics = third.NotAfter.Add(-notice), nil
+	r, _ = p.mustStart(t)
+	require.Greater(t, r.directory.current().from, third.NotBefore, "by a start as well")
+}
+
+// TestRenewalDuringARevocation: who changes a key asks for the directory meanwhile.
+func TestRenewalDuringARevocation(t *testing.T) {
+	p := newPlace(t)
+	r, _ := p.mustStart(t)
+	first := r.delegated(t)
+	p.now = first.NotAfter.Add(-time.Hour)
+	_, err := r.Revoke(t.Context(), r.PackSigner().KeyID, Revocation{Seal: func(context.Context) error {
+		require.Equal(t, first, r.delegated(t))
+		return nil
+	}}, operator)
+	require.NoError(t, err)
+	require.NotEqual(t, first, r.delegated(t), "afterwards there is time")
+}
+
+// TestRenewalWithoutTheRoot warns once a day, and says what is to be done.
+func TestRenewalWithoutTheRoot(t *testing.T) {
+	p := newPlace(t)
+	r, _ := p.mustStart(t)
+	first := r.delegated(t)
+	safe := filepath.Join(t.TempDir(), "safe")
+	require.NoError(t, os.Rename(filepath.Join(p.keys(), rootSecretFile), safe))
+	warnings := func() int { return strings.Count(p.log.String(), "the root has to delegate to another directory key") }
+
+	p.now = first.NotAfter.Add(-notice)
+	for day := range 3 {
+		require.Equal(t, day, warnings())
+		for range 2 {
+			require.Equal(t, first, r.delegated(t), "it signs on")
+		}
+		p.now = p.now.Add(repeated)
+	}
+	list, err := r.SigningKeys(t.Context())
+	require.NoError(t, err)
+	request := beside(directoryRole.path(p.keys(), list.Waiting.KeyID), requestSuffix)
+	require.Contains(t, p.log.String(), request)
+	require.Contains(t, p.log.String(), sealer.FormatTime(first.NotAfter))
+
+	p.now = first.NotAfter
+	_, err = r.Directory(t.Context())
+	require.ErrorContains(t, err, "run muniment root delegate for the public key in "+request)
+	p.now = p.now.Add(time.Hour)
+	require.InDelta(t, -time.Hour.Seconds(), testutil.ToFloat64(r.gauge()), 0)
+	delegation, err := DelegateOffline(safe, request, p.now, p.now.Add(8*24*time.Hour))
+	require.NoError(t, err)
+	_, err = r.Delegate(t.Context(), delegation, operator)
+	require.NoError(t, err)
+	second := r.delegated(t)
+
+	// One for a short time is not asked for from its beginning on.
+	told := warnings()
+	p.now = second.NotAfter.Add(-3 * 24 * time.Hour)
+	r.delegated(t)
+	require.Equal(t, told, warnings())
+	p.now = second.NotAfter.Add(-24 * time.Hour)
+	require.Equal(t, second, r.delegated(t))
+	require.Equal(t, told+1, warnings())
+}
