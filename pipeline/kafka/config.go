@@ -56,6 +56,9 @@ type Config struct {
 	// one that was recreated; default 10 s.
 	CheckEvery time.Duration
 
+	// OnFailure is called once when the log fails for good: the process should stop and
+	// start again. nil does nothing.
+	OnFailure func(error)
 	// Log hears when the brokers can't be reached and when they can again; nil
 	// discards it.
 	Log *slog.Logger
@@ -107,6 +110,9 @@ func (c Config) complete() (Config, error) {
 	c.CheckEvery = cmp.Or(c.CheckEvery, 10*time.Second)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.OnFailure == nil {
+		c.OnFailure = func(error) {}
 	}
 	switch {
 	case len(c.Brokers) == 0:

@@ -102,24 +102,20 @@ func (d description) number(name string) (int64, error) {
 	return n, nil
 }
 
-// open makes of a description what a log works with, or says why it can't.
-func (d description) open() (t topic, partitions int, err error) {
-	t.generation, err = d.generation()
+// check says why a log can't work on the topic.
+func (d description) check() error {
+	generation, err := d.generation()
 	if err != nil {
-		return t, 0, err
+		return err
 	}
-	if t.generation == 0 {
-		return t, 0, fmt.Errorf("%w: it has no generation (it was not made, or not taken over, by migrate)", ErrTopic)
+	if generation == 0 {
+		return fmt.Errorf("%w: it has no generation (it was not made, or not taken over, by migrate)", ErrTopic)
 	}
 	if policy := d.settings[settingCleanup].value; policy != "delete" {
-		return t, 0, fmt.Errorf("%w: %s=%s drops records from its middle, it must be delete", ErrTopic, settingCleanup, policy)
+		return fmt.Errorf("%w: %s=%s drops records from its middle, it must be delete", ErrTopic, settingCleanup, policy)
 	}
-	size, err := d.number(settingMessageBytes)
-	if err != nil {
-		return t, 0, err
-	}
-	t.messageBytes = int(size)
-	return t, d.partitions, nil
+	_, err = d.number(settingMessageBytes)
+	return err
 }
 
 // watch learns what the topic is, and then sees to it that it stays so.
@@ -173,28 +169,33 @@ func (l *Log) lookOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t, partitions, err := d.open()
-	if err != nil {
+	if err := d.check(); err != nil {
 		return fmt.Errorf("topic %s: %w", l.cfg.Topic, err)
 	}
+	generation, _ := d.generation()
+	size, _ := d.number(settingMessageBytes)
 	if old := l.topic; old != nil {
+		old.messageBytes.Store(size)
 		switch {
-		case t.generation != old.generation:
-			err = fmt.Errorf("%w: topic %s is of generation %d and was of %d: it was recreated or restored", pipeline.ErrFailed, l.cfg.Topic, t.generation, old.generation)
-		case partitions != len(old.queues):
-			err = fmt.Errorf("%w: topic %s has %d partitions and had %d: tenants would change theirs", pipeline.ErrFailed, l.cfg.Topic, partitions, len(old.queues))
+		case generation != old.generation:
+			err = fmt.Errorf("%w: topic %s is of generation %d and was of %d: it was recreated or restored", pipeline.ErrFailed, l.cfg.Topic, generation, old.generation)
+		case d.partitions != len(old.queues):
+			err = fmt.Errorf("%w: topic %s has %d partitions and had %d: tenants would change theirs", pipeline.ErrFailed, l.cfg.Topic, d.partitions, len(old.queues))
+		default:
+			return nil
 		}
-		if err != nil {
-			l.cfg.Log.Error("log has failed", "err", err)
-			l.refuse(err)
-		}
+		l.cfg.Log.Error("log has failed", "err", err)
+		l.refuse(err)
+		l.cfg.OnFailure(err)
 		return err
 	}
-	for p := range partitions {
+	t := &topic{generation: generation}
+	t.messageBytes.Store(size)
+	for p := range d.partitions {
 		t.queues = append(t.queues, newQueue(l, int32(p)))
 	}
 	l.mu.Lock()
-	l.topic = &t
+	l.topic = t
 	l.mu.Unlock()
 	for _, q := range t.queues {
 		l.senders.Go(q.run)

@@ -92,8 +92,8 @@ var _ pipeline.Log = (*Log)(nil)
 // topic is what is known of a topic, for as long as the log is open.
 type topic struct {
 	generation   uint32
-	messageBytes int
-	queues       []*queue // by partition
+	messageBytes atomic.Int64 // may be raised while the log is open
+	queues       []*queue     // by partition
 }
 
 // Open starts a log. It doesn't wait for the brokers: Ready tells, and appends and

@@ -56,8 +56,8 @@ func (l *Log) enqueue(ctx context.Context, r *sealer.Record) (pending, error) {
 	default:
 	}
 	size := wireSize(r)
-	if size+batchOverhead > t.messageBytes {
-		return pending{}, fmt.Errorf("%w: %d bytes, the topic takes %d", ErrTooLarge, size+batchOverhead, t.messageBytes)
+	if most := t.messageBytes.Load(); int64(size+batchOverhead) > most {
+		return pending{}, fmt.Errorf("%w: %d bytes, the topic takes %d", ErrTooLarge, size+batchOverhead, most)
 	}
 	if l.queued.Add(int64(size)) > int64(l.cfg.QueueBytes) {
 		l.queued.Add(int64(-size))
@@ -333,7 +333,7 @@ func (q *queue) recovered() {
 }
 
 // requestBytes is the size at which a batch takes no further record.
-func (l *Log) requestBytes() int { return min(l.cfg.RequestBytes, l.topic.messageBytes) }
+func (l *Log) requestBytes() int { return min(l.cfg.RequestBytes, int(l.topic.messageBytes.Load())) }
 
 // pause waits; false when ctx was done before.
 func pause(ctx context.Context, d time.Duration) bool {

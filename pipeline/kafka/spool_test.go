@@ -1,0 +1,362 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"muniment/pipeline"
+	"muniment/pipeline/segment"
+	"muniment/sealer"
+)
+
+// node is a gateway's log: a topic with a spool in front.
+type node struct {
+	*Spooled
+	spool *segment.Log
+	log   *Log
+}
+
+func startNode(tb testing.TB, cfg Config, dir string, patience time.Duration, most int64) node {
+	spool, err := segment.Open(segment.Config{Dir: dir, SegmentBytes: 64 << 10, MaxBytes: most})
+	require.NoError(tb, err)
+	tb.Cleanup(func() { spool.Close() })
+	log, err := Open(cfg)
+	require.NoError(tb, err)
+	s, err := OpenSpooled(SpoolConfig{Log: log, Spool: spool, Mark: filepath.Join(dir, "drained"), Patience: patience})
+	require.NoError(tb, err)
+	tb.Cleanup(func() { s.Close() })
+	return node{s, spool, log}
+}
+
+// stopped closes a node, as at the end of a process.
+func (n node) stopped(tb testing.TB) {
+	require.NoError(tb, n.Close())
+	require.NoError(tb, n.spool.Close())
+}
+
+// drained waits until records go to the topic again.
+func (n node) drained(tb testing.TB) {
+	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
+	defer cancel()
+	for {
+		route, changed := n.look()
+		if route == toTopic {
+			break
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			require.Fail(tb, "the spool is not drained")
+		}
+	}
+	require.Zero(tb, n.Pending())
+}
+
+// writer appends one record after the other, each of its own tenant, and keeps those
+// that were acknowledged.
+type writer struct {
+	tenant string
+	kept   []sealer.Record
+}
+
+func (w *writer) run(ctx context.Context, log pipeline.Appender) {
+	for n := 0; ctx.Err() == nil; n++ {
+		r := testRecord(w.tenant, n)
+		if _, err := log.Append(ctx, &r); err == nil {
+			w.kept = append(w.kept, r)
+		}
+	}
+}
+
+// run starts writers and returns a function that stops them.
+func run(tb testing.TB, log pipeline.Appender, n int) (writers []*writer, stop func()) {
+	ctx, cancel := context.WithCancel(tb.Context())
+	var wg sync.WaitGroup
+	for i := range n {
+		w := &writer{tenant: "tnt_" + string(rune('a'+i))}
+		writers = append(writers, w)
+		wg.Go(func() { w.run(ctx, log) })
+	}
+	return writers, func() { cancel(); wg.Wait() }
+}
+
+// requireKept asks that the log holds each acknowledged record, that those of a
+// tenant stand in the order in which they were acknowledged, and that every copy is
+// whole. It returns how many records were kept and how many copies there are.
+func requireKept(tb testing.TB, l *Log, writers []*writer) (kept, copies int) {
+	held := map[string][]sealer.Record{}
+	seen := map[string]bool{}
+	for _, e := range collect(tb, l) {
+		id := e.TenantID + " " + e.EventID
+		if seen[id] {
+			copies++
+			continue
+		}
+		seen[id] = true
+		held[e.TenantID] = append(held[e.TenantID], e.Record)
+	}
+	for _, w := range writers {
+		kept += len(w.kept)
+		rest := held[w.tenant]
+		for _, r := range w.kept {
+			for len(rest) > 0 && rest[0].EventID != r.EventID { // was written, and not acknowledged
+				rest = rest[1:]
+			}
+			require.NotEmpty(tb, rest, "%s %s is missing or out of order", w.tenant, r.EventID)
+			require.Equal(tb, r, rest[0])
+			rest = rest[1:]
+		}
+	}
+	return kept, copies
+}
+
+// TestAwayAndBack: the brokers answer nothing good for a while, under load.
+func TestAwayAndBack(t *testing.T) {
+	cluster, brokers := fakeCluster(t)
+	n := startNode(t, freshTopic(t, brokers, Topic{}), t.TempDir(), 50*time.Millisecond, 0)
+	writers, stop := run(t, n, 8)
+	var spooled int64
+	for range 3 {
+		fault := cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.NotEnoughReplicas, Count: -1})
+		until := n.Pending() + 2000
+		for n.Pending() < until {
+			_, end, err := n.spool.Bounds(t.Context(), 0)
+			require.NoError(t, err)
+			require.NoError(t, n.spool.Wait(t.Context(), sealer.Position{Generation: 1, Offset: end.Offset + 100}))
+			spooled = end.Offset
+		}
+		fault.Remove()
+		n.drained(t)
+	}
+	stop()
+	n.drained(t)
+	kept, copies := requireKept(t, n.log, writers)
+	require.Greater(t, kept, int(spooled))
+	t.Logf("%d acknowledged, %d or more by the spool, 0 missing, %d copies", kept, spooled, copies)
+}
+
+// TestNoBrokersAtTheStart: a node without brokers serves from its spool, and its
+// next life drains it.
+func TestNoBrokersAtTheStart(t *testing.T) {
+	_, brokers := fakeCluster(t)
+	cfg := freshTopic(t, brokers, Topic{})
+	dir := t.TempDir()
+
+	away := cfg
+	away.Brokers = []string{"127.0.0.1:1"}
+	n := startNode(t, away, dir, 20*time.Millisecond, 0)
+	w := &writer{tenant: "tnt_a"}
+	for i := range 1500 {
+		r := testRecord("tnt_a", i)
+		at, err := n.Append(t.Context(), &r)
+		require.NoError(t, err)
+		require.Zero(t, at, "it has no position in the topic")
+		w.kept = append(w.kept, r)
+	}
+	require.Error(t, n.log.Ready())
+	require.Equal(t, int64(1500), n.Pending())
+	n.stopped(t)
+
+	n = startNode(t, cfg, dir, time.Second, 0)
+	r := testRecord("tnt_a", 1500)
+	_, err := n.Append(t.Context(), &r)
+	require.NoError(t, err)
+	w.kept = append(w.kept, r)
+	n.drained(t)
+	_, copies := requireKept(t, n.log, []*writer{w})
+	require.Zero(t, copies)
+	n.stopped(t)
+
+	// What was drained isn't drained once more.
+	n = startNode(t, cfg, dir, time.Second, 0)
+	n.drained(t)
+	_, copies = requireKept(t, n.log, []*writer{w})
+	require.Zero(t, copies)
+	n.stopped(t)
+
+	// Without the mark it is: copies, and nothing missing.
+	require.NoError(t, os.Remove(filepath.Join(dir, "drained")))
+	n = startNode(t, cfg, dir, time.Second, 0)
+	n.drained(t)
+	_, copies = requireKept(t, n.log, []*writer{w})
+	require.Positive(t, copies)
+	n.stopped(t)
+
+	// A spool that is gone, with its mark left, is noticed.
+	log, err := Open(cfg)
+	require.NoError(t, err)
+	defer log.Close()
+	fresh, err := segment.Open(segment.Config{Dir: t.TempDir()})
+	require.NoError(t, err)
+	defer fresh.Close()
+	_, err = OpenSpooled(SpoolConfig{Log: log, Spool: fresh, Mark: filepath.Join(dir, "drained")})
+	require.ErrorContains(t, err, "lost or restored")
+}
+
+// TestSpoolAtItsCap: what finds no room is refused, and what was acknowledged is not
+// among it.
+func TestSpoolAtItsCap(t *testing.T) {
+	cluster, brokers := fakeCluster(t)
+	n := startNode(t, freshTopic(t, brokers, Topic{}), t.TempDir(), 20*time.Millisecond, 256<<10)
+	fault := cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.NotEnoughReplicas, Count: -1})
+	w := &writer{tenant: "tnt_a"}
+	for i := 0; ; i++ {
+		r := testRecord("tnt_a", i)
+		_, err := n.Append(t.Context(), &r)
+		if err != nil {
+			require.ErrorIs(t, err, pipeline.ErrFull)
+			break
+		}
+		w.kept = append(w.kept, r)
+	}
+	require.Greater(t, len(w.kept), 1000)
+	fault.Remove()
+	n.drained(t)
+	r := testRecord("tnt_a", len(w.kept))
+	_, err := n.Append(t.Context(), &r)
+	require.NoError(t, err)
+	w.kept = append(w.kept, r)
+	requireKept(t, n.log, []*writer{w})
+
+	first, _, err := n.spool.Bounds(t.Context(), 0)
+	require.NoError(t, err)
+	require.Positive(t, first.Offset, "what is drained is removed")
+}
+
+// brokenSpool refuses to append.
+type brokenSpool struct {
+	Spool
+	broken atomic.Bool
+}
+
+var errBroken = errors.New("broken disk")
+
+func (s *brokenSpool) Append(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
+	if s.broken.Load() {
+		return sealer.Position{}, errBroken
+	}
+	return s.Spool.Append(ctx, r)
+}
+
+// TestSpoolFails: without brokers and spool nothing is promised, and the topic is
+// used again as soon as it can be.
+func TestSpoolFails(t *testing.T) {
+	cluster, brokers := fakeCluster(t)
+	log := mustOpen(t, freshTopic(t, brokers, Topic{}))
+	dir := t.TempDir()
+	disk, err := segment.Open(segment.Config{Dir: dir})
+	require.NoError(t, err)
+	defer disk.Close()
+	spool := &brokenSpool{Spool: disk}
+	s, err := OpenSpooled(SpoolConfig{Log: log, Spool: spool, Mark: filepath.Join(dir, "drained"), Patience: 20 * time.Millisecond})
+	require.NoError(t, err)
+	defer s.Close()
+
+	spool.broken.Store(true)
+	fault := cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.NotEnoughReplicas, Count: -1})
+	r := testRecord("tnt_a", 0)
+	_, err = s.Append(t.Context(), &r)
+	require.ErrorIs(t, err, errBroken)
+	fault.Remove()
+	n := node{Spooled: s, log: log}
+	n.drained(t)
+	at, err := s.Append(t.Context(), &r)
+	require.NoError(t, err)
+	require.NotZero(t, at)
+}
+
+// TestTooLargeIsNotSpooled: what the topic would never take isn't promised.
+func TestTooLargeIsNotSpooled(t *testing.T) {
+	cluster, brokers := fakeCluster(t)
+	n := startNode(t, freshTopic(t, brokers, Topic{}), t.TempDir(), 20*time.Millisecond, 0)
+	r := testRecord("tnt_a", 0)
+	r.Private = make([]byte, 5<<20)
+	_, err := n.Append(t.Context(), &r)
+	require.ErrorIs(t, err, ErrTooLarge)
+
+	cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.NotEnoughReplicas, Count: -1})
+	r.Private = make([]byte, 2<<20)
+	_, err = n.Append(t.Context(), &r)
+	require.ErrorIs(t, err, ErrTooLarge)
+	require.Zero(t, n.Pending())
+}
+
+// TestCallerGivesUp: a caller that has gone isn't served by the spool.
+func TestCallerGivesUp(t *testing.T) {
+	_, brokers := fakeCluster(t)
+	n := startNode(t, freshTopic(t, brokers, Topic{}), t.TempDir(), time.Minute, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := testRecord("tnt_a", 0)
+	_, err := n.Append(ctx, &r)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Zero(t, n.Pending())
+}
+
+// slowSpool holds appends back.
+type slowSpool struct {
+	Spool
+	hold atomic.Pointer[chan struct{}]
+}
+
+func (s *slowSpool) Append(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
+	if hold := s.hold.Load(); hold != nil {
+		<-*hold
+	}
+	return s.Spool.Append(ctx, r)
+}
+
+// TestNobodyIsOvertaken: the topic isn't used again before the last one who writes
+// the spool is done.
+func TestNobodyIsOvertaken(t *testing.T) {
+	cluster, brokers := fakeCluster(t)
+	log := mustOpen(t, freshTopic(t, brokers, Topic{}))
+	dir := t.TempDir()
+	disk, err := segment.Open(segment.Config{Dir: dir})
+	require.NoError(t, err)
+	defer disk.Close()
+	spool := &slowSpool{Spool: disk}
+	s, err := OpenSpooled(SpoolConfig{Log: log, Spool: spool, Mark: filepath.Join(dir, "drained"), Patience: 20 * time.Millisecond})
+	require.NoError(t, err)
+	defer s.Close()
+	w := &writer{tenant: "tnt_a"}
+	add := func() {
+		r := testRecord("tnt_a", len(w.kept))
+		_, err := s.Append(t.Context(), &r)
+		require.NoError(t, err)
+		w.kept = append(w.kept, r)
+	}
+	fault := cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.NotEnoughReplicas, Count: -1})
+	add()
+	hold := make(chan struct{})
+	spool.hold.Store(&hold)
+	done := make(chan struct{})
+	go func() { defer close(done); add() }()
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.writing == 1
+	}, 10*time.Second, time.Millisecond)
+	fault.Remove()
+	for range 4 { // the drainer has tried to hand over
+		_, changed := s.look()
+		<-changed
+		route, _ := s.look()
+		require.NotEqual(t, toTopic, route)
+	}
+	close(hold)
+	<-done
+	add()
+	node{Spooled: s, log: log}.drained(t)
+	requireKept(t, log, []*writer{w})
+}
