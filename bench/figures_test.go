@@ -81,9 +81,9 @@ func TestVerdicts(t *testing.T) {
 				Round{Variant: Full, Round: i, Connections: 256, PerSecond: full, P99: 1, Loss: l})
 		}
 		for second := range 101 {
-			keys := 10_000 * second
+			keys := float64(second) / 2
 			r.Sustained.Memory = append(r.Sustained.Memory, Memory{
-				Second: float64(second), MiB: 100 + 60*min(1, float64(second)/10) + grown*float64(second)/100 + float64(keys)*bytesPerKey/(1<<20), Keys: keys,
+				Second: float64(second), MiB: 100 + 60*min(1, float64(second)/10) + grown*float64(second)/100 + keys, KeysMiB: keys,
 			})
 		}
 		r.summarise()

@@ -15,6 +15,7 @@ const (
 	metricLoaded = "muniment_loader_position"
 	metricEnd    = "muniment_log_end_offset"
 	metricKeys   = "muniment_gateway_idempotency_entries"
+	metricBytes  = "muniment_gateway_idempotency_bytes"
 )
 
 // gauges reads metrics from a server's admin listener. Only such that have one

@@ -25,8 +25,9 @@ type Memory struct {
 	// MiB is the resident memory.
 	MiB float64
 	// Keys is how many idempotency keys it remembered, the one thing that is meant to
-	// grow, up to a bound.
-	Keys int
+	// grow, up to a bound; KeysMiB is their part of the memory.
+	Keys    int
+	KeysMiB float64
 	// Behind is how many records were not loaded yet.
 	Behind int
 }
@@ -42,12 +43,13 @@ func (c *Comparison) sustain(ctx context.Context, t *target, connections int) (*
 		if err != nil {
 			return err
 		}
-		v, err := gauges(ctx, t.server, metricKeys, metricEnd, metricLoaded)
+		v, err := gauges(ctx, t.server, metricKeys, metricBytes, metricEnd, metricLoaded)
 		if err != nil {
 			return err
 		}
 		s.Memory = append(s.Memory, Memory{
-			Second: time.Since(begin.at).Seconds(), MiB: float64(resident) / (1 << 20), Keys: int(v[0]), Behind: int(v[1] - v[2]),
+			Second: time.Since(begin.at).Seconds(), MiB: float64(resident) / (1 << 20),
+			Keys: int(v[0]), KeysMiB: v[1] / (1 << 20), Behind: int(v[2] - v[3]),
 		})
 		return nil
 	}

@@ -104,12 +104,13 @@ func (s *Sustained) write(b *strings.Builder) {
 	fmt.Fprintf(b, "\nSustained, (d) with %d connections for %.0f s: %s receipts, %s/s answered, %s/s answered and loaded, "+
 		"p50 %s, p99 %s, p99.9 %s, %.1f %% of the machine stolen.\n\n", s.Connections, s.Seconds, count(s.Receipts), count(int(s.PerSecond)),
 		count(int(s.SustainedPerSecond)), millis(s.P50), millis(s.P99), millis(s.P999), 100*s.Steal)
-	rows := [][]string{{"second", "memory (RSS)", "idempotency keys held", "records not loaded yet"}}
+	rows := [][]string{{"second", "memory (RSS)", "of it idempotency keys", "records not loaded yet"}}
 	for i, m := range s.Memory {
 		if i%max(1, len(s.Memory)/10) != 0 && i < len(s.Memory)-1 {
 			continue
 		}
-		rows = append(rows, []string{fmt.Sprintf("%.0f", m.Second), fmt.Sprintf("%.0f MiB", m.MiB), count(m.Keys), count(m.Behind)})
+		rows = append(rows, []string{fmt.Sprintf("%.0f", m.Second), fmt.Sprintf("%.0f MiB", m.MiB),
+			fmt.Sprintf("%s in %.0f MiB", count(m.Keys), m.KeysMiB), count(m.Behind)})
 	}
 	table(b, rows)
 }

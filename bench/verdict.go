@@ -30,9 +30,8 @@ const (
 const (
 	mostAppend = 3.0 // microseconds of CPU
 	// Memory is flat if it grew by no more than this part between the second tenth
-	// and the last of the sustained measurement, but for the keys' share.
-	mostGrowth  = 0.15
-	bytesPerKey = 120
+	// and the last of the sustained measurement, idempotency keys left out.
+	mostGrowth = 0.15
 )
 
 // judge holds the figures against their bounds.
@@ -92,7 +91,7 @@ func (s *Sustained) levels() (before, after float64) {
 		var all []float64
 		for _, m := range s.Memory {
 			if at := 10 * m.Second / s.Seconds; at >= n && at < n+1 {
-				all = append(all, m.MiB-float64(m.Keys)*bytesPerKey/(1<<20))
+				all = append(all, m.MiB-m.KeysMiB)
 			}
 		}
 		return median(all)

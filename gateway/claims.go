@@ -142,11 +142,14 @@ func (cs *claims) find(h *keyHash, now time.Time, c *claimed) (p place, known bo
 	return place{}, false, nil
 }
 
-func (cs *claims) entries() (n int) {
+func (cs *claims) entries() int { return cs.sum(func(k *kept) int { return k.n }) }
+func (cs *claims) bytes() int   { return cs.sum((*kept).bytes) }
+
+func (cs *claims) sum(of func(*kept) int) (n int) {
 	for i := range cs.shards {
 		s := &cs.shards[i]
 		s.mu.Lock()
-		n += s.kept.n
+		n += of(&s.kept)
 		s.mu.Unlock()
 	}
 	return n

@@ -82,7 +82,8 @@ type Config struct {
 	// 60 s.
 	ControlTimeout time.Duration
 
-	// IdempotencyEntries bounds the keys that are remembered. Default 5,000,000.
+	// IdempotencyEntries bounds the keys that are remembered, 50 to 80 bytes each.
+	// Default 5,000,000.
 	IdempotencyEntries int
 	// IdempotencyWait bounds how long a request waits for an earlier one with its
 	// key. Default 5 s.

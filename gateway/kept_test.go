@@ -12,12 +12,12 @@ import (
 // the same slots, wrap around its end, and differ in nothing but the rest.
 func TestKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		k := kept{limit: rapid.IntRange(1, 70).Draw(t, "limit")}
+		k := kept{limit: rapid.IntRange(1, 300).Draw(t, "limit")}
 		marks := rapid.SampledFrom([]uint32{0, 1, 2, 3, 6, 7, 1<<32 - 2, 1<<32 - 1})
 		var keys []claimKey // oldest first
 		places := map[claimKey]place{}
-		for step := range rapid.IntRange(1, 300).Draw(t, "steps") {
-			key := claimKey{byte(rapid.IntRange(0, 20).Draw(t, "rest"))}
+		for step := range rapid.IntRange(1, 500).Draw(t, "steps") {
+			key := claimKey{byte(rapid.IntRange(0, 40).Draw(t, "rest"))}
 			binary.LittleEndian.PutUint32(key[8:], marks.Draw(t, "mark"))
 			if len(keys) > 0 && rapid.IntRange(0, 9).Draw(t, "what") == 0 {
 				k.drop()

@@ -68,6 +68,9 @@ func newMetrics(reg prometheus.Registerer, g *Gateway) *metrics {
 			Name: "muniment_gateway_idempotency_entries", Help: "Idempotency keys remembered.",
 		}, func() float64 { return float64(g.claims.entries()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "muniment_gateway_idempotency_bytes", Help: "Memory that the idempotency keys take.",
+		}, func() float64 { return float64(g.claims.bytes()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "muniment_gateway_idempotency_entries_limit", Help: "Most idempotency keys that are remembered.",
 		}, func() float64 { return float64(g.cfg.IdempotencyEntries) }),
 	)
