@@ -22,6 +22,7 @@ import (
 	"muniment/control/node"
 	"muniment/control/right"
 	"muniment/control/store"
+	"muniment/control/store/storetest"
 	"muniment/control/tenant"
 	"muniment/gateway/api"
 	"muniment/sealer"
@@ -56,7 +57,8 @@ func newHouse(t *testing.T, waitFor ...time.Duration) *house {
 	dir := t.TempDir()
 	h := &house{t: t, log: &memoryLog{}, logged: new(bytes.Buffer)}
 	var err error
-	h.db, err = store.Open(t.Context(), store.Config{Path: filepath.Join(dir, "control.db")})
+	path, url := storetest.Place(t, dir)
+	h.db, err = store.Open(t.Context(), store.Config{Path: path, URL: url})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.db.Close()) })
 	h.nodes, err = node.New(t.Context(), node.Config{DB: h.db, Dir: filepath.Join(dir, "keys"), WaitFor: append(waitFor, 0)[0]})

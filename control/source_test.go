@@ -64,8 +64,10 @@ func TestRevocationWaitsForTheNodes(t *testing.T) {
 	require.ErrorIs(t, <-done, context.Canceled)
 }
 
-// TestFeedIsALongPoll runs on a clock that only moves while everybody waits.
+// TestFeedIsALongPoll runs on a clock that only moves while everybody waits, and not
+// for the network.
 func TestFeedIsALongPoll(t *testing.T) {
+	t.Setenv("MUNIMENT_TEST_POSTGRES", "")
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
 		_, key := h.tenant()

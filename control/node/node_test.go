@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/store"
+	"muniment/control/store/storetest"
 	"muniment/sealer"
 )
 
@@ -46,7 +47,8 @@ func (p *place) keys() string { return filepath.Join(p.dir, "keys") }
 // start opens the room as one start of control does; stop ends it.
 func (p *place) start(t *testing.T) (r *Room, stop func(), err error) {
 	t.Helper()
-	db, err := store.Open(t.Context(), store.Config{Path: filepath.Join(p.dir, "control.db"), Now: p.read})
+	path, url := storetest.Place(t, p.dir)
+	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url, Now: p.read})
 	require.NoError(t, err)
 	t.Cleanup(func() { db.Close() })
 	r, err = New(t.Context(), Config{

@@ -58,7 +58,7 @@ func (k *retold) replay(ctx context.Context, tx *store.Tx) (changed bool, err er
 	// A window only ever gets shorter.
 	ended, err := affected(tx.ExecContext(ctx, `UPDATE signing_keys SET not_after = CASE WHEN not_after < $1 THEN not_after ELSE COALESCE($1, not_after) END,
 		revoked_at = COALESCE(revoked_at, $2), revision = $3
-		WHERE key_id = $4 AND ($1 < COALESCE(not_after, $1 + 1) OR ($2 IS NOT NULL AND revoked_at IS NULL))`,
+		WHERE key_id = $4 AND ($1 < COALESCE(not_after, $1 + 1) OR (CAST($2 AS BIGINT) IS NOT NULL AND revoked_at IS NULL))`,
 		k.NotAfter, k.RevokedAt, revision, k.KeyID))
 	return enrolled || ended, err
 }

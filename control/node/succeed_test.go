@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/store"
+	"muniment/control/store/storetest"
 	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/sealer"
@@ -171,6 +171,7 @@ func TestRotateRefuses(t *testing.T) {
 
 // TestRotationThatFails breaks the database in two ways.
 func TestRotationThatFails(t *testing.T) {
+	t.Setenv("MUNIMENT_TEST_POSTGRES", "") // the trigger is SQLite's
 	p := newPlace(t)
 	r, _ := p.mustStart(t)
 	_, err := r.Enrol(t.Context(), "nod_a")
@@ -298,8 +299,8 @@ func TestReplayRestoresKeys(t *testing.T) {
 	require.NoError(t, rows.Err())
 	stop()
 
-	require.NoError(t, os.Remove(filepath.Join(p.dir, "control.db")))
-	db, err := store.Open(t.Context(), store.Config{Path: filepath.Join(p.dir, "control.db"), Now: p.read})
+	path, url := storetest.Place(t, t.TempDir()) // an empty one
+	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url, Now: p.read})
 	require.NoError(t, err)
 	for round, wanted := range []bool{true, false} {
 		var changed bool

@@ -21,6 +21,7 @@ import (
 
 	"muniment/control/node"
 	"muniment/control/store"
+	"muniment/control/store/storetest"
 	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/pipeline"
@@ -76,7 +77,8 @@ func (h *house) open(cfg Config) {
 	require.NoError(t, err)
 	h.warehouse, err = sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(h.dir, "warehouse.db")})
 	require.NoError(t, err)
-	h.db, err = store.Open(t.Context(), store.Config{Path: filepath.Join(h.dir, "control.db"), Now: h.Now, Logger: slog.New(slog.DiscardHandler)})
+	path, url := storetest.Place(t, h.dir)
+	h.db, err = store.Open(t.Context(), store.Config{Path: path, URL: url, Now: h.Now, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	h.loader, err = pipeline.NewLoader(pipeline.LoaderConfig{Log: h.log, Warehouse: h.warehouse})
 	require.NoError(t, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"muniment/control/node"
 	"muniment/control/store"
+	"muniment/control/store/storetest"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
@@ -29,7 +29,8 @@ func (alone) Propagation(int64) node.Propagation            { return node.Propag
 // newRoom is a room over a database file with one tenant and one open basis.
 func newRoom(t *testing.T) (*Room, Basis) {
 	t.Helper()
-	db, err := store.Open(t.Context(), store.Config{Path: filepath.Join(t.TempDir(), "control.db")})
+	path, url := storetest.Place(t, t.TempDir())
+	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	require.NoError(t, db.Change(t.Context(), func(tx *store.Tx) error {

@@ -38,19 +38,43 @@ func (db *DB) change(ctx context.Context, fn func(tx *Tx) error) error {
 	}
 	defer inner.Rollback() // without effect after the commit
 	tx := &Tx{Tx: inner, db: db, epoch: db.epoch}
+	if err := tx.begun(ctx); err != nil {
+		return fmt.Errorf("cannot begin a change: %w", err)
+	}
 	if err := fn(tx); err != nil {
 		return err
+	}
+	if db.pg != nil && (tx.revision != 0 || tx.emitted) {
+		if err := notify(ctx, inner, wordCommit); err != nil {
+			return fmt.Errorf("cannot commit a change: %w", err)
+		}
 	}
 	if err := inner.Commit(); err != nil {
 		return fmt.Errorf("cannot commit a change: %w", err)
 	}
 	if tx.revision != 0 {
+		db.saw(tx.revision)
 		db.changed.raise()
 	}
 	if tx.emitted {
 		db.queued.raise()
 	}
 	return nil
+}
+
+// begun waits for the change's turn and looks at what it is going to change.
+func (tx *Tx) begun(ctx context.Context) error {
+	seen := tx.db.seen()
+	if tx.db.pg != nil {
+		if err := tx.takeTurn(ctx); err != nil {
+			return err
+		}
+	}
+	if tx.db.incarnation == "" {
+		return nil // the first change finds out which life this is
+	}
+	_, err := tx.db.state(ctx, tx, seen)
+	return err
 }
 
 // Revision takes the next number of the one revision counter; further calls in

@@ -26,11 +26,8 @@ const (
 // behind, and not only what may never be forgotten.
 func (db *DB) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error) {
 	f := api.Feed{Incarnation: db.incarnation, Changes: []api.Change{}}
-	err := db.view(ctx, func(tx *sql.Tx) (err error) {
-		if f.Newest, err = newest(ctx, tx); err != nil {
-			return err
-		}
-		f.UpTo = f.Newest
+	err := db.view(ctx, func(tx *sql.Tx, newest int64) (err error) {
+		f.Newest, f.UpTo = newest, newest
 		if req.After >= f.Newest {
 			return nil
 		}
@@ -92,10 +89,8 @@ func (db *DB) Key(ctx context.Context, keyID string) (*api.Key, int64, error) {
 }
 
 func (db *DB) snapshot(ctx context.Context, kind, id string) (c api.Change, asOf int64, err error) {
-	err = db.view(ctx, func(tx *sql.Tx) (err error) {
-		if asOf, err = newest(ctx, tx); err != nil {
-			return err
-		}
+	err = db.view(ctx, func(tx *sql.Tx, newest int64) error {
+		asOf = newest
 		found, err := changes(ctx, tx, `SELECT change FROM feed WHERE kind = $1 AND id = $2`, kind, id)
 		if len(found) > 0 {
 			c = found[0]
@@ -108,18 +103,25 @@ func (db *DB) snapshot(ctx context.Context, kind, id string) (c api.Change, asOf
 	return c, asOf, nil
 }
 
-// view runs fn on one committed state of the database.
-func (db *DB) view(ctx context.Context, fn func(tx *sql.Tx) error) error {
-	tx, err := db.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+// view runs fn on one committed state of the database, and its newest revision.
+func (db *DB) view(ctx context.Context, fn func(tx *sql.Tx, newest int64) error) error {
+	seen := db.seen()
+	options := sql.TxOptions{ReadOnly: true}
+	if db.pg != nil {
+		options.Isolation = sql.LevelRepeatableRead
+	}
+	tx, err := db.read.BeginTx(ctx, &options)
 	if err != nil {
 		return err
 	}
-	return errors.Join(fn(tx), tx.Rollback())
-}
-
-func newest(ctx context.Context, tx *sql.Tx) (n int64, err error) {
-	err = tx.QueryRowContext(ctx, `SELECT value FROM counters WHERE name = 'revision'`).Scan(&n)
-	return n, err
+	newest, err := db.state(ctx, tx, seen)
+	if err == nil {
+		err = fn(tx, newest)
+	}
+	if err := errors.Join(err, tx.Rollback()); err != nil {
+		return errors.Join(ctx.Err(), err) // the driver may only say that the transaction is gone
+	}
+	return nil
 }
 
 func changes(ctx context.Context, tx *sql.Tx, query string, args ...any) ([]api.Change, error) {

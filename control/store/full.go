@@ -30,8 +30,12 @@ func (db *DB) room(err error) error {
 	return fmt.Errorf("%w: %w", errFull, err)
 }
 
-// isFull tells SQLite's ways of saying so: a page, or the WAL's index, found no room.
+// isFull tells the databases' ways of saying so. SQLite's: a page, or the WAL's
+// index, found no room.
 func isFull(err error) bool {
+	if noRoom(err) {
+		return true
+	}
 	e, ok := errors.AsType[*sqlite.Error](err)
 	return ok && (e.Code() == codes.SQLITE_FULL || e.Code() == codes.SQLITE_IOERR_SHMSIZE)
 }

@@ -56,7 +56,7 @@ func TestFullDisk(t *testing.T) {
 
 // TestRelayCopiesNothingWhileRowsStay has the outbox refuse to be cleared.
 func TestRelayCopiesNothingWhileRowsStay(t *testing.T) {
-	db, log := mustOpen(t, t.TempDir()), newMemoryLog()
+	db, log := mustOpenFile(t, filepath.Join(t.TempDir(), "control.db")), newMemoryLog()
 	for _, subject := range []string{"rgh_a", "rgh_b"} {
 		db.mustEmit(t, "tnt_a", subject)
 	}

@@ -21,6 +21,11 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
+// execer is the writing connection or a change.
+type execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
 func highWater(ctx context.Context, q querier) (p sealer.Position, ok bool, err error) {
 	var text string
 	err = q.QueryRowContext(ctx, `SELECT position FROM high_water WHERE name = 'log'`).Scan(&text)

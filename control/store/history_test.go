@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/store/storetest"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
@@ -118,10 +118,8 @@ func (db *DB) tell(t *testing.T, eventType, right string) int64 {
 // copyDB is an older copy of a database, as an operator makes it of a stopped one.
 func copyDB(t *testing.T, dir string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, "control.db"))
-	require.NoError(t, err)
 	older := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(older, "control.db"), text, 0o600))
+	storetest.Copy(t, dir, older)
 	return older
 }
 

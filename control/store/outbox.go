@@ -29,12 +29,14 @@ const (
 
 // Relay carries the outbox to the log, in order, until ctx is done; then it
 // returns nil. A failed append is logged and tried again until it succeeds:
-// nothing overtakes it. One Relay runs at a time; a second is refused.
+// nothing overtakes it. One Relay runs at a time; a second in this process is
+// refused, and one of another process waits until this one ends.
 func (db *DB) Relay(ctx context.Context, log Appender) error {
 	if !db.relaying.TryLock() {
 		return errors.New("the outbox has a relay already")
 	}
 	defer db.relaying.Unlock()
+	defer db.resign(ctx)
 	wait := relayRetry
 	for ctx.Err() == nil {
 		queued := db.queued.wait()
@@ -66,6 +68,9 @@ func pause[T any](ctx context.Context, until <-chan T) {
 // relay appends the oldest rows and deletes those that are durable. It returns
 // how many there were.
 func (db *DB) relay(ctx context.Context, log Appender) (int, error) {
+	if leads, err := db.leads(ctx); err != nil || !leads {
+		return 0, err
+	}
 	// Rows that could not be deleted, as on a full disk, are not appended once more.
 	if err := db.clear(ctx); err != nil {
 		return 0, err
@@ -100,6 +105,9 @@ func (db *DB) clear(ctx context.Context) error {
 	}
 	db.durable = number{}
 	db.relayed.raise()
+	if db.pg != nil {
+		return notify(context.WithoutCancel(ctx), db.write, wordRelay)
+	}
 	return nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"sync"
 	"testing"
 
@@ -227,9 +226,7 @@ func TestOutboxSurvivesAKilledProcess(t *testing.T) {
 	dir := t.TempDir()
 	killed := mustOpen(t, dir)
 	killed.mustEmit(t, "tnt_a", "rgh_a") // and never closed: the file is as a kill leaves it
-	other, err := Open(t.Context(), Config{Path: filepath.Join(dir, "control.db")})
-	require.NoError(t, err)
-	defer other.Close()
+	other := mustOpen(t, dir)
 	pending, err := other.pending(t.Context())
 	require.NoError(t, err)
 	require.Len(t, pending, 1)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -39,15 +40,15 @@ CREATE TABLE last AS SELECT 0 AS amount`, pages)
 
 	for i, name := range []string{"one.db", "two.db"} {
 		to := filepath.Join(dir, name)
-		moved := 0
+		var moved atomic.Int64 // the driver asks as well
 		require.NoError(t, copyDatabase(busy{t.Context(), func() error {
-			if moved++; moved > 4*pages/stepPages {
+			if moved.Add(1) > 4*pages/stepPages {
 				return errors.New("the copy begins again and again")
 			}
 			_, err := db.ExecContext(t.Context(), `BEGIN; UPDATE first SET amount = amount - 1; UPDATE last SET amount = amount + 1; COMMIT`)
 			return err
 		}}, from, to))
-		require.GreaterOrEqual(t, moved, pages/stepPages, "nothing was written meanwhile")
+		require.GreaterOrEqual(t, moved.Load(), int64(pages/stepPages), "nothing was written meanwhile")
 		require.NoError(t, checkDatabase(t.Context(), to))
 		info, err := os.Stat(to)
 		require.NoError(t, err)
@@ -72,7 +73,7 @@ CREATE TABLE last AS SELECT 0 AS amount`, pages)
 
 func TestDamagedDatabaseIsNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control.db")
-	db := mustOpen(t, filepath.Dir(path))
+	db := mustOpenFile(t, path)
 	db.mustEmit(t, "tnt_a", "rgh_a")
 	require.NoError(t, db.Close())
 	require.NoError(t, checkDatabase(t.Context(), path))

@@ -15,9 +15,11 @@
 //
 // The database is SQLite (modernc.org/sqlite): WAL, every commit synced, one
 // writing connection, so that writers queue here and never meet SQLITE_BUSY, and
-// a pool of readers that see whole commits only. The SQL is the part that
-// PostgreSQL runs unchanged: $1 placeholders, ids as TEXT, times as BIGINT
-// milliseconds, JSON as TEXT, truth values as 0 and 1.
+// a pool of readers that see whole commits only. Or it is PostgreSQL (pgx), which
+// several processes of control share (postgres.go). Both run the same SQL and the
+// same migrations: $1 placeholders, ids as TEXT, times as BIGINT milliseconds, JSON
+// as TEXT, truth values as 0 and 1, and no order by texts that a locale may sort in
+// its own way.
 //
 // Database and log hold one history between them. A copy of either that is older
 // than the other is noticed at the start (history.go), and both are backed up, and
@@ -61,14 +63,19 @@ const readers = 8
 
 // Config of a database.
 type Config struct {
-	// Path of the database file. Its folder must exist, on a local disk.
+	// Path of a SQLite database's file. Its folder must exist, on a local disk.
 	Path string
+	// URL of a PostgreSQL database, instead of Path:
+	// postgres://user:password@host:port/database?sslmode=verify-full&sslrootcert=FILE
+	URL string
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 	// Logger; nil is slog.Default.
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil leaves them unregistered.
 	Registerer prometheus.Registerer
+
+	lookAgain time.Duration // see postgres.go
 }
 
 // DB is an open database. It is safe for concurrent use.
@@ -76,6 +83,7 @@ type DB struct {
 	cfg   Config
 	write *sql.DB // exactly one connection
 	read  *sql.DB
+	pg    *postgres // nil: SQLite
 
 	incarnation string
 	epoch       uint64
@@ -84,16 +92,18 @@ type DB struct {
 	queued   broadcast // raised by a commit that emitted an event
 	relayed  broadcast // raised when events have left the outbox
 	relaying sync.Mutex
-	durable  number      // the newest event that the log has and the outbox may too; under relaying
-	full     atomic.Bool // the last change found no room on the disk
+	durable  number       // the newest event that the log has and the outbox may too; under relaying
+	full     atomic.Bool  // the last change found no room on the disk
+	newest   atomic.Int64 // the highest revision that was seen committed
+	back     atomic.Bool  // the database went back: nothing of it counts any more
 	metrics  metrics
 }
 
 // Open opens the database, makes it when there is none, and brings its schema up
 // to date. The caller closes it.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
-	if cfg.Path == "" {
-		return nil, errors.New("cannot open control's database: Path is empty")
+	if (cfg.Path == "") == (cfg.URL == "") {
+		return nil, errors.New("cannot open control's database: it needs Path or URL")
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -101,14 +111,34 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
+	if cfg.lookAgain == 0 {
+		cfg.lookAgain = lookAgain
+	}
 	db := &DB{cfg: cfg}
 	if err := db.open(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot open control's database %s: %w", cfg.Path, err), db.Close())
+		err = fmt.Errorf("cannot open control's database %s: %w", cfg.Path, err)
+		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
 }
 
 func (db *DB) open(ctx context.Context) error {
+	open := db.openSQLite
+	if db.cfg.URL != "" {
+		open = db.openPostgres
+	}
+	if err := open(ctx); err != nil {
+		return err
+	}
+	db.read.SetMaxOpenConns(readers)
+	db.read.SetMaxIdleConns(readers)
+	if err := db.live(ctx); err != nil {
+		return err
+	}
+	return db.register()
+}
+
+func (db *DB) openSQLite(ctx context.Context) error {
 	// SQLite would make the file readable for all; it holds the hashes of keys.
 	f, err := os.OpenFile(db.cfg.Path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -121,18 +151,11 @@ func (db *DB) open(ctx context.Context) error {
 		return err
 	}
 	db.write.SetMaxOpenConns(1)
-	if err := migrate(ctx, db.write); err != nil {
+	if err := migrate(ctx, goose.DialectSQLite3, db.write); err != nil {
 		return err
 	}
-	if db.read, err = sql.Open("sqlite", dsn(db.cfg.Path, "_pragma", "query_only(1)")); err != nil {
-		return err
-	}
-	db.read.SetMaxOpenConns(readers)
-	db.read.SetMaxIdleConns(readers)
-	if err := db.live(ctx); err != nil {
-		return err
-	}
-	return db.register()
+	db.read, err = sql.Open("sqlite", dsn(db.cfg.Path, "_pragma", "query_only(1)"))
+	return err
 }
 
 func dsn(path, key, value string) string {
@@ -143,12 +166,12 @@ func dsn(path, key, value string) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
 }
 
-func migrate(ctx context.Context, db *sql.DB) error {
+func migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, options ...goose.ProviderOption) error {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return err
 	}
-	p, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithDisableGlobalRegistry(true))
+	p, err := goose.NewProvider(dialect, db, files, append(options, goose.WithDisableGlobalRegistry(true))...)
 	if err != nil {
 		return err
 	}
@@ -179,6 +202,9 @@ func (tx *Tx) begin(ctx context.Context, epoch uint64, id string) error {
 
 // Close closes all connections. Relay must have returned.
 func (db *DB) Close() error {
+	if db.pg != nil {
+		db.pg.close()
+	}
 	var errs []error
 	for _, pool := range []*sql.DB{db.read, db.write} {
 		if pool != nil {
@@ -200,7 +226,7 @@ func (db *DB) Now() time.Time { return db.cfg.Now().UTC().Truncate(time.Millisec
 func (db *DB) Incarnation() string { return db.incarnation }
 
 // Changed returns a channel that is closed by the next commit that took a
-// revision. To miss nothing, take the channel before reading.
+// revision, or sooner. To miss nothing, take the channel before reading.
 func (db *DB) Changed() <-chan struct{} { return db.changed.wait() }
 
 // Millis is how a time is stored.

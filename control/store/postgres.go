@@ -1,0 +1,196 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+)
+
+// # PostgreSQL
+//
+// Several processes of control share one PostgreSQL database. What SQLite's one
+// writing connection holds for one process has to hold there for all of them:
+//
+//   - Changes run one at a time. Each begins with an advisory lock that lasts as long
+//     as the transaction, so what it reads is committed and commit order is revision
+//     order. Who stalls within a change loses it after stallLimit, or what the URL
+//     says of idle_in_transaction_session_timeout.
+//   - One process relays the outbox: the one that holds another advisory lock, which
+//     lasts as long as its connection. A relay that lost it without noticing, because
+//     it stood still, only appends copies.
+//   - A commit wakes the polls of every process, by NOTIFY; whoever missed that looks
+//     again within lookAgain.
+//
+// A database that comes back from an older copy under running processes is noticed
+// by each of them: see forward.go.
+
+// Advisory locks are numbers.
+const (
+	lockChange = 0x6d756e69_0001
+	lockRelay  = 0x6d756e69_0002
+)
+
+// channel carries the notifications of commits, as one of these words.
+const (
+	channel    = "muniment"
+	wordCommit = "commit"
+	wordRelay  = "relay"
+)
+
+const (
+	stallLimit = 10 * time.Second
+	lookAgain  = 500 * time.Millisecond
+)
+
+// postgres is what a DB has beyond its pools when it is on PostgreSQL.
+type postgres struct {
+	config *pgx.ConnConfig
+	relay  *pgx.Conn // holds lockRelay; nil: another process relays. Under DB.relaying
+	stop   context.CancelFunc
+	done   chan struct{} // closed when nobody listens any more
+}
+
+func (db *DB) openPostgres(ctx context.Context) error {
+	config, err := pgx.ParseConfig(db.cfg.URL)
+	if err != nil {
+		return err // without the password
+	}
+	config.RuntimeParams["synchronous_commit"] = "on" // a change that was answered is on disk
+	for name, value := range map[string]string{
+		"application_name":                    "muniment control",
+		"lock_timeout":                        fmt.Sprint(stallLimit.Milliseconds()),
+		"idle_in_transaction_session_timeout": fmt.Sprint(stallLimit.Milliseconds()),
+	} {
+		if _, given := config.RuntimeParams[name]; !given {
+			config.RuntimeParams[name] = value
+		}
+	}
+	db.write = stdlib.OpenDB(*config)
+	db.write.SetMaxOpenConns(1)
+	// Processes that start together migrate one after the other.
+	turns, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300))
+	if err != nil {
+		return err
+	}
+	if err := migrate(ctx, goose.DialectPostgres, db.write, goose.WithSessionLocker(turns)); err != nil {
+		return err
+	}
+	readOnly := config.Copy()
+	readOnly.RuntimeParams["default_transaction_read_only"] = "on"
+	db.read = stdlib.OpenDB(*readOnly)
+	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
+	db.pg = &postgres{config: config, stop: stop, done: make(chan struct{})}
+	go func() {
+		defer close(db.pg.done)
+		db.listen(listening)
+	}()
+	return nil
+}
+
+func (pg *postgres) close() {
+	pg.stop()
+	<-pg.done
+}
+
+// takeTurn waits until no other process is within a change.
+func (tx *Tx) takeTurn(ctx context.Context) error {
+	_, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(lockChange))
+	return err
+}
+
+// notify tells every process; within a transaction it tells them at the commit.
+func notify(ctx context.Context, q execer, word string) error {
+	_, err := q.ExecContext(ctx, `SELECT pg_notify($1, $2)`, channel, word)
+	return err
+}
+
+// listen raises the broadcasts for what other processes commit.
+func (db *DB) listen(ctx context.Context) {
+	for failing := false; ctx.Err() == nil; {
+		err := db.listenOnce(ctx, &failing)
+		if ctx.Err() != nil {
+			return
+		}
+		if !failing {
+			db.cfg.Logger.Warn("the database's notifications are lost; looking again now and then", "err", err)
+		}
+		failing = true
+		db.wake()
+		pause(ctx, time.After(db.cfg.lookAgain))
+	}
+}
+
+// listenOnce listens on one connection until that fails.
+func (db *DB) listenOnce(ctx context.Context, failing *bool) error {
+	conn, err := pgx.ConnectConfig(ctx, db.pg.config)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+		return err
+	}
+	*failing = false
+	for {
+		db.wake() // for what was missed
+		limit, cancel := context.WithTimeout(ctx, db.cfg.lookAgain)
+		_, err := conn.WaitForNotification(limit)
+		cancel()
+		if err != nil && (!pgconn.Timeout(err) || ctx.Err() != nil) {
+			return err
+		}
+	}
+}
+
+// wake has everyone look again.
+func (db *DB) wake() {
+	db.changed.raise()
+	db.queued.raise()
+	db.relayed.raise()
+}
+
+// leads says whether this process is the one that relays, and tries to become it.
+// On SQLite there is no other.
+func (db *DB) leads(ctx context.Context) (leads bool, err error) {
+	if db.pg == nil {
+		return true, nil
+	}
+	if db.pg.relay != nil {
+		if err := db.pg.relay.Ping(ctx); err == nil {
+			return true, nil
+		}
+		db.resign(ctx)
+	}
+	conn, err := pgx.ConnectConfig(ctx, db.pg.config)
+	if err != nil {
+		return false, fmt.Errorf("cannot ask who relays: %w", err)
+	}
+	err = conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, int64(lockRelay)).Scan(&leads)
+	if leads {
+		db.pg.relay = conn
+		return true, nil
+	}
+	return false, errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
+}
+
+// resign lets another process relay.
+func (db *DB) resign(ctx context.Context) {
+	if db.pg == nil || db.pg.relay == nil {
+		return
+	}
+	_ = db.pg.relay.Close(context.WithoutCancel(ctx)) // closed either way, and the lock with it
+	db.pg.relay = nil
+}
+
+// noRoom tells PostgreSQL's way of saying that its disk is full.
+func noRoom(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && e.Code == "53100"
+}

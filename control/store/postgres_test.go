@@ -1,0 +1,224 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/store/storetest"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// onPostgres skips a test that is about several processes on one database, unless
+// there is a server.
+func onPostgres(t *testing.T) {
+	t.Helper()
+	if os.Getenv("MUNIMENT_TEST_POSTGRES") == "" {
+		t.Skip("needs PostgreSQL: make test-stack, or set MUNIMENT_TEST_POSTGRES")
+	}
+}
+
+// TestProcessesTakeTurns has three processes publish at once, and follows the feed
+// at each: a reader that has seen a revision has seen every one below.
+func TestProcessesTakeTurns(t *testing.T) {
+	onPostgres(t)
+	dir := t.TempDir()
+	const each = 40
+	var writing, reading sync.WaitGroup
+	done := make(chan struct{})
+	for range 3 {
+		db := mustOpen(t, dir)
+		writing.Go(func() {
+			for range each {
+				db.mustPublish(t, api.NewID(api.PrefixRight, now), api.RightSuspended)
+			}
+		})
+		reading.Go(func() {
+			for last := int64(0); ; {
+				f, err := db.Feed(t.Context(), api.FeedRequest{After: last, Limit: 10000})
+				require.NoError(t, err)
+				require.GreaterOrEqual(t, f.Newest, last)
+				for i, c := range f.Changes {
+					require.Equal(t, last+int64(i)+1, c.Revision, "a revision was skipped, or came after a higher one")
+				}
+				last = f.UpTo
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	writing.Wait()
+	close(done)
+	reading.Wait()
+	require.Equal(t, int64(3*each+1), mustOpen(t, dir).mustPublish(t, "rgh_last", api.RightActive))
+}
+
+func TestCommitWakesOtherProcesses(t *testing.T) {
+	onPostgres(t)
+	dir := t.TempDir()
+	_, at := storetest.Place(t, dir)
+	waiting, writing := mustOpenAt(t, Config{URL: at, lookAgain: time.Hour}), mustOpen(t, dir)
+	for range 20 {
+		published := writing.mustPublish(t, "rgh_a", api.RightActive)
+		for {
+			changed := waiting.Changed()
+			f, err := waiting.Feed(t.Context(), api.FeedRequest{})
+			require.NoError(t, err)
+			if f.Newest == published {
+				break
+			}
+			<-changed
+		}
+	}
+}
+
+// TestStalledChangeLosesItsTurn stops a process within a change.
+func TestStalledChangeLosesItsTurn(t *testing.T) {
+	onPostgres(t)
+	dir := t.TempDir()
+	_, at := storetest.Place(t, dir)
+	u, err := url.Parse(at)
+	require.NoError(t, err)
+	q := u.Query()
+	q.Set("idle_in_transaction_session_timeout", "200")
+	u.RawQuery = q.Encode()
+	stalled := mustOpenAt(t, Config{URL: u.String()})
+	other := mustOpen(t, dir)
+
+	within, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+	go func() {
+		ended <- stalled.Change(t.Context(), func(tx *Tx) error {
+			close(within)
+			<-goOn
+			_, err := tx.Revision(t.Context())
+			return err
+		})
+	}()
+	<-within
+	require.Equal(t, int64(1), other.mustPublish(t, "rgh_a", api.RightActive), "after the stalled one lost its turn")
+	close(goOn)
+	require.Error(t, <-ended, "what it would have changed is not changed")
+	require.Equal(t, int64(2), stalled.mustPublish(t, "rgh_a", api.RightActive), "and it goes on with the next change")
+}
+
+// TestOneProcessRelays has the relay of a process lose its connection, and one end:
+// another takes over, each event is in the log, first copies in order.
+func TestOneProcessRelays(t *testing.T) {
+	onPostgres(t)
+	dir := t.TempDir()
+	log := new(faultyLog)
+	first, second := mustOpen(t, dir), mustOpen(t, dir)
+	var want []string
+	emit := func(db *DB) {
+		subject := api.NewID(api.PrefixRight, now)
+		want = append(want, subject)
+		db.mustEmit(t, "tnt_a", subject)
+	}
+	stopFirst := first.mustRelay(t, log)
+	emit(second)
+	require.NoError(t, second.Drain(t.Context(), "tnt_a"), "the other process relays it")
+
+	stopSecond := second.mustRelay(t, log)
+	for range 20 {
+		emit(first)
+		emit(second)
+		_, err := first.write.Exec(`SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()
+			AND ((classid::bigint << 32) | objid::bigint) = $1`, int64(lockRelay))
+		require.NoError(t, err)
+	}
+	require.NoError(t, first.Drain(t.Context(), "tnt_a"))
+	stopFirst()
+	emit(first)
+	require.NoError(t, first.Drain(t.Context(), "tnt_a"))
+	stopSecond()
+	require.Equal(t, want, log.subjects(t))
+}
+
+// TestRestoreUnderARunningProcess puts an older copy in the place of a database
+// that is in use.
+func TestRestoreUnderARunningProcess(t *testing.T) {
+	onPostgres(t)
+	dir := t.TempDir()
+	var said bytes.Buffer
+	_, at := storetest.Place(t, dir)
+	running := mustOpenAt(t, Config{URL: at, Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	running.mustPublish(t, "rgh_a", api.RightActive)
+	older := copyDB(t, dir)
+	require.Eventually(t, func() bool { // its connections were closed for the copy
+		return running.Change(t.Context(), func(*Tx) error { return nil }) == nil
+	}, 10*time.Second, time.Millisecond)
+	revoked := running.mustPublish(t, "rgh_a", api.RightRevoked)
+
+	storetest.Replace(t, older, dir)
+	for range 2 {
+		require.Eventually(t, func() bool {
+			f, err := running.Feed(t.Context(), api.FeedRequest{After: revoked})
+			require.Error(t, err, "it told of %v", f)
+			return errors.Is(err, ErrWentBack)
+		}, 10*time.Second, time.Millisecond)
+		_, _, err := running.Right(t.Context(), "rgh_a")
+		require.ErrorIs(t, err, ErrWentBack, "it would be ACTIVE")
+		require.Eventually(t, func() bool { // its connection was closed as well
+			err := running.Change(t.Context(), func(*Tx) error { return nil })
+			require.Error(t, err)
+			return errors.Is(err, ErrWentBack)
+		}, 10*time.Second, time.Millisecond)
+		// Also once the older copy has caught up, by a process that has seen nothing newer.
+		other := mustOpen(t, dir)
+		for range 3 {
+			other.mustPublish(t, "rgh_b", api.RightActive)
+		}
+	}
+	require.Equal(t, 1, bytes.Count(said.Bytes(), []byte("level=ERROR")), said.String())
+}
+
+// TestAcceptedRollbackStopsOtherProcesses: a life that one process begins is not
+// that of the others.
+func TestAcceptedRollbackStopsOtherProcesses(t *testing.T) {
+	onPostgres(t)
+	dir, log := t.TempDir(), newMemoryLog()
+	running, accepting := mustOpen(t, dir), mustOpen(t, dir)
+	_, err := log.Append(t.Context(), &sealer.Record{TenantID: "tnt_a", EventID: "evt_x", Node: Node, Epoch: 1, Seq: 9, Event: []byte(`{}`)})
+	require.NoError(t, err)
+	log.entries[0].Event = lateRevocation(t)
+	require.NoError(t, accepting.Reconcile(t.Context(), History{Log: log, Accept: true}))
+	require.ErrorIs(t, running.Change(context.Background(), func(*Tx) error { return nil }), ErrWentBack)
+	require.NoError(t, accepting.Change(t.Context(), func(*Tx) error { return nil }))
+}
+
+func lateRevocation(t *testing.T) []byte {
+	e := event("tnt_a", "rgh_a")
+	e.EventID, e.At = api.NewID(api.PrefixEvent, now), Time(Millis(now))
+	text, err := sealer.AppendEvent(nil, &e)
+	require.NoError(t, err)
+	return text
+}
+
+func TestURLKeepsItsPassword(t *testing.T) {
+	for _, bad := range []string{
+		"postgres://muniment:hunter2@127.0.0.1:1/x?sslmode=disable",
+		"postgres://muniment:hunter2@127.0.0.1:1/x?sslmode=nonsense",
+		"postgres://muniment:hunter2@127.0.0.1:1:1/x",
+		"muniment:hunter2@host",
+	} {
+		_, err := Open(t.Context(), Config{URL: bad})
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), "hunter2")
+	}
+	for _, none := range []Config{{}, {Path: "a", URL: "b"}} {
+		_, err := Open(t.Context(), none)
+		require.ErrorContains(t, err, "Path or URL")
+	}
+}

@@ -1,0 +1,90 @@
+// Package storetest says on which database a test of control runs: on SQLite, or,
+// with MUNIMENT_TEST_POSTGRES set to the URL of a server, on a PostgreSQL database
+// of its own. So every test of a room is one of both engines.
+package storetest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+)
+
+// TB is what Place needs of a *testing.T or a *rapid.T.
+type TB interface {
+	require.TestingT
+	Helper()
+	Cleanup(func())
+}
+
+// Place returns the Path and the URL of a store.Config for the database of dir, one
+// of which is empty. The same dir is the same database: opened twice, it is one
+// that two processes share. It is gone at the end of the test that asked first.
+func Place(t TB, dir string) (path, database string) {
+	t.Helper()
+	server := os.Getenv("MUNIMENT_TEST_POSTGRES")
+	if server == "" {
+		return filepath.Join(dir, "control.db"), ""
+	}
+	at, err := url.Parse(server)
+	require.NoError(t, err, "MUNIMENT_TEST_POSTGRES")
+	err = administer(server, "CREATE DATABASE "+name(dir))
+	if known, ok := errors.AsType[*pgconn.PgError](err); !ok || known.Code != "42P04" { // it is there
+		require.NoError(t, err)
+		t.Cleanup(func() { drop(t, server, dir) })
+	}
+	at.Path = "/" + name(dir)
+	return "", at.String()
+}
+
+// Copy makes the database of a folder again, as it stands, for another folder. Who
+// has it open may lose connections.
+func Copy(t TB, from, to string) {
+	t.Helper()
+	server := os.Getenv("MUNIMENT_TEST_POSTGRES")
+	if server == "" {
+		text, err := os.ReadFile(filepath.Join(from, "control.db"))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(to, "control.db"), text, 0o600))
+		return
+	}
+	require.NoError(t, administer(server, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '"+name(from)+"'"))
+	require.NoError(t, administer(server, "CREATE DATABASE "+name(to)+" TEMPLATE "+name(from)))
+	t.Cleanup(func() { drop(t, server, to) })
+}
+
+// Replace restores a copy, on PostgreSQL, over the database that it was made of,
+// whoever uses that.
+func Replace(t TB, older, dir string) {
+	t.Helper()
+	server := os.Getenv("MUNIMENT_TEST_POSTGRES")
+	drop(t, server, dir)
+	require.NoError(t, administer(server, "ALTER DATABASE "+name(older)+" RENAME TO "+name(dir)))
+}
+
+func name(dir string) string {
+	sum := sha256.Sum256([]byte(dir))
+	return "muniment_test_" + hex.EncodeToString(sum[:8])
+}
+
+func drop(t TB, server, dir string) {
+	require.NoError(t, administer(server, "DROP DATABASE IF EXISTS "+name(dir)+" WITH (FORCE)"))
+}
+
+func administer(server, statement string) error {
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, server)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, statement)
+	return err
+}
