@@ -56,9 +56,9 @@ func (k *retold) replay(ctx context.Context, tx *store.Tx) (changed bool, err er
 		return false, err
 	}
 	// A window only ever gets shorter.
-	ended, err := affected(tx.ExecContext(ctx, `UPDATE signing_keys SET not_after = CASE WHEN not_after < $1 THEN not_after ELSE COALESCE($1, not_after) END,
-		revoked_at = COALESCE(revoked_at, $2), revision = $3
-		WHERE key_id = $4 AND ($1 < COALESCE(not_after, $1 + 1) OR (CAST($2 AS BIGINT) IS NOT NULL AND revoked_at IS NULL))`,
+	ended, err := affected(tx.ExecContext(ctx, `UPDATE signing_keys SET not_after = CASE WHEN not_after < CAST($1 AS BIGINT) THEN not_after ELSE COALESCE(CAST($1 AS BIGINT), not_after) END,
+		revoked_at = COALESCE(revoked_at, CAST($2 AS BIGINT)), revision = $3
+		WHERE key_id = $4 AND (CAST($1 AS BIGINT) < COALESCE(not_after, CAST($1 AS BIGINT) + 1) OR (CAST($2 AS BIGINT) IS NOT NULL AND revoked_at IS NULL))`,
 		k.NotAfter, k.RevokedAt, revision, k.KeyID))
 	return enrolled || ended, err
 }
