@@ -161,7 +161,10 @@ addresses() {
 }
 
 # env prints what the tests want to know.
-env() { echo "export MUNIMENT_TEST_KAFKA=$(addresses)"; }
+env() {
+	echo "export MUNIMENT_TEST_KAFKA=$(addresses)"
+	echo "export MUNIMENT_TEST_KAFKA_CACHE='$cache'"
+}
 
 case "${1:-}" in
 up | down | env) "$1" ;;

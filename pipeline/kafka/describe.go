@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"strconv"
 
@@ -42,6 +43,9 @@ var errNoTopic = errors.New("no such topic")
 // describe asks the brokers for a topic.
 func describe(ctx context.Context, client *kafkago.Client, name string) (description, error) {
 	meta, err := client.Metadata(ctx, &kafkago.MetadataRequest{Topics: []string{name}})
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return description{}, fmt.Errorf("cannot reach Kafka: a broker hung up, as it does when TLS, user or password are not as it wants them: %w", err)
+	}
 	if err != nil {
 		return description{}, fmt.Errorf("cannot reach Kafka: %w", err)
 	}

@@ -57,7 +57,9 @@ func TestConnectionLostBehindTheWrite(t *testing.T) {
 // replicas, delays records and keeps their order.
 func TestFailOver(t *testing.T) {
 	cluster, brokers := fakeCluster(t, kfake.NumBrokers(3))
-	l := mustOpen(t, freshTopic(t, brokers, Topic{Replication: 3}))
+	cfg := freshTopic(t, brokers, Topic{Replication: 3})
+	cfg.MaxBackoff = 20 * time.Millisecond
+	l := mustOpen(t, cfg)
 	for _, answer := range []*kerr.Error{kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.NotEnoughReplicas, kerr.KafkaStorageError, kerr.TopicAuthorizationFailed} {
 		cluster.Fault(kfake.Fault{Keys: produceKey, Err: answer, Count: 3})
 	}

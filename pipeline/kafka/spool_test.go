@@ -66,11 +66,15 @@ func (n node) drained(tb testing.TB) {
 // that were acknowledged.
 type writer struct {
 	tenant string
+	pace   time.Duration // between two records; 0 is as fast as it goes
 	kept   []sealer.Record
 }
 
 func (w *writer) run(ctx context.Context, log pipeline.Appender) {
 	for n := 0; ctx.Err() == nil; n++ {
+		if w.pace > 0 {
+			pause(ctx, w.pace)
+		}
 		r := testRecord(w.tenant, n)
 		if _, err := log.Append(ctx, &r); err == nil {
 			w.kept = append(w.kept, r)
@@ -78,12 +82,13 @@ func (w *writer) run(ctx context.Context, log pipeline.Appender) {
 	}
 }
 
-// run starts writers and returns a function that stops them.
-func run(tb testing.TB, log pipeline.Appender, n int) (writers []*writer, stop func()) {
+// run starts writers of tenants whose ids begin alike, and returns a function that
+// stops them.
+func run(tb testing.TB, log pipeline.Appender, n int, prefix string, pace time.Duration) (writers []*writer, stop func()) {
 	ctx, cancel := context.WithCancel(tb.Context())
 	var wg sync.WaitGroup
 	for i := range n {
-		w := &writer{tenant: "tnt_" + string(rune('a'+i))}
+		w := &writer{tenant: prefix + string(rune('a'+i)), pace: pace}
 		writers = append(writers, w)
 		wg.Go(func() { w.run(ctx, log) })
 	}
@@ -124,7 +129,7 @@ func requireKept(tb testing.TB, l *Log, writers []*writer) (kept, copies int) {
 func TestAwayAndBack(t *testing.T) {
 	cluster, brokers := fakeCluster(t)
 	n := startNode(t, freshTopic(t, brokers, Topic{}), t.TempDir(), 50*time.Millisecond, 0)
-	writers, stop := run(t, n, 8)
+	writers, stop := run(t, n, 8, "tnt_", 0)
 	var spooled int64
 	for range 3 {
 		fault := cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.NotEnoughReplicas, Count: -1})
