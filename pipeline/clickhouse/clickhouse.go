@@ -41,6 +41,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -59,7 +60,8 @@ type Config struct {
 	// protocol, http:// or https:// for HTTP. Further parameters are those of
 	// clickhouse-go. The database is needed. Required.
 	URL string
-	// TLS secures the connections; nil leaves that to the URL (secure=true, https).
+	// TLS secures the connections; nil leaves that to the URL (https, or the
+	// parameter secure=true).
 	TLS *tls.Config
 	// Cluster is the name of a cluster, as the servers' configuration has it, whose
 	// replicas hold the tables. Default: one server.
@@ -77,14 +79,25 @@ func (c Config) timeout() time.Duration {
 	return c.Timeout
 }
 
-// options are the driver's. An error never holds the URL: there is a password in it.
+// options are the driver's. No error holds the password.
 func (c Config) options() (*clickhouse.Options, error) {
-	opt, err := clickhouse.ParseDSN(c.URL)
+	address := c.URL
+	if strings.HasPrefix(address, "https://") && !strings.Contains(address, "secure=") {
+		// The driver wants to be told twice.
+		separator := "?"
+		if strings.Contains(address, "?") {
+			separator = "&"
+		}
+		address += separator + "secure=true"
+	}
+	opt, err := clickhouse.ParseDSN(address)
 	switch {
 	case c.URL == "":
 		return nil, errors.New("clickhouse warehouse: URL is empty")
 	case err != nil:
-		return nil, errors.New("clickhouse warehouse: URL can't be read: clickhouse://user:password@host:9000/database is expected")
+		return nil, fmt.Errorf("clickhouse warehouse: URL can't be read: %w", err)
+	case c.TLS != nil && strings.HasPrefix(c.URL, "http://"):
+		return nil, errors.New("clickhouse warehouse: TLS is set, but URL begins with http://")
 	case opt.Auth.Database == "":
 		return nil, errors.New("clickhouse warehouse: URL names no database")
 	case c.Timeout < 0:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"sync/atomic"
@@ -77,7 +78,7 @@ func mustOpen(tb testing.TB, cfg Config) *Warehouse {
 func TestConformance(t *testing.T) {
 	// An insert costs a server some ten times what it costs a file: a case has to be
 	// done within its minute on a busy machine, too.
-	require.NoError(t, flag.Set("rapid.checks", "25"))
+	require.NoError(t, flag.Set("rapid.checks", "15"))
 	for _, protocol := range []string{native, http} {
 		t.Run(protocol, func(t *testing.T) {
 			server := variable(t, protocol)
@@ -90,4 +91,15 @@ func TestConformance(t *testing.T) {
 			})
 		})
 	}
+}
+
+// freePort is a port of the loopback interface that nobody listens on.
+func freePort(tb testing.TB) string {
+	tb.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(tb, err)
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	require.NoError(tb, err)
+	return port
 }

@@ -143,10 +143,10 @@ func TestRollupsBesideAZombie(t *testing.T) {
 }
 
 // A copy at a lower position takes over, and what repeats it changes sides: the
-// rollup of another hour, which no row of the batch is in, follows.
+// rollups of other slices and hours, which no row of the batch is in, follow.
 func TestRollupsFollowALateCopy(t *testing.T) {
 	w := mustOpen(t, fresh(t, variable(t, native)))
-	early, late := delivery("tnt_a", 20, midnight.Add(-2*time.Hour), "key"), delivery("tnt_a", 10, midnight.Add(2*time.Hour), "key")
+	early, late := delivery("tnt_a", 20_000, midnight.Add(-2*time.Hour), "key"), delivery("tnt_a", 10_000, midnight.Add(2*time.Hour), "key")
 	require.NoError(t, w.Load(t.Context(), batch([]pipeline.Row{late})))
 	require.NoError(t, w.Load(t.Context(), batch([]pipeline.Row{early})))
 	requireSums(t, w, 2, 1, late.Delivery.QuantityMs)
@@ -160,8 +160,8 @@ func TestRollupsFollowALateCopy(t *testing.T) {
 func TestDriftIsSeen(t *testing.T) {
 	w := mustOpen(t, fresh(t, variable(t, native)))
 	require.NoError(t, w.Load(t.Context(), batch([]pipeline.Row{delivery("tnt_a", 1, midnight, ""), delivery("tnt_b", 2, midnight, "")})))
-	require.NoError(t, w.conn.Exec(t.Context(), `INSERT INTO metering_hours (tenant_id, hour, place, stamp, lines)
-		SELECT tenant_id, hour, place, stamp + 1, [] FROM metering_hours WHERE tenant_id = 'tnt_b'`))
+	require.NoError(t, w.conn.Exec(t.Context(), `INSERT INTO metering_hours (tenant_id, hour, generation, slice, place, stamp, lines)
+		SELECT tenant_id, hour, generation, slice, place, stamp + 1, [] FROM metering_hours WHERE tenant_id = 'tnt_b'`))
 	for tenant, want := range map[string]int64{"tnt_a": 0, "tnt_b": 1, "": 1} {
 		receipts, quantity, err := w.Drift(t.Context(), tenant, midnight.Add(-time.Hour), midnight)
 		require.NoError(t, err)

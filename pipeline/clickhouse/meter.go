@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -59,26 +60,40 @@ func metered(q pipeline.MeterQuery, c cut) (from string, args []any) {
 	return decisions(f)
 }
 
+// decided is what decisions reads of events.
+const decided = `tenant_id, event_id, generation, position, place, right_id, substrate, basis_id, rendered_at, at, metered,
+	reason, metering_basis, quantity_ms, idempotency`
+
 // decisions is what metering sums: the deliveries that f keeps, each with whether
 // it is a duplicate and what it counts for.
+func decisions(f filter) (from string, args []any) {
+	chosen := `(SELECT ` + decided + ` FROM events FINAL WHERE receipt_id != '' AND ` + f.String() + `)`
+	return judged(chosen, chosen), slices.Concat(f.args, f.args, f.args)
+}
+
+// judged tells which of the chosen rows are duplicates. keys is chosen, or more
+// rows of which no harm comes; its arguments come twice, before those of chosen.
 //
 // An event is a duplicate when one of those before it that have its hash is not
-// more than 24 h older, so the youngest of them decides.
-func decisions(f filter) (from string, args []any) {
-	chosen := ` FROM events FINAL WHERE receipt_id != '' AND ` + f.String()
-	return `(SELECT tenant_id, event_id, place, right_id, substrate, basis_id, rendered_at, metered,
+// more than 24 h older, so the youngest of them decides. What is a day older than
+// every chosen event decides nothing: old partitions need not be read.
+func judged(chosen, keys string) string {
+	return `(SELECT tenant_id, event_id, generation, position, place, right_id, substrate, basis_id, rendered_at, metered,
 			(tenant_id, event_id) IN (
 				SELECT tenant_id, event_id FROM (
 					SELECT tenant_id, event_id, at, count() OVER earlier AS others, max(at) OVER earlier AS youngest
-					FROM idempotency_keys FINAL
-					WHERE (tenant_id, idempotency) IN (SELECT tenant_id, idempotency` + chosen + ` AND idempotency != '')
-					WINDOW earlier AS (PARTITION BY tenant_id, idempotency ORDER BY place
+					FROM (
+						SELECT tenant_id, idempotency, event_id, any(k.at) AS at, min(k.place) AS lowest FROM idempotency_keys AS k
+						WHERE k.at >= (SELECT min(at) - 86400000 FROM ` + keys + ` WHERE idempotency != '')
+							AND (tenant_id, idempotency) IN (SELECT tenant_id, idempotency FROM ` + keys + ` WHERE idempotency != '')
+						GROUP BY tenant_id, idempotency, event_id)
+					WINDOW earlier AS (PARTITION BY tenant_id, idempotency ORDER BY lowest
 						ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))
 				WHERE others > 0 AND youngest >= at - 86400000) AS duplicate,
 			if(duplicate, 'none', toString(metering_basis)) AS counted_basis,
 			if(duplicate, '` + pipeline.ReasonDuplicate + `', toString(reason)) AS counted_reason,
 			if(duplicate, 0, quantity_ms) AS counted_ms
-		` + chosen + `)`, append(append([]any(nil), f.args...), f.args...)
+		FROM ` + chosen + `)`
 }
 
 // Refusals sums the counts of gate.refusals events by bucket, right and rule.

@@ -3,12 +3,16 @@ package clickhouse
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/ext"
 
 	"muniment/pipeline"
+	"muniment/sealer"
 )
 
 const hourMs = int64(time.Hour / time.Millisecond)
@@ -18,18 +22,31 @@ func hourOf(column string) string {
 	return fmt.Sprintf("(%[1]s - positiveModulo(%[1]s, %[2]d))", column, hourMs)
 }
 
-// tenantHour is one rollup.
-type tenantHour struct {
-	tenantID string
-	hour     int64
+// slice is what one row of metering_hours sums: a tenant's deliveries of one hour
+// between two round log positions.
+type slice struct {
+	tenantID   string
+	hour       int64
+	generation uint32
+	number     int64
 }
 
-// rollUp replaces the rollups of the hours whose decisions rows can have changed.
-// The rows must be loaded.
+// slicePositions is how many log positions are a slice. The migrations name it too.
+const slicePositions = 8192
+
+// sliceColumns are those of a slice, out of events or idempotency_keys.
+var sliceColumns = fmt.Sprintf("tenant_id, %s AS hour, generation, intDiv(position, %d) AS slice", hourOf("rendered_at"), slicePositions)
+
+func scanSlice(scan func(...any) error) (s slice, err error) {
+	err = scan(&s.tenantID, &s.hour, &s.generation, &s.number)
+	return s, err
+}
+
+// rollUp replaces the rollups that rows can have changed. The rows must be loaded.
 func (w *Warehouse) rollUp(ctx context.Context, rows []pipeline.Row) error {
-	hours, err := w.touched(ctx, rows)
-	if err == nil && len(hours) > 0 {
-		err = w.replaceHours(ctx, hours)
+	touched, err := w.touched(ctx, rows)
+	if err == nil && len(touched) > 0 {
+		err = w.replace(ctx, touched)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot replace rollups: %w", err)
@@ -37,83 +54,98 @@ func (w *Warehouse) rollUp(ctx context.Context, rows []pipeline.Row) error {
 	return nil
 }
 
-// touched lists the hours of the rows themselves, and those of deliveries with one
-// of their hashes: a row that comes late may make a duplicate of one that is there.
-func (w *Warehouse) touched(ctx context.Context, rows []pipeline.Row) (map[tenantHour]bool, error) {
-	brought, err := ext.NewTable("brought", ext.Column("tenant_id", "String"), ext.Column("idempotency", "String"))
+// touched lists the slices that the rows are in, those that hold a copy of one of
+// them, and those of deliveries that one of them makes a duplicate. In order, a log
+// brings neither: then the first are all.
+func (w *Warehouse) touched(ctx context.Context, rows []pipeline.Row) (map[slice]bool, error) {
+	brought, err := ext.NewTable("brought", ext.Column("tenant_id", "String"), ext.Column("event_id", "String"),
+		ext.Column("idempotency", "String"), ext.Column("generation", "UInt32"), ext.Column("position", "Int64"), ext.Column("at", "Int64"))
 	if err != nil {
 		return nil, err
 	}
-	hours, keys := map[tenantHour]bool{}, 0
+	touched := map[slice]bool{}
 	for _, r := range rows {
 		if r.Delivery == nil {
 			continue
 		}
 		ms := r.Delivery.RenderedAt.UnixMilli()
-		hours[tenantHour{r.TenantID, ms - ((ms%hourMs)+hourMs)%hourMs}] = true
-		if r.Delivery.Idempotency != "" {
-			keys++
-			if err := brought.Append(r.TenantID, r.Delivery.Idempotency); err != nil {
-				return nil, err
-			}
+		touched[slice{r.TenantID, ms - (ms%hourMs+hourMs)%hourMs, r.Generation, r.Offset / slicePositions}] = true
+		if err := brought.Append(r.TenantID, r.EventID, r.Delivery.Idempotency, r.Generation, r.Offset, r.At.UnixMilli()); err != nil {
+			return nil, err
 		}
 	}
-	if keys == 0 {
-		return hours, nil
+	if len(touched) == 0 {
+		return nil, nil
 	}
-	others, err := collect(clickhouse.Context(ctx, clickhouse.WithExternalTable(brought)), w,
-		func(scan func(...any) error) (h tenantHour, err error) {
-			err = scan(&h.tenantID, &h.hour)
-			return h, err
-		}, `SELECT DISTINCT tenant_id, `+hourOf("rendered_at")+` FROM idempotency_keys
-			WHERE (tenant_id, idempotency) IN (SELECT tenant_id, idempotency FROM brought)`)
-	for _, h := range others {
-		hours[h] = true
+	for _, query := range []string{
+		`SELECT DISTINCT ` + sliceColumns + ` FROM events
+			WHERE receipt_id != '' AND (tenant_id, event_id) IN (SELECT tenant_id, event_id FROM brought)`,
+		`SELECT DISTINCT ` + sliceColumns + ` FROM idempotency_keys AS k
+			INNER JOIN (SELECT tenant_id AS of, idempotency AS hash, generation AS brought_generation, position AS brought_position, at AS brought_at
+				FROM brought WHERE idempotency != '') AS b ON k.tenant_id = b.of AND k.idempotency = b.hash
+			WHERE (k.tenant_id, k.idempotency) IN (SELECT tenant_id, idempotency FROM brought WHERE idempotency != '')
+				AND (k.generation, k.position) > (b.brought_generation, b.brought_position) AND k.at <= b.brought_at + 86400000`,
+	} {
+		others, err := collect(clickhouse.Context(ctx, clickhouse.WithExternalTable(brought)), w, scanSlice, query)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range others {
+			touched[s] = true
+		}
 	}
-	return hours, err
+	return touched, nil
 }
 
-// replaceHours computes the rollups of some hours anew.
-func (w *Warehouse) replaceHours(ctx context.Context, hours map[tenantHour]bool) error {
-	touched, err := ext.NewTable("touched", ext.Column("tenant_id", "String"), ext.Column("hour", "Int64"))
+// replace computes the rollups of some slices anew.
+func (w *Warehouse) replace(ctx context.Context, touchedSlices map[slice]bool) error {
+	touched, err := ext.NewTable("touched", ext.Column("tenant_id", "String"), ext.Column("hour", "Int64"),
+		ext.Column("generation", "UInt32"), ext.Column("slice", "Int64"))
 	if err != nil {
 		return err
 	}
-	var first, last int64
-	some := false
-	for h := range hours {
-		if err := touched.Append(h.tenantID, h.hour); err != nil {
+	places := map[string]bool{}
+	for s := range touchedSlices {
+		if err := touched.Append(s.tenantID, s.hour, s.generation, s.number); err != nil {
 			return err
 		}
-		if !some {
-			first, last, some = h.hour, h.hour, true
-		}
-		first, last = min(first, h.hour), max(last, h.hour)
+		begin := sealer.Position{Generation: s.generation, Offset: s.number * slicePositions}
+		end := sealer.Position{Generation: s.generation, Offset: begin.Offset + slicePositions}
+		places["place >= "+place(begin)+" AND place < "+place(end)] = true
 	}
-	// The stamp is taken by the one clock of the server, before anything is read: who
-	// has changed something afterwards will replace the hour after us.
+	// The stamp is taken by the clock of the server, before anything is read: who has
+	// changed something afterwards will replace the slice after us.
 	var stamp uint64
 	if err := w.conn.QueryRow(ctx, `SELECT toUInt64(toUnixTimestamp64Nano(now64(9)))`).Scan(&stamp); err != nil {
 		return err
 	}
 	var f filter
 	f.add("tenant_id IN (SELECT tenant_id FROM touched)")
-	f.add("rendered_at >= ? AND rendered_at < ?", first, last+hourMs)
-	f.add("(tenant_id, " + hourOf("rendered_at") + ") IN (SELECT tenant_id, hour FROM touched)")
-	from, args := decisions(f)
+	if len(places) <= 100 { // more would take longer to parse than they spare
+		f.add("(" + strings.Join(slices.Sorted(maps.Keys(places)), " OR ") + ")")
+	}
+	f.add("(tenant_id, " + hourOf("rendered_at") + fmt.Sprintf(", generation, intDiv(position, %d)) IN (SELECT tenant_id, hour, generation, slice FROM touched)", slicePositions))
+	// FINAL would read much of the tenants' history for a few slices. The rows of a
+	// slice are found by their places, and the lowest copies of their events by key.
+	inSlices := `SELECT tenant_id, event_id FROM events WHERE receipt_id != '' AND ` + f.String()
+	from := judged(`(SELECT `+decided+` FROM events WHERE `+f.String()+` AND (tenant_id, event_id, place) IN (
+			SELECT tenant_id, event_id, min(place) FROM events WHERE (tenant_id, event_id) IN (`+inSlices+`) GROUP BY tenant_id, event_id)
+		LIMIT 1 BY tenant_id, event_id)`,
+		`(SELECT tenant_id, idempotency, at FROM events WHERE `+f.String()+`)`)
 	// A place that was read once never goes back, even if a copy at a lower one has
 	// replaced the row that stood there: hence the second half.
 	return w.conn.Exec(clickhouse.Context(ctx, clickhouse.WithExternalTable(touched)), `
-		INSERT INTO metering_hours (tenant_id, hour, place, stamp, lines)
-		SELECT tenant_id, hour, max(top), toUInt64(`+fmt.Sprint(stamp)+`), groupArrayIf(line, receipts > 0) FROM (
-			SELECT tenant_id, `+hourOf("rendered_at")+` AS hour, max(place) AS top, count() AS receipts,
+		INSERT INTO metering_hours (tenant_id, hour, generation, slice, place, stamp, lines)
+		SELECT tenant_id, hour, generation, slice, max(top), toUInt64(`+fmt.Sprint(stamp)+`), groupArrayIf(line, receipts > 0) FROM (
+			SELECT `+sliceColumns+`, max(place) AS top, count() AS receipts,
 				(right_id, toString(substrate), basis_id, counted_basis, counted_reason, toInt64(receipts), sum(counted_ms)) AS line
 			FROM `+from+`
-			GROUP BY tenant_id, hour, right_id, toString(substrate), basis_id, counted_basis, counted_reason
+			GROUP BY tenant_id, hour, generation, slice, right_id, toString(substrate), basis_id, counted_basis, counted_reason
 			UNION ALL
-			SELECT tenant_id, hour, place AS top, toUInt64(0) AS receipts, ('', '', '', '', '', toInt64(0), toInt64(0)) AS line
-			FROM metering_hours FINAL WHERE (tenant_id, hour) IN (SELECT tenant_id, hour FROM touched))
-		GROUP BY tenant_id, hour`, args...)
+			SELECT tenant_id, hour, generation, slice, place AS top, toUInt64(0) AS receipts, ('', '', '', '', '', toInt64(0), toInt64(0)) AS line
+			FROM metering_hours FINAL
+			WHERE (tenant_id, hour, generation, slice) IN (SELECT tenant_id, hour, generation, slice FROM touched))
+		GROUP BY tenant_id, hour, generation, slice`)
 }
 
 // Drift compares the rollups with the deduplicated rows, hour by hour and line by

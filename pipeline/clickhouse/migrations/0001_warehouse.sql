@@ -95,7 +95,7 @@ CREATE TABLE IF NOT EXISTS idempotency_keys (
 ) ENGINE = ReplacingMergeTree(version)
 PARTITION BY toYYYYMM(fromUnixTimestamp64Milli(at, 'UTC'))
 ORDER BY (tenant_id, idempotency, event_id)
-SETTINGS index_granularity = 512,
+SETTINGS index_granularity = 128, min_compress_block_size = 8192, -- it is asked for thousands of keys that lie apart
 	fsync_after_insert = 1, fsync_part_directory = 1,
 	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
 
@@ -125,19 +125,22 @@ ORDER BY log_partition
 SETTINGS fsync_after_insert = 1, fsync_part_directory = 1,
 	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
 
--- What a tenant's deliveries of one hour of renderedAt add up to, all lines in one
--- row, so that an hour is replaced as a whole. place is the highest that was read,
--- stamp the time in nanoseconds before reading.
+-- What a tenant's deliveries of one hour of renderedAt add up to, in slices of 8,192
+-- log positions, so that a batch costs what it holds and not what its hours hold. All
+-- lines of a slice are in one row, which is replaced as a whole. place is the highest
+-- that was read, stamp the time in nanoseconds before reading.
 CREATE TABLE IF NOT EXISTS metering_hours (
-	tenant_id String,
-	hour      Int64,
-	place     UInt128,
-	stamp     UInt64,
-	lines     Array(Tuple(right_id String, substrate String, basis_id String, metering_basis String, reason String,
+	tenant_id  String,
+	hour       Int64,
+	generation UInt32,
+	slice      Int64,
+	place      UInt128,
+	stamp      UInt64,
+	lines      Array(Tuple(right_id String, substrate String, basis_id String, metering_basis String, reason String,
 		receipts Int64, quantity_ms Int64)),
-	version   UInt256 MATERIALIZED bitShiftLeft(toUInt256(place), 64) + toUInt256(stamp)
+	version    UInt256 MATERIALIZED bitShiftLeft(toUInt256(place), 64) + toUInt256(stamp)
 ) ENGINE = ReplacingMergeTree(version)
 PARTITION BY toYYYYMM(fromUnixTimestamp64Milli(hour, 'UTC'))
-ORDER BY (tenant_id, hour)
+ORDER BY (tenant_id, hour, generation, slice)
 SETTINGS fsync_after_insert = 1, fsync_part_directory = 1,
 	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;

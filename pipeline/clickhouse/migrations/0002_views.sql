@@ -41,15 +41,16 @@ CREATE OR REPLACE VIEW metering_hourly AS
 SELECT
 	tenant_id,
 	toDateTime(intDiv(h.hour, 1000), 'UTC') AS hour,
-	line.right_id       AS right_id,
-	line.substrate      AS substrate,
-	line.basis_id       AS basis_id,
-	line.metering_basis AS metering_basis,
-	line.reason         AS reason,
-	line.receipts       AS receipts,
-	line.quantity_ms    AS quantity_ms
+	line.right_id         AS right_id,
+	line.substrate        AS substrate,
+	line.basis_id         AS basis_id,
+	line.metering_basis   AS metering_basis,
+	line.reason           AS reason,
+	sum(line.receipts)    AS receipts,
+	sum(line.quantity_ms) AS quantity_ms
 FROM metering_hours AS h FINAL
-ARRAY JOIN h.lines AS line;
+ARRAY JOIN h.lines AS line
+GROUP BY tenant_id, hour, right_id, substrate, basis_id, metering_basis, reason;
 
 -- The same by day.
 CREATE OR REPLACE VIEW metering_daily AS
