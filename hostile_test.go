@@ -2,15 +2,18 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,51 +26,50 @@ import (
 	"muniment/gateway/api"
 )
 
-// operation is a route of the contract: the scope it needs, and a body that it
-// takes. {names} in path and body stand for ids of resources.
+// operation is a route of the contract: the scope it needs, if any, and a body that
+// it takes. {names} in path and body stand for ids of resources.
 type operation struct {
-	method, path string
-	scope        api.Scope
-	body         string
+	method, path, scope, body string
+	bodiless                  bool     // the body may be left out, and so may all of its members
+	filters                   []string // parameters that narrow a list to what belongs to one resource
 }
 
-var operations = []operation{
-	{"GET", "/v1/tenant", api.RightsRead, ""},
-	{"POST", "/v1/api-keys", api.KeysWrite, `{"label":"x","scopes":[]}`},
-	{"GET", "/v1/api-keys", api.KeysWrite, ""},
-	{"GET", "/v1/api-keys/{keyId}", api.KeysWrite, ""},
-	{"DELETE", "/v1/api-keys/{keyId}", api.KeysWrite, ""},
-	{"POST", "/v1/bases", api.RightsWrite, `{"kind":"LICENSE","title":"x"}`},
-	{"GET", "/v1/bases", api.RightsRead, ""},
-	{"GET", "/v1/bases/{basisId}", api.RightsRead, ""},
-	{"POST", "/v1/rights", api.RightsWrite,
-		`{"basisId":"{basisId}","substrate":"CTV","scope":{},"effectiveFrom":"2026-01-01T00:00:00Z","parentRightId":"{rightId}"}`},
-	{"GET", "/v1/rights", api.RightsRead, ""},
-	{"GET", "/v1/rights/{rightId}", api.RightsRead, ""},
-	{"GET", "/v1/rights/{rightId}/provenance", api.RightsRead, ""},
-	{"GET", "/v1/rights/{rightId}/propagation", api.RightsRead, ""},
-	{"POST", "/v1/rights/{rightId}/suspend", api.RightsWrite, `{"reason":"x"}`},
-	{"POST", "/v1/rights/{rightId}/resume", api.RightsWrite, `{"reason":"x"}`},
-	{"POST", "/v1/rights/{rightId}/revoke", api.RightsWrite, `{"reason":"x"}`},
-	{"POST", "/v1/delivery", api.DeliveryWrite, `{"rightId":"{rightId}","spatialAnchorId":"a","dwellMs":1}`},
-	{"GET", "/v1/events", api.AuditRead, ""},
-	{"POST", "/v1/proof-packs/seal", api.ProofWrite, ""},
-	{"GET", "/v1/proof-packs", api.AuditRead, ""},
-	{"GET", "/v1/proof-packs/{packId}", api.AuditRead, ""},
-	{"GET", "/v1/proof-packs/{packId}/bundle", api.AuditRead, ""},
-	{"GET", "/v1/metering", api.MeteringRead, ""},
-}
-
-// filters are lists that may be asked for what belongs to one resource: a foreign
-// one has nothing, as an unknown one.
-var filters = []operation{
-	{"GET", "/v1/rights?basisId={basisId}", api.RightsRead, ""},
-	{"GET", "/v1/rights?parentRightId={rightId}", api.RightsRead, ""},
-	{"GET", "/v1/metering?rightId={rightId}", api.MeteringRead, ""},
+// operations are those of the service's OpenAPI document, in the order of their ids.
+// What is new in the contract is attacked as well.
+func operations(t *testing.T, server *bench.Server) (all []operation) {
+	known := document(t, server)
+	for _, id := range slices.Sorted(maps.Keys(known)) {
+		o := known[id].operation
+		for _, p := range known[id].query {
+			switch {
+			case p.Required:
+				o.path += "?" + p.Name + "={" + p.Name + "}" // of those that are here, none has two
+			case strings.HasSuffix(p.Name, "Id"):
+				o.filters = append(o.filters, p.Name)
+			}
+		}
+		var body bytes.Buffer
+		if example := known[id].shown.Request; example != nil {
+			require.NoError(t, json.Compact(&body, example))
+		}
+		o.body = body.String()
+		for name, form := range ofOurs {
+			o.body = form.ReplaceAllString(o.body, "{"+name+"}")
+		}
+		switch id {
+		case "issue-right":
+			o.body = strings.TrimSuffix(o.body, "}") + `,"parentRightId":"{parentRightId}"}`
+		case "create-api-key": // a key can give no scopes that it lacks
+			o.body = `{"label":"x","scopes":[]}`
+		}
+		all = append(all, o)
+	}
+	require.NotEmpty(t, all)
+	return all
 }
 
 // open are the routes that ask for no key.
-var open = []string{"/v1", "/v1/healthz", "/.well-known/muniment/keys.json"}
+var open = []string{"/.well-known/muniment/keys.json", "/docs", "/openapi.json", "/v1", "/v1/healthz"}
 
 // resource finds the names in paths and bodies.
 var resource = regexp.MustCompile(`{(\w+)}`)
@@ -167,6 +169,7 @@ func settle(t *testing.T, exe string, server *bench.Server) owner {
 	}
 	var made struct {
 		Basis, Right struct{ ID string }
+		Receipt      struct{ ReceiptID string }
 		Pack         struct{ PackID string }
 	}
 	do("POST", "/v1/bases", map[string]any{"kind": "LICENSE", "title": "x"}, &made)
@@ -175,9 +178,13 @@ func settle(t *testing.T, exe string, server *bench.Server) owner {
 		"basisId": made.Basis.ID, "substrate": "CTV", "scope": map[string]any{}, "effectiveFrom": "2026-01-01T00:00:00Z",
 	}, &made)
 	o.ids["rightId"] = made.Right.ID
-	do("POST", "/v1/delivery", map[string]any{"rightId": made.Right.ID, "spatialAnchorId": "a", "dwellMs": 1500}, nil)
+	do("POST", "/v1/delivery", map[string]any{"rightId": made.Right.ID, "spatialAnchorId": "a", "dwellMs": 1500}, &made)
+	o.ids["receiptId"] = made.Receipt.ReceiptID
 	do("POST", "/v1/proof-packs/seal", nil, &made)
 	o.ids["packId"] = made.Pack.PackID
+	for other, name := range map[string]string{"parentRightId": "rightId", "subjectId": "rightId", "actorId": "keyId", "from": "packId"} {
+		o.ids[other] = o.ids[name]
+	}
 	for name, id := range o.ids {
 		require.NotEmpty(t, id, name)
 	}
@@ -197,8 +204,9 @@ func TestForeignResources(t *testing.T) {
 		return call(t, server.API, stranger.client.Key, o.with(map[string]string{name: id}).with(stranger.ids))
 	}
 	asked := 0
-	for _, o := range operations {
+	for _, o := range operations(t, server) {
 		for _, name := range o.names() {
+			require.Contains(t, victim.ids, name, "%s %s", o.method, o.path)
 			foreign := ask(o, name, victim.ids[name])
 			foreign.refused(t, 404, api.ResourceNotFound, o.method+" "+o.path)
 			require.Equal(t, ask(o, name, unknown(victim.ids[name])), foreign, "%s %s", o.method, o.path)
@@ -224,12 +232,16 @@ func TestForeignResources(t *testing.T) {
 				require.NotContains(t, list.body, id, o.path)
 			}
 		}
-	}
-	for _, o := range filters {
-		name := o.names()[0]
-		foreign, none := ask(o, name, victim.ids[name]), ask(o, name, unknown(victim.ids[name]))
-		require.Equal(t, 200, foreign.status, foreign.body)
-		require.Equal(t, none, foreign, o.path)
+		// A list has nothing of what belongs to a foreign resource, as to an unknown one.
+		for _, name := range o.filters {
+			require.Contains(t, victim.ids, name, o.path)
+			narrow := o
+			narrow.path += "?" + name + "={" + name + "}"
+			foreign, none := ask(narrow, name, victim.ids[name]), ask(narrow, name, unknown(victim.ids[name]))
+			require.Equal(t, 200, foreign.status, "%s: %s", narrow.path, foreign.body)
+			require.Equal(t, none, foreign, narrow.path)
+			asked++
+		}
 	}
 	t.Logf("%d references, each to a foreign and to an unknown id", asked)
 
@@ -248,22 +260,31 @@ func TestScopeMatrix(t *testing.T) {
 	for name, id := range tenant.ids {
 		nothing[name] = unknown(id) // so that no operation does anything
 	}
+	public, scoped := []string{}, []operation{}
+	for _, o := range operations(t, server) {
+		if o.scope == "" {
+			public = append(public, o.path)
+			continue
+		}
+		scoped = append(scoped, o)
+	}
+	require.ElementsMatch(t, open, public)
 	for _, held := range append(api.EveryScope.Names(), api.Wildcard.String()) {
 		var made struct{ APIKey string }
 		require.NoError(t, tenant.client.Do(t.Context(), "POST", "/v1/api-keys", map[string]any{"label": held, "scopes": []string{held}}, &made))
-		for _, o := range operations {
+		for _, o := range scoped {
 			about := o.method + " " + o.path + " with " + held
 			a := call(t, server.API, made.APIKey, o.with(nothing))
-			if held == o.scope.String() || held == api.Wildcard.String() {
+			if held == o.scope || held == api.Wildcard.String() {
 				require.NotContains(t, []int{401, 403, 500}, a.status, "%s: %s", about, a.body)
 				continue
 			}
 			r := a.refused(t, 403, api.ScopeMissing, about)
-			require.Equal(t, []string{o.scope.String()}, r.RequiredScopes, about)
+			require.Equal(t, []string{o.scope}, r.RequiredScopes, about)
 			require.Equal(t, []string{held}, r.KeyScopes, about)
 		}
 	}
-	for _, o := range operations {
+	for _, o := range scoped {
 		about := o.method + " " + o.path
 		call(t, server.API, "", o.with(nothing)).refused(t, 401, api.AuthRequired, about)
 		call(t, server.API, "mun_test_nonsense", o.with(nothing)).refused(t, 401, api.AuthInvalid, about)
@@ -279,7 +300,7 @@ func TestHostileBodies(t *testing.T) {
 	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
 	server := startServer(t, exe, data)
 	tenant := settle(t, exe, server)
-	for _, o := range operations {
+	for _, o := range operations(t, server) {
 		if o.body == "" {
 			continue
 		}
@@ -313,8 +334,8 @@ func TestHostileBodies(t *testing.T) {
 			hostile.body = c.body
 			call(t, server.API, tenant.client.Key, hostile).refused(t, c.status, c.code, fmt.Sprintf("%s %s %.80q", o.method, o.path, c.body))
 		}
-		if name == "reason" {
-			continue // it is optional, and unknown names are accepted
+		if o.bodiless {
+			continue // unknown names are accepted
 		}
 		hostile := o
 		hostile.body = `{"` + strings.ToUpper(name) + `"` + rest

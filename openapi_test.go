@@ -21,7 +21,8 @@ import (
 // MUNIMENT_UPDATE=1 makes the examples anew.
 func TestDocumentedOperations(t *testing.T) {
 	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
-	d := newDay(t, startServer(t, exe, data), createTenant(t, exe, data).APIKey)
+	d := &day{t: t, server: startServer(t, exe, data), ids: map[string]string{}, visited: map[string]example{}}
+	d.key, d.known = createTenant(t, exe, data).APIKey, document(t, d.server)
 	require.Contains(t, d.visit("get-docs", "", ""), "<!doctype html>")
 	d.visit("get-openapi", "", "")
 	d.visit("get-contract", "", "")
@@ -85,8 +86,47 @@ type example struct {
 // documented is an operation as the document has it.
 type documented struct {
 	operation
-	public bool
-	shown  example
+	query []parameter
+	shown example
+}
+
+// parameter is one that an operation takes.
+type parameter struct {
+	Name, In string
+	Required bool
+}
+
+// document is the OpenAPI document of a service, by the ids of its operations.
+func document(t *testing.T, server *bench.Server) map[string]documented {
+	t.Helper()
+	text := call(t, server.API, "", operation{method: "GET", path: "/openapi.json"})
+	require.Equal(t, 200, text.status, "without a key")
+	type media struct {
+		Required bool
+		Content  map[string]struct{ Example json.RawMessage }
+	}
+	var spec struct {
+		Paths map[string]map[string]struct {
+			OperationID string
+			Scope       string `json:"x-required-scope"`
+			Parameters  []parameter
+			RequestBody media
+			Responses   map[string]media
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(text.body), &spec))
+	const kind = "application/json"
+	known := map[string]documented{}
+	for path, item := range spec.Paths {
+		for method, o := range item {
+			known[o.OperationID] = documented{
+				operation{method: strings.ToUpper(method), path: path, scope: o.Scope, bodiless: !o.RequestBody.Required},
+				slices.DeleteFunc(o.Parameters, func(p parameter) bool { return p.In != "query" }),
+				example{o.RequestBody.Content[kind].Example, o.Responses["200"].Content[kind].Example},
+			}
+		}
+	}
+	return known
 }
 
 // day goes through the operations of a document.
@@ -99,41 +139,13 @@ type day struct {
 	visited map[string]example
 }
 
-func newDay(t *testing.T, server *bench.Server, key string) *day {
-	d := &day{t, server, key, map[string]documented{}, map[string]string{}, map[string]example{}}
-	text := call(t, server.API, "", operation{method: "GET", path: "/openapi.json"})
-	require.Equal(t, 200, text.status, "without a key")
-	type media struct {
-		Content map[string]struct{ Example json.RawMessage }
-	}
-	var document struct {
-		Paths map[string]map[string]struct {
-			OperationID string
-			Security    []any
-			RequestBody media
-			Responses   map[string]media
-		}
-	}
-	require.NoError(t, json.Unmarshal([]byte(text.body), &document))
-	const kind = "application/json"
-	for path, item := range document.Paths {
-		for method, o := range item {
-			d.known[o.OperationID] = documented{
-				operation{method: strings.ToUpper(method), path: path}, len(o.Security) == 0,
-				example{o.RequestBody.Content[kind].Example, o.Responses["200"].Content[kind].Example},
-			}
-		}
-	}
-	return d
-}
-
 // ask calls an operation. Ids come from the answers so far.
 func (d *day) ask(id, query, body string) told {
 	d.t.Helper()
 	o, ok := d.known[id]
 	require.True(d.t, ok, "the document has no operation %s", id)
 	key := d.key
-	if o.public {
+	if o.scope == "" {
 		key = ""
 	}
 	o.path, o.body = o.path+query, body
