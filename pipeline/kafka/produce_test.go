@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/goleak"
 
 	"muniment/pipeline"
 	"muniment/sealer"
@@ -270,4 +271,24 @@ func TestCloseWithoutBrokers(t *testing.T) {
 	require.NoError(t, l.Close())
 	_, err = p.wait(t.Context())
 	require.ErrorIs(t, err, pipeline.ErrClosed)
+}
+
+// TestNothingIsLeft: a log that was closed has no goroutine and no connection.
+func TestNothingIsLeft(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	require.NoError(t, err)
+	l, err := Open(freshTopic(t, cluster.ListenAddrs(), Topic{}))
+	require.NoError(t, err)
+	r := testRecord("tnt_a", 0)
+	at, err := l.Append(t.Context(), &r)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	waiting := make(chan error, 1)
+	go func() { waiting <- l.Wait(ctx, at.Next()) }()
+	require.NoError(t, l.Close())
+	require.ErrorIs(t, <-waiting, pipeline.ErrClosed)
+	cancel()
+	cluster.Close()
+	goleak.VerifyNone(t, before)
 }

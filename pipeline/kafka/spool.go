@@ -88,8 +88,9 @@ var _ pipeline.Appender = (*Spooled)(nil)
 const (
 	// drainRecords are sent together; with fewer left, new records wait.
 	drainRecords = 1000
-	// drainPause follows a failure.
-	drainPause = 100 * time.Millisecond
+	// drainPause follows a failure; it doubles up to mostDrainPause.
+	drainPause     = 100 * time.Millisecond
+	mostDrainPause = 5 * time.Second
 )
 
 // OpenSpooled begins to drain what the spool still holds. It fails if the spool ends
@@ -247,6 +248,7 @@ func (s *Spooled) tell() {
 
 // drain brings the spool into the topic whenever it holds something.
 func (s *Spooled) drain() {
+	backoff := drainPause
 	for s.ctx.Err() == nil {
 		route, changed := s.look()
 		if route == toTopic {
@@ -256,10 +258,16 @@ func (s *Spooled) drain() {
 			}
 			continue
 		}
-		if err := s.drainOnce(); err != nil && s.ctx.Err() == nil {
-			s.cfg.Logger.Error("cannot drain spool, trying again", "at", s.next.String(), "err", err)
-			pause(s.ctx, drainPause)
+		err := s.drainOnce()
+		if err == nil {
+			backoff = drainPause
+			continue
 		}
+		if s.ctx.Err() == nil {
+			s.cfg.Logger.Error("cannot drain spool, trying again", "at", s.next.String(), "retry_in", backoff, "err", err)
+		}
+		pause(s.ctx, backoff)
+		backoff = min(2*backoff, mostDrainPause)
 	}
 }
 

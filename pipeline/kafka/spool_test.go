@@ -365,3 +365,25 @@ func TestNobodyIsOvertaken(t *testing.T) {
 	node{Spooled: s, log: log}.drained(t)
 	requireKept(t, log, []*writer{w})
 }
+
+// TestStuckRecord: what was promised is never left out, even while the topic refuses
+// it.
+func TestStuckRecord(t *testing.T) {
+	cluster, brokers := fakeCluster(t)
+	n := startNode(t, freshTopic(t, brokers, Topic{}), t.TempDir(), 20*time.Millisecond, 0)
+	away := cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.NotEnoughReplicas, Count: -1})
+	w := &writer{tenant: "tnt_a"}
+	for i := range 3 {
+		r := testRecord("tnt_a", i)
+		_, err := n.Append(t.Context(), &r)
+		require.NoError(t, err)
+		w.kept = append(w.kept, r)
+	}
+	refusing := cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.InvalidRecord, Count: -1})
+	away.Remove()
+	require.NoError(t, refusing.Wait(t.Context(), 4))
+	require.Equal(t, int64(3), n.Pending())
+	refusing.Remove()
+	n.drained(t)
+	requireKept(t, n.log, []*writer{w})
+}
