@@ -61,10 +61,10 @@ faults: ## disks that tear, flip bits, fill up and fail, at full size: minutes (
 	MUNIMENT_TEST_FAULTS=1 go test -count 1 -v -run '^(TestFailingSync|TestFullDisk)$$' .
 
 fuzz: ## each fuzz target for FUZZTIME (default 2m)
-	@for target in $(FUZZ); do \
+	@failed=; for target in $(FUZZ); do \
 		echo "== $$target"; \
-		go test -run '^$$' -fuzz "^$${target##*:}$$" -fuzztime $(FUZZTIME) $(FUZZFLAGS) $${target%%:*} || exit 1; \
-	done
+		go test -run '^$$' -fuzz "^$${target##*:}$$" -fuzztime $(FUZZTIME) $(FUZZFLAGS) $${target%%:*} || failed="$$failed $$target"; \
+	done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 bench: build ## what a receipt is made of, then the product against servers that do less
 	go test -run '^$$' -bench . -benchmem ./gate ./sealer ./gateway ./pipeline/segment
