@@ -154,6 +154,29 @@ func TestRollupsFollowALateCopy(t *testing.T) {
 	early.Position = at(5)
 	require.NoError(t, w.Load(t.Context(), batch([]pipeline.Row{early})))
 	requireSums(t, w, 2, 1, early.Delivery.QuantityMs)
+
+	keyless := delivery("tnt_b", 30_000, midnight, "")
+	require.NoError(t, w.Load(t.Context(), batch([]pipeline.Row{keyless})))
+	keyless.Position = at(6)
+	require.NoError(t, w.Load(t.Context(), batch([]pipeline.Row{keyless})))
+	requireSums(t, w, 3, 2, early.Delivery.QuantityMs+keyless.Delivery.QuantityMs)
+	require.Equal(t, map[string]int64{"tnt_a 0": 1, "tnt_a 1": 1, "tnt_a 2": 0, "tnt_b 0": 1, "tnt_b 3": 0}, twoColumns(t, w.conn,
+		`SELECT concat(tenant_id, ' ', toString(slice)), toInt64(length(lines)) FROM metering_hours FINAL`), "lines of each slice")
+}
+
+// What an event repeats may be a day older to the millisecond, and out of view.
+func TestDuplicateOfTheDayBefore(t *testing.T) {
+	w := mustOpen(t, fresh(t, variable(t, native)))
+	for i, older := range []time.Duration{24 * time.Hour, 24*time.Hour + time.Millisecond} {
+		tenant := fmt.Sprint("tnt_", i)
+		offset := int64(10 * i)
+		require.NoError(t, w.Load(t.Context(), batch([]pipeline.Row{
+			delivery(tenant, offset, midnight.Add(-older), "key"), delivery(tenant, offset+1, midnight, "key")})))
+		totals, err := w.MeterTotals(t.Context(), pipeline.MeterQuery{TenantID: tenant, From: midnight.Add(-time.Hour)})
+		require.NoError(t, err)
+		require.EqualValues(t, 1, totals.Receipts)
+		require.EqualValues(t, 1-i, totals.Duplicates, "%s older", older)
+	}
 }
 
 // Drift is what a rollup lacks.
