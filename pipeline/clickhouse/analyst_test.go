@@ -78,16 +78,53 @@ func TestAnalystViews(t *testing.T) {
 	}
 }
 
-// An analyst sees his tenant's rows in every view and table, nothing of another's,
-// and can write nothing.
-func TestAnalystSeesOneTenant(t *testing.T) {
-	forAnalysts(t)
+// asAnalyst connects as the analyst of tnt_a.
+func asAnalyst(t *testing.T) driver.Conn {
+	t.Helper()
 	opt, err := Config{URL: inDatabase(t, variable(t, analyst), "analyst_test")}.options()
 	require.NoError(t, err)
-	opt.Settings = nil // he may not change settings either
+	opt.Settings = nil // an analyst may not change settings either
 	conn, err := clickhouse.Open(opt)
 	require.NoError(t, err)
-	defer conn.Close()
+	t.Cleanup(func() { require.NoError(t, conn.Close()) })
+	return conn
+}
+
+// statements are those of a file of SQL, without the lines that are comments.
+func statements(t *testing.T, file string) []string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "--") {
+			lines = append(lines, line)
+		}
+	}
+	all := strings.Split(strings.TrimSpace(strings.Join(lines, "")), ";")
+	return all[:len(all)-1]
+}
+
+// The questions to copy from have answers, and the last of them has none.
+func TestAnalystQueries(t *testing.T) {
+	forAnalysts(t)
+	conn := asAnalyst(t)
+	queries := statements(t, "queries.sql")
+	require.Len(t, queries, 6)
+	for i, query := range queries {
+		rows, err := conn.Query(t.Context(), query)
+		require.NoError(t, err, query)
+		require.Equal(t, i < len(queries)-1, rows.Next(), query)
+		require.NoError(t, rows.Close())
+		require.NoError(t, rows.Err(), query)
+	}
+}
+
+// An analyst sees the rows of one tenant in every view and table, nothing of
+// another's, and can write nothing.
+func TestAnalystSeesOneTenant(t *testing.T) {
+	forAnalysts(t)
+	conn := asAnalyst(t)
 	for _, table := range []string{"receipts", "metering_hourly", "metering_daily", "refusals", "events", "idempotency_keys", "metering_hours"} {
 		got := twoColumns(t, conn, `SELECT tenant_id, toInt64(count()) FROM `+table+` GROUP BY tenant_id`)
 		require.Len(t, got, 1, table)
@@ -106,17 +143,9 @@ func TestAnalystSeesOneTenant(t *testing.T) {
 // The SQL for servers that store users can at least be parsed by one that doesn't.
 func TestAnalystSQLIsSQL(t *testing.T) {
 	w := mustOpen(t, fresh(t, variable(t, native)))
-	text, err := os.ReadFile("analyst.sql")
-	require.NoError(t, err)
-	var lines []string
-	for line := range strings.Lines(string(text)) {
-		if !strings.HasPrefix(line, "--") {
-			lines = append(lines, line)
-		}
-	}
-	statements := strings.Split(strings.TrimSpace(strings.Join(lines, "")), ";")
-	require.Greater(t, len(statements), 10)
-	for _, statement := range statements[:len(statements)-1] {
+	all := statements(t, "analyst.sql")
+	require.Len(t, all, 11)
+	for _, statement := range all {
 		require.NoError(t, w.conn.Exec(t.Context(), "EXPLAIN AST "+statement), statement)
 	}
 	require.Error(t, w.conn.Exec(t.Context(), "EXPLAIN AST GRANT ON muniment.receipts analyst"), "what is no SQL is noticed")

@@ -19,11 +19,12 @@
 // without a token.
 //
 // Rollups (metering_hours) are not summed up but recomputed, from deduplicated
-// rows, for each hour whose decisions a batch can have changed, and replaced as a
-// whole. Of two that were computed at once the one that has read the higher
-// position counts, then the one that began to read later. They are for analysts
-// (migrations/0002_views.sql); the answers of this package are never read from
-// them, and Drift compares the two.
+// rows, and replaced as a whole: for each hour and slice of the log whose decisions a
+// batch can have changed. Of two that were computed at once the one that has read the
+// higher position counts, then the one that began to read later. They are for
+// analysts (migrations/0002_views.sql, queries.sql, analyst.sql); the answers of this
+// package are never read from them, and Drift compares the two. Loading the log again
+// computes all of them anew.
 //
 // A server that is away or full makes Load and every question return an error; the
 // loader keeps the batch and tries again. Every call has a deadline.
