@@ -45,7 +45,7 @@ const (
 	// A drip is closed when its request has not arrived within the server's read
 	// timeout.
 	readTimeout = 10 * time.Second
-	maxDrip     = readTimeout + 2*time.Second
+	maxDrip     = readTimeout + time.Second
 	// Memory is back at its level when it is this close to it.
 	memorySlack = 16 << 20
 	settleTime  = time.Minute
