@@ -16,6 +16,12 @@ import (
 // keys, whose revocation concerns the packs of all tenants.
 func (c *Control) operatorRoutes(a huma.API) {
 	c.cfg.Tenants.OperatorRoutes(a)
+	huma.Register(a, huma.Operation{
+		OperationID: "invite-node", Method: http.MethodPost, Path: "/admin/nodes/invitations", Tags: []string{"Operator"},
+		Summary: "Invite one node to join, within an hour; the token is shown this once", Metadata: map[string]any{"operator": true},
+	}, func(ctx context.Context, _ *struct{}) (*told[node.Invitation], error) {
+		return tell(c.cfg.Nodes.Invite(ctx, store.ByOperator()))
+	})
 	huma.Register(a, signingKeyOperation("list-signing-keys", http.MethodGet, "", "List every key that ever signed, oldest first"), c.signingKeys)
 	huma.Register(a, signingKeyOperation("rotate-signing-key", http.MethodPost, "/{keyId}/rotate", "Let a new key take over from a current one"), c.rotateSigningKey)
 	huma.Register(a, signingKeyOperation("revoke-signing-key", http.MethodPost, "/{keyId}/revoke", "Declare that a key is not to be trusted any more"), c.revokeSigningKey)

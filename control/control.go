@@ -18,7 +18,7 @@
 // Both are written once, in New, and are public.
 //
 // Control also relays the outbox to the log (Run), and is the source of rights
-// and keys for the nodes (Source).
+// and keys for the nodes: Source in this process, Nodes over HTTP.
 //
 // huma keeps two settings per process, how errors are made and whether names are
 // compared in exact case; New sets them, the same for every Control.
@@ -73,6 +73,7 @@ type Control struct {
 	cfg   Config
 	door  *door
 	admin *door
+	nodes *door
 }
 
 // New puts the rooms behind the door. It starts nothing.
@@ -102,6 +103,7 @@ func New(cfg Config) (*Control, error) {
 		cfg:   cfg,
 		door:  newDoor(cfg, seconds, byKey(keys{cfg.DB}, cfg.Now)),
 		admin: newDoor(cfg, seconds, byToken(cfg.AdminToken)),
+		nodes: newDoor(cfg, seconds, byNode(cfg.Nodes)),
 	}
 	for _, room := range cfg.Rooms {
 		room.Routes(c.door.api)
@@ -109,8 +111,11 @@ func New(cfg Config) (*Control, error) {
 	var docs docs
 	docs.Routes(c.door.api)
 	c.operatorRoutes(c.admin.api)
-	if err := errors.Join(*c.door.undeclared...); err != nil {
-		return nil, fmt.Errorf("cannot open control: %w", err)
+	c.nodeRoutes(c.nodes.api)
+	for _, d := range []*door{c.door, c.admin, c.nodes} {
+		if err := errors.Join(*d.undeclared...); err != nil {
+			return nil, fmt.Errorf("cannot open control: %w", err)
+		}
 	}
 	if err := docs.write(c.door.api.OpenAPI()); err != nil {
 		return nil, fmt.Errorf("cannot open control: %w", err)
@@ -125,6 +130,10 @@ func (c *Control) Handler() http.Handler { return c.door }
 // Admin serves /admin/…, for whoever holds the admin token, on a listener that is
 // not public.
 func (c *Control) Admin() http.Handler { return c.admin }
+
+// Nodes serves /nodes/…, for gateways in processes of their own, on a listener that
+// is not public: see gateway/api for what they say to each other.
+func (c *Control) Nodes() http.Handler { return c.nodes }
 
 // Run relays audit events to the log until ctx is done; then it returns nil.
 func (c *Control) Run(ctx context.Context) error { return c.cfg.DB.Relay(ctx, c.cfg.Log) }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"muniment/gateway/api"
 	"muniment/sealer"
@@ -181,3 +182,6 @@ func ByOperator() sealer.Ref { return sealer.Ref{Kind: "operator", ID: "admin"} 
 
 // BySystem: see ByKey.
 func BySystem() sealer.Ref { return sealer.Ref{Kind: "system", ID: "control"} }
+
+// Now is the database's clock: see DB.Now.
+func (tx *Tx) Now() time.Time { return tx.db.Now() }

@@ -1,0 +1,74 @@
+package control
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"muniment/control/node"
+	"muniment/gateway/api"
+)
+
+// nodeRoutes are what a node in a process of its own asks: Source, over HTTP.
+func (c *Control) nodeRoutes(a huma.API) {
+	source := c.Source()
+	operation := func(id, method, path, summary string) huma.Operation {
+		return huma.Operation{OperationID: id, Method: method, Path: path, Summary: summary, Tags: []string{"Nodes"}, Metadata: map[string]any{"node": true}}
+	}
+	join := operation("join", http.MethodPost, api.PathJoin, "Present a node for the first time")
+	join.Metadata = map[string]any{"public": true} // the invitation is its credential
+	huma.Register(a, join, func(ctx context.Context, in *struct{ Body api.JoinRequest }) (*told[api.Joined], error) {
+		return tell(c.cfg.Nodes.Join(ctx, in.Body))
+	})
+	huma.Register(a, operation("start", http.MethodPost, api.PathStart, "Count a start of the node"),
+		func(ctx context.Context, _ *struct{}) (*told[api.Started], error) {
+			epoch, err := c.cfg.Nodes.Start(ctx, nodeFrom(ctx))
+			return tell(api.Started{Epoch: epoch}, err)
+		})
+	huma.Register(a, operation("feed", http.MethodPost, api.PathFeed, "Ask for what came after a revision"),
+		func(ctx context.Context, in *struct{ Body api.FeedRequest }) (*told[api.Feed], error) {
+			in.Body.NodeID = nodeFrom(ctx) // a node speaks for itself
+			return tell(source.Feed(ctx, in.Body))
+		})
+	huma.Register(a, operation("node-right", http.MethodGet, api.PathRights+"/{id}", "Read one right"),
+		func(ctx context.Context, in *struct {
+			ID string `path:"id" maxLength:"64"`
+		}) (*told[api.RightAnswer], error) {
+			r, asOf, err := source.Right(ctx, in.ID)
+			return tell(api.RightAnswer{Right: r, AsOf: asOf}, err)
+		})
+	huma.Register(a, operation("node-key", http.MethodGet, api.PathKeys+"/{id}", "Read one API key"),
+		func(ctx context.Context, in *struct {
+			ID string `path:"id" maxLength:"64"`
+		}) (*told[api.KeyAnswer], error) {
+			k, asOf, err := source.Key(ctx, in.ID)
+			return tell(api.KeyAnswer{Key: k, AsOf: asOf}, err)
+		})
+}
+
+type nodeKey struct{}
+
+func nodeFrom(ctx context.Context) string {
+	id, _ := ctx.Value(nodeKey{}).(string)
+	return id
+}
+
+// byNode lets in nodes that have joined.
+func byNode(known *node.Room) authenticator {
+	return func(ctx huma.Context) (context.Context, error) {
+		if ctx.Operation().Metadata["public"] == true {
+			return ctx.Context(), nil
+		}
+		scheme, credential, ok := strings.Cut(ctx.Header("Authorization"), " ")
+		if !ok || !strings.EqualFold(scheme, "Bearer") {
+			return nil, &api.Error{Code: api.AuthRequired, Message: "the header Authorization: Bearer <node credential> is missing or malformed"}
+		}
+		id, err := known.Authenticate(ctx.Context(), credential)
+		if err != nil {
+			return nil, err
+		}
+		return context.WithValue(ctx.Context(), nodeKey{}, id), nil
+	}
+}

@@ -1,0 +1,214 @@
+package control_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/gateway/api"
+	"muniment/gateway/snapshot"
+	"muniment/sealer"
+)
+
+// newcomer is a node that wants to join.
+type newcomer struct {
+	id  string
+	key ed25519.PrivateKey
+}
+
+func newNewcomer(t *testing.T) newcomer {
+	_, key, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	return newcomer{api.NewID(api.PrefixNode, time.Now()), key}
+}
+
+func (n newcomer) request(invitation string) api.JoinRequest {
+	pub := base64.RawURLEncoding.EncodeToString(n.key.Public().(ed25519.PublicKey))
+	return api.JoinRequest{
+		Invitation: invitation, NodeID: n.id, PublicKey: pub,
+		Signature: base64.RawURLEncoding.EncodeToString(ed25519.Sign(n.key, api.JoinText(n.id, pub, invitation))),
+	}
+}
+
+func (h *house) invite() string {
+	h.t.Helper()
+	return get[string](h.t, h.admin("POST", "/admin/nodes/invitations", "").ok(), "token")
+}
+
+func (h *house) join(q api.JoinRequest) answer {
+	h.t.Helper()
+	body, err := json.Marshal(q)
+	require.NoError(h.t, err)
+	return send(h.t, h.control.Nodes(), "", "POST", api.PathJoin, string(body))
+}
+
+func TestJoin(t *testing.T) {
+	h := newHouse(t)
+	n, invitation := newNewcomer(t), h.invite()
+	joined := h.join(n.request(invitation)).ok()
+	first := get[string](t, joined, "credential")
+
+	directory, err := sealer.ReadDirectory([]byte(h.call("", "GET", "/.well-known/muniment/keys.json", "").text))
+	require.NoError(t, err)
+	keyID := sealer.KeyID(n.key.Public().(ed25519.PublicKey))
+	i := -1
+	for at, k := range directory.Keys {
+		if k.KeyID == keyID {
+			i = at
+		}
+	}
+	require.GreaterOrEqual(t, i, 0, "the node's key is in the directory")
+	require.Equal(t, sealer.PurposeReceipt, directory.Keys[i].Purpose)
+	require.Equal(t, sealer.FormatTime(directory.Keys[i].NotBefore), get[string](t, joined, "notBefore"))
+	require.Equal(t, []string{"node.invited", "node.enrolled", "key.enrolled"}, h.newest(api.SystemTenant, 3))
+
+	start := func(credential string) answer {
+		return send(t, h.control.Nodes(), credential, "POST", api.PathStart, "")
+	}
+	for epoch := 1.; epoch < 3; epoch++ {
+		require.Equal(t, epoch, get[float64](t, start(first).ok(), "epoch"))
+	}
+
+	// The answer was lost: the same again, and the old credential is void.
+	second := get[string](t, h.join(n.request(invitation)).ok(), "credential")
+	start(first).refused(401, api.AuthInvalid)
+	require.Equal(t, 3., get[float64](t, start(second).ok(), "epoch"))
+	require.Equal(t, []string{"node.invited", "node.enrolled", "key.enrolled"}, h.newest(api.SystemTenant, 3), "nothing was enrolled again")
+
+	// The invitation was for one node, and with one key.
+	h.join(newNewcomer(t).request(invitation)).refused(401, api.AuthInvalid)
+	h.join(newcomer{n.id, newNewcomer(t).key}.request(invitation)).refused(401, api.AuthInvalid)
+	require.Equal(t, 4., get[float64](t, start(second).ok(), "epoch"), "who was refused changed nothing")
+
+	// A second invitation makes nobody a node that is there, nor its key another's.
+	h.join(n.request(h.invite())).refused(409, api.StateConflict)
+	h.join(newcomer{n.id, newNewcomer(t).key}.request(h.invite())).refused(409, api.StateConflict)
+	h.join(newcomer{newNewcomer(t).id, n.key}.request(h.invite())).refused(409, api.StateConflict)
+}
+
+func TestJoinRefusesWhatIsForged(t *testing.T) {
+	h := newHouse(t)
+	good := newNewcomer(t).request(h.invite())
+	for name, spoil := range map[string]func(*api.JoinRequest){
+		"nodeId":    func(q *api.JoinRequest) { q.NodeID = "nod_embedded" },
+		"publicKey": func(q *api.JoinRequest) { q.PublicKey += "AA" },
+		"signature": func(q *api.JoinRequest) { q.Signature = newNewcomer(t).request(q.Invitation).Signature },
+	} {
+		q := good
+		spoil(&q)
+		require.Contains(t, h.join(q).refused(422, api.ValidationFailed), `"field":"`+name+`"`)
+	}
+	// Every character of an invitation counts, and what is no invitation tells nothing.
+	id, secret, _ := strings.Cut(good.Invitation, ".")
+	var tampered []string
+	for i := range good.Invitation {
+		c := byte('A')
+		if good.Invitation[i] == c {
+			c = 'B'
+		}
+		tampered = append(tampered, good.Invitation[:i]+string(c)+good.Invitation[i+1:])
+	}
+	var told []string
+	for _, invitation := range append(tampered, "", ".", id, id+".", "."+secret, good.Invitation+"A", strings.ToLower(id)+"."+secret) {
+		told = append(told, h.join(newNewcomer(t).request(invitation)).refused(401, api.AuthInvalid))
+	}
+	for _, one := range told {
+		require.Equal(t, told[0], one)
+	}
+	h.join(good).ok()
+}
+
+// TestNodeFollowsOverHTTP has a view in another process: it holds a lease, reads
+// rights and keys, and knows of a revocation when that is acknowledged.
+func TestNodeFollowsOverHTTP(t *testing.T) {
+	h := newHouse(t, time.Minute)
+	tenantID, key := h.tenant()
+	rightID := h.right(key, h.basis(key))
+	server := httptest.NewServer(h.control.Nodes())
+	defer server.Close()
+	n := newNewcomer(t)
+	credential := get[string](t, h.join(n.request(h.invite())).ok(), "credential")
+	source, err := snapshot.NewRemote(server.URL, credential, server.Client())
+	require.NoError(t, err)
+	view, err := snapshot.New(snapshot.Config{Source: source, NodeID: "nod_somebody_else"})
+	require.NoError(t, err)
+	defer view.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- view.Run(ctx) }()
+	require.Eventually(t, func() bool { return view.Fresh() == nil }, 10*time.Second, time.Millisecond)
+
+	r, err := view.Right(t.Context(), tenantID, rightID)
+	require.NoError(t, err)
+	require.Equal(t, rightID, r.ID)
+	none, _, err := source.Right(t.Context(), api.NewID(api.PrefixRight, time.Now()))
+	require.NoError(t, err)
+	require.Nil(t, none)
+	known, err := view.Key(t.Context(), "key_"+strings.Split(key, "_")[2])
+	require.NoError(t, err)
+	require.Equal(t, tenantID, known.TenantID)
+	missing, err := view.Key(t.Context(), api.NewID(api.PrefixKey, time.Now()))
+	require.NoError(t, err)
+	require.Nil(t, missing)
+
+	revoked := h.call(key, "POST", "/v1/rights/"+rightID+"/revoke", "").ok()
+	nodes := get[[]any](t, revoked, "propagation", "nodes")
+	require.Equal(t, n.id, get[string](t, nodes[0].(map[string]any), "nodeId"), "a node speaks for itself, whatever it says its name is")
+	require.Equal(t, true, get[bool](t, revoked, "propagation", "applied"))
+	_, err = view.Right(t.Context(), tenantID, rightID)
+	require.Equal(t, api.StateConflict, api.From(err).Code)
+	stop()
+	require.NoError(t, <-ended)
+}
+
+func TestNodeRoutesAskForTheCredential(t *testing.T) {
+	h := newHouse(t)
+	n := newNewcomer(t)
+	credential := get[string](t, h.join(n.request(h.invite())).ok(), "credential")
+	other := get[string](t, h.join(newNewcomer(t).request(h.invite())).ok(), "credential")
+	_, key := h.tenant()
+	id, secret, _ := strings.Cut(credential, ".")
+	otherID, _, _ := strings.Cut(other, ".")
+	for _, route := range [][2]string{
+		{"POST", api.PathFeed}, {"POST", api.PathStart},
+		{"GET", api.PathRights + "/" + api.NewID(api.PrefixRight, time.Now())}, {"GET", api.PathKeys + "/" + api.NewID(api.PrefixKey, time.Now())},
+	} {
+		body := ""
+		if route[1] == api.PathFeed {
+			body = `{"nodeId":"x","after":0,"limit":0}`
+		}
+		ask := func(as string) answer { return send(t, h.control.Nodes(), as, route[0], route[1], body) }
+		ask(credential).ok()
+		ask("").refused(401, api.AuthRequired)
+		for _, bad := range []string{key, adminToken, id, id + ".", otherID + "." + secret, credential + "x", credential[:len(credential)-1]} {
+			ask(bad).refused(401, api.AuthInvalid)
+		}
+		h.call(credential, route[0], route[1], body).refused(404, api.ResourceNotFound) // not on the public listener
+	}
+}
+
+func TestRemoteNamesWhatIsWrong(t *testing.T) {
+	h := newHouse(t)
+	server := httptest.NewServer(h.control.Nodes())
+	source, err := snapshot.NewRemote(server.URL, "nod_x.y", nil)
+	require.NoError(t, err)
+	_, err = source.Feed(t.Context(), api.FeedRequest{})
+	require.ErrorContains(t, err, "401 AUTH_INVALID")
+	server.Close()
+	_, err = source.Feed(t.Context(), api.FeedRequest{})
+	require.ErrorContains(t, err, "control does not answer")
+	require.NotContains(t, err.Error(), "nod_x.y")
+	for _, bad := range []string{"", "control:9443", "http://control.internal:9443", "ftp://127.0.0.1", "https://"} {
+		_, err := snapshot.NewRemote(bad, "nod_x.y", nil)
+		require.Error(t, err, bad)
+	}
+	_, err = snapshot.NewRemote("https://control.internal:9443", "", nil)
+	require.ErrorContains(t, err, "enrol it first")
+}
