@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
@@ -23,7 +24,7 @@ func (l *Log) Append(ctx context.Context, r *sealer.Record) (sealer.Position, er
 
 func (l *Log) append(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
 	started := time.Now()
-	p, err := l.enqueue(ctx, r)
+	p, err := l.enqueue(ctx, r, nil)
 	if err != nil {
 		return sealer.Position{}, err
 	}
@@ -41,8 +42,9 @@ type pending struct {
 }
 
 // enqueue puts a record behind those of its tenant. Whoever enqueues two records one
-// after the other finds them in that order in the log.
-func (l *Log) enqueue(ctx context.Context, r *sealer.Record) (pending, error) {
+// after the other finds them in that order in the log. Once a record of a chain is
+// refused, none of the chain is sent any more.
+func (l *Log) enqueue(ctx context.Context, r *sealer.Record, c *chain) (pending, error) {
 	t, err := l.await(ctx)
 	if err != nil {
 		return pending{}, err
@@ -65,7 +67,7 @@ func (l *Log) enqueue(ctx context.Context, r *sealer.Record) (pending, error) {
 		return pending{}, fmt.Errorf("%w: %d bytes wait for the brokers", pipeline.ErrFull, l.cfg.QueueBytes)
 	}
 	q := t.queues[partitionOf(r.TenantID, len(t.queues))]
-	p, err := q.add(r, size)
+	p, err := q.add(r, size, c)
 	if err != nil {
 		l.queued.Add(int64(-size))
 	}
@@ -120,10 +122,14 @@ type batch struct {
 
 type item struct {
 	message
-	size int
-	at   sealer.Position
-	err  error
+	size  int
+	chain *chain // nil if it stands for itself
+	at    sealer.Position
+	err   error
 }
+
+// chain keeps those in a row from overtaking one that was refused.
+type chain struct{ refused atomic.Pointer[error] }
 
 // settled says that the outcome is known: nobody waits any more. No position of a
 // topic is zero, for its generation isn't.
@@ -133,7 +139,7 @@ func newQueue(l *Log, partition int32) *queue {
 	return &queue{log: l, partition: partition, work: make(chan struct{}, 1)}
 }
 
-func (q *queue) add(r *sealer.Record, size int) (pending, error) {
+func (q *queue) add(r *sealer.Record, size int, c *chain) (pending, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.refuse != nil {
@@ -146,7 +152,7 @@ func (q *queue) add(r *sealer.Record, size int) (pending, error) {
 		b = &batch{queue: q, done: make(chan struct{}), size: batchOverhead}
 		q.waiting = append(q.waiting, b)
 	}
-	it := item{size: size}
+	it := item{size: size, chain: c}
 	it.message, b.buf = newMessage(b.buf, r)
 	b.items = append(b.items, it)
 	b.size += size
@@ -266,7 +272,13 @@ func (q *queue) open(b *batch) []int {
 	defer q.mu.Unlock()
 	open := make([]int, 0, len(b.items))
 	for i := range b.items {
-		if !b.items[i].settled() {
+		it := &b.items[i]
+		if it.chain != nil && !it.settled() {
+			if refused := it.chain.refused.Load(); refused != nil {
+				it.err = *refused
+			}
+		}
+		if !it.settled() {
 			open = append(open, i)
 		}
 	}
@@ -283,6 +295,9 @@ func (q *queue) settle(b *batch, open []int, first sealer.Position, err error) {
 		case it.settled(): // withdrawn meanwhile
 		case err != nil:
 			it.err = err
+			if it.chain != nil {
+				it.chain.refused.CompareAndSwap(nil, &err)
+			}
 		default:
 			it.at = first
 			it.at.Offset += int64(n)

@@ -69,7 +69,7 @@ func TestFailOver(t *testing.T) {
 	for i := range n {
 		r := testRecord("tnt_a", i)
 		var err error
-		sent[i], err = l.enqueue(t.Context(), &r)
+		sent[i], err = l.enqueue(t.Context(), &r, nil)
 		require.NoError(t, err)
 		if i%50 == 0 {
 			cluster.ShufflePartitionLeaders()
@@ -109,7 +109,7 @@ func TestOneRequestInFlight(t *testing.T) {
 	var sent []pending
 	enqueue := func(i int) {
 		r := testRecord("tnt_a", i)
-		p, err := l.enqueue(t.Context(), &r)
+		p, err := l.enqueue(t.Context(), &r, nil)
 		require.NoError(t, err)
 		sent = append(sent, p)
 	}
@@ -163,7 +163,7 @@ func TestPoisonedRecord(t *testing.T) {
 		if i == 7 {
 			r.Event = poison
 		}
-		p, err := l.enqueue(t.Context(), &r)
+		p, err := l.enqueue(t.Context(), &r, nil)
 		require.NoError(t, err)
 		sent = append(sent, p)
 	}
@@ -191,7 +191,7 @@ func TestFullQueue(t *testing.T) {
 	r := testRecord("tnt_a", 0)
 	var sent []pending
 	for {
-		p, err := l.enqueue(t.Context(), &r)
+		p, err := l.enqueue(t.Context(), &r, nil)
 		if err != nil {
 			require.ErrorIs(t, err, pipeline.ErrFull)
 			break
@@ -222,7 +222,7 @@ func TestGivingUpNamesTheCause(t *testing.T) {
 	fault := cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.NotEnoughReplicas, Count: -1})
 	ctx, cancel := context.WithCancel(t.Context())
 	r := testRecord("tnt_a", 0)
-	p, err := l.enqueue(ctx, &r)
+	p, err := l.enqueue(ctx, &r, nil)
 	require.NoError(t, err)
 	require.NoError(t, fault.Wait(t.Context(), 2))
 	cancel()
@@ -239,7 +239,7 @@ func TestClose(t *testing.T) {
 	var sent []pending
 	for i := range 100 {
 		r := testRecord("tnt_a", i)
-		p, err := l.enqueue(t.Context(), &r)
+		p, err := l.enqueue(t.Context(), &r, nil)
 		require.NoError(t, err)
 		sent = append(sent, p)
 	}
@@ -266,7 +266,7 @@ func TestCloseWithoutBrokers(t *testing.T) {
 	l := mustOpen(t, cfg)
 	cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.NotLeaderForPartition, Count: -1})
 	r := testRecord("tnt_a", 0)
-	p, err := l.enqueue(t.Context(), &r)
+	p, err := l.enqueue(t.Context(), &r, nil)
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
 	_, err = p.wait(t.Context())
@@ -291,4 +291,28 @@ func TestNothingIsLeft(t *testing.T) {
 	cancel()
 	cluster.Close()
 	goleak.VerifyNone(t, before)
+}
+
+// TestChain: what stands behind a refused record of its row isn't sent.
+func TestChain(t *testing.T) {
+	cluster, brokers := fakeCluster(t)
+	l := mustOpen(t, freshTopic(t, brokers, Topic{}))
+	_, err := l.Partitions(t.Context())
+	require.NoError(t, err)
+	// The batch as a whole is refused, then the first record alone; then all is well.
+	cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.InvalidRecord, Count: 2})
+	q := l.topic.queues[partitionOf("tnt_a", 4)]
+	var row chain
+	b := &batch{queue: q, done: make(chan struct{})}
+	for i := range 3 {
+		r := testRecord("tnt_a", i)
+		it := item{chain: &row}
+		it.message, b.buf = newMessage(b.buf, &r)
+		b.items = append(b.items, it)
+	}
+	q.send(b)
+	for i := range b.items {
+		require.ErrorIs(t, b.items[i].err, kafkago.InvalidRecord)
+	}
+	require.Empty(t, collect(t, l))
 }

@@ -356,8 +356,9 @@ func (s *Spooled) send(end sealer.Position) error {
 		next sealer.Position
 	}
 	var window []sent
+	row := new(chain)
 	scanErr := s.cfg.Spool.Scan(s.ctx, s.next, to, func(e sealer.Entry) error {
-		p, err := s.cfg.Log.enqueue(s.ctx, &e.Record)
+		p, err := s.cfg.Log.enqueue(s.ctx, &e.Record, row)
 		if err == nil {
 			window = append(window, sent{p, e.Position.Next()})
 		}
