@@ -6,7 +6,7 @@ FUZZTIME ?= 2m
 FUZZFLAGS ?= -fuzzminimizetime 1s
 FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
-.PHONY: demo run build test test-independent check lint-openapi race stack stack-down test-stack faults fuzz bench bench-update soak help
+.PHONY: demo run build test test-independent check lint-openapi race stack stack-down test-stack faults fuzz bench bench-parts bench-update soak help
 
 demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
 	@./bin/muniment demo
@@ -66,12 +66,18 @@ fuzz: ## each fuzz target for FUZZTIME (default 2m)
 		go test -run '^$$' -fuzz "^$${target##*:}$$" -fuzztime $(FUZZTIME) $(FUZZFLAGS) $${target%%:*} || failed="$$failed $$target"; \
 	done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
-bench: build ## what a receipt is made of, then the product against servers that do less
-	go test -run '^$$' -bench . -benchmem ./gate ./sealer ./gateway ./pipeline/segment
-	./bin/muniment bench --dir bin
+bench-parts: # what a receipt is made of
+	@mkdir -p bin
+	@echo "measuring the parts of a receipt: about two minutes"
+	@go test -run '^$$' -bench . -benchmem ./gate ./sealer ./gateway ./pipeline/segment > bin/parts.txt || { cat bin/parts.txt; exit 1; }
+	@go test -run '^$$' -bench '^BenchmarkLoad$$' ./pipeline/sqlite >> bin/parts.txt || { cat bin/parts.txt; exit 1; }
+	@grep ^Benchmark bin/parts.txt
 
-bench-update: build ## the comparison, written into bench/README.md
-	./bin/muniment bench --dir bin --readme bench/README.md
+bench: build bench-parts ## what a receipt is made of, then the product against servers that do less (a quarter of an hour)
+	./bin/muniment bench --dir bin --parts bin/parts.txt
+
+bench-update: build bench-parts ## the same, written into bench/README.md
+	./bin/muniment bench --dir bin --parts bin/parts.txt --readme bench/README.md
 
 soak: build ## abuse beside good traffic: slow and bloated requests, a tenant far above its cap; four minutes
 	./bin/muniment soak --dir bin

@@ -18,6 +18,7 @@ type Command struct {
 	Profile     time.Duration `default:"15s" help:"How long its CPU is profiled (needs the Go tool); 0: not at all."`
 	Quick       bool          `help:"Measure for a moment, to see that everything works: the figures say nothing."`
 	Dir         string        `help:"Folder on the disk to measure; default: that of temporary files. About 25 GB are used meanwhile." type:"existingdir"`
+	Parts       string        `help:"What go test -bench printed of the parts of a receipt; shown with the figures." placeholder:"FILE" type:"existingfile"`
 	JSON        string        `help:"Write every measurement into this file." placeholder:"FILE" type:"path"`
 	Readme      string        `help:"Write the figures into this file, between its two marks." placeholder:"FILE" type:"path"`
 }
@@ -53,10 +54,17 @@ func (c *Command) Measure(ctx context.Context, exe string, out io.Writer) error 
 	if c.Quick {
 		comparison.Shorten()
 	}
+	var parts []Part
+	if c.Parts != "" {
+		if parts, err = ReadParts(c.Parts); err != nil {
+			return err
+		}
+	}
 	report, err := comparison.Run(ctx)
 	if err != nil {
 		return err
 	}
+	report.Parts = parts
 	if err := report.Publish(out, c.JSON, c.Readme); err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ type Comparison struct {
 }
 
 // maxBacklog is how long a backlog may take to be loaded.
-const maxBacklog = 5 * time.Minute
+const maxBacklog = 15 * time.Minute
 
 // Run measures. An answer that is no 200, or whose receipt does not verify, is an
 // error.

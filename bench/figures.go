@@ -30,6 +30,7 @@ type Report struct {
 	Append    *Append    `json:",omitempty"`
 	Sustained *Sustained `json:",omitempty"`
 	Where     []Share    `json:",omitempty"`
+	Parts     []Part     `json:",omitempty"`
 	// Verdicts are about the figures that must hold; none in a quick run.
 	Verdicts []Verdict `json:",omitempty"`
 }

@@ -54,6 +54,10 @@ func (r *Report) WriteText(w io.Writer) error {
 		b.WriteString("\n")
 		writeShares(&b, r.Where)
 	}
+	if len(r.Parts) > 0 {
+		b.WriteString("\n")
+		writeParts(&b, r.Parts)
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -37,11 +37,11 @@ var kinds = []struct {
 	{"gate, metering, projected telemetry", []string{"muniment/gate."}},
 	{"sealing text (receipt, event, private part, answer, ids)", []string{"muniment/sealer.", "gateway.appendAnswer", "gateway.(*delivery).name", "gateway.(*delivery).commit", "api.AppendID", "base64"}},
 	{"random bits", []string{"crypto/rand", "drbg", "sysrand"}},
-	{"idempotency keys", []string{"gateway.(*claim", "gateway.(*ring", "gateway.(*delivery).keyHash"}},
+	{"idempotency keys", []string{"gateway.(*claim", "gateway.(*kept", "gateway.(*delivery).keyHash"}},
 	{"API key and right", []string{"gateway/auth.", "gateway/snapshot.", "ristretto", "gateway.(*Gateway).tenant"}},
 	{"metrics", []string{"prometheus", "gateway.(*metrics"}},
 	{"socket reads and writes", []string{"internal/poll.(*FD).Read", "internal/poll.(*FD).Write", "net.(*conn)", "net.(*TCPConn)", "gateway.(*conn)"}},
-	{"deadlines and timers", []string{"gateway.(*deadline)", "SetWriteDeadline", "SetReadDeadline", "setDeadline", "time.(*Timer)", "time.resetTimer"}},
+	{"deadlines and timers", []string{"gateway.(*deadline", "SetWriteDeadline", "SetReadDeadline", "setDeadline", "time.(*Timer)", "time.resetTimer"}},
 	{"HTTP", []string{"valyala/fasthttp", "bufio."}},
 	{"the rest of the handler", []string{"muniment/"}},
 }
