@@ -271,7 +271,7 @@ func continueLog(ctx context.Context, data string, end sealer.Position, generati
 			err = errors.Join(err, log.Close())
 		}
 	}()
-	if _, found, err := log.Bounds(ctx, partition); err != nil || found.Offset != end.Offset {
+	if _, found, err := log.Bounds(ctx, store.Partition); err != nil || found.Offset != end.Offset {
 		return nil, errors.Join(fmt.Errorf("the log ends at offset %d, not at %s", found.Offset, end), err)
 	}
 	warehouse, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(data, "warehouse.db")})
@@ -279,7 +279,7 @@ func continueLog(ctx context.Context, data string, end sealer.Position, generati
 		return nil, err
 	}
 	defer closing(&err, warehouse)
-	next, loaded, err := warehouse.Resume(ctx, partition)
+	next, loaded, err := warehouse.Resume(ctx, store.Partition)
 	if err == nil && loaded && next.Compare(end) > 0 {
 		err = fmt.Errorf("%w: loaded up to %s, the log ends at %s", pipeline.ErrLogBehind, next, end)
 	}
@@ -359,9 +359,6 @@ type upCmd struct {
 
 // nodeID names the one node of an embedded service.
 const nodeID = "nod_embedded"
-
-// partition is the one that the embedded log has.
-const partition = 0
 
 // Validate refuses what would only fail once the service runs.
 func (c *upCmd) Validate() error {
@@ -459,7 +456,7 @@ func (c *upCmd) Run() (err error) {
 		return fmt.Errorf("the warehouse does not fit the log: %w", err)
 	}
 	retention := segment.Retention{Log: eventLog, Keep: c.Keep, Logger: logger, Loaded: func(ctx context.Context) (sealer.Position, bool, error) {
-		return warehouse.Resume(ctx, partition)
+		return warehouse.Resume(ctx, store.Partition)
 	}}
 
 	nodes, err := node.New(ctx, node.Config{DB: db, Dir: filepath.Join(c.Data, "keys"), Bound: c.Bound, Logger: logger})
@@ -583,7 +580,7 @@ func backstage(loader *pipeline.Loader, warehouse pipeline.Sink) []gateway.Note 
 			return fmt.Sprintf("%d records behind the log", lag), err
 		}},
 		{Name: "warehouse", Tell: func(ctx context.Context) (string, error) {
-			next, loaded, err := warehouse.Resume(ctx, partition)
+			next, loaded, err := warehouse.Resume(ctx, store.Partition)
 			if !loaded {
 				return "holds nothing yet", err
 			}
@@ -603,7 +600,7 @@ func (c *upCmd) openLog(ctx context.Context, db *store.DB, warehouse pipeline.Si
 	if known {
 		cfg.AtLeast = &mark
 	}
-	if loaded, ok, err := warehouse.Resume(ctx, partition); err != nil {
+	if loaded, ok, err := warehouse.Resume(ctx, store.Partition); err != nil {
 		return nil, err
 	} else if ok {
 		history.Loaded = &loaded

@@ -14,10 +14,7 @@ import (
 )
 
 const (
-	// typeRefusals is the type of the event that tells a tenant why deliveries were
-	// refused. It holds counts, and nothing of what was observed.
-	typeRefusals = "gate.refusals"
-	flushEvery   = time.Minute
+	flushEvery = time.Minute
 	// maxRefusalRows bounds the counts kept between two flushes. Above it, refusals
 	// are counted by tenant and rule alone.
 	maxRefusalRows = 10_000
@@ -135,7 +132,7 @@ func (g *Gateway) writeRefusalsOf(ctx context.Context, tenantID string, rows []r
 	}
 	id := api.NewID(api.PrefixEvent, now)
 	event, err := sealer.AppendEvent(nil, &sealer.Event{
-		EventID: id, TenantID: tenantID, Type: typeRefusals, At: now,
+		EventID: id, TenantID: tenantID, Type: sealer.TypeRefusals, At: now,
 		Actor: sealer.Ref{Kind: "node", ID: g.cfg.NodeID}, Subject: sealer.Ref{Kind: "tenant", ID: tenantID}, Data: data,
 	})
 	if err != nil {

@@ -182,10 +182,8 @@ type MeterTotals struct {
 	First, Last time.Time
 }
 
-// TypeRefusals is the type of the event that tells a tenant what the gate
-// refused: data.counts is a list of {count, rule, rightId?}. There is no rightId
-// where the node had too many counts to keep.
-const TypeRefusals = "gate.refusals"
+// TypeRefusals is the type of the events that Warehouse.Refusals sums.
+const TypeRefusals = sealer.TypeRefusals
 
 // RefusalQuery selects the gate.refusals events to sum. Its fields mean what
 // MeterQuery's mean; the time is the event's own.
@@ -224,4 +222,4 @@ type Duplicate struct {
 
 // ReasonDuplicate is the reason that a duplicate's own reason is replaced with
 // when it is read.
-const ReasonDuplicate = "DUPLICATE"
+const ReasonDuplicate = sealer.ReasonDuplicate

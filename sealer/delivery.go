@@ -14,6 +14,10 @@ import (
 const (
 	// TypeDelivery is the type of the event that carries a receipt.
 	TypeDelivery = "delivery.recorded"
+	// TypeRefusals is the type of the event that tells a tenant what the gate
+	// refused, and nothing of what was observed: data.counts is a list of {count,
+	// rule, rightId?}. There is no rightId where the node had too many counts to keep.
+	TypeRefusals = "gate.refusals"
 	// Algorithm is the only signature algorithm, RFC 8032.
 	Algorithm = "ed25519"
 

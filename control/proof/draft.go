@@ -178,7 +178,7 @@ func (s *session) rows(ctx context.Context, after, end sealer.Position, limit in
 }
 
 // isNews says whether an event makes something to seal.
-func isNews(row *pipeline.Row) bool { return row.Type != typeSealed && row.Type != typeRefusals }
+func isNews(row *pipeline.Row) bool { return row.Type != typeSealed && row.Type != sealer.TypeRefusals }
 
 // newsBehind says whether there is anything to seal behind a position.
 func (s *session) newsBehind(ctx context.Context, after sealer.Position) (bool, error) {

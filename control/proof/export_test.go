@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/store"
 	"muniment/pipeline"
 	"muniment/sealer"
 )
@@ -108,11 +109,11 @@ func TestExportBehindTheWarehouse(t *testing.T) {
 	h.deliver(deliveries(2)...)
 	h.seal()
 	at := func() string {
-		_, end, err := h.log.Bounds(t.Context(), partition)
+		_, end, err := h.log.Bounds(t.Context(), store.Partition)
 		require.NoError(t, err)
 		return end.String()
 	}()
-	for next, _, err := h.warehouse.Resume(t.Context(), partition); next.String() != at; next, _, err = h.warehouse.Resume(t.Context(), partition) {
+	for next, _, err := h.warehouse.Resume(t.Context(), store.Partition); next.String() != at; next, _, err = h.warehouse.Resume(t.Context(), store.Partition) {
 		require.NoError(t, err)
 	}
 	h.loader.Pause()

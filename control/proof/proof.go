@@ -68,9 +68,6 @@ import (
 	"muniment/sealer"
 )
 
-// partition is the one that holds every tenant of the embedded log.
-const partition = 0
-
 // Keys signs packs and knows all keys. control/node implements it.
 type Keys interface {
 	// PackSigner is the current proof_pack_signing key.

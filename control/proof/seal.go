@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
@@ -117,14 +118,14 @@ func (r *Room) bounded(parent context.Context) (context.Context, context.CancelF
 // loaded waits until the warehouse has reached the end that the log has now, and
 // returns it; the cause of ctx's end if that comes first.
 func (r *Room) loaded(ctx context.Context) (end sealer.Position, err error) {
-	first, end, err := r.log.Bounds(ctx, partition)
+	first, end, err := r.log.Bounds(ctx, store.Partition)
 	if err != nil {
 		return end, err
 	}
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
 	for first.Compare(end) < 0 { // what an empty log held is loaded: retention waits for it
-		next, ok, err := r.warehouse.Resume(ctx, partition)
+		next, ok, err := r.warehouse.Resume(ctx, store.Partition)
 		if err == nil && ok && next.Compare(end) >= 0 {
 			break
 		}

@@ -57,7 +57,7 @@ func TestNothingNew(t *testing.T) {
 	require.NotNil(t, sealed.Packs)
 	require.Empty(t, sealed.Packs)
 
-	h.audit(typeRefusals)
+	h.audit(sealer.TypeRefusals)
 	require.Empty(t, h.seal(), "refusals alone are not new")
 	require.Empty(t, h.packs())
 
@@ -67,7 +67,7 @@ func TestNothingNew(t *testing.T) {
 	require.Equal(t, 2, first[0].Count, "the refusals ride along")
 
 	require.Equal(t, first, h.seal(), "the sealing alone is not new")
-	h.audit(typeRefusals)
+	h.audit(sealer.TypeRefusals)
 	require.Equal(t, first, h.seal())
 
 	h.audit("right.revoked")
@@ -82,7 +82,7 @@ func TestNothingNew(t *testing.T) {
 func TestNewsBehindManySealings(t *testing.T) {
 	h := build(t, Config{MaxEntries: 2})
 	for range 5 {
-		h.audit(typeRefusals)
+		h.audit(sealer.TypeRefusals)
 	}
 	require.Empty(t, h.seal())
 	h.deliver(deliveries(1)...)

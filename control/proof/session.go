@@ -10,11 +10,8 @@ import (
 	"muniment/sealer"
 )
 
-// Types of events that don't make anything new to seal.
-const (
-	typeSealed   = "pack.sealed"
-	typeRefusals = "gate.refusals"
-)
+// typeSealed is the type of the event that tells of a pack.
+const typeSealed = "pack.sealed"
 
 // Pack is a sealed pack's row: what lists and the next seal need, without its
 // entries.

@@ -30,7 +30,7 @@ type head struct {
 
 // newHead is the head of a log without packs; its position is before all others.
 func newHead() head {
-	return head{tree: sealer.NewTree(), position: sealer.Position{Partition: partition, Offset: -1}}
+	return head{tree: sealer.NewTree(), position: sealer.Position{Partition: store.Partition, Offset: -1}}
 }
 
 // readHead reads a tenant's head.

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"muniment/control/store"
 	"muniment/pipeline"
 	"muniment/sealer"
 )
@@ -59,9 +60,9 @@ func verifyAll(rows []pipeline.Row, keys *sealer.Directory, sealedAt time.Time) 
 // setAside keeps what could not be verified, and so holds the tenant's sealing
 // from now on. The loader's position stays where it is.
 func (r *Room) setAside(ctx context.Context, aside []pipeline.SetAside) error {
-	next, _, err := r.warehouse.Resume(ctx, partition)
+	next, _, err := r.warehouse.Resume(ctx, store.Partition)
 	if err == nil {
-		err = r.warehouse.Load(ctx, pipeline.Batch{Partition: partition, SetAside: aside, Next: next})
+		err = r.warehouse.Load(ctx, pipeline.Batch{Partition: store.Partition, SetAside: aside, Next: next})
 	}
 	if err != nil {
 		return fmt.Errorf("cannot set aside %d records that can't be verified: %w", len(aside), err)

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/store"
 	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/pipeline"
@@ -142,7 +143,7 @@ func TestEveryForgeryIsFound(t *testing.T) {
 	aside, err := h.warehouse.SetAsides(t.Context(), tenant)
 	require.NoError(t, err)
 	require.Len(t, aside, 12)
-	resume, _, err := h.warehouse.Resume(t.Context(), partition)
+	resume, _, err := h.warehouse.Resume(t.Context(), store.Partition)
 	require.NoError(t, err)
 	require.Equal(t, next, resume, "setting aside leaves the loader where it is")
 }

@@ -375,7 +375,7 @@ func (w *backupWriter) log(ctx context.Context) error {
 // limit is the position of the first event of control that the copied database did
 // not write, or the log's end.
 func (w *backupWriter) limit(ctx context.Context, log Reader) (limit sealer.Position, err error) {
-	first, limit, err := log.Bounds(ctx, partition)
+	first, limit, err := log.Bounds(ctx, Partition)
 	if err != nil {
 		return limit, err
 	}

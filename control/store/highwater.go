@@ -87,7 +87,7 @@ func (db *DB) Follow(ctx context.Context, log Reader) error {
 }
 
 func (db *DB) follow(ctx context.Context, log Reader) error {
-	_, end, err := log.Bounds(ctx, partition)
+	_, end, err := log.Bounds(ctx, Partition)
 	if err != nil {
 		return err
 	}

@@ -31,8 +31,8 @@ import (
 // Replay. What else happened meanwhile to tenants, keys, bases and rights is gone
 // from the database; the log and the warehouse still tell it.
 
-// partition of the log that control writes to.
-const partition = 0
+// Partition is the one of the log that holds every tenant.
+const Partition = 0
 
 // Reader is the log as it is held against the database. The contract of the
 // methods is pipeline.Reader's.
@@ -137,7 +137,7 @@ func (m missed) String() string {
 
 // missed reads the log from the database's mark on.
 func (db *DB) missed(ctx context.Context, log Reader) (m missed, err error) {
-	first, end, err := log.Bounds(ctx, partition)
+	first, end, err := log.Bounds(ctx, Partition)
 	if err != nil {
 		return m, err
 	}
@@ -147,7 +147,7 @@ func (db *DB) missed(ctx context.Context, log Reader) (m missed, err error) {
 		return m, err
 	}
 	if !known {
-		from = sealer.Position{Generation: first.Generation, Partition: partition}
+		from = sealer.Position{Generation: first.Generation, Partition: Partition}
 	}
 	// An empty log of a later generation has just lost everything, not its beginning.
 	if from.Compare(first) < 0 && (first != end || from.Generation == end.Generation) {

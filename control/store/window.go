@@ -63,7 +63,7 @@ const retryLoading = time.Second
 // WAREHOUSE_BEHIND: a warehouse that is being rebuilt gets there, and answering
 // sooner would give another answer for a position that was answered before.
 func (a AsOf) Position(ctx context.Context, w Loaded) (*sealer.Position, error) {
-	next, loaded, err := w.Resume(ctx, partition)
+	next, loaded, err := w.Resume(ctx, Partition)
 	switch {
 	case err != nil:
 		return nil, err
@@ -89,7 +89,7 @@ func GivenPosition(field, text string) (*sealer.Position, error) {
 		return nil, nil
 	}
 	at, err := sealer.ParsePosition(text)
-	if err != nil || at.Partition != partition {
+	if err != nil || at.Partition != Partition {
 		return nil, api.Invalid(api.ValidationError{Field: field, Message: "is no position that the service has named"})
 	}
 	return &at, nil
