@@ -167,13 +167,17 @@ type verifyCmd struct {
 	Root  string   `help:"The trust anchor: a root key (C2SP vkey), or a file that holds one." placeholder:"KEY"`
 	Keys  string   `help:"A weaker anchor: a key directory that is believed as it is." placeholder:"FILE"`
 	JSON  bool     `help:"Print one JSON object."`
+
+	ExpectCheckpoint string `help:"A checkpoint that was kept elsewhere, or anything that holds one: the files must prove that its log has only grown since." placeholder:"FILE" type:"path"`
 }
 
 // Run never returns: the exit status is the verdict.
 func (c *verifyCmd) Run() error {
 	ctx, stop := interrupted()
 	defer stop()
-	os.Exit(sealer.VerifyFiles(ctx, sealer.Options{Files: c.Files, Root: c.Root, Keys: c.Keys, JSON: c.JSON}, os.Stdout))
+	os.Exit(sealer.VerifyFiles(ctx, sealer.Options{
+		Files: c.Files, Root: c.Root, Keys: c.Keys, Expect: c.ExpectCheckpoint, JSON: c.JSON,
+	}, os.Stdout))
 	return nil
 }
 
