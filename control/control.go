@@ -13,6 +13,9 @@
 // An operation declares its scope in Metadata["scope"], or Metadata["public"]; one
 // that declares neither keeps control from starting.
 //
+// A tenant has a share of what can be in hand at a time (share.go), less of those
+// operations that say by Metadata["heavy"] that they read much of its log.
+//
 // What the rooms declare is also the OpenAPI document at /openapi.json, together
 // with the routes that the gateway answers itself; /docs is a page that shows it.
 // Both are written once, in New, and are public.

@@ -54,7 +54,8 @@ func newDoor(cfg Config, seconds *prometheus.HistogramVec, authenticate authenti
 			*d.undeclared = append(*d.undeclared, fmt.Errorf("operation %q declares neither a scope nor that it is public", op.OperationID))
 		}
 	})
-	group.UseMiddleware(observe(seconds, cfg.Now), d.admit(authenticate), d.readBody)
+	share := shares{held: map[string]share{}}
+	group.UseMiddleware(observe(seconds, cfg.Now), d.admit(authenticate), share.admit(d), d.readBody)
 	d.api = group
 	return d
 }

@@ -66,7 +66,8 @@ type Config struct {
 	// back, give or take half of it. Default 1 s.
 	BusyPause time.Duration
 	// MaxStreams bounds the long answers of control that clients are reading; one
-	// address has at most a sixteenth of them. Default 256.
+	// tenant, or one address where there is no key, has at most a sixteenth of them.
+	// Default 256.
 	MaxStreams int
 
 	// ReadTimeout bounds how long a request may take to arrive. Default 10 s.

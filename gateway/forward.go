@@ -135,7 +135,10 @@ func (g *Gateway) prepare(ctx *fasthttp.RequestCtx, req *fasthttp.Request) {
 // relay turns control's answer into ours. A short body is read at once; a long one
 // is streamed, at the client's pace.
 func (g *Gateway) relay(ctx *fasthttp.RequestCtx, resp *fasthttp.Response) error {
-	body := &relayed{resp: resp, streams: g.streams, to: subnet(ctx.RemoteAddr())}
+	body := &relayed{resp: resp, streams: g.streams, to: string(resp.Header.Peek(api.HeaderTenant))}
+	if body.to == "" {
+		body.to = subnet(ctx.RemoteAddr()).String()
+	}
 	if n := resp.Header.ContentLength(); n >= 0 && n <= heldAnswer {
 		defer fasthttp.ReleaseResponse(resp)
 		if err := g.relayHeld(ctx, resp, n); err != nil {
@@ -176,7 +179,8 @@ func (g *Gateway) relayHeader(ctx *fasthttp.RequestCtx, resp *fasthttp.Response)
 	connection := string(resp.Header.Peek(fasthttp.HeaderConnection))
 	for k, v := range resp.Header.All() {
 		name := string(k)
-		if hopByHop(name) || named(connection, name) || strings.EqualFold(name, api.HeaderRequestID) || strings.EqualFold(name, fasthttp.HeaderDate) {
+		if hopByHop(name) || named(connection, name) || strings.EqualFold(name, api.HeaderRequestID) || strings.EqualFold(name, fasthttp.HeaderDate) ||
+			strings.EqualFold(name, api.HeaderTenant) {
 			continue
 		}
 		if strings.EqualFold(name, fasthttp.HeaderContentType) {

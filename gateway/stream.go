@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"io"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -15,28 +14,28 @@ import (
 // control's connection is free again before the client has read a byte.
 const heldAnswer = 64 << 10
 
-var errStreamsBusy = &api.Error{Code: api.RateLimited, Message: "too many long answers are being read from this address", RetryAfter: time.Second}
+var errStreamsBusy = &api.Error{Code: api.RateLimited, Message: "too many long answers are being read by this tenant, or, without a key, from this address", RetryAfter: time.Second}
 
 // streams bounds the answers of control that are handed on while they are being
 // read. Their pace is the client's, so without a bound a few slow readers would
 // hold every connection to control, revocations included.
 type streams struct {
-	most, perAddress int
+	most, share int
 
 	mu   sync.Mutex
-	held map[netip.Addr]int
+	held map[string]int // by tenant, or by address where there is no key
 	all  int
 }
 
 func newStreams(most int) *streams {
-	return &streams{most: most, perAddress: max(1, most/16), held: map[netip.Addr]int{}}
+	return &streams{most: most, share: max(1, most/16), held: map[string]int{}}
 }
 
-// take admits one more stream to an address; release must follow when it did.
-func (s *streams) take(to netip.Addr) bool {
+// take admits one more stream to a tenant or an address; release must follow when it did.
+func (s *streams) take(to string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all >= s.most || s.held[to] >= s.perAddress {
+	if s.all >= s.most || s.held[to] >= s.share {
 		return false
 	}
 	s.all++
@@ -44,7 +43,7 @@ func (s *streams) take(to netip.Addr) bool {
 	return true
 }
 
-func (s *streams) release(to netip.Addr) {
+func (s *streams) release(to string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all--
@@ -58,7 +57,7 @@ func (s *streams) release(to netip.Addr) {
 type relayed struct {
 	resp    *fasthttp.Response
 	streams *streams
-	to      netip.Addr
+	to      string
 }
 
 func (r *relayed) Read(b []byte) (int, error) {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"muniment/gateway/api"
 )
 
 // Clients that read a long answer slowly hold none of the places of those who ask
@@ -19,6 +21,9 @@ func TestSlowReadersLeaveControlToOthers(t *testing.T) {
 			fmt.Fprint(rw, "short")
 			return
 		}
+		if tenant := r.Header.Get("X-Tenant"); tenant != "" {
+			rw.Header().Set(api.HeaderTenant, tenant) // as control says it of a key
+		}
 		rw.Header().Set("Content-Length", fmt.Sprint(size))
 		for block := make([]byte, 64<<10); ; {
 			if _, err := rw.Write(block); err != nil {
@@ -28,16 +33,22 @@ func TestSlowReadersLeaveControlToOthers(t *testing.T) {
 	})
 	w := newWorld(t, func(c *Config) { serve(c); c.MaxForwards, c.MaxStreams = 1, 32 })
 	var slow []io.Closer
-	for range 2 { // a sixteenth of 32
-		resp, err := http.Get("http://" + w.addr + "/long")
-		require.NoError(t, err)
-		require.Equal(t, 200, resp.StatusCode)
-		slow = append(slow, resp.Body)
+	for _, tenant := range []string{"", "tnt_a", "tnt_b"} {
+		for range 2 { // a sixteenth of 32
+			req, err := http.NewRequest("GET", "http://"+w.addr+"/long", nil)
+			require.NoError(t, err)
+			req.Header.Set("X-Tenant", tenant)
+			resp, err := http.DefaultClient.Do(req)
+			require.NoError(t, err)
+			require.Equal(t, 200, resp.StatusCode, "from one address, but %q is not the others", tenant)
+			require.Empty(t, resp.Header.Get(api.HeaderTenant), "it is no caller's business")
+			slow = append(slow, resp.Body)
+		}
+		third := w.raw("GET /long HTTP/1.1\r\nHost: m\r\nX-Tenant: " + tenant + "\r\n\r\n")
+		require.Equal(t, 429, third.status)
+		require.Equal(t, "1", third.header.Get("Retry-After"))
+		requireEnvelope(t, third)
 	}
-	third := w.raw("GET /long HTTP/1.1\r\nHost: m\r\n\r\n")
-	require.Equal(t, 429, third.status)
-	require.Equal(t, "1", third.header.Get("Retry-After"))
-	requireEnvelope(t, third)
 	for range 5 {
 		require.Equal(t, "short", w.raw("GET /short HTTP/1.1\r\nHost: m\r\n\r\n").body)
 	}

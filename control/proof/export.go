@@ -28,7 +28,7 @@ func (r *Room) exportRoutes(a huma.API) {
 			"there and the key directory, then the events verbatim, oldest first. The file is for muniment verify, and needs nothing " +
 			"but the root key. 409 if nothing of the run is sealed yet, or not all up to upTo.",
 		Tags:     []string{"Events"},
-		Metadata: map[string]any{"scope": api.AuditRead},
+		Metadata: map[string]any{"scope": api.AuditRead, "heavy": true},
 		Responses: map[string]*huma.Response{"200": {
 			Description: "The export",
 			Content:     map[string]*huma.MediaType{bundleType: {}},

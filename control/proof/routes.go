@@ -50,7 +50,7 @@ func (r *Room) Routes(a huma.API) {
 		Description: "header.duplicates lists what is not billed, as {leaf, first}: the delivery at leaf repeats that at first, the lowest " +
 			"leaf of the tenant's log with the same idempotency key, at most 24 h older.",
 	}, api.AuditRead), r.get)
-	huma.Register(a, register(huma.Operation{
+	download := register(huma.Operation{
 		OperationID: "download-proof-pack",
 		Method:      http.MethodGet,
 		Path:        "/v1/proof-packs/{packId}/bundle",
@@ -60,7 +60,9 @@ func (r *Room) Routes(a huma.API) {
 			Description: "The pack",
 			Content:     map[string]*huma.MediaType{bundleType: {}},
 		}},
-	}, api.AuditRead), r.download)
+	}, api.AuditRead)
+	download.Metadata["heavy"] = true
+	huma.Register(a, download, r.download)
 	r.checkpointRoutes(a)
 	r.receiptRoutes(a)
 	r.eventRoutes(a)

@@ -30,6 +30,9 @@ const (
 	HeaderRequestID      = "X-Request-Id"
 	HeaderIdempotencyKey = "Idempotency-Key"
 	HeaderReplayed       = "Idempotent-Replayed"
+	// HeaderTenant is control's word to the gateway about whose request it answers.
+	// Callers never see it.
+	HeaderTenant = "Muniment-Tenant"
 	// MaxRequestID is the longest request id that is taken from a caller, in bytes.
 	MaxRequestID = 64
 	// MaxIdempotencyKey is the longest idempotency key, in bytes.
