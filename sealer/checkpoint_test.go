@@ -1,10 +1,12 @@
 package sealer
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -105,12 +107,25 @@ func TestOpenCheckpointIsStrict(t *testing.T) {
 	body, lines, _ := strings.Cut(good, "\n\n")
 	log, when, _ := strings.Cut(lines, "\n")
 	other := newOtherSeal(t, key, body+"\n")
+	witness := func(signature byte) string {
+		return "— witness.example " + base64.StdEncoding.EncodeToString(append([]byte("hash"), bytes.Repeat([]byte{signature}, 64)...)) + "\n"
+	}
+	many := ""
+	for i := range 99 {
+		many = strings.Replace(witness(1), "witness", fmt.Sprint("witness", i), 1) + many
+	}
+	_, err = OpenCheckpoint(body+"\n\n"+lines+many[strings.IndexByte(many, '\n')+1:], oneLog, pub(key))
+	require.NoError(t, err)
 	for about, lines := range map[string]string{
 		"both signatures, twice": lines + lines,
 		"the other way round":    when + log + "\n",
 		"it does not say when":   log + "\n",
 		"nothing but when":       when,
 		"two moments":            lines + other,
+		"a witness, twice":       lines + witness(1) + witness(1),
+		"a witness, once more":   lines + witness(1) + witness(2),
+		"a signature of nothing": lines + "— witness.example aGFzaA==\n",
+		"99 witnesses":           lines + many,
 	} {
 		_, err = OpenCheckpoint(body+"\n\n"+lines, oneLog, pub(key))
 		require.Error(t, err, about)

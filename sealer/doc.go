@@ -97,7 +97,8 @@
 // with two signatures by one key, in this order: an Ed25519 signature under the
 // name muniment/TENANT, and a C2SP cosignature/v1 under the name muniment/sealed,
 // which states the second in which it was sealed. Further signatures, such as those
-// of witnesses, may stand below; extension lines may not.
+// of witnesses, may stand below, of 100 in all, but no two of one name and one key
+// hash, here as under every note; extension lines may not.
 //
 // # Key directory
 //

@@ -46,8 +46,8 @@ func newNoteVerifier(name string, pub ed25519.PublicKey) (note.Verifier, error) 
 }
 
 // openNote returns a note that all of vs signed, in their order. Signatures of
-// others, such as witnesses, may stand behind theirs; their spelling is strict as
-// well.
+// others, such as witnesses, may stand behind theirs, one of each; their spelling is
+// strict as well.
 func openNote(text string, vs ...note.Verifier) (*note.Note, error) {
 	n, err := note.Open([]byte(text), note.VerifierList(vs...))
 	if err != nil {
@@ -58,7 +58,16 @@ func openNote(text string, vs ...note.Verifier) (*note.Note, error) {
 			return nil, fmt.Errorf("signature %d is not by %s", i, v.Name())
 		}
 	}
+	type signer struct {
+		name string
+		hash uint32
+	}
+	signed := make(map[signer]bool)
 	for _, s := range slices.Concat(n.Sigs, n.UnverifiedSigs) {
+		if signed[signer{s.Name, s.Hash}] {
+			return nil, fmt.Errorf("two signatures by %s: %w", s.Name, ErrNotCanonical)
+		}
+		signed[signer{s.Name, s.Hash}] = true
 		raw, err := base64.StdEncoding.Strict().DecodeString(s.Base64)
 		if err != nil || base64.StdEncoding.EncodeToString(raw) != s.Base64 {
 			return nil, fmt.Errorf("signature by %s: %w", s.Name, ErrNotCanonical)

@@ -215,7 +215,8 @@ func TestPacks(t *testing.T) {
 			chain = append(chain, proof...)
 		}
 		leaf := s.IntN(len(l.events))
-		chain = append(chain, f.put([]byte(l.inclusion(uint64(leaf)).Text())), f.put(l.events[leaf]))
+		chain = append(chain, f.put([]byte(l.inclusion(uint64(leaf)).Text())), f.put(l.events[leaf]),
+			f.put([]byte(l.packs[0].Header.Checkpoint+l.witness())))
 		s.Shuffle(len(chain), func(i, j int) { chain[i], chain[j] = chain[j], chain[i] })
 		sets = append(sets, chain)
 	}

@@ -226,6 +226,20 @@ var checkpoints = []func(f *forgery, said string, lines []string) string{
 		return said + "\n" + lines[0] + lines[0] + lines[1]
 	},
 	func(f *forgery, said string, lines []string) string {
+		return said + "\n" + lines[0] + lines[1] + lines[f.IntN(2)]
+	},
+	func(f *forgery, said string, lines []string) string {
+		witness := f.witness()
+		return said + "\n" + lines[0] + lines[1] + witness + witness
+	},
+	func(f *forgery, said string, lines []string) string {
+		witness := f.witness()
+		return said + "\n" + lines[0] + lines[1] + witness + f.flipped(witness)
+	},
+	func(f *forgery, said string, lines []string) string {
+		return said + "\n" + lines[0] + lines[1] + strings.Replace(f.witness(), "witness", "a\u2003witness", 1)
+	},
+	func(f *forgery, said string, lines []string) string {
 		return said + "\n" + f.flipped(lines[0]) + lines[1]
 	},
 	func(f *forgery, said string, lines []string) string {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"crypto"
 	"crypto/ed25519"
+	"encoding/base64"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,6 +32,11 @@ func (l *log) inclusion(leaf uint64) *sealer.InclusionProof {
 	hashes, err := sealer.ProveInclusion(leaf, under.TreeSize, l.node)
 	require.NoError(l, err)
 	return &sealer.InclusionProof{Index: leaf, Hashes: hashes, Checkpoint: under.Checkpoint}
+}
+
+// witness is a line under a checkpoint that says nothing to a verifier.
+func (s *service) witness() string {
+	return "— witness.example " + base64.StdEncoding.EncodeToString(s.bytes(4+64)) + "\n"
 }
 
 // consistency proves that one pack's tree extends that of another, or of itself.

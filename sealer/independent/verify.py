@@ -185,9 +185,12 @@ def key_hash(name, kind, public):
 def open_note(note):
     """The text of a C2SP signed note, and its signatures: names and bytes."""
     said, _, signatures = note.rpartition("\n\n")
-    need(re.fullmatch(r"(— [^ \n+]+ [^ \n]+\n)+", signatures))
-    lines = [line.split(" ") for line in signatures.splitlines()]
-    return said + "\n", [(name, decode_standard(signature)) for _, name, signature in lines]
+    need(re.fullmatch(r"(— [^\s\0-\x1f+]+ [^\s]+\n)+", signatures))
+    lines = [line.split(" ") for line in signatures.removesuffix("\n").split("\n")]
+    signed = [(name, decode_standard(signature)) for _, name, signature in lines]
+    need(len({(name, value[:4]) for name, value in signed}) == len(signed) <= 100)
+    need(all(len(value) > 4 for _, value in signed))
+    return said + "\n", signed
 
 
 def check_note(said, signature, name, public):
