@@ -14,6 +14,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/sasl"
 	"github.com/segmentio/kafka-go/sasl/plain"
+	"github.com/segmentio/kafka-go/sasl/scram"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -82,9 +83,9 @@ func (s SASL) mechanism() (sasl.Mechanism, error) {
 	case "plain":
 		return plain.Mechanism{Username: s.User, Password: s.Password}, nil
 	case "scram-sha-256":
-		return newScram("SCRAM-SHA-256", s)
+		return scram.Mechanism(scram.SHA256, s.User, s.Password)
 	case "scram-sha-512":
-		return newScram("SCRAM-SHA-512", s)
+		return scram.Mechanism(scram.SHA512, s.User, s.Password)
 	}
 	return nil, fmt.Errorf("SASL mechanism %q is none of plain, scram-sha-256, scram-sha-512", s.Mechanism)
 }
