@@ -22,7 +22,9 @@ import (
 // TestKeysUnderLoad rotates and revokes keys of every kind through the admin
 // listener, while 16 clients deliver: no request is refused or has to be sent
 // again, every receipt verifies under the one key that was valid at its issuedAt,
-// and in the end everything is sealed and passes, what revoked keys signed included.
+// and in the end everything is sealed and passes, what revoked keys signed included:
+// receipts, packs and what is made of packs, those of a tenant too that was quiet when
+// the key of its packs was revoked.
 func TestKeysUnderLoad(t *testing.T) {
 	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
 	server := startServer(t, exe, data)
@@ -44,6 +46,11 @@ func TestKeysUnderLoad(t *testing.T) {
 	command(t, exe, "signing-key", "revoke", "--data", data, "--reason", "drill", revoked)
 	load.await(500)
 	command(t, exe, "signing-key", "revoke", "--data", data, rotated)
+	load.await(500)
+	stolen := current(t, exe, data, sealer.PurposePack)
+	quiet := sealedTenant(t, exe, data, server.API)
+	command(t, exe, "signing-key", "revoke", "--data", data, stolen)
+	quiet.isSound(t, exe, data)
 	load.await(500)
 	client.Key = strings.TrimSpace(command(t, exe, "key", "rotate", "--data", data, "--overlap", "1h", "--key-only", tenant.KeyID))
 	load.await(500)
@@ -77,6 +84,13 @@ func TestKeysUnderLoad(t *testing.T) {
 
 	packs := sealAndExport(t, client)
 	verifyPacks(t, exe, data, packs)
+	byStolen := 0
+	for _, file := range packs {
+		if text, err := os.ReadFile(file); err == nil && strings.Contains(string(text), `"signingKeyId":"`+stolen+`"`) {
+			byStolen++
+		}
+	}
+	require.NotZero(t, byStolen)
 
 	// A receipt of a revoked key is worth nothing by itself, and all with its pack.
 	verify := func(args ...string) (out string, passed bool) {
@@ -114,6 +128,72 @@ func TestKeysUnderLoad(t *testing.T) {
 		"node-" + nodeID + "-" + current(t, exe, data, sealer.PurposeReceipt) + ".key",
 	}, left)
 	require.NoError(t, client.Do(t.Context(), "GET", "/v1/tenant", nil, nil), "the new API key")
+	quiet.client.API = server.API
+	quiet.isSound(t, exe, data)
+}
+
+// quietTenant has sealed what it has, and does nothing more.
+type quietTenant struct {
+	client    bench.Client
+	packID    string
+	receiptID string
+	upTo      string // position of the receipt
+}
+
+func sealedTenant(t *testing.T, exe, data, api string) *quietTenant {
+	t.Helper()
+	q := &quietTenant{client: bench.Client{API: api, Key: createTenant(t, exe, data).APIKey}}
+	load := startLoad(t, q.client, issueRights(t, q.client))
+	load.await(1)
+	for _, a := range load.end() {
+		if a.Status == 200 {
+			var answer struct {
+				Data struct{ Receipt struct{ ReceiptID string } }
+			}
+			require.NoError(t, json.Unmarshal(a.Body, &answer))
+			q.receiptID = answer.Data.Receipt.ReceiptID
+		}
+	}
+	var sealed struct{ Pack struct{ PackID string } }
+	require.NoError(t, q.client.Do(t.Context(), "POST", "/v1/proof-packs/seal", map[string]any{}, &sealed))
+	q.packID = sealed.Pack.PackID
+	var receipt struct{ Position string }
+	require.NoError(t, q.client.Do(t.Context(), "GET", "/v1/receipts/"+q.receiptID, nil, &receipt))
+	q.upTo = receipt.Position
+	return q
+}
+
+// isSound verifies all that the tenant can be handed: its packs, a proof of a receipt
+// under either checkpoint, the newest checkpoint, what leads there from the first
+// pack, and exports.
+func (q *quietTenant) isSound(t *testing.T, exe, data string) {
+	t.Helper()
+	dir := t.TempDir()
+	get := func(name, path string) string {
+		file := filepath.Join(dir, name)
+		require.NoError(t, q.client.Download(t.Context(), path, file))
+		return file
+	}
+	keys := get("keys.json", "/.well-known/muniment/keys.json")
+	var list struct{ Packs []struct{ ID string } }
+	require.NoError(t, q.client.Do(t.Context(), "GET", "/v1/proof-packs?limit=500", nil, &list))
+	var packs []string
+	for _, p := range list.Packs {
+		packs = append(packs, get(p.ID, "/v1/proof-packs/"+p.ID+"/bundle"))
+	}
+	for name, files := range map[string][]string{
+		"packs":       packs,
+		"proof":       {get("proof", "/v1/receipts/"+q.receiptID+"/proof")},
+		"latest":      {get("latest", "/v1/receipts/"+q.receiptID+"/proof?checkpoint=latest")},
+		"checkpoint":  {get("checkpoint", "/v1/proof-packs/checkpoint")},
+		"consistency": {get("consistency", "/v1/proof-packs/"+list.Packs[len(list.Packs)-1].ID+"/consistency?from="+q.packID)},
+		"export":      {get("export", "/v1/events/export")},
+		"old export":  {get("old export", "/v1/events/export?upTo="+q.upTo)},
+	} {
+		args := append([]string{"verify", "--root", filepath.Join(data, "keys", "root.vkey"), keys}, files...)
+		out, err := exec.CommandContext(t.Context(), exe, args...).CombinedOutput()
+		require.NoError(t, err, "%s: %s", name, out)
+	}
 }
 
 // TestRootOffline serves with a root key that never was on the server.

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -61,42 +60,39 @@ type revokeInput struct {
 	KeyID string `path:"keyId"`
 	Body  *struct {
 		Reason string `json:"reason,omitempty" maxLength:"512" doc:"Kept in the audit log for good: no place for personal data."`
-		Force  bool   `json:"force,omitempty" doc:"Revoke although what the key signed can't be sealed first: that can't be proven any more."`
+		Force  bool   `json:"force,omitempty" doc:"Seal what can be sealed, and revoke although some tenants can't be: unsealed in the answer names them."`
 	} // may be absent
 }
 
 func (c *Control) revokeSigningKey(ctx context.Context, in *revokeInput) (*told[node.Revoked], error) {
 	q := node.Revocation{Seal: c.sealAll}
 	if in.Body != nil {
-		q.Reason = in.Body.Reason
-		if in.Body.Force {
-			q.Seal = nil
-		}
+		q.Reason, q.Force = in.Body.Reason, in.Body.Force
 	}
 	return tell(c.cfg.Nodes.Revoke(ctx, in.KeyID, q, store.ByOperator()))
 }
 
-// sealAll seals what is new of every tenant.
-func (c *Control) sealAll(ctx context.Context) error {
+// sealAll seals what is new of every tenant, and sees to it that no pack rests on the
+// key alone. A tenant that can't be sealed keeps no other from being sealed.
+func (c *Control) sealAll(ctx context.Context, keyID string) (unsealed []node.Unsealed, err error) {
 	if c.cfg.Packs == nil {
-		return nil
+		return nil, nil
 	}
 	tenants, err := c.cfg.Tenants.TenantIDs(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, id := range tenants {
-		_, err := c.cfg.Packs.Seal(ctx, id, store.ByOperator())
-		if refused, ok := errors.AsType[*api.Error](err); ok {
-			told := *refused
-			told.Message = "the key signs nothing any more, but is not revoked, as " + id + " can't be sealed: " + refused.Message
-			return &told
+		err := c.cfg.Packs.Vouch(ctx, id, keyID, store.ByOperator())
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
 		if err != nil {
-			return err
+			c.cfg.Logger.Error("a tenant can't be sealed before a key is revoked", "tenantId", id, "keyId", keyID, "err", err)
+			unsealed = append(unsealed, node.Unsealed{TenantID: id, Reason: api.From(err).Message, Err: err})
 		}
 	}
-	return nil
+	return unsealed, nil
 }
 
 type delegationInput struct {

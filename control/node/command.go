@@ -96,7 +96,7 @@ func (s *Succession) print(out io.Writer, asJSON bool) (err error) {
 type RevokeCommand struct {
 	KeyID  string `arg:"" help:"The key (muniment signing-key list)."`
 	Reason string `help:"Told in the audit log."`
-	Force  bool   `help:"Revoke it although what it signed can't be sealed first: that can't be proven any more."`
+	Force  bool   `help:"Seal what can be sealed, and revoke it although some tenants can't be: the answer names them."`
 	JSON   bool   `help:"Print one JSON object."`
 }
 
@@ -112,6 +112,9 @@ func (c *RevokeCommand) Run(server Server, out io.Writer) error {
 	}
 	if v.Successor != nil {
 		fmt.Fprintf(out, "%s signs from %s on\n", v.Successor.KeyID, v.Successor.NotBefore)
+	}
+	for _, u := range v.Unsealed {
+		fmt.Fprintf(out, "%s could not be sealed before: %s\n", u.TenantID, u.Reason)
 	}
 	_, err := fmt.Fprintf(out, "%s is revoked since %s\n", v.Key.KeyID, v.Key.RevokedAt)
 	return err

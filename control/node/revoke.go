@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"muniment/control/store"
@@ -15,9 +16,20 @@ type Revocation struct {
 	// Reason is told in the event; may be empty.
 	Reason string
 	// Seal is called once the key signs nothing any more, and all that it signed is
-	// in the log, to seal that before the revocation: afterwards nothing can. When it
-	// fails the key is out of use, but not revoked. Nil seals nothing.
-	Seal func(context.Context) error
+	// in the log, to seal that before the revocation: afterwards nothing can. It goes
+	// over all tenants, and returns those that it could not seal. Then, and when it
+	// fails, the key is out of use, but not revoked. Nil seals nothing.
+	Seal func(ctx context.Context, keyID string) ([]Unsealed, error)
+	// Force revokes the key although some tenants could not be sealed.
+	Force bool
+}
+
+// Unsealed is a tenant that could not be sealed before a revocation.
+type Unsealed struct {
+	TenantID string `json:"tenantId"`
+	Reason   string `json:"reason"`
+	// Err is why; Reason is what of it an operator is told.
+	Err error `json:"-"`
 }
 
 // Revoked is the answer to a revocation.
@@ -25,6 +37,9 @@ type Revoked struct {
 	Key SigningKey `json:"key"`
 	// Successor signs instead; null if the key was not current here.
 	Successor *SigningKey `json:"successor"`
+	// Unsealed are the tenants that could not be sealed before: what the key signed of
+	// theirs since their last pack can't be proven any more.
+	Unsealed []Unsealed `json:"unsealed,omitempty"`
 }
 
 // Revoke declares that a key is not to be trusted any more. It signs nothing from
@@ -67,7 +82,10 @@ func (r *Room) revoke(ctx context.Context, row *signingKey, q Revocation, by sea
 		v.Successor = s.Key
 	}
 	if q.Seal != nil {
-		if err := q.Seal(ctx); err != nil {
+		if v.Unsealed, err = q.Seal(ctx, row.KeyID); err == nil && !q.Force {
+			err = refusal(v.Unsealed)
+		}
+		if err != nil {
 			return Revoked{}, fmt.Errorf("it is out of use, but what it signed can't be sealed: %w", err)
 		}
 	}
@@ -82,6 +100,27 @@ func (r *Room) revoke(ctx context.Context, row *signingKey, q Revocation, by sea
 	}
 	v.Key = *after.view(r.db.Now())
 	return v, nil
+}
+
+// mostNamed is how many tenants a refusal names.
+const mostNamed = 10
+
+// refusal says which tenants are in the way of a revocation; nil if none is.
+func refusal(unsealed []Unsealed) error {
+	if len(unsealed) == 0 {
+		return nil
+	}
+	var named []string
+	for _, u := range unsealed[:min(len(unsealed), mostNamed)] {
+		named = append(named, u.TenantID+" ("+u.Reason+")")
+	}
+	if more := len(unsealed) - mostNamed; more > 0 {
+		named = append(named, fmt.Sprintf("%d more", more))
+	}
+	told := *api.From(unsealed[0].Err)
+	told.Message = "the key signs nothing any more, but is not revoked, as these tenants can't be sealed: " + strings.Join(named, ", ") +
+		"; forced, it is revoked all the same, and what it signed of theirs since their last pack can't be proven"
+	return &told
 }
 
 // writeRevocation dates the revocation after everything that was signed with the

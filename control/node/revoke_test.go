@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -23,13 +24,14 @@ func TestRevokeCurrentKey(t *testing.T) {
 	require.NoError(t, err)
 	signer := r.borrow(t, "nod_a", p.now)
 	sealedAt := time.Time{}
-	seal := func(context.Context) error {
+	seal := func(_ context.Context, keyID string) ([]Unsealed, error) {
+		require.Equal(t, signer.KeyID, keyID)
 		require.NotEqual(t, signer.KeyID, r.borrow(t, "nod_a", p.now.Add(time.Millisecond)).KeyID, "it is out of use")
 		d := r.verified(t)
 		_, code := d.Find(signer.KeyID, sealer.PurposeReceipt, p.now)
 		require.Empty(t, code, "it is not revoked yet")
 		sealedAt = d.IssuedAt
-		return nil
+		return nil, nil
 	}
 	v, err := r.Revoke(t.Context(), signer.KeyID, Revocation{Reason: "lost laptop", Seal: seal}, operator)
 	require.NoError(t, err)
@@ -48,7 +50,7 @@ func TestRevokeCurrentKey(t *testing.T) {
 	require.Equal(t, sealer.KeyOutsideWindow, code)
 
 	told := r.events(t)
-	again, err := r.Revoke(t.Context(), signer.KeyID, Revocation{Seal: func(context.Context) error { panic("not again") }}, operator)
+	again, err := r.Revoke(t.Context(), signer.KeyID, Revocation{Seal: func(context.Context, string) ([]Unsealed, error) { panic("not again") }}, operator)
 	require.NoError(t, err)
 	require.Equal(t, v.Key, again.Key)
 	require.Equal(t, told, r.events(t), "revoking twice leaves no event")
@@ -68,17 +70,44 @@ func TestRevocationWaitsForTheSeal(t *testing.T) {
 	require.NoError(t, err)
 	keyID := r.borrow(t, "nod_a", p.now).KeyID
 	away := errors.New("the warehouse is away")
-	_, err = r.Revoke(t.Context(), keyID, Revocation{Seal: func(context.Context) error { return away }}, operator)
+	_, err = r.Revoke(t.Context(), keyID, Revocation{Force: true, Seal: func(context.Context, string) ([]Unsealed, error) { return nil, away }}, operator)
 	require.ErrorIs(t, err, away)
 	p.now = p.now.Add(time.Second)
 	require.NotEqual(t, keyID, r.borrow(t, "nod_a", p.now).KeyID, "out of use all the same")
 	_, code := r.verified(t).Find(keyID, sealer.PurposeReceipt, p.now.Add(-time.Second))
 	require.Empty(t, code)
 
-	v, err := r.Revoke(t.Context(), keyID, Revocation{Seal: func(context.Context) error { return nil }}, operator)
+	v, err := r.Revoke(t.Context(), keyID, Revocation{Seal: func(context.Context, string) ([]Unsealed, error) { return nil, nil }}, operator)
 	require.NoError(t, err, "the second try goes on where the first one ended")
 	require.Nil(t, v.Successor)
 	require.Equal(t, "REVOKED", v.Key.State)
+}
+
+// TestForcedRevocation: what is in the way is named, and forced it is no more in the way.
+func TestForcedRevocation(t *testing.T) {
+	p := newPlace(t)
+	r, _ := p.mustStart(t)
+	_, err := r.Enrol(t.Context(), "nod_a")
+	require.NoError(t, err)
+	keyID := r.borrow(t, "nod_a", p.now).KeyID
+	var unsealed []Unsealed
+	for i := range mostNamed + 2 {
+		unsealed = append(unsealed, Unsealed{fmt.Sprintf("tnt_%d", i), "held", api.Unavailable(api.SetAside, "held", time.Minute)})
+	}
+	q := Revocation{Seal: func(context.Context, string) ([]Unsealed, error) { return unsealed, nil }}
+	_, err = r.Revoke(t.Context(), keyID, q, operator)
+	refused := api.From(err)
+	require.Equal(t, api.SetAside, refused.Reason)
+	require.Contains(t, refused.Message, "tnt_0 (held), tnt_1 (held)")
+	require.Contains(t, refused.Message, "tnt_9 (held), 2 more;")
+	_, code := r.verified(t).Find(keyID, sealer.PurposeReceipt, p.now.Add(-time.Second))
+	require.NotEqual(t, sealer.KeyRevoked, code)
+
+	q.Force = true
+	v, err := r.Revoke(t.Context(), keyID, q, operator)
+	require.NoError(t, err)
+	require.Equal(t, "REVOKED", v.Key.State)
+	require.Equal(t, unsealed, v.Unsealed)
 }
 
 func TestRevokedPackKeyStopsSealsAtWork(t *testing.T) {

@@ -63,9 +63,9 @@ func TestRenewalDuringARevocation(t *testing.T) {
 	r, _ := p.mustStart(t)
 	first := r.delegated(t)
 	p.now = first.NotAfter.Add(-time.Hour)
-	_, err := r.Revoke(t.Context(), r.PackSigner().KeyID, Revocation{Seal: func(context.Context) error {
+	_, err := r.Revoke(t.Context(), r.PackSigner().KeyID, Revocation{Seal: func(context.Context, string) ([]Unsealed, error) {
 		require.Equal(t, first, r.delegated(t))
-		return nil
+		return nil, nil
 	}}, operator)
 	require.NoError(t, err)
 	require.NotEqual(t, first, r.delegated(t), "afterwards there is time")

@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"math"
+	"slices"
 	"time"
 
 	"muniment/control/store"
@@ -76,7 +77,10 @@ func (d *draft) build(ctx context.Context) (news bool, err error) {
 	}
 	defer builder.Abort()
 	if !news { // unless the slice is full of what isn't, and news wait behind it
-		if news, err = d.newsBehind(ctx, d.next.position); err != nil || !news {
+		if news, err = d.newsBehind(ctx, d.next.position); err == nil && !news {
+			news, err = d.doubtful(ctx)
+		}
+		if err != nil || !news {
 			return false, err
 		}
 	}
@@ -188,6 +192,18 @@ func (s *session) newsBehind(ctx context.Context, after sealer.Position) (bool, 
 		}
 	}
 	return false, nil
+}
+
+// doubtful says whether the last pack needs one on top of it that vouches for it, as
+// its key is revoked or about to be. There is something to seal then: the event of
+// its sealing.
+func (d *draft) doubtful(ctx context.Context) (bool, error) {
+	if d.old.sequence == 0 || d.next.tree.Size() == d.old.tree.Size() {
+		return false, nil
+	}
+	last, _, err := readPack(ctx, d.db.Read(), d.tenantID, d.old.packID)
+	return err == nil && last.SigningKeyID != d.signer.KeyID &&
+		(last.SigningKeyID == d.leaving || slices.Contains(revoked(d.directory), last.SigningKeyID)), err
 }
 
 // promisedKey signs for a pack, whose root it promises before it signs anything.

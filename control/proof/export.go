@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -247,14 +248,21 @@ func (r *Room) exportHeader(ctx context.Context, tenantID string, events *run) (
 	h := &sealer.ExportHeader{
 		Count: events.last - events.first + 1, Directory: directory, FirstIndex: events.first, TenantID: tenantID,
 	}
-	for i := range events.packs {
-		note, err := events.packs[i].checkpoint()
+	// The checkpoint of a revoked key is proven by the next one. The last has none behind
+	// it: another takes its place, which covers some leaves more.
+	last, err := r.sound(ctx, events.packs[len(events.packs)-1])
+	if err != nil {
+		return nil, err
+	}
+	under := slices.Clone(events.packs)
+	under[len(under)-1] = last
+	for i := range under {
+		note, err := under[i].checkpoint()
 		if err != nil {
 			return nil, err
 		}
 		h.Checkpoints = append(h.Checkpoints, note)
 	}
-	last := events.packs[len(events.packs)-1]
 	err = r.prove(tenantID, func(n *nodes) error {
 		h.Before, h.After, err = sealer.ProveRange(h.FirstIndex, h.Count, last.end(), n.reader(ctx))
 		if err != nil {

@@ -83,7 +83,7 @@ func (r *Room) getReceipt(ctx context.Context, in *receiptRequest) (*receiptResp
 
 type proofRequest struct {
 	ReceiptID  string `path:"receiptId"`
-	Checkpoint string `query:"checkpoint" enum:"pack,latest" default:"pack" doc:"pack: that of the pack which holds the receipt, and so the oldest. latest: that of the tenant's newest pack."`
+	Checkpoint string `query:"checkpoint" enum:"pack,latest" default:"pack" doc:"pack: that of the pack which holds the receipt, and so the oldest; where the key of that pack is revoked, that of the first pack behind it whose key is not. latest: that of the tenant's newest pack."`
 }
 
 type proofResponse struct {
@@ -108,8 +108,13 @@ func (r *Room) proveReceipt(ctx context.Context, in *proofRequest) (*proofRespon
 	if err == nil && !found {
 		err = errNotSealed
 	}
-	if err == nil && in.Checkpoint == "latest" {
+	switch {
+	case err != nil:
+		return nil, err
+	case in.Checkpoint == "latest":
 		under, err = r.newest(ctx, row.TenantID)
+	default:
+		under, err = r.sound(ctx, under)
 	}
 	if err != nil {
 		return nil, err
@@ -157,6 +162,35 @@ func (r *Room) leafOf(ctx context.Context, row pipeline.Row) (p Pack, index uint
 		return err
 	})
 	return p, index, found, err
+}
+
+// sound is the oldest pack from p on whose key is not revoked, as a checkpoint of a
+// revoked key proves nothing by itself; p if there is none. The oldest, for it also
+// has to be older than a revocation of the key that signed the receipt.
+func (r *Room) sound(ctx context.Context, p Pack) (Pack, error) {
+	text, err := r.keys.Directory(ctx)
+	if err != nil {
+		return Pack{}, err
+	}
+	directory, err := sealer.ReadDirectory(text)
+	if err != nil {
+		return Pack{}, err
+	}
+	other, found, err := packNotBy(ctx, r.db.Read(), p.TenantID, p.Sequence, revoked(directory))
+	if !found {
+		other = p
+	}
+	return other, err
+}
+
+// revoked lists the keys of packs that are revoked.
+func revoked(d *sealer.Directory) (keyIDs []string) {
+	for i := range d.Keys {
+		if k := &d.Keys[i]; k.Purpose == sealer.PurposePack && k.RevokedAt != nil {
+			keyIDs = append(keyIDs, k.KeyID)
+		}
+	}
+	return keyIDs
 }
 
 // newest is the tenant's newest pack, of which there must be one.

@@ -41,8 +41,21 @@ const (
 // processes; ctx ends the call between two steps, and what was sealed until then
 // stays sealed.
 func (r *Room) Seal(ctx context.Context, tenantID string, by sealer.Ref) (Sealed, error) {
+	return r.timed(ctx, tenantID, "", by)
+}
+
+// Vouch seals what is new of a tenant before a key is revoked, and leaves no pack by
+// that key without a later one by the key that signs now: where the newest pack is by
+// the key, another one is sealed on top of it, news or not.
+func (r *Room) Vouch(ctx context.Context, tenantID, keyID string, by sealer.Ref) error {
+	_, err := r.timed(ctx, tenantID, keyID, by)
+	return err
+}
+
+// timed is seal for Seal and Vouch; leaving is the key that is about to be revoked.
+func (r *Room) timed(ctx context.Context, tenantID, leaving string, by sealer.Ref) (Sealed, error) {
 	began := r.cfg.Now()
-	sealed, fresh, err := r.seal(ctx, tenantID, by)
+	sealed, fresh, err := r.seal(ctx, tenantID, leaving, by)
 	r.metrics.seconds.Observe(r.cfg.Now().Sub(began).Seconds())
 	r.metrics.seals.WithLabelValues(result(fresh, err)).Inc()
 	if err != nil {
@@ -51,7 +64,7 @@ func (r *Room) Seal(ctx context.Context, tenantID string, by sealer.Ref) (Sealed
 	return sealed, nil
 }
 
-func (r *Room) seal(ctx context.Context, tenantID string, by sealer.Ref) (sealed Sealed, fresh bool, err error) {
+func (r *Room) seal(ctx context.Context, tenantID, leaving string, by sealer.Ref) (sealed Sealed, fresh bool, err error) {
 	before, err := readHead(ctx, r.db.Read(), tenantID)
 	if err != nil {
 		return Sealed{}, false, err
@@ -68,7 +81,7 @@ func (r *Room) seal(ctx context.Context, tenantID string, by sealer.Ref) (sealed
 	if err := r.refuseHeld(ctx, tenantID); err != nil {
 		return Sealed{}, false, err
 	}
-	session, err := r.newSession(ctx, tenantID, by, end)
+	session, err := r.newSession(ctx, tenantID, leaving, by, end)
 	if err != nil {
 		return Sealed{}, false, err
 	}
@@ -76,7 +89,7 @@ func (r *Room) seal(ctx context.Context, tenantID string, by sealer.Ref) (sealed
 		more, err = session.sealNext(ctx)
 		if errors.Is(err, errMoved) {
 			more = true // another process has sealed: begin anew behind its pack
-			session, err = r.newSession(ctx, tenantID, by, end)
+			session, err = r.newSession(ctx, tenantID, leaving, by, end)
 		}
 		if err != nil {
 			return Sealed{}, false, err

@@ -40,7 +40,9 @@ type Pack struct {
 type session struct {
 	*Room
 	tenantID string
-	by       sealer.Ref
+	// leaving is the key that is about to be revoked; may be empty.
+	leaving string
+	by      sealer.Ref
 	// end is the position that the session seals up to, exclusive.
 	end sealer.Position
 	// signer and directory belong together: the directory was read after signer, and
@@ -58,8 +60,8 @@ type repeat struct {
 	position sealer.Position
 }
 
-func (r *Room) newSession(ctx context.Context, tenantID string, by sealer.Ref, end sealer.Position) (*session, error) {
-	s := &session{Room: r, tenantID: tenantID, by: by, end: end, signer: r.keys.PackSigner(), repeats: map[string]repeat{}}
+func (r *Room) newSession(ctx context.Context, tenantID, leaving string, by sealer.Ref, end sealer.Position) (*session, error) {
+	s := &session{Room: r, tenantID: tenantID, leaving: leaving, by: by, end: end, signer: r.keys.PackSigner(), repeats: map[string]repeat{}}
 	var err error
 	if s.directoryText, err = r.keys.Directory(ctx); err != nil {
 		return nil, err

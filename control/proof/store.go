@@ -175,6 +175,18 @@ func packOf(ctx context.Context, db *sql.DB, tenantID string, leaf uint64) (p Pa
 	return p, found && leaf < p.end(), err
 }
 
+// packNotBy finds the first pack from a sequence number on that none of some keys has
+// signed.
+func packNotBy(ctx context.Context, db *sql.DB, tenantID string, from int64, keyIDs []string) (Pack, bool, error) {
+	other, args := "", []any{tenantID, from}
+	for _, id := range keyIDs {
+		args = append(args, id)
+		other += fmt.Sprintf(" AND signing_key_id <> $%d", len(args))
+	}
+	return onePack(db.QueryRowContext(ctx, `SELECT `+packColumns+` FROM proof_packs
+		WHERE tenant_id = $1 AND sequence >= $2`+other+` ORDER BY sequence LIMIT 1`, args...))
+}
+
 func onePack(row *sql.Row) (Pack, bool, error) {
 	p, err := scanPack(row.Scan)
 	switch {

@@ -136,7 +136,7 @@ func TestEveryForgeryIsFound(t *testing.T) {
 	}
 	next := rows[len(rows)-1].Position.Next()
 	require.NoError(t, h.warehouse.Load(t.Context(), pipeline.Batch{Rows: rows, Next: next}))
-	s, err := h.room.newSession(t.Context(), tenant, operator, next)
+	s, err := h.room.newSession(t.Context(), tenant, "", operator, next)
 	require.NoError(t, err)
 	_, err = s.sealNext(t.Context())
 	require.ErrorIs(t, err, errHeld)
