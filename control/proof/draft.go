@@ -246,18 +246,15 @@ func (d *draft) slice(ctx context.Context) iter.Seq2[*pipeline.Row, error] {
 // blame finds the rows that the builder could not verify and sets them aside;
 // cause comes back if it finds none.
 func (d *draft) blame(ctx context.Context, cause error) error {
-	var page []pipeline.Row
 	var aside []pipeline.SetAside
 	for row, err := range d.slice(ctx) {
 		if err != nil {
 			return err
 		}
-		if page = append(page, *row); len(page) == pageRows {
-			aside = append(aside, verifyAll(page, d.directory, d.sealedAt)...)
-			page = page[:0]
+		if fault := verify(row, d.directory, d.sealedAt); fault != nil {
+			aside = append(aside, setAsideOf(row, fault))
 		}
 	}
-	aside = append(aside, verifyAll(page, d.directory, d.sealedAt)...)
 	if len(aside) == 0 {
 		return cause
 	}

@@ -4,9 +4,6 @@ import (
 	"context"
 	"crypto/ed25519"
 	"fmt"
-	"runtime"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"muniment/control/store"
@@ -31,30 +28,12 @@ func verify(row *pipeline.Row, keys *sealer.Directory, sealedAt time.Time) error
 	return nil
 }
 
-// verifyAll verifies rows on all processors and returns what has to be set aside.
-func verifyAll(rows []pipeline.Row, keys *sealer.Directory, sealedAt time.Time) []pipeline.SetAside {
-	faults := make([]error, len(rows))
-	var next atomic.Int64
-	var workers sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(rows)) {
-		workers.Go(func() {
-			for i := next.Add(1) - 1; int(i) < len(rows); i = next.Add(1) - 1 {
-				faults[i] = verify(&rows[i], keys, sealedAt)
-			}
-		})
+// setAsideOf is a row as it is kept when it can't be verified.
+func setAsideOf(row *pipeline.Row, fault error) pipeline.SetAside {
+	return pipeline.SetAside{
+		Position: row.Position, TenantID: row.TenantID, EventID: row.EventID,
+		Reason: fault.Error(), Record: sealer.AppendRecord(nil, &row.Record),
 	}
-	workers.Wait()
-	var aside []pipeline.SetAside
-	for i, fault := range faults {
-		if fault != nil {
-			row := &rows[i]
-			aside = append(aside, pipeline.SetAside{
-				Position: row.Position, TenantID: row.TenantID, EventID: row.EventID,
-				Reason: fault.Error(), Record: sealer.AppendRecord(nil, &row.Record),
-			})
-		}
-	}
-	return aside
 }
 
 // setAside keeps what could not be verified, and so holds the tenant's sealing
