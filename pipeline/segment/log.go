@@ -55,6 +55,8 @@ type Log struct {
 	lock    io.Closer
 	metrics *metrics
 	stopped chan struct{} // closed when the committer has ended
+	// closeOnce is close, once.
+	closeOnce func() error
 	// retaining is held by Retain, which may run beside everything else.
 	retaining sync.Mutex
 
@@ -113,6 +115,7 @@ func open(cfg Config) (_ *Log, err error) {
 	}
 	l := &Log{cfg: cfg, metrics: newMetrics(), stopped: make(chan struct{}), chain: found.chain, clean: found.clean}
 	l.work.L = &l.mu
+	l.closeOnce = sync.OnceValue(l.close)
 	l.pending = newGroup(nil)
 	l.start(found.segs)
 	defer func() {
@@ -217,9 +220,10 @@ func (l *Log) Err() error {
 // Close makes durable what is pending, marks a clean shutdown, and releases the
 // folder. Calls that run or come later fail with pipeline.ErrClosed. A second
 // Close waits for the first and returns what it returned.
-func (l *Log) Close() error {
+func (l *Log) Close() error { return l.closeOnce() }
+
+func (l *Log) close() error {
 	l.mu.Lock()
-	first := !l.closing
 	l.closing = true
 	if l.refuse == nil {
 		l.refuse = pipeline.ErrClosed
@@ -228,9 +232,6 @@ func (l *Log) Close() error {
 	l.mu.Unlock()
 
 	<-l.stopped
-	if !first {
-		return nil
-	}
 	l.metrics.unregister(l.cfg.Registerer)
 	if err := errors.Join(l.closeErr, l.Reader.Close(), l.lock.Close()); err != nil {
 		return fmt.Errorf("cannot close log %s: %w", l.cfg.Dir, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -140,6 +141,19 @@ func TestRecordLargerThanASegment(t *testing.T) {
 	require.Len(t, files, 3, "nor does the mark of the shutdown need another")
 	require.Len(t, log.segs, 3)
 	require.Len(t, readAll(t, mustOpen(t, cfg)), 3)
+}
+
+// badLock can't be given back.
+type badLock struct{ io.Closer }
+
+func (l badLock) Close() error { return errors.Join(errors.ErrUnsupported, l.Closer.Close()) }
+
+func TestEveryCloseTellsTheSame(t *testing.T) {
+	log := mustOpen(t, Config{Dir: t.TempDir()})
+	log.lock = badLock{log.lock}
+	first := log.Close()
+	require.ErrorIs(t, first, errors.ErrUnsupported)
+	require.Equal(t, first, log.Close())
 }
 
 func TestClosedLog(t *testing.T) {
