@@ -13,6 +13,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 	"muniment/pipeline"
@@ -103,11 +104,11 @@ func (r *Room) writeExport(w io.Writer, header []byte, events *run) error {
 
 // run finds the leaves that a request is about, and the packs that hold them.
 func (r *Room) run(ctx context.Context, tenantID string, in *exportRequest) (*run, error) {
-	after, err := position("after", in.After)
+	after, err := store.GivenPosition("after", in.After)
 	if err != nil {
 		return nil, err
 	}
-	upTo, err := position("upTo", in.UpTo)
+	upTo, err := store.GivenPosition("upTo", in.UpTo)
 	if err != nil {
 		return nil, err
 	}
@@ -139,18 +140,6 @@ func (r *Room) run(ctx context.Context, tenantID string, in *exportRequest) (*ru
 		return nil, errNothingSealed
 	}
 	return events, r.slice(ctx, tenantID, events)
-}
-
-// position reads a position that a caller hands back; nil for none.
-func position(field, text string) (*sealer.Position, error) {
-	if text == "" {
-		return nil, nil
-	}
-	p, err := sealer.ParsePosition(text)
-	if err != nil {
-		return nil, api.Invalid(api.ValidationError{Field: field, Message: "is no position of this log"})
-	}
-	return &p, nil
 }
 
 // leafNext is the leaf of the first event that a query finds.

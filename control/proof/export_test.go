@@ -83,7 +83,7 @@ func TestExportOverHTTP(t *testing.T) {
 	none := `{"ok":false,"error":"STATE_CONFLICT","message":"no sealed event is in this run","contractVersion":"v1.0"}`
 	early := `{"ok":false,"error":"STATE_CONFLICT","message":"an event of this run is in no proof pack yet: seal one first, or name a lower upTo","contractVersion":"v1.0"}`
 	position := func(field string) string {
-		return `{"ok":false,"error":"VALIDATION_FAILED","message":"` + field + `: is no position of this log","field":"` + field + `","contractVersion":"v1.0"}`
+		return `{"ok":false,"error":"VALIDATION_FAILED","message":"` + field + `: is no position that the service has named","field":"` + field + `","contractVersion":"v1.0"}`
 	}
 	h.script(t, strings.NewReplacer(), []exchange{{tenant, "GET /v1/events/export", 409, none}})
 	h.deliver(deliveries(3)...)
@@ -92,6 +92,7 @@ func TestExportOverHTTP(t *testing.T) {
 	h.script(t, strings.NewReplacer(), []exchange{
 		{tenant, "GET /v1/events/export?after=x", 422, position("after")},
 		{tenant, "GET /v1/events/export?upTo=1.0", 422, position("upTo")},
+		{tenant, "GET /v1/events/export?upTo=1.1.0", 422, position("upTo")},
 		{tenant, "GET /v1/events/export?after=1.0.2", 409, none},
 		{tenant, "GET /v1/events/export?after=1.0.1&upTo=1.0.1", 409, none},
 		{tenant, "GET /v1/events/export?after=1.0.2&upTo=1.0.0", 409, none},
