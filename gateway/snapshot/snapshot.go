@@ -171,7 +171,8 @@ func New(cfg Config) (*View, error) {
 	return v, nil
 }
 
-// Close frees the caches. No method may be called after it.
+// Close frees the caches. No method may be called after it, so a process that ends
+// leaves it: requests that were cut may still look up.
 func (v *View) Close() {
 	v.rightCache.Close()
 	v.keyCache.Close()
