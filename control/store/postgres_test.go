@@ -27,6 +27,18 @@ func onPostgres(t *testing.T) {
 	}
 }
 
+// TestUnreachable: an error says which database it is about, and no password.
+func TestUnreachable(t *testing.T) {
+	for url, name := range map[string]string{
+		"postgres://muniment:secret@127.0.0.1:1/rights?sslmode=disable": "database rights on 127.0.0.1:1: ",
+		"postgres://muniment:secret@127.0.0.1:port/rights":              "database by its URL: ",
+	} {
+		_, err := Open(t.Context(), Config{URL: url})
+		require.ErrorContains(t, err, "cannot open control's "+name)
+		require.NotContains(t, err.Error(), "secret")
+	}
+}
+
 // TestProcessesTakeTurns has three processes publish at once, and follows the feed
 // at each: a reader that has seen a revision has seen every one below.
 func TestProcessesTakeTurns(t *testing.T) {

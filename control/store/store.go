@@ -41,12 +41,15 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/url"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/pressly/goose/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	_ "modernc.org/sqlite" // the driver "sqlite"
@@ -116,10 +119,22 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	db := &DB{cfg: cfg}
 	if err := db.open(ctx); err != nil {
-		err = fmt.Errorf("cannot open control's database %s: %w", cfg.Path, err)
+		err = fmt.Errorf("cannot open control's database %s: %w", cfg.name(), err)
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
+}
+
+// name is what an error calls the database: a file, or a database and its server.
+func (cfg *Config) name() string {
+	if cfg.URL == "" {
+		return cfg.Path
+	}
+	config, err := pgx.ParseConfig(cfg.URL)
+	if err != nil {
+		return "by its URL"
+	}
+	return fmt.Sprintf("%s on %s", config.Database, net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port))))
 }
 
 func (db *DB) open(ctx context.Context) error {
