@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
@@ -24,20 +23,7 @@ func startNode(ctx context.Context, tx *store.Tx, nodeID string, now time.Time) 
 }
 
 func (r *Room) nodeIDs(ctx context.Context) ([]string, error) {
-	rows, err := r.db.Read().QueryContext(ctx, `SELECT node_id FROM nodes ORDER BY node_id`)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the nodes: %w", err)
-	}
-	defer rows.Close()
-	var ids []string
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return nil, fmt.Errorf("cannot list the nodes: %w", err)
-		}
-		ids = append(ids, id)
-	}
-	return ids, rows.Err()
+	return store.List(ctx, r.db.Read(), "the nodes", store.Text, `SELECT node_id FROM nodes ORDER BY node_id`)
 }
 
 const keyColumns = `key_id, purpose, node_id, public_key, not_before, not_after, revoked_at, delegation, revision`
@@ -63,50 +49,23 @@ func updateKey(ctx context.Context, tx *store.Tx, k *signingKey) error {
 
 // key returns one row, nil when there is none.
 func (r *Room) key(ctx context.Context, keyID string) (*signingKey, error) {
-	k, err := scanKey(r.db.Read().QueryRowContext(ctx, `SELECT `+keyColumns+` FROM signing_keys WHERE key_id = $1`, keyID))
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the signing key %s: %w", keyID, err)
-	}
-	return &k, nil
+	return store.One(ctx, r.db.Read(), "the signing key "+keyID, scanKey, `SELECT `+keyColumns+` FROM signing_keys WHERE key_id = $1`, keyID)
 }
 
 // newestKey is the newest row of a role whose window has not ended, nil when there
 // is none.
 func (r *Room) newestKey(ctx context.Context, role role) (*signingKey, error) {
-	k, err := scanKey(r.db.Read().QueryRowContext(ctx, `SELECT `+keyColumns+` FROM signing_keys
+	return store.One(ctx, r.db.Read(), fmt.Sprintf("the key for %s", role), scanKey, `SELECT `+keyColumns+` FROM signing_keys
 		WHERE purpose = $1 AND node_id = $2 AND revoked_at IS NULL AND (not_after IS NULL OR not_after > $3)
-		ORDER BY not_before DESC, revision DESC LIMIT 1`, role.purpose, role.node, store.At(r.db.Now())))
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the key for %s: %w", role, err)
-	}
-	return &k, nil
+		ORDER BY not_before DESC, revision DESC LIMIT 1`, role.purpose, role.node, store.At(r.db.Now()))
 }
 
 // keys lists every key, oldest first.
 func (r *Room) keys(ctx context.Context) ([]signingKey, error) {
-	rows, err := r.db.Read().QueryContext(ctx, `SELECT `+keyColumns+` FROM signing_keys ORDER BY not_before, key_id`)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the signing keys: %w", err)
-	}
-	defer rows.Close()
-	var list []signingKey
-	for rows.Next() {
-		k, err := scanKey(rows)
-		if err != nil {
-			return nil, fmt.Errorf("cannot list the signing keys: %w", err)
-		}
-		list = append(list, k)
-	}
-	return list, rows.Err()
+	return store.List(ctx, r.db.Read(), "the signing keys", scanKey, `SELECT `+keyColumns+` FROM signing_keys ORDER BY not_before, key_id`)
 }
 
-func scanKey(row interface{ Scan(...any) error }) (signingKey, error) {
+func scanKey(row store.Row) (signingKey, error) {
 	k := signingKey{Key: sealer.Key{Algorithm: sealer.Algorithm}}
 	var notBefore, notAfter, revokedAt store.Instant
 	err := row.Scan(&k.KeyID, &k.Purpose, &k.node, &k.PublicKey, &notBefore, &notAfter, &revokedAt, &k.delegation, &k.revision)

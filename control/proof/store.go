@@ -132,21 +132,8 @@ const packColumns = `pack_id, tenant_id, sequence, revision, first_index, entrie
 
 // listPacks lists the tenant's packs behind a sequence number, in their order.
 func listPacks(ctx context.Context, db *sql.DB, tenantID string, after int64, limit int) ([]Pack, error) {
-	rows, err := db.QueryContext(ctx, `SELECT `+packColumns+` FROM proof_packs
+	return store.List(ctx, db, "the packs of "+tenantID, scanPack, `SELECT `+packColumns+` FROM proof_packs
 		WHERE tenant_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3`, tenantID, after, limit)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list packs of %s: %w", tenantID, err)
-	}
-	defer rows.Close()
-	var packs []Pack
-	for rows.Next() {
-		p, err := scanPack(rows.Scan)
-		if err != nil {
-			return nil, fmt.Errorf("cannot list packs of %s: %w", tenantID, err)
-		}
-		packs = append(packs, p)
-	}
-	return packs, rows.Err()
 }
 
 // readPack reads one pack of a tenant; found is false when it has none of that id.
@@ -188,7 +175,7 @@ func packNotBy(ctx context.Context, db *sql.DB, tenantID string, from int64, key
 }
 
 func onePack(row *sql.Row) (Pack, bool, error) {
-	p, err := scanPack(row.Scan)
+	p, err := scanPack(row)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return Pack{}, false, nil
@@ -198,9 +185,9 @@ func onePack(row *sql.Row) (Pack, bool, error) {
 	return p, true, nil
 }
 
-func scanPack(scan func(...any) error) (p Pack, err error) {
+func scanPack(row store.Row) (p Pack, err error) {
 	var first, header string
-	err = scan(&p.ID, &p.TenantID, &p.Sequence, &p.Revision, &p.FirstIndex, &p.Count, &p.RootHash,
+	err = row.Scan(&p.ID, &p.TenantID, &p.Sequence, &p.Revision, &p.FirstIndex, &p.Count, &p.RootHash,
 		&first, &p.Last.Generation, &p.Last.Offset, &p.SealedAt, &p.SigningKeyID, &p.Bytes, &p.SHA256, &header)
 	if err != nil {
 		return Pack{}, err

@@ -162,7 +162,7 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 
 // lineage reads what a right would rest on. A basis or a parent that the tenant
 // does not have is RESOURCE_NOT_FOUND.
-func (r *Room) lineage(ctx context.Context, q querier, tenantID, basisID string, parentID *string) (from lineage, err error) {
+func (r *Room) lineage(ctx context.Context, q store.Querier, tenantID, basisID string, parentID *string) (from lineage, err error) {
 	if from.basis, err = findBasis(ctx, q, tenantID, basisID); err != nil {
 		return from, err
 	}

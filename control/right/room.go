@@ -127,7 +127,7 @@ type View struct {
 	BlockedBy      *string        `json:"blockedBy" doc:"The ancestor that stops the right."`
 }
 
-func view(ctx context.Context, q querier, r Right) (View, error) {
+func view(ctx context.Context, q store.Querier, r Right) (View, error) {
 	views, err := viewAll(ctx, q, []Right{r})
 	if err != nil {
 		return View{}, err
@@ -136,7 +136,7 @@ func view(ctx context.Context, q querier, r Right) (View, error) {
 }
 
 // viewAll reads each ancestor once, however many rights derive from it.
-func viewAll(ctx context.Context, q querier, rights []Right) ([]View, error) {
+func viewAll(ctx context.Context, q store.Querier, rights []Right) ([]View, error) {
 	states := map[string]api.RightState{}
 	views := make([]View, 0, len(rights))
 	for _, r := range rights {

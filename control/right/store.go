@@ -2,22 +2,12 @@ package right
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 
 	"muniment/control/store"
 	"muniment/gateway/api"
 )
-
-// querier is the read pool or a change.
-type querier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
-type row interface{ Scan(...any) error }
 
 const basisColumns = `basis_id, tenant_id, kind, title, holder_org_id, jurisdiction, reference, effective_from, effective_until,
 	content_hash, created_at, updated_at, revision`
@@ -32,16 +22,16 @@ func insertBasis(ctx context.Context, tx *store.Tx, b *Basis) error {
 	return nil
 }
 
-func scanBasis(r row) (b Basis, err error) {
+func scanBasis(r store.Row) (b Basis, err error) {
 	err = r.Scan(&b.ID, &b.TenantID, &b.Kind, &b.Title, &b.HolderOrgID, &b.Jurisdiction, &b.Reference, &b.EffectiveFrom, &b.EffectiveUntil,
 		&b.ContentHash, &b.CreatedAt, &b.UpdatedAt, &b.Revision)
 	return b, err
 }
 
 // findBasis returns a basis of the tenant, nil if it has none of that id.
-func findBasis(ctx context.Context, q querier, tenantID, id string) (*Basis, error) {
-	b, err := scanBasis(q.QueryRowContext(ctx, `SELECT `+basisColumns+` FROM bases WHERE tenant_id = $1 AND basis_id = $2`, tenantID, id))
-	return found("basis", id, b, err)
+func findBasis(ctx context.Context, q store.Querier, tenantID, id string) (*Basis, error) {
+	return store.One(ctx, q, fmt.Sprintf("the basis %q", id), scanBasis,
+		`SELECT `+basisColumns+` FROM bases WHERE tenant_id = $1 AND basis_id = $2`, tenantID, id)
 }
 
 const rightColumns = `right_id, tenant_id, basis_id, substrate, scope, effective_from, effective_until, parent_right_id, ancestors,
@@ -74,7 +64,7 @@ func updateState(ctx context.Context, tx *store.Tx, r *Right, read int64) error 
 	return nil
 }
 
-func scanRight(from row) (r Right, err error) {
+func scanRight(from store.Row) (r Right, err error) {
 	var scope, ancestors string
 	err = from.Scan(&r.ID, &r.TenantID, &r.BasisID, &r.Substrate, &scope, &r.EffectiveFrom, &r.EffectiveUntil, &r.ParentRightID, &ancestors,
 		&r.ContentHash, &r.HolderOrgID, &r.State, &r.StateReason, &r.CreatedAt, &r.UpdatedAt, &r.Revision)
@@ -83,25 +73,15 @@ func scanRight(from row) (r Right, err error) {
 }
 
 // findRight returns a right of the tenant, nil if it has none of that id.
-func findRight(ctx context.Context, q querier, tenantID, id string) (*Right, error) {
-	r, err := scanRight(q.QueryRowContext(ctx, `SELECT `+rightColumns+` FROM rights WHERE tenant_id = $1 AND right_id = $2`, tenantID, id))
-	return found("right", id, r, err)
-}
-
-func found[T any](noun, id string, record T, err error) (*T, error) {
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the %s %q: %w", noun, id, err)
-	}
-	return &record, nil
+func findRight(ctx context.Context, q store.Querier, tenantID, id string) (*Right, error) {
+	return store.One(ctx, q, fmt.Sprintf("the right %q", id), scanRight,
+		`SELECT `+rightColumns+` FROM rights WHERE tenant_id = $1 AND right_id = $2`, tenantID, id)
 }
 
 // listBases returns the tenant's bases before an id, newest first, one more than
 // the page holds.
-func listBases(ctx context.Context, q querier, tenantID, before string, limit int) ([]Basis, error) {
-	return list(ctx, q, scanBasis, `SELECT `+basisColumns+` FROM bases WHERE tenant_id = $1 AND ($2 = '' OR basis_id < $2)
+func listBases(ctx context.Context, q store.Querier, tenantID, before string, limit int) ([]Basis, error) {
+	return store.List(ctx, q, "the tenant's bases", scanBasis, `SELECT `+basisColumns+` FROM bases WHERE tenant_id = $1 AND ($2 = '' OR basis_id < $2)
 		ORDER BY basis_id DESC LIMIT $3`, tenantID, before, limit+1)
 }
 
@@ -109,31 +89,14 @@ func listBases(ctx context.Context, q querier, tenantID, before string, limit in
 type filter struct{ basisID, substrate, state, parentID string }
 
 // listRights is listBases for rights.
-func listRights(ctx context.Context, q querier, tenantID string, f filter, before string, limit int) ([]Right, error) {
-	return list(ctx, q, scanRight, `SELECT `+rightColumns+` FROM rights WHERE tenant_id = $1 AND ($2 = '' OR right_id < $2)
+func listRights(ctx context.Context, q store.Querier, tenantID string, f filter, before string, limit int) ([]Right, error) {
+	return store.List(ctx, q, "the tenant's rights", scanRight, `SELECT `+rightColumns+` FROM rights WHERE tenant_id = $1 AND ($2 = '' OR right_id < $2)
 		AND ($3 = '' OR basis_id = $3) AND ($4 = '' OR substrate = $4) AND ($5 = '' OR state = $5) AND ($6 = '' OR parent_right_id = $6)
 		ORDER BY right_id DESC LIMIT $7`, tenantID, before, f.basisID, f.substrate, f.state, f.parentID, limit+1)
 }
 
-func list[T any](ctx context.Context, q querier, scan func(row) (T, error), query string, args ...any) ([]T, error) {
-	rows, err := q.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the tenant's records: %w", err)
-	}
-	defer rows.Close()
-	records := []T{}
-	for rows.Next() {
-		r, err := scan(rows)
-		if err != nil {
-			return nil, fmt.Errorf("cannot list the tenant's records: %w", err)
-		}
-		records = append(records, r)
-	}
-	return records, rows.Err()
-}
-
 // stateOf reads the state of an ancestor, which is of the same tenant.
-func stateOf(ctx context.Context, q querier, id string) (state api.RightState, err error) {
+func stateOf(ctx context.Context, q store.Querier, id string) (state api.RightState, err error) {
 	if err = q.QueryRowContext(ctx, `SELECT state FROM rights WHERE right_id = $1`, id).Scan(&state); err != nil {
 		return "", fmt.Errorf("cannot read the state of the right %s: %w", id, err)
 	}

@@ -284,22 +284,14 @@ type packFile struct {
 }
 
 // packFiles lists the files of all sealed packs. The table is control/proof's.
-func packFiles(ctx context.Context, db *sql.DB) (list []packFile, err error) {
-	rows, err := db.QueryContext(ctx, `SELECT tenant_id, pack_id, bytes, sha256 FROM proof_packs ORDER BY tenant_id, sequence`)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var p packFile
+func packFiles(ctx context.Context, db *sql.DB) ([]packFile, error) {
+	scan := func(row Row) (p packFile, err error) {
 		var tenantID, packID string
-		if err := rows.Scan(&tenantID, &packID, &p.bytes, &p.sha256); err != nil {
-			return nil, err
-		}
+		err = row.Scan(&tenantID, &packID, &p.bytes, &p.sha256)
 		p.name = path.Join(packsFolder, tenantID, packID+".ndjson")
-		list = append(list, p)
+		return p, err
 	}
-	return list, rows.Err()
+	return List(ctx, db, "the sealed packs", scan, `SELECT tenant_id, pack_id, bytes, sha256 FROM proof_packs ORDER BY tenant_id, sequence`)
 }
 
 // check says whether a file is what was sealed.

@@ -114,19 +114,12 @@ func (db *DB) openNote(ctx context.Context, e *Expected) error {
 	return errors.New("no key that the backup knows has signed the checkpoint: it is of another service, or of a later time than the backup")
 }
 
-func (db *DB) packKeys(ctx context.Context) (keys []sealer.Key, err error) {
-	rows, err := db.read.QueryContext(ctx, `SELECT key_id, public_key FROM signing_keys WHERE purpose IN ($1, $2) ORDER BY revision DESC`,
-		sealer.PurposePack, sealer.PurposeSandbox)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+func (db *DB) packKeys(ctx context.Context) ([]sealer.Key, error) {
+	scan := func(row Row) (sealer.Key, error) {
 		k := sealer.Key{Algorithm: sealer.Algorithm}
-		if err := rows.Scan(&k.KeyID, &k.PublicKey); err != nil {
-			return nil, err
-		}
-		keys = append(keys, k)
+		err := row.Scan(&k.KeyID, &k.PublicKey)
+		return k, err
 	}
-	return keys, rows.Err()
+	return List(ctx, db.read, "the keys of packs", scan, `SELECT key_id, public_key FROM signing_keys
+		WHERE purpose IN ($1, $2) ORDER BY revision DESC`, sealer.PurposePack, sealer.PurposeSandbox)
 }

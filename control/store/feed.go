@@ -125,22 +125,12 @@ func (db *DB) view(ctx context.Context, fn func(tx *sql.Tx, newest int64) error)
 }
 
 func changes(ctx context.Context, tx *sql.Tx, query string, args ...any) ([]api.Change, error) {
-	rows, err := tx.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	list := []api.Change{}
-	for rows.Next() {
+	scan := func(row Row) (c api.Change, err error) {
 		var text []byte
-		var c api.Change
-		if err := rows.Scan(&text); err != nil {
-			return nil, err
+		if err = row.Scan(&text); err == nil {
+			err = json.Unmarshal(text, &c)
 		}
-		if err := json.Unmarshal(text, &c); err != nil {
-			return nil, err
-		}
-		list = append(list, c)
+		return c, err
 	}
-	return list, rows.Err()
+	return List(ctx, tx, "the changes", scan, query, args...)
 }

@@ -43,7 +43,7 @@ func (db *DB) saw(revision int64) {
 
 // state reads the newest revision and the database's life, and refuses a database
 // that went back.
-func (db *DB) state(ctx context.Context, q querier, seen int64) (revision int64, err error) {
+func (db *DB) state(ctx context.Context, q Querier, seen int64) (revision int64, err error) {
 	var incarnation string
 	err = q.QueryRowContext(ctx, `SELECT value, (SELECT id FROM incarnations ORDER BY epoch DESC LIMIT 1)
 		FROM counters WHERE name = 'revision'`).Scan(&revision, &incarnation)

@@ -16,17 +16,12 @@ func (db *DB) HighWater(ctx context.Context) (p sealer.Position, ok bool, err er
 	return highWater(ctx, db.read)
 }
 
-// querier is the read pool or a change.
-type querier interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
 // execer is the writing connection or a change.
 type execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-func highWater(ctx context.Context, q querier) (p sealer.Position, ok bool, err error) {
+func highWater(ctx context.Context, q Querier) (p sealer.Position, ok bool, err error) {
 	var text string
 	err = q.QueryRowContext(ctx, `SELECT position FROM high_water WHERE name = 'log'`).Scan(&text)
 	if errors.Is(err, sql.ErrNoRows) {

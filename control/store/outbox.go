@@ -113,20 +113,13 @@ func (db *DB) clear(ctx context.Context) error {
 
 // pending reads the oldest rows of the outbox.
 func (db *DB) pending(ctx context.Context) ([]sealer.Record, error) {
-	rows, err := db.read.QueryContext(ctx, `SELECT epoch, seq, tenant_id, event_id, event FROM outbox ORDER BY epoch, seq LIMIT $1`, relayBatch)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the outbox: %w", err)
-	}
-	defer rows.Close()
-	var list []sealer.Record
-	for rows.Next() {
+	scan := func(row Row) (sealer.Record, error) {
 		r := sealer.Record{Node: Node}
-		if err := rows.Scan(&r.Epoch, &r.Seq, &r.TenantID, &r.EventID, &r.Event); err != nil {
-			return nil, fmt.Errorf("cannot read the outbox: %w", err)
-		}
-		list = append(list, r)
+		err := row.Scan(&r.Epoch, &r.Seq, &r.TenantID, &r.EventID, &r.Event)
+		return r, err
 	}
-	return list, rows.Err()
+	return List(ctx, db.read, "the outbox", scan,
+		`SELECT epoch, seq, tenant_id, event_id, event FROM outbox ORDER BY epoch, seq LIMIT $1`, relayBatch)
 }
 
 // Drain returns when every event of the tenant that was in the outbox at the call

@@ -89,7 +89,7 @@ func theOperator() changer {
 
 // find returns the key, or RESOURCE_NOT_FOUND, which is the same for another
 // tenant's key and for none.
-func (c changer) find(ctx context.Context, q querier, keyID string) (k *Key, err error) {
+func (c changer) find(ctx context.Context, q store.Querier, keyID string) (k *Key, err error) {
 	if c.operator {
 		k, err = findAnyKey(ctx, q, keyID)
 	} else {

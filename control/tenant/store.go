@@ -2,9 +2,7 @@ package tenant
 
 import (
 	"context"
-	"database/sql"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -53,14 +51,8 @@ func upsertKey(ctx context.Context, tx *store.Tx, k *Key) error {
 	return nil
 }
 
-// querier is the read pool or a change.
-type querier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
 // findKey returns a key of the tenant, nil if it has none of that id.
-func findKey(ctx context.Context, q querier, tenantID, keyID string) (*Key, error) {
+func findKey(ctx context.Context, q store.Querier, tenantID, keyID string) (*Key, error) {
 	k, err := findAnyKey(ctx, q, keyID)
 	if err != nil || k == nil || k.TenantID != tenantID {
 		return nil, err
@@ -69,70 +61,35 @@ func findKey(ctx context.Context, q querier, tenantID, keyID string) (*Key, erro
 }
 
 // findAnyKey returns a key of whatever tenant, nil if there is none of that id.
-func findAnyKey(ctx context.Context, q querier, keyID string) (*Key, error) {
-	k, err := scanKey(q.QueryRowContext(ctx, `SELECT `+keyColumns+` FROM api_keys WHERE key_id = $1`, keyID))
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the key %q: %w", keyID, err)
-	}
-	return &k, nil
+func findAnyKey(ctx context.Context, q store.Querier, keyID string) (*Key, error) {
+	return store.One(ctx, q, fmt.Sprintf("the key %q", keyID), scanKey, `SELECT `+keyColumns+` FROM api_keys WHERE key_id = $1`, keyID)
 }
 
 // owner is whose a tenant's next key is: its first developer's. It is nil if there
 // is no such tenant.
-func owner(ctx context.Context, q querier, tenantID string) (*Key, error) {
-	k := Key{TenantID: tenantID}
-	err := q.QueryRowContext(ctx, `SELECT org_id, developer_id FROM developers WHERE tenant_id = $1 ORDER BY developer_id LIMIT 1`, tenantID).
-		Scan(&k.OrgID, &k.DeveloperID)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
+func owner(ctx context.Context, q store.Querier, tenantID string) (*Key, error) {
+	scan := func(row store.Row) (k Key, err error) {
+		k.TenantID = tenantID
+		err = row.Scan(&k.OrgID, &k.DeveloperID)
+		return k, err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the tenant %q: %w", tenantID, err)
-	}
-	return &k, nil
+	return store.One(ctx, q, fmt.Sprintf("the tenant %q", tenantID), scan,
+		`SELECT org_id, developer_id FROM developers WHERE tenant_id = $1 ORDER BY developer_id LIMIT 1`, tenantID)
 }
 
 // TenantIDs lists all tenants, oldest first.
-func (r *Room) TenantIDs(ctx context.Context) (ids []string, err error) {
-	rows, err := r.db.Read().QueryContext(ctx, `SELECT tenant_id FROM tenants ORDER BY tenant_id`)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the tenants: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return nil, fmt.Errorf("cannot list the tenants: %w", err)
-		}
-		ids = append(ids, id)
-	}
-	return ids, rows.Err()
+func (r *Room) TenantIDs(ctx context.Context) ([]string, error) {
+	return store.List(ctx, r.db.Read(), "the tenants", store.Text, `SELECT tenant_id FROM tenants ORDER BY tenant_id`)
 }
 
 // listKeys returns the tenant's keys before an id, newest first, one more than
 // the page holds.
-func listKeys(ctx context.Context, q querier, tenantID, before string, limit int) ([]Key, error) {
-	rows, err := q.QueryContext(ctx, `SELECT `+keyColumns+` FROM api_keys WHERE tenant_id = $1 AND ($2 = '' OR key_id < $2)
+func listKeys(ctx context.Context, q store.Querier, tenantID, before string, limit int) ([]Key, error) {
+	return store.List(ctx, q, "the keys of "+tenantID, scanKey, `SELECT `+keyColumns+` FROM api_keys WHERE tenant_id = $1 AND ($2 = '' OR key_id < $2)
 		ORDER BY key_id DESC LIMIT $3`, tenantID, before, limit+1)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the keys of %s: %w", tenantID, err)
-	}
-	defer rows.Close()
-	list := []Key{}
-	for rows.Next() {
-		k, err := scanKey(rows)
-		if err != nil {
-			return nil, fmt.Errorf("cannot list the keys of %s: %w", tenantID, err)
-		}
-		list = append(list, k)
-	}
-	return list, rows.Err()
 }
 
-func scanKey(row interface{ Scan(...any) error }) (k Key, err error) {
+func scanKey(row store.Row) (k Key, err error) {
 	var hash, scopes string
 	err = row.Scan(&k.KeyID, &k.TenantID, &k.DeveloperID, &k.OrgID, &k.Label, &k.Prefix, &hash, &scopes,
 		&k.ExpiresAt, &k.RevokedAt, &k.SuccessorKeyID, &k.CreatedAt, &k.UpdatedAt, &k.Revision)
