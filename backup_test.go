@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -22,7 +24,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/bench"
+	"muniment/control/node"
 	"muniment/control/store"
+	"muniment/gate"
+	"muniment/gateway/api"
 	"muniment/pipeline"
 	"muniment/pipeline/segment"
 	"muniment/sealer"
@@ -158,6 +163,115 @@ func TestBackupUnderLoad(t *testing.T) {
 		t.Logf("backup %d: %d receipts, %d packs, log to %s", i+1, total, made.Packs, made.LogEnd)
 	}
 	verifyPacks(t, h.exe, h.data, packs)
+}
+
+// TestBackupDuringRotation rotates the node's key while 16 clients deliver, each time
+// after a backup has copied the database and before it copies the log: so the log
+// holds receipts of a key that the copy does not know, often before the event that
+// tells of it. Each backup restores to a house that seals.
+func TestBackupDuringRotation(t *testing.T) {
+	h := newHouse(t)
+	load := startLoad(t, h.client, h.rights)
+	load.await(200)
+	var copies []string
+	for i := range 2 {
+		to := filepath.Join(t.TempDir(), fmt.Sprint(i))
+		_, err := store.Backup{Data: h.data, To: to, OpenLog: func(dir string) (store.LogCopier, error) {
+			for range 2 {
+				load.await(100)
+				h.muniment("signing-key", "rotate", "--data", h.data, current(t, h.exe, h.data, sealer.PurposeReceipt))
+			}
+			return segment.OpenReader(dir)
+		}}.Run(t.Context())
+		require.NoError(t, err)
+		copies = append(copies, to)
+	}
+	load.end()
+	h.stop()
+	for _, to := range copies {
+		h.goesOn(to)
+	}
+}
+
+// goesOn restores a backup to a house that delivers, seals and is proven. It returns
+// how many receipts were in the backup.
+func (h *house) goesOn(backup string) (receipts int) {
+	h.t.Helper()
+	other, _ := h.restored(backup)
+	other.start()
+	receipts = other.metered()
+	other.receipts(3)
+	require.Equal(h.t, receipts+3, other.metered())
+	packs := sealAndExport(h.t, other.client)
+	other.stop()
+	verifyPacks(h.t, h.exe, other.data, packs)
+	return receipts
+}
+
+// TestBackupBeforeTheNewKeyIsTold is the same with the order of things fixed: the
+// new key has signed before the log tells of it.
+func TestBackupBeforeTheNewKeyIsTold(t *testing.T) {
+	h := newHouse(t)
+	h.receipts(5)
+	h.stop()
+	quiet := slog.New(slog.DiscardHandler)
+	db, err := store.Open(t.Context(), store.Config{Path: filepath.Join(h.data, "control.db"), Logger: quiet})
+	require.NoError(t, err)
+	defer db.Close()
+	nodes, err := node.New(t.Context(), node.Config{DB: db, Dir: filepath.Join(h.data, "keys"), Logger: quiet})
+	require.NoError(t, err)
+	epoch, err := nodes.Enrol(t.Context(), nodeID)
+	require.NoError(t, err)
+	lend, err := nodes.ReceiptSigner(nodeID)
+	require.NoError(t, err)
+	log, err := segment.Open(segment.Config{Dir: filepath.Join(h.data, "log"), Log: quiet})
+	require.NoError(t, err)
+	defer log.Close()
+	var known sealer.RecordedDelivery
+	first, end, err := log.Bounds(t.Context(), store.Partition)
+	require.NoError(t, err)
+	require.NoError(t, log.Scan(t.Context(), first, end, func(e sealer.Entry) error {
+		if d, err := sealer.ReadDelivery(bytes.Clone(e.Event)); err == nil {
+			known = d
+		}
+		return nil
+	}))
+	deliver := func(seq uint64) {
+		at := time.Now().UTC().Truncate(time.Millisecond)
+		signer, done, err := lend(t.Context(), at)
+		require.NoError(t, err)
+		defer done()
+		event, err := signer.SealDelivery(nil, &sealer.Delivery{
+			TenantID: known.Event.TenantID, Actor: known.Event.Actor, RightID: known.RightID, RightRevision: known.RightRevision,
+			BasisID: known.BasisID, Substrate: gate.DOOH,
+			Metering: gate.Metering{Metered: true, Reason: gate.ReasonMetered, Basis: gate.BasisGross, QuantityMs: 1, AttentionMs: -1},
+		}, &sealer.Receipt{
+			ReceiptID: api.NewID(api.PrefixReceipt, at), SpatialAnchorID: "a", IssuedAt: at, RenderedAt: at, DwellMs: 1,
+			Nonce: base64.RawURLEncoding.EncodeToString(make([]byte, 16)),
+		})
+		require.NoError(t, err)
+		e, err := sealer.ParseEvent(event)
+		require.NoError(t, err)
+		_, err = log.Append(t.Context(), &sealer.Record{TenantID: e.TenantID, EventID: e.EventID, Node: nodeID, Epoch: epoch, Seq: seq, Event: event})
+		require.NoError(t, err)
+	}
+	deliver(1)
+	require.NoError(t, db.SetHighWater(t.Context(), end))
+
+	to := filepath.Join(t.TempDir(), "backup")
+	_, err = store.Backup{Data: h.data, To: to, OpenLog: func(dir string) (store.LogCopier, error) {
+		signer, done, err := lend(t.Context(), time.Now())
+		require.NoError(t, err)
+		done()
+		_, err = nodes.Rotate(t.Context(), signer.KeyID, store.ByOperator())
+		require.NoError(t, err)
+		deliver(2)
+		return segment.OpenReader(dir)
+	}}.Run(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, log.Close())
+	require.NoError(t, db.Close())
+	require.Equal(t, 6, h.goesOn(to), "what was signed by the key of that time")
 }
 
 // seal seals, however long the loader takes to catch up.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/base64"
@@ -27,8 +28,8 @@ import (
 //	manifest.json   positions, and name, size and SHA-256 of every other file
 //	control.db      one committed state of the database
 //	warehouse.db    one that is no newer than the log below
-//	log/            the segments, up to the last group before the first event that
-//	                the copied database did not write
+//	log/            the segments, up to the last group before the first record that
+//	                came after the copied database
 //	packs/          every pack that the copied database has sealed
 //	keys/           the key files, or only the public root.vkey
 //
@@ -314,13 +315,31 @@ func (w *backupWriter) keys(context.Context) error {
 		if w.WithoutKeys && name != rootFile {
 			continue
 		}
-		if _, err := w.copy(name); err != nil {
+		switch whole, err := w.key(name); {
+		case err != nil:
 			return fmt.Errorf("cannot copy a key: %w", err)
+		case whole:
+			copied++
 		}
-		copied++
 	}
 	w.say("%-13s %d files", keysFolder, copied)
 	return nil
+}
+
+// key copies a key file, unless the key was destroyed meanwhile: the file is gone
+// then, or zeros are written over it.
+func (w *backupWriter) key(name string) (whole bool, err error) {
+	text, err := os.ReadFile(filepath.Join(w.Data, filepath.FromSlash(name)))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && bytes.IndexByte(text, 0) >= 0 {
+		return false, nil
+	}
+	if err == nil {
+		err = createDurably(filepath.Join(w.dir, filepath.FromSlash(name)), 0o600, func(to io.Writer) error {
+			_, err := w.add(name, to, bytes.NewReader(text))
+			return err
+		})
+	}
+	return err == nil, err
 }
 
 // filesBelow lists the plain files in a folder of the data folder, with slashes.
@@ -364,26 +383,31 @@ func (w *backupWriter) log(ctx context.Context) error {
 	return err
 }
 
-// limit is the position of the first event of control that the copied database did
-// not write, or the log's end.
+// limit is the position of the first record that came after the copied database, or
+// the log's end: an event of control that it did not write, or a delivery signed by
+// a key that it does not know. Such a key signs from its commit on, before the event
+// that tells of it is in the log.
 func (w *backupWriter) limit(ctx context.Context, log Reader) (limit sealer.Position, err error) {
 	first, limit, err := log.Bounds(ctx, Partition)
 	if err != nil {
 		return limit, err
 	}
 	var from sealer.Position
-	var known bool
+	var marked bool
+	known := horizon{last: number{w.m.Epoch, w.m.Events}}
 	if err := w.read(func(db *sql.DB) (err error) {
-		from, known, err = highWater(ctx, db)
+		if from, marked, err = highWater(ctx, db); err == nil {
+			known.keys, err = signingKeys(ctx, db)
+		}
 		return err
 	}); err != nil {
 		return limit, err
 	}
-	if !known || from.Generation < limit.Generation || from.Compare(first) < 0 {
+	if !marked || from.Generation < limit.Generation || from.Compare(first) < 0 {
 		from = first
 	}
 	found := errors.New("found")
-	err = unknown(ctx, log, from, limit, number{w.m.Epoch, w.m.Events}, func(e *sealer.Entry) error {
+	err = known.beyond(ctx, log, from, limit, func(e *sealer.Entry, _ string) error {
 		limit = e.Position
 		return found
 	})

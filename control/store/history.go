@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,11 +21,11 @@ import (
 // The log is the older one if it ends before the mark; then it refuses to open
 // (pipeline/segment), and Reconcile records the operator's consent to go on. The
 // database is the older one if the log holds events of control that it never
-// numbered, or no longer holds all that came behind the mark; then Reconcile
-// refuses. It reads the log from the mark on, which a healthy database keeps at
-// most a second behind: every event before the mark was committed here before the
-// mark was. A database that never had a mark, or one of another generation, has
-// the whole log read.
+// numbered, or deliveries signed by keys that it does not know, or no longer holds
+// all that came behind the mark; then Reconcile refuses. It reads the log from the
+// mark on, which a healthy database keeps at most a second behind: every event before
+// the mark was committed here before the mark was, and so was every key. A database
+// that never had a mark, or one of another generation, has the whole log read.
 //
 // Accepted, an older database begins a new life (incarnation), which makes every
 // node forget what it knew, and first learns what was stopped meanwhile: see
@@ -85,6 +86,9 @@ func (db *DB) Reconcile(ctx context.Context, h History) error {
 			return fmt.Errorf("cannot go on with an older database: %w", err)
 		}
 		db.cfg.Logger.Warn("went on with an older database", "missed", missed.String(), "incarnation", db.incarnation)
+		if err := db.provable(ctx, missed); err != nil {
+			db.cfg.Logger.Error("went on with deliveries that can't be proven", "err", err)
+		}
 	}
 	if !known || missed.end.Generation <= mark.Generation {
 		return nil
@@ -120,14 +124,29 @@ type missed struct {
 	epoch  uint64 // the newest of them
 	// revision is the newest that one of them names.
 	revision int64
+	// signers are the keys of deliveries that the database does not know, and where
+	// each of them first signed. Some of the events may tell of them.
+	signers []signer
 }
 
-func (m *missed) any() bool { return m.gap != nil || m.events > 0 }
+type signer struct {
+	keyID string
+	first sealer.Position
+}
+
+func (s signer) String() string {
+	return fmt.Sprintf("deliveries signed by the key %s, which it does not know, from position %s on", s.keyID, s.first)
+}
+
+func (m *missed) any() bool { return m.gap != nil || m.events > 0 || len(m.signers) > 0 }
 
 func (m missed) String() string {
 	text := fmt.Sprintf("the log holds %d events of control that it never wrote, from position %s on", m.events, m.first)
 	if m.events == 0 {
 		text = "the log holds no events of control that it does not know"
+	}
+	for _, s := range m.signers {
+		text += fmt.Sprintf("; the log holds %s", s)
 	}
 	if m.gap != nil {
 		text += fmt.Sprintf("; what stood between %s and %s was removed from the log, so what was stopped there is unknown", m.gap.from, m.gap.to)
@@ -142,11 +161,11 @@ func (db *DB) missed(ctx context.Context, log Reader) (m missed, err error) {
 		return m, err
 	}
 	m.end = end
-	from, known, err := db.HighWater(ctx)
+	from, marked, err := db.HighWater(ctx)
 	if err != nil {
 		return m, err
 	}
-	if !known {
+	if !marked {
 		from = sealer.Position{Generation: first.Generation, Partition: Partition}
 	}
 	// An empty log of a later generation has just lost everything, not its beginning.
@@ -156,11 +175,19 @@ func (db *DB) missed(ctx context.Context, log Reader) (m missed, err error) {
 	if m.gap != nil || from.Generation < end.Generation {
 		from = first
 	}
-	last, err := db.newestNumber(ctx)
+	var known horizon
+	if known.last, err = db.newestNumber(ctx); err == nil {
+		known.keys, err = signingKeys(ctx, db.read)
+	}
 	if err != nil {
 		return m, err
 	}
-	return m, unknown(ctx, log, from, end, last, func(e *sealer.Entry) error {
+	return m, known.beyond(ctx, log, from, end, func(e *sealer.Entry, keyID string) error {
+		if keyID != "" {
+			m.signers = append(m.signers, signer{keyID, e.Position})
+			known.keys[keyID] = true
+			return nil
+		}
 		if m.events == 0 {
 			m.first = e.Position
 		}
@@ -175,17 +202,76 @@ func (db *DB) missed(ctx context.Context, log Reader) (m missed, err error) {
 	})
 }
 
-// unknown calls fn for the events of control behind a number.
-func unknown(ctx context.Context, log Reader, from, to sealer.Position, last number, fn func(*sealer.Entry) error) error {
+// horizon is how far a database knows the log: by the events of control that it has
+// numbered, and the keys that may have signed deliveries.
+type horizon struct {
+	last number
+	keys map[string]bool // nil: of no interest
+}
+
+// beyond calls fn for what a database can't know: events of control behind its
+// number, and deliveries signed by other keys, with the id of the key.
+func (h horizon) beyond(ctx context.Context, log Reader, from, to sealer.Position, fn func(e *sealer.Entry, keyID string) error) error {
 	return log.Scan(ctx, from, to, func(e sealer.Entry) error {
-		if e.Node != Node || !(number{e.Epoch, e.Seq}).after(last) {
+		keyID := ""
+		switch {
+		case e.Node == Node:
+			if !(number{e.Epoch, e.Seq}).after(h.last) {
+				return nil
+			}
+		case h.keys == nil:
 			return nil
+		default:
+			if keyID = signedBy(e.Event); keyID == "" || h.keys[keyID] {
+				return nil
+			}
 		}
-		if err := fn(&e); err != nil {
+		if err := fn(&e, keyID); err != nil {
 			return fmt.Errorf("record at %s: %w", e.Position, err)
 		}
 		return nil
 	})
+}
+
+// signedBy is the key that a delivery names, "" for another event.
+func signedBy(event []byte) string {
+	parts, err := sealer.SplitDelivery(event)
+	var signature struct {
+		KeyID string `json:"keyId"`
+	}
+	if err != nil || json.Unmarshal(parts.Signature, &signature) != nil {
+		return ""
+	}
+	return signature.KeyID
+}
+
+// signingKeys are the ids of all keys. The table is control/node's.
+func signingKeys(ctx context.Context, db *sql.DB) (map[string]bool, error) {
+	rows, err := db.QueryContext(ctx, `SELECT key_id FROM signing_keys`)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the signing keys: %w", err)
+	}
+	defer rows.Close()
+	keys := map[string]bool{}
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, fmt.Errorf("cannot list the signing keys: %w", err)
+		}
+		keys[id] = true
+	}
+	return keys, rows.Err()
+}
+
+// provable says whether the database knows by now who signed what it had missed.
+func (db *DB) provable(ctx context.Context, m missed) error {
+	keys, err := signingKeys(ctx, db.read)
+	for _, s := range m.signers {
+		if err == nil && !keys[s.keyID] {
+			err = fmt.Errorf("the log holds %s: nothing could prove them", s)
+		}
+	}
+	return err
 }
 
 // newestNumber is the newest that the database has given.
@@ -258,7 +344,7 @@ func (tx *Tx) replay(ctx context.Context, h History, m missed, last number) (cha
 	if m.events == 0 {
 		return 0, nil
 	}
-	err = unknown(ctx, h.Log, m.first, m.end, last, func(e *sealer.Entry) error {
+	err = horizon{last: last}.beyond(ctx, h.Log, m.first, m.end, func(e *sealer.Entry, _ string) error {
 		event, err := sealer.ParseEvent(e.Event)
 		if err != nil {
 			return err

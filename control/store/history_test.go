@@ -3,10 +3,14 @@ package store
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
+	"database/sql"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -17,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/store/storetest"
+	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
@@ -402,4 +407,90 @@ func TestFollow(t *testing.T) {
 		require.Equal(t, int64(11), mark(), "what a clean end leaves is known in full")
 		require.Equal(t, 1, bytes.Count(said.Bytes(), []byte("cannot record how far")))
 	})
+}
+
+// signedDelivery is a record of a node's, signed by another key each time.
+func signedDelivery(t *testing.T) (r *sealer.Record, keyID string) {
+	t.Helper()
+	pub, key, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	s := sealer.Signer{KeyID: sealer.KeyID(pub), Node: "nod_a", Key: key}
+	event, err := s.SealDelivery(nil, &sealer.Delivery{
+		TenantID: "tnt_a", Actor: ByKey("key_a"), RightID: "rgh_a", RightRevision: 1, BasisID: "bas_a", Substrate: gate.DOOH,
+		Metering: gate.Metering{Metered: true, Reason: gate.ReasonMetered, Basis: gate.BasisGross, QuantityMs: 1, AttentionMs: -1},
+	}, &sealer.Receipt{
+		ReceiptID: api.NewID(api.PrefixReceipt, at), SpatialAnchorID: "a", IssuedAt: at, RenderedAt: at, DwellMs: 1,
+		Nonce: base64.RawURLEncoding.EncodeToString(make([]byte, 16)),
+	})
+	require.NoError(t, err)
+	return &sealer.Record{Node: "nod_a", Epoch: 1, Seq: 1, Event: event}, s.KeyID
+}
+
+// enrol puts a key into the directory, and tells of it.
+func (tx *Tx) enrol(ctx context.Context, keyID string) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO signing_keys (key_id, purpose, node_id, public_key, not_before, delegation, revision)
+		VALUES ($1, 'receipt_signing', 'nod_a', '', 0, '', 1)`, keyID)
+	return err
+}
+
+// TestKeyThatTheDatabaseDoesNotKnow: a key signs from its commit on, and the event
+// that tells of it may come into the log behind what it signed, or never.
+func TestKeyThatTheDatabaseDoesNotKnow(t *testing.T) {
+	dir, log := t.TempDir(), newMemoryLog()
+	db := mustOpen(t, dir)
+	first, known := signedDelivery(t)
+	require.NoError(t, db.Change(t.Context(), func(tx *Tx) error { return tx.enrol(t.Context(), known) }))
+	db.tell(t, "key.enrolled", known)
+	db.relayAll(t, log)
+	_, err := log.Append(t.Context(), first)
+	require.NoError(t, err)
+	require.NoError(t, db.Reconcile(t.Context(), History{Log: log}))
+	require.NoError(t, db.Close())
+	older := copyDB(t, dir)
+
+	second, unknown := signedDelivery(t)
+	at, err := log.Append(t.Context(), second)
+	require.NoError(t, err)
+	for range 2 {
+		_, err = log.Append(t.Context(), second)
+		require.NoError(t, err)
+	}
+	if os.Getenv("MUNIMENT_TEST_POSTGRES") == "" { // backups are of SQLite files
+		w := backupWriter{dir: older, m: new(Manifest)}
+		require.NoError(t, w.read(func(db *sql.DB) error {
+			return db.QueryRow(`SELECT epoch, (SELECT value FROM counters WHERE name = 'outbox') FROM incarnations`).Scan(&w.m.Epoch, &w.m.Events)
+		}))
+		limit, err := w.limit(t.Context(), log)
+		require.NoError(t, err)
+		require.Equal(t, at, limit, "a backup ends before it")
+	}
+	db = mustOpen(t, older)
+	err = db.Reconcile(t.Context(), History{Log: log})
+	require.ErrorIs(t, err, ErrOlder)
+	require.ErrorContains(t, err, "deliveries signed by the key "+unknown+", which it does not know, from position "+at.String()+" on")
+	m, err := db.missed(t.Context(), log)
+	require.NoError(t, err)
+	require.ErrorContains(t, db.provable(t.Context(), m), "nothing could prove them")
+
+	// The event that tells of the key is there after all.
+	other := mustOpen(t, t.TempDir())
+	for range 3 {
+		other.tell(t, "key.rotated", unknown)
+	}
+	_, err = other.relay(t.Context(), log)
+	require.NoError(t, err)
+	m, err = db.missed(t.Context(), log)
+	require.NoError(t, err)
+	require.NoError(t, db.Reconcile(t.Context(), History{Log: log, Accept: true, Replays: []Replay{
+		func(ctx context.Context, tx *Tx, e *sealer.Event) (bool, error) {
+			if e.Subject.ID != unknown {
+				return false, nil
+			}
+			_, err := tx.ExecContext(ctx, `DELETE FROM signing_keys WHERE key_id = $1`, unknown)
+			return true, errors.Join(err, tx.enrol(ctx, unknown))
+		},
+	}}))
+	require.NoError(t, db.provable(t.Context(), m))
+	require.NoError(t, db.Reconcile(t.Context(), History{Log: log}))
 }

@@ -233,7 +233,7 @@ func (w *restoreWriter) checkPacks(ctx context.Context, db *DB) (int, error) {
 }
 
 // goOn reads the log from end to end, and begins its next generation and the
-// database's next life.
+// database's next life. Both must know the same keys.
 func (w *restoreWriter) goOn(ctx context.Context, db *DB, done *Restored) (err error) {
 	end, err := sealer.ParsePosition(w.m.LogEnd)
 	if err != nil {
@@ -249,6 +249,9 @@ func (w *restoreWriter) goOn(ctx context.Context, db *DB, done *Restored) (err e
 		return err
 	}
 	if err := db.restored(ctx, History{Log: log, Replays: w.Replays}, missed, "database.restored"); err != nil {
+		return err
+	}
+	if err := db.provable(ctx, missed); err != nil {
 		return err
 	}
 	done.Incarnation, done.LogEnd = db.incarnation, missed.end.String()
