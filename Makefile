@@ -17,7 +17,7 @@ test: ## every test that needs nothing but Go
 test-independent: ## the verdicts of a verifier that shares no code with ours (needs Python 3)
 	@test -x bin/venv/bin/python || python3 -m venv bin/venv
 	bin/venv/bin/pip install --quiet --disable-pip-version-check --require-hashes -r sealer/independent/requirements.txt
-	MUNIMENT_TEST_PYTHON=$(CURDIR)/bin/venv/bin/python go test -count 1 -tags independent ./sealer/independent
+	MUNIMENT_TEST_PYTHON=$(CURDIR)/bin/venv/bin/python go test -count 1 -timeout 60m -tags independent ./sealer/independent
 
 stack: ## a real Kafka, ClickHouse and PostgreSQL on this machine (needs Java, Maven, npm, gcc); eval its last lines
 	@./deploy/stack/stack.sh up && ./deploy/stack/stack.sh env

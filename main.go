@@ -463,7 +463,7 @@ func (c *upCmd) Run() (err error) {
 		return warehouse.Resume(ctx, store.Partition)
 	}}
 
-	nodes, err := node.New(ctx, node.Config{DB: db, Dir: filepath.Join(c.Data, "keys"), Bound: c.Bound, Logger: logger})
+	nodes, err := node.New(ctx, node.Config{DB: db, Dir: filepath.Join(c.Data, "keys"), Bound: c.Bound, Logger: logger, Registerer: registry})
 	if err != nil {
 		return err
 	}
