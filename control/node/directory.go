@@ -195,7 +195,11 @@ func (r *Room) waiting(ctx context.Context) (*private, error) {
 			return nil, err
 		}
 		if row == nil {
-			return loadKey(r.cfg.Dir, directoryRole, id)
+			key, err := loadKey(r.cfg.Dir, directoryRole, id)
+			if err == nil {
+				key.waited = true
+			}
+			return key, err
 		}
 	}
 	return nil, nil

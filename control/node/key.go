@@ -62,6 +62,8 @@ func (r role) files(dir string) (keyIDs []string, err error) {
 type private struct {
 	path string
 	pub  ed25519.PublicKey
+	// waited is set if the key waited for the root: it outlives whatever fails.
+	waited bool
 
 	mu  sync.RWMutex
 	key ed25519.PrivateKey // nil once destroyed

@@ -70,7 +70,8 @@ func (r *Room) rotate(ctx context.Context, g *ring, by sealer.Ref) (Succession, 
 
 // succeed makes a key the current one of its role, and destroys the one before when
 // it is out of use. complete fills in the rest of the row, once its NotBefore is
-// known. On an error the key and its file are gone, and the one before signs on.
+// known. On an error the one before signs on, and the key and its file are gone; a key
+// that waited goes on waiting.
 func (r *Room) succeed(ctx context.Context, g *ring, key *private, by sealer.Ref, complete func(*signingKey) error) (Succession, error) {
 	old := g.current()
 	row, before, err := r.handOver(context.WithoutCancel(ctx), g, key, by, complete)
@@ -123,7 +124,9 @@ func (r *Room) handOver(ctx context.Context, g *ring, key *private, by sealer.Re
 		return row, before, nil
 	default:
 		g.undo()
-		err = errors.Join(err, key.destroy())
+		if !key.waited {
+			err = errors.Join(err, key.destroy())
+		}
 	}
 	return nil, nil, err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -198,6 +199,41 @@ func TestRotationThatFails(t *testing.T) {
 	require.ErrorContains(t, err, "without a key until the next start")
 	_, err = g.lend(t.Context(), p.now.Add(2*time.Hour))
 	require.Error(t, err, "neither key may sign")
+}
+
+// TestDelegationThatFails: the key that waits, and with it the root's answer, can be
+// used once the database can be written again.
+func TestDelegationThatFails(t *testing.T) {
+	t.Setenv("MUNIMENT_TEST_POSTGRES", "") // the trigger is SQLite's
+	p := newPlace(t)
+	r, _ := p.mustStart(t)
+	safe := filepath.Join(t.TempDir(), "safe")
+	require.NoError(t, os.Rename(filepath.Join(p.keys(), rootSecretFile), safe))
+	old := r.directory.current().signer.KeyID
+	s, err := r.Rotate(t.Context(), old, operator)
+	require.NoError(t, err)
+	p.now = p.now.Add(time.Second)
+	request := beside(directoryRole.path(p.keys(), s.Waiting.KeyID), requestSuffix)
+	delegation, err := DelegateOffline(safe, request, p.now, p.now.Add(time.Hour))
+	require.NoError(t, err)
+	files := p.files(t)
+
+	change := func(statement string) {
+		require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
+			_, err := tx.ExecContext(t.Context(), statement)
+			return err
+		}))
+	}
+	change(`CREATE TRIGGER no_keys BEFORE INSERT ON signing_keys BEGIN SELECT RAISE(ABORT, 'not now'); END`)
+	_, err = r.Delegate(t.Context(), delegation, operator)
+	require.ErrorContains(t, err, "not now")
+	require.Equal(t, files, p.files(t))
+	require.Equal(t, old, r.directory.current().signer.KeyID)
+	change(`DROP TRIGGER no_keys`)
+	taken, err := r.Delegate(t.Context(), delegation, operator)
+	require.NoError(t, err)
+	require.Equal(t, s.Waiting.KeyID, taken.Key.KeyID)
+	r.verified(t)
 }
 
 // TestPackKeyOutlivesItsRotation: a seal that is at work ends with the key that it
