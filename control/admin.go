@@ -18,8 +18,8 @@ func (c *Control) operatorRoutes(a huma.API) {
 	huma.Register(a, huma.Operation{
 		OperationID: "invite-node", Method: http.MethodPost, Path: "/admin/nodes/invitations", Tags: []string{"Operator"},
 		Summary: "Invite one node to join, within an hour; the token is shown this once", Metadata: map[string]any{"operator": true},
-	}, func(ctx context.Context, _ *struct{}) (*told[node.Invitation], error) {
-		return tell(c.cfg.Nodes.Invite(ctx, store.ByOperator()))
+	}, func(ctx context.Context, _ *struct{}) (*store.Answer[node.Invitation], error) {
+		return store.Tell(c.cfg.Nodes.Invite(ctx, store.ByOperator()))
 	})
 	huma.Register(a, signingKeyOperation("list-signing-keys", http.MethodGet, "", "List every key that ever signed, oldest first"), c.signingKeys)
 	huma.Register(a, signingKeyOperation("rotate-signing-key", http.MethodPost, "/{keyId}/rotate", "Let a new key take over from a current one"), c.rotateSigningKey)
@@ -34,26 +34,16 @@ func signingKeyOperation(id, method, path, summary string) huma.Operation {
 	}
 }
 
-// told is the answer to an operator.
-type told[T any] struct{ Body api.Body[T] }
-
-func tell[T any](body T, err error) (*told[T], error) {
-	if err != nil {
-		return nil, err
-	}
-	return &told[T]{api.OK(body)}, nil
-}
-
-func (c *Control) signingKeys(ctx context.Context, _ *struct{}) (*told[node.SigningKeys], error) {
-	return tell(c.cfg.Nodes.SigningKeys(ctx))
+func (c *Control) signingKeys(ctx context.Context, _ *struct{}) (*store.Answer[node.SigningKeys], error) {
+	return store.Tell(c.cfg.Nodes.SigningKeys(ctx))
 }
 
 type signingKeyInput struct {
 	KeyID string `path:"keyId"`
 }
 
-func (c *Control) rotateSigningKey(ctx context.Context, in *signingKeyInput) (*told[node.Succession], error) {
-	return tell(c.cfg.Nodes.Rotate(ctx, in.KeyID, store.ByOperator()))
+func (c *Control) rotateSigningKey(ctx context.Context, in *signingKeyInput) (*store.Answer[node.Succession], error) {
+	return store.Tell(c.cfg.Nodes.Rotate(ctx, in.KeyID, store.ByOperator()))
 }
 
 type revokeInput struct {
@@ -64,12 +54,12 @@ type revokeInput struct {
 	} // may be absent
 }
 
-func (c *Control) revokeSigningKey(ctx context.Context, in *revokeInput) (*told[node.Revoked], error) {
+func (c *Control) revokeSigningKey(ctx context.Context, in *revokeInput) (*store.Answer[node.Revoked], error) {
 	q := node.Revocation{Seal: c.sealAll}
 	if in.Body != nil {
 		q.Reason, q.Force = in.Body.Reason, in.Body.Force
 	}
-	return tell(c.cfg.Nodes.Revoke(ctx, in.KeyID, q, store.ByOperator()))
+	return store.Tell(c.cfg.Nodes.Revoke(ctx, in.KeyID, q, store.ByOperator()))
 }
 
 // sealAll seals what is new of every tenant, and sees to it that no pack rests on the
@@ -101,6 +91,6 @@ type delegationInput struct {
 	}
 }
 
-func (c *Control) delegate(ctx context.Context, in *delegationInput) (*told[node.Succession], error) {
-	return tell(c.cfg.Nodes.Delegate(ctx, in.Body.Delegation, store.ByOperator()))
+func (c *Control) delegate(ctx context.Context, in *delegationInput) (*store.Answer[node.Succession], error) {
+	return store.Tell(c.cfg.Nodes.Delegate(ctx, in.Body.Delegation, store.ByOperator()))
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"muniment/control/node"
+	"muniment/control/store"
 	"muniment/gateway/api"
 )
 
@@ -19,32 +20,32 @@ func (c *Control) nodeRoutes(a huma.API) {
 	}
 	join := operation("join", http.MethodPost, api.PathJoin, "Present a node for the first time")
 	join.Metadata = map[string]any{"public": true} // the invitation is its credential
-	huma.Register(a, join, func(ctx context.Context, in *struct{ Body api.JoinRequest }) (*told[api.Joined], error) {
-		return tell(c.cfg.Nodes.Join(ctx, in.Body))
+	huma.Register(a, join, func(ctx context.Context, in *struct{ Body api.JoinRequest }) (*store.Answer[api.Joined], error) {
+		return store.Tell(c.cfg.Nodes.Join(ctx, in.Body))
 	})
 	huma.Register(a, operation("start", http.MethodPost, api.PathStart, "Count a start of the node"),
-		func(ctx context.Context, _ *struct{}) (*told[api.Started], error) {
+		func(ctx context.Context, _ *struct{}) (*store.Answer[api.Started], error) {
 			epoch, err := c.cfg.Nodes.Start(ctx, nodeFrom(ctx))
-			return tell(api.Started{Epoch: epoch}, err)
+			return store.Tell(api.Started{Epoch: epoch}, err)
 		})
 	huma.Register(a, operation("feed", http.MethodPost, api.PathFeed, "Ask for what came after a revision"),
-		func(ctx context.Context, in *struct{ Body api.FeedRequest }) (*told[api.Feed], error) {
+		func(ctx context.Context, in *struct{ Body api.FeedRequest }) (*store.Answer[api.Feed], error) {
 			in.Body.NodeID = nodeFrom(ctx) // a node speaks for itself
-			return tell(source.Feed(ctx, in.Body))
+			return store.Tell(source.Feed(ctx, in.Body))
 		})
 	huma.Register(a, operation("node-right", http.MethodGet, api.PathRights+"/{id}", "Read one right"),
 		func(ctx context.Context, in *struct {
 			ID string `path:"id" maxLength:"64"`
-		}) (*told[api.RightAnswer], error) {
+		}) (*store.Answer[api.RightAnswer], error) {
 			r, asOf, err := source.Right(ctx, in.ID)
-			return tell(api.RightAnswer{Right: r, AsOf: asOf}, err)
+			return store.Tell(api.RightAnswer{Right: r, AsOf: asOf}, err)
 		})
 	huma.Register(a, operation("node-key", http.MethodGet, api.PathKeys+"/{id}", "Read one API key"),
 		func(ctx context.Context, in *struct {
 			ID string `path:"id" maxLength:"64"`
-		}) (*told[api.KeyAnswer], error) {
+		}) (*store.Answer[api.KeyAnswer], error) {
 			k, asOf, err := source.Key(ctx, in.ID)
-			return tell(api.KeyAnswer{Key: k, AsOf: asOf}, err)
+			return store.Tell(api.KeyAnswer{Key: k, AsOf: asOf}, err)
 		})
 }
 

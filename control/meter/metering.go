@@ -3,7 +3,7 @@ package meter
 import (
 	"context"
 
-	"muniment/gateway/api"
+	"muniment/control/store"
 	"muniment/gateway/auth"
 	"muniment/pipeline"
 )
@@ -37,16 +37,14 @@ type Totals struct {
 	QuantityMs int64 `json:"quantityMs"`
 }
 
-type meteringAnswer struct{ Body api.Body[Metering] }
-
-func (r *Room) getMetering(ctx context.Context, in *Question) (*meteringAnswer, error) {
+func (r *Room) getMetering(ctx context.Context, in *Question) (*store.Answer[Metering], error) {
 	a, err := in.read(ctx, r.warehouse, "")
 	if err != nil {
 		return nil, err
 	}
 	body := Metering{Frame: a.frame(), Rows: []Row{}}
 	if a.asOf == nil {
-		return &meteringAnswer{api.OK(body)}, nil
+		return store.Tell(body, nil)
 	}
 	q := pipeline.MeterQuery{
 		TenantID: auth.PrincipalFrom(ctx).TenantID, RightID: in.RightID,
@@ -63,7 +61,7 @@ func (r *Room) getMetering(ctx context.Context, in *Question) (*meteringAnswer, 
 			return nil, err
 		}
 		if totals.Receipts == 0 {
-			return &meteringAnswer{api.OK(body)}, nil
+			return store.Tell(body, nil)
 		}
 		if q.Buckets, err = a.buckets(totals.First, totals.Last); err != nil {
 			return nil, err
@@ -94,7 +92,7 @@ func (r *Room) getMetering(ctx context.Context, in *Question) (*meteringAnswer, 
 			a.bucket(x.Bucket), x.RightID, x.Substrate, x.BasisID, x.MeteringBasis, x.Reason, x.Receipts, x.QuantityMs,
 		})
 	}
-	return &meteringAnswer{api.OK(body)}, nil
+	return store.Tell(body, nil)
 }
 
 // reasonMetered is the reason of a delivery that is billed.

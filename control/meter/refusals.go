@@ -3,7 +3,7 @@ package meter
 import (
 	"context"
 
-	"muniment/gateway/api"
+	"muniment/control/store"
 	"muniment/gateway/auth"
 	"muniment/pipeline"
 )
@@ -34,16 +34,14 @@ type refusalsQuestion struct {
 	Rule string `query:"rule" maxLength:"64" doc:"One rule only." example:"automotive-speed"`
 }
 
-type refusalsAnswer struct{ Body api.Body[Refusals] }
-
-func (r *Room) getRefusals(ctx context.Context, in *refusalsQuestion) (*refusalsAnswer, error) {
+func (r *Room) getRefusals(ctx context.Context, in *refusalsQuestion) (*store.Answer[Refusals], error) {
 	a, err := in.read(ctx, r.warehouse, hour)
 	if err != nil {
 		return nil, err
 	}
 	body := Refusals{Frame: a.frame(), Rows: []RefusalRow{}}
 	if a.asOf == nil {
-		return &refusalsAnswer{api.OK(body)}, nil
+		return store.Tell(body, nil)
 	}
 	q := pipeline.RefusalQuery{
 		TenantID: auth.PrincipalFrom(ctx).TenantID, RightID: in.RightID, Rule: in.Rule,
@@ -54,7 +52,7 @@ func (r *Room) getRefusals(ctx context.Context, in *refusalsQuestion) (*refusals
 		return nil, err
 	}
 	if a.open() && totals.First.IsZero() {
-		return &refusalsAnswer{api.OK(body)}, nil
+		return store.Tell(body, nil)
 	}
 	if q.Buckets, err = a.buckets(totals.First, totals.Last); err != nil {
 		return nil, err
@@ -72,5 +70,5 @@ func (r *Room) getRefusals(ctx context.Context, in *refusalsQuestion) (*refusals
 		}
 		body.Rows = append(body.Rows, row)
 	}
-	return &refusalsAnswer{api.OK(body)}, nil
+	return store.Tell(body, nil)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 	"muniment/sealer"
@@ -33,33 +34,22 @@ func (r *Room) checkpointRoutes(a huma.API) {
 	}), r.proveConsistency)
 }
 
-type checkpointResponse struct {
-	Body api.Body[checkpointDetail]
-}
-
 type checkpointDetail struct {
 	Checkpoint string `json:"checkpoint" doc:"C2SP signed note."`
 }
 
-func (r *Room) getCheckpoint(ctx context.Context, _ *struct{}) (*checkpointResponse, error) {
+func (r *Room) getCheckpoint(ctx context.Context, _ *struct{}) (*store.Answer[checkpointDetail], error) {
 	p, err := r.newest(ctx, auth.PrincipalFrom(ctx).TenantID)
 	if err != nil {
 		return nil, err
 	}
 	note, err := p.checkpoint()
-	if err != nil {
-		return nil, err
-	}
-	return &checkpointResponse{api.OK(checkpointDetail{note})}, nil
+	return store.Tell(checkpointDetail{note}, err)
 }
 
 type consistencyRequest struct {
 	PackID string `path:"packId"`
 	From   string `query:"from" required:"true" doc:"Id of the earlier pack; may be the same."`
-}
-
-type consistencyResponse struct {
-	Body api.Body[consistencyDetail]
 }
 
 // The order of the members is that of the file that muniment verify reads.
@@ -69,7 +59,7 @@ type consistencyDetail struct {
 	To          string   `json:"to" doc:"Checkpoint of the later pack."`
 }
 
-func (r *Room) proveConsistency(ctx context.Context, in *consistencyRequest) (*consistencyResponse, error) {
+func (r *Room) proveConsistency(ctx context.Context, in *consistencyRequest) (*store.Answer[consistencyDetail], error) {
 	to, err := r.find(ctx, in.PackID)
 	if err != nil {
 		return nil, err
@@ -95,7 +85,7 @@ func (r *Room) proveConsistency(ctx context.Context, in *consistencyRequest) (*c
 	for _, h := range hashes {
 		detail.Consistency = append(detail.Consistency, h.String())
 	}
-	return &consistencyResponse{api.OK(detail)}, nil
+	return store.Tell(detail, nil)
 }
 
 // consistency proves that the tree of to extends that of from.

@@ -37,10 +37,6 @@ type eventsRequest struct {
 	store.Page
 }
 
-type eventsResponse struct {
-	Body api.Body[EventPage]
-}
-
 // EventPage is the answer to GET /v1/events.
 type EventPage struct {
 	Events     []LoggedEvent `json:"events"`
@@ -129,7 +125,7 @@ func nearer(a, b *sealer.Position, side int) *sealer.Position {
 	return a
 }
 
-func (r *Room) listEvents(ctx context.Context, in *eventsRequest) (*eventsResponse, error) {
+func (r *Room) listEvents(ctx context.Context, in *eventsRequest) (*store.Answer[EventPage], error) {
 	page := EventPage{Events: []LoggedEvent{}}
 	asOf, err := in.Position(ctx, r.warehouse)
 	if err != nil {
@@ -140,7 +136,7 @@ func (r *Room) listEvents(ctx context.Context, in *eventsRequest) (*eventsRespon
 		return nil, err
 	}
 	if asOf == nil {
-		return &eventsResponse{api.OK(page)}, nil
+		return store.Tell(page, nil)
 	}
 	rows, err := r.warehouse.Events(ctx, query)
 	if err != nil {
@@ -151,5 +147,5 @@ func (r *Room) listEvents(ctx context.Context, in *eventsRequest) (*eventsRespon
 	for _, row := range rows {
 		page.Events = append(page.Events, LoggedEvent{row.Position.String(), row.Event})
 	}
-	return &eventsResponse{api.OK(page)}, nil
+	return store.Tell(page, nil)
 }

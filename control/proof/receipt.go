@@ -10,6 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 	"muniment/pipeline"
@@ -43,10 +44,6 @@ type receiptRequest struct {
 	ReceiptID string `path:"receiptId"`
 }
 
-type receiptResponse struct {
-	Body api.Body[receiptDetail]
-}
-
 type receiptDetail struct {
 	Receipt   json.RawMessage `json:"receipt" doc:"What is signed, verbatim."`
 	Signature json.RawMessage `json:"signature"`
@@ -61,7 +58,7 @@ type sealedIn struct {
 	LeafIndex uint64 `json:"leafIndex" doc:"Of the tenant's Merkle log, from 0."`
 }
 
-func (r *Room) getReceipt(ctx context.Context, in *receiptRequest) (*receiptResponse, error) {
+func (r *Room) getReceipt(ctx context.Context, in *receiptRequest) (*store.Answer[receiptDetail], error) {
 	row, err := r.receipt(ctx, in.ReceiptID)
 	if err != nil {
 		return nil, err
@@ -78,16 +75,12 @@ func (r *Room) getReceipt(ctx context.Context, in *receiptRequest) (*receiptResp
 	if found {
 		detail.Sealed = &sealedIn{PackID: p.ID, LeafIndex: index}
 	}
-	return &receiptResponse{api.OK(detail)}, nil
+	return store.Tell(detail, nil)
 }
 
 type proofRequest struct {
 	ReceiptID  string `path:"receiptId"`
 	Checkpoint string `query:"checkpoint" enum:"pack,latest" default:"pack" doc:"pack: that of the pack which holds the receipt, and so the oldest; where the key of that pack is revoked, that of the first pack behind it whose key is not. latest: that of the tenant's newest pack."`
-}
-
-type proofResponse struct {
-	Body api.Body[proofDetail]
 }
 
 // The order of the members is that of the file that muniment verify reads.
@@ -99,7 +92,7 @@ type proofDetail struct {
 // errNotSealed refuses to prove what no pack holds.
 var errNotSealed = api.Conflict("no proof pack holds the receipt yet: seal one first")
 
-func (r *Room) proveReceipt(ctx context.Context, in *proofRequest) (*proofResponse, error) {
+func (r *Room) proveReceipt(ctx context.Context, in *proofRequest) (*store.Answer[proofDetail], error) {
 	row, err := r.receipt(ctx, in.ReceiptID)
 	if err != nil {
 		return nil, err
@@ -123,7 +116,7 @@ func (r *Room) proveReceipt(ctx context.Context, in *proofRequest) (*proofRespon
 	if err != nil {
 		return nil, err
 	}
-	return &proofResponse{api.OK(proofDetail{Event: row.Event, Proof: proof.Text()})}, nil
+	return store.Tell(proofDetail{Event: row.Event, Proof: proof.Text()}, nil)
 }
 
 // receipt is the event with a receipt of the caller's. A foreign one is not there.

@@ -69,17 +69,9 @@ func (r *Room) Routes(a huma.API) {
 	r.exportRoutes(a)
 }
 
-type sealResponse struct {
-	Body api.Body[Sealed]
-}
-
-func (r *Room) postSeal(ctx context.Context, _ *struct{}) (*sealResponse, error) {
+func (r *Room) postSeal(ctx context.Context, _ *struct{}) (*store.Answer[Sealed], error) {
 	caller := auth.PrincipalFrom(ctx)
-	sealed, err := r.Seal(ctx, caller.TenantID, sealer.Ref{Kind: "key", ID: caller.ID})
-	if err != nil {
-		return nil, err
-	}
-	return &sealResponse{api.OK(sealed)}, nil
+	return store.Tell(r.Seal(ctx, caller.TenantID, sealer.Ref{Kind: "key", ID: caller.ID}))
 }
 
 // Summary is a pack in a list.
@@ -107,16 +99,12 @@ func (p *Pack) summary() Summary {
 	}
 }
 
-type listResponse struct {
-	Body api.Body[packPage]
-}
-
 type packPage struct {
 	Packs      []Summary `json:"packs"`
 	NextCursor *string   `json:"nextCursor"`
 }
 
-func (r *Room) list(ctx context.Context, in *struct{ store.Page }) (*listResponse, error) {
+func (r *Room) list(ctx context.Context, in *struct{ store.Page }) (*store.Answer[packPage], error) {
 	var after int64
 	key, err := in.Key()
 	if err == nil && key != "" {
@@ -136,16 +124,12 @@ func (r *Room) list(ctx context.Context, in *struct{ store.Page }) (*listRespons
 	for i := range packs {
 		page.Packs = append(page.Packs, packs[i].summary())
 	}
-	return &listResponse{api.OK(page)}, nil
+	return store.Tell(page, nil)
 }
 
 // packRequest names a pack.
 type packRequest struct {
 	PackID string `path:"packId"`
-}
-
-type packResponse struct {
-	Body api.Body[packDetail]
 }
 
 type packDetail struct {
@@ -154,7 +138,7 @@ type packDetail struct {
 	Keys    json.RawMessage `json:"keys" doc:"The key directory at the time of sealing, as its header has it."`
 }
 
-func (r *Room) get(ctx context.Context, in *packRequest) (*packResponse, error) {
+func (r *Room) get(ctx context.Context, in *packRequest) (*store.Answer[packDetail], error) {
 	p, err := r.find(ctx, in.PackID)
 	if err != nil {
 		return nil, err
@@ -165,7 +149,7 @@ func (r *Room) get(ctx context.Context, in *packRequest) (*packResponse, error) 
 	if err := json.Unmarshal(p.Header, &header); err != nil {
 		return nil, err
 	}
-	return &packResponse{api.OK(packDetail{Header: p.Header, Summary: p.summary(), Keys: header.Directory})}, nil
+	return store.Tell(packDetail{Header: p.Header, Summary: p.summary(), Keys: header.Directory}, nil)
 }
 
 // find is the caller's pack of that id. A foreign one is not there.

@@ -41,10 +41,6 @@ func operation(id, method, path, summary, tag string, scope api.Scope) huma.Oper
 	}
 }
 
-type answer[T any] struct{ Body api.Body[T] }
-
-func ok[T any](body T) *answer[T] { return &answer[T]{api.OK(body)} }
-
 // BasisView is a basis as it is answered.
 type BasisView struct {
 	Basis
@@ -75,7 +71,7 @@ type basisInput struct {
 	}
 }
 
-func (r *Room) postBasis(ctx context.Context, in *basisInput) (*answer[OneBasis], error) {
+func (r *Room) postBasis(ctx context.Context, in *basisInput) (*store.Answer[OneBasis], error) {
 	caller, asked := auth.PrincipalFrom(ctx), in.Body
 	b := Basis{
 		TenantID: caller.TenantID, Kind: asked.Kind, Title: asked.Title, HolderOrgID: asked.HolderOrgID,
@@ -100,7 +96,7 @@ func (r *Room) postBasis(ctx context.Context, in *basisInput) (*answer[OneBasis]
 	if err := r.createBasis(ctx, &b, store.ByKey(caller.ID)); err != nil {
 		return nil, err
 	}
-	return ok(OneBasis{r.basisView(b)}), nil
+	return store.Tell(OneBasis{r.basisView(b)}, nil)
 }
 
 // isHash says whether a text is 32 bytes in their one base64url spelling.
@@ -111,7 +107,7 @@ func isHash(text string) bool {
 
 func (r *Room) basisView(b Basis) BasisView { return BasisView{b, b.State(r.db.Now())} }
 
-func (r *Room) getBases(ctx context.Context, in *struct{ store.Page }) (*answer[Bases], error) {
+func (r *Room) getBases(ctx context.Context, in *struct{ store.Page }) (*store.Answer[Bases], error) {
 	before, err := in.Key()
 	if err != nil {
 		return nil, err
@@ -125,12 +121,12 @@ func (r *Room) getBases(ctx context.Context, in *struct{ store.Page }) (*answer[
 	for _, b := range page {
 		body.Bases = append(body.Bases, r.basisView(b))
 	}
-	return ok(body), nil
+	return store.Tell(body, nil)
 }
 
 func (r *Room) getBasis(ctx context.Context, in *struct {
 	BasisID string `path:"basisId"`
-}) (*answer[OneBasis], error) {
+}) (*store.Answer[OneBasis], error) {
 	b, err := findBasis(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.BasisID)
 	if err != nil {
 		return nil, err
@@ -138,7 +134,7 @@ func (r *Room) getBasis(ctx context.Context, in *struct {
 	if b == nil {
 		return nil, api.NotFound("basis")
 	}
-	return ok(OneBasis{r.basisView(*b)}), nil
+	return store.Tell(OneBasis{r.basisView(*b)}, nil)
 }
 
 // OneRight and Rights are answers about rights.
@@ -164,7 +160,7 @@ type rightInput struct {
 	}
 }
 
-func (r *Room) postRight(ctx context.Context, in *rightInput) (*answer[OneRight], error) {
+func (r *Room) postRight(ctx context.Context, in *rightInput) (*store.Answer[OneRight], error) {
 	caller, asked := auth.PrincipalFrom(ctx), in.Body
 	if _, known := gate.ParseSubstrate(asked.Substrate); !known {
 		return nil, api.Invalid(api.ValidationError{Field: "substrate", Message: "is no substrate"})
@@ -183,10 +179,7 @@ func (r *Room) postRight(ctx context.Context, in *rightInput) (*answer[OneRight]
 		return nil, err
 	}
 	issued, err := r.issueRight(ctx, right, asked.ParentRightID, store.ByKey(caller.ID))
-	if err != nil {
-		return nil, err
-	}
-	return ok(OneRight{View{Right: issued, EffectiveState: issued.State}}), nil
+	return store.Tell(OneRight{View{Right: issued, EffectiveState: issued.State}}, err)
 }
 
 type rightsInput struct {
@@ -197,7 +190,7 @@ type rightsInput struct {
 	ParentRightID string `query:"parentRightId" maxLength:"64" doc:"Only rights derived directly from this one."`
 }
 
-func (r *Room) getRights(ctx context.Context, in *rightsInput) (*answer[Rights], error) {
+func (r *Room) getRights(ctx context.Context, in *rightsInput) (*store.Answer[Rights], error) {
 	before, err := in.Key()
 	if err != nil {
 		return nil, err
@@ -209,10 +202,7 @@ func (r *Room) getRights(ctx context.Context, in *rightsInput) (*answer[Rights],
 	}
 	page, next := store.Cut(rights, in.Limit, func(x Right) string { return x.ID })
 	views, err := viewAll(ctx, r.db.Read(), page)
-	if err != nil {
-		return nil, err
-	}
-	return ok(Rights{views, next}), nil
+	return store.Tell(Rights{views, next}, err)
 }
 
 type rightPath struct {
@@ -228,16 +218,13 @@ func (r *Room) find(ctx context.Context, in *rightPath) (*Right, error) {
 	return right, err
 }
 
-func (r *Room) getRight(ctx context.Context, in *rightPath) (*answer[OneRight], error) {
+func (r *Room) getRight(ctx context.Context, in *rightPath) (*store.Answer[OneRight], error) {
 	right, err := r.find(ctx, in)
 	if err != nil {
 		return nil, err
 	}
 	v, err := view(ctx, r.db.Read(), *right)
-	if err != nil {
-		return nil, err
-	}
-	return ok(OneRight{v}), nil
+	return store.Tell(OneRight{v}, err)
 }
 
 // Propagation is the answer about the nodes' knowledge of a right.
@@ -246,12 +233,12 @@ type Propagation struct {
 	Propagation node.Propagation `json:"propagation"`
 }
 
-func (r *Room) getPropagation(ctx context.Context, in *rightPath) (*answer[Propagation], error) {
+func (r *Room) getPropagation(ctx context.Context, in *rightPath) (*store.Answer[Propagation], error) {
 	right, err := r.find(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	return ok(Propagation{right.ID, r.nodes.Propagation(right.Revision)}), nil
+	return store.Tell(Propagation{right.ID, r.nodes.Propagation(right.Revision)}, nil)
 }
 
 // Provenance is a right's lineage.
@@ -266,7 +253,7 @@ type Provenance struct {
 
 const maxDerived = 500
 
-func (r *Room) getProvenance(ctx context.Context, in *rightPath) (*answer[Provenance], error) {
+func (r *Room) getProvenance(ctx context.Context, in *rightPath) (*store.Answer[Provenance], error) {
 	right, err := r.find(ctx, in)
 	if err != nil {
 		return nil, err
@@ -296,7 +283,7 @@ func (r *Room) getProvenance(ctx context.Context, in *rightPath) (*answer[Proven
 	if body.Derived, err = viewAll(ctx, q, derived); err != nil {
 		return nil, err
 	}
-	return ok(body), nil
+	return store.Tell(body, nil)
 }
 
 type actionInput struct {
@@ -312,8 +299,8 @@ type Moved struct {
 	Propagation node.Propagation `json:"propagation"`
 }
 
-func (r *Room) action(a Action) func(context.Context, *actionInput) (*answer[Moved], error) {
-	return func(ctx context.Context, in *actionInput) (*answer[Moved], error) {
+func (r *Room) action(a Action) func(context.Context, *actionInput) (*store.Answer[Moved], error) {
+	return func(ctx context.Context, in *actionInput) (*store.Answer[Moved], error) {
 		caller := auth.PrincipalFrom(ctx)
 		var reason *string
 		if in.Body != nil {
@@ -328,8 +315,8 @@ func (r *Room) action(a Action) func(context.Context, *actionInput) (*answer[Mov
 			return nil, err
 		}
 		if a == Resume { // nothing is at risk while a node still refuses
-			return ok(Moved{v, r.nodes.Propagation(right.Revision)}), nil
+			return store.Tell(Moved{v, r.nodes.Propagation(right.Revision)}, nil)
 		}
-		return ok(Moved{v, r.nodes.Await(ctx, right.Revision)}), nil
+		return store.Tell(Moved{v, r.nodes.Await(ctx, right.Revision)}, nil)
 	}
 }

@@ -7,6 +7,17 @@ import (
 	"muniment/gateway/api"
 )
 
+// Answer is what an operation answers with.
+type Answer[T any] struct{ Body api.Body[T] }
+
+// Tell answers with data, unless there is an error.
+func Tell[T any](data T, err error) (*Answer[T], error) {
+	if err != nil {
+		return nil, err
+	}
+	return &Answer[T]{api.OK(data)}, nil
+}
+
 // Page is what every list operation takes; an operation's input embeds it.
 type Page struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"The most records to answer with."`

@@ -29,12 +29,8 @@ func operatorOperation(id, method, path, summary string) huma.Operation {
 
 type tenantInput struct{ Body Request }
 
-func (r *Room) createTenant(ctx context.Context, in *tenantInput) (*answer[Created], error) {
-	created, err := r.Create(ctx, in.Body)
-	if err != nil {
-		return nil, err
-	}
-	return ok(created), nil
+func (r *Room) createTenant(ctx context.Context, in *tenantInput) (*store.Answer[Created], error) {
+	return store.Tell(r.Create(ctx, in.Body))
 }
 
 // OperatorKeyRequest asks for a key of any tenant, for its first developer.
@@ -47,7 +43,7 @@ type OperatorKeyRequest struct {
 
 type operatorKeyInput struct{ Body OperatorKeyRequest }
 
-func (r *Room) operatorCreate(ctx context.Context, in *operatorKeyInput) (*answer[Made], error) {
+func (r *Room) operatorCreate(ctx context.Context, in *operatorKeyInput) (*store.Answer[Made], error) {
 	q := in.Body
 	whose, err := owner(ctx, r.db.Read(), q.TenantID)
 	if err != nil {
@@ -59,11 +55,7 @@ func (r *Room) operatorCreate(ctx context.Context, in *operatorKeyInput) (*answe
 	if q.Env == "" {
 		q.Env = auth.EnvTest
 	}
-	made, err := r.makeKey(ctx, theOperator(), *whose, q.Env, q.KeyRequest)
-	if err != nil {
-		return nil, err
-	}
-	return ok(made), nil
+	return store.Tell(r.makeKey(ctx, theOperator(), *whose, q.Env, q.KeyRequest))
 }
 
 func noTenant() error {
@@ -75,7 +67,7 @@ type operatorListInput struct {
 	store.Page
 }
 
-func (r *Room) operatorList(ctx context.Context, in *operatorListInput) (*answer[List], error) {
+func (r *Room) operatorList(ctx context.Context, in *operatorListInput) (*store.Answer[List], error) {
 	whose, err := owner(ctx, r.db.Read(), in.TenantID)
 	if err != nil {
 		return nil, err
@@ -86,18 +78,10 @@ func (r *Room) operatorList(ctx context.Context, in *operatorListInput) (*answer
 	return r.page(ctx, in.TenantID, in.Page)
 }
 
-func (r *Room) operatorRotate(ctx context.Context, in *rotateInput) (*answer[Rotated], error) {
-	rotated, err := r.rotateKey(ctx, theOperator(), in.KeyID, in.rotation())
-	if err != nil {
-		return nil, err
-	}
-	return ok(rotated), nil
+func (r *Room) operatorRotate(ctx context.Context, in *rotateInput) (*store.Answer[Rotated], error) {
+	return store.Tell(r.rotateKey(ctx, theOperator(), in.KeyID, in.rotation()))
 }
 
-func (r *Room) operatorRevoke(ctx context.Context, in *keyInput) (*answer[Revocation], error) {
-	revoked, err := r.revokeKey(ctx, theOperator(), in.KeyID)
-	if err != nil {
-		return nil, err
-	}
-	return ok(revoked), nil
+func (r *Room) operatorRevoke(ctx context.Context, in *keyInput) (*store.Answer[Revocation], error) {
+	return store.Tell(r.revokeKey(ctx, theOperator(), in.KeyID))
 }

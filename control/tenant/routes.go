@@ -59,11 +59,7 @@ type Counts struct {
 	Events     int64 `json:"events" doc:"How many there are."`
 }
 
-type answer[T any] struct{ Body api.Body[T] }
-
-func ok[T any](body T) *answer[T] { return &answer[T]{api.OK(body)} }
-
-func (r *Room) get(ctx context.Context, _ *struct{}) (*answer[Snapshot], error) {
+func (r *Room) get(ctx context.Context, _ *struct{}) (*store.Answer[Snapshot], error) {
 	caller := auth.PrincipalFrom(ctx)
 	s, err := r.summary(ctx, caller.TenantID, caller.DeveloperID)
 	if err != nil {
@@ -85,7 +81,7 @@ func (r *Room) get(ctx context.Context, _ *struct{}) (*answer[Snapshot], error) 
 			return nil, err
 		}
 	}
-	return ok(s), nil
+	return store.Tell(s, nil)
 }
 
 type createInput struct{ Body KeyRequest }
@@ -96,14 +92,10 @@ type Made struct {
 	APIKey string `json:"apiKey" doc:"The key itself; it can't be shown again."`
 }
 
-func (r *Room) create(ctx context.Context, in *createInput) (*answer[Made], error) {
+func (r *Room) create(ctx context.Context, in *createInput) (*store.Answer[Made], error) {
 	caller := auth.PrincipalFrom(ctx)
 	owner := Key{TenantID: caller.TenantID, OrgID: caller.OrgID, DeveloperID: caller.DeveloperID}
-	made, err := r.makeKey(ctx, callerOf(caller), owner, envOf(caller.Prefix), in.Body)
-	if err != nil {
-		return nil, err
-	}
-	return ok(made), nil
+	return store.Tell(r.makeKey(ctx, callerOf(caller), owner, envOf(caller.Prefix), in.Body))
 }
 
 type rotateInput struct {
@@ -118,12 +110,8 @@ func (in *rotateInput) rotation() Rotation {
 	return *in.Body
 }
 
-func (r *Room) rotate(ctx context.Context, in *rotateInput) (*answer[Rotated], error) {
-	rotated, err := r.rotateKey(ctx, callerOf(auth.PrincipalFrom(ctx)), in.KeyID, in.rotation())
-	if err != nil {
-		return nil, err
-	}
-	return ok(rotated), nil
+func (r *Room) rotate(ctx context.Context, in *rotateInput) (*store.Answer[Rotated], error) {
+	return store.Tell(r.rotateKey(ctx, callerOf(auth.PrincipalFrom(ctx)), in.KeyID, in.rotation()))
 }
 
 // List is one page of keys.
@@ -132,11 +120,11 @@ type List struct {
 	NextCursor *string `json:"nextCursor"`
 }
 
-func (r *Room) list(ctx context.Context, in *struct{ store.Page }) (*answer[List], error) {
+func (r *Room) list(ctx context.Context, in *struct{ store.Page }) (*store.Answer[List], error) {
 	return r.page(ctx, auth.PrincipalFrom(ctx).TenantID, in.Page)
 }
 
-func (r *Room) page(ctx context.Context, tenantID string, page store.Page) (*answer[List], error) {
+func (r *Room) page(ctx context.Context, tenantID string, page store.Page) (*store.Answer[List], error) {
 	before, err := page.Key()
 	if err != nil {
 		return nil, err
@@ -146,7 +134,7 @@ func (r *Room) page(ctx context.Context, tenantID string, page store.Page) (*ans
 		return nil, err
 	}
 	cut, next := store.Cut(keys, page.Limit, func(k Key) string { return k.KeyID })
-	return ok(List{cut, next}), nil
+	return store.Tell(List{cut, next}, nil)
 }
 
 type keyInput struct {
@@ -158,7 +146,7 @@ type One struct {
 	Key Key `json:"key"`
 }
 
-func (r *Room) one(ctx context.Context, in *keyInput) (*answer[One], error) {
+func (r *Room) one(ctx context.Context, in *keyInput) (*store.Answer[One], error) {
 	k, err := findKey(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.KeyID)
 	if err != nil {
 		return nil, err
@@ -166,13 +154,9 @@ func (r *Room) one(ctx context.Context, in *keyInput) (*answer[One], error) {
 	if k == nil {
 		return nil, api.NotFound("key")
 	}
-	return ok(One{*k}), nil
+	return store.Tell(One{*k}, nil)
 }
 
-func (r *Room) revoke(ctx context.Context, in *keyInput) (*answer[Revocation], error) {
-	revoked, err := r.revokeKey(ctx, callerOf(auth.PrincipalFrom(ctx)), in.KeyID)
-	if err != nil {
-		return nil, err
-	}
-	return ok(revoked), nil
+func (r *Room) revoke(ctx context.Context, in *keyInput) (*store.Answer[Revocation], error) {
+	return store.Tell(r.revokeKey(ctx, callerOf(auth.PrincipalFrom(ctx)), in.KeyID))
 }
