@@ -14,24 +14,12 @@ import (
 )
 
 func (r *Room) checkpointRoutes(a huma.API) {
-	register := func(op huma.Operation) huma.Operation {
-		op.Method = http.MethodGet
-		op.Tags = []string{"Proof packs"}
-		op.Metadata = map[string]any{"scope": api.AuditRead}
-		return op
-	}
-	huma.Register(a, register(huma.Operation{
-		OperationID: "get-checkpoint",
-		Path:        "/v1/proof-packs/checkpoint",
-		Summary:     "Get the newest signed checkpoint of the tenant's log",
-		Description: "A C2SP signed note: who keeps it outside can tell later that the log was not rolled back (muniment verify --expect-checkpoint).",
-	}), r.getCheckpoint)
-	huma.Register(a, register(huma.Operation{
-		OperationID: "prove-consistency",
-		Path:        "/v1/proof-packs/{packId}/consistency",
-		Summary:     "Prove that the log of a pack extends that of an earlier one",
-		Description: "RFC 6962 consistency proof between the checkpoints of both packs. The whole answer is a file for muniment verify.",
-	}), r.proveConsistency)
+	huma.Register(a, operation("get-checkpoint", http.MethodGet, "/v1/proof-packs/checkpoint", "Proof packs", api.AuditRead,
+		"Get the newest signed checkpoint of the tenant's log",
+		"A C2SP signed note: who keeps it outside can tell later that the log was not rolled back (muniment verify --expect-checkpoint)."), r.getCheckpoint)
+	huma.Register(a, operation("prove-consistency", http.MethodGet, "/v1/proof-packs/{packId}/consistency", "Proof packs", api.AuditRead,
+		"Prove that the log of a pack extends that of an earlier one",
+		"RFC 6962 consistency proof between the checkpoints of both packs. The whole answer is a file for muniment verify."), r.proveConsistency)
 }
 
 type checkpointDetail struct {

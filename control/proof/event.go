@@ -45,17 +45,11 @@ type EventPage struct {
 }
 
 func (r *Room) eventRoutes(a huma.API) {
-	huma.Register(a, huma.Operation{
-		OperationID: "list-events",
-		Method:      http.MethodGet,
-		Path:        "/v1/events",
-		Summary:     "List the tenant's events, newest first",
-		Description: "What the warehouse has loaded: an event turns up here shortly after it is durable. Events are in the order of the log, " +
-			"`from` and `to` are of their own time. A cursor neither skips nor repeats an event, whatever arrives meanwhile; " +
-			"it belongs to the order it was made in, and the filters are given again beside it.",
-		Tags:     []string{"Events"},
-		Metadata: map[string]any{"scope": api.AuditRead},
-	}, r.listEvents)
+	huma.Register(a, operation("list-events", http.MethodGet, "/v1/events", "Events", api.AuditRead,
+		"List the tenant's events, newest first",
+		"What the warehouse has loaded: an event turns up here shortly after it is durable. Events are in the order of the log, "+
+			"`from` and `to` are of their own time. A cursor neither skips nor repeats an event, whatever arrives meanwhile; "+
+			"it belongs to the order it was made in, and the filters are given again beside it."), r.listEvents)
 }
 
 // query reads the filters. asOf bounds the listing; nil leaves it open.

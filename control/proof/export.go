@@ -21,21 +21,13 @@ import (
 )
 
 func (r *Room) exportRoutes(a huma.API) {
-	huma.Register(a, huma.Operation{
-		OperationID: "export-events",
-		Method:      http.MethodGet,
-		Path:        "/v1/events/export",
-		Summary:     "Download a run of sealed events with what proves it",
-		Description: "NDJSON of canonical lines: a header with the signed checkpoints of the packs that hold the events, the hashes that lead " +
-			"there and the key directory, then the events verbatim, oldest first. The file is for muniment verify, and needs nothing " +
-			"but the root key. 409 if nothing of the run is sealed yet, or not all up to upTo.",
-		Tags:     []string{"Events"},
-		Metadata: map[string]any{"scope": api.AuditRead, "heavy": true},
-		Responses: map[string]*huma.Response{"200": {
-			Description: "The export",
-			Content:     map[string]*huma.MediaType{bundleType: {}},
-		}},
-	}, r.exportEvents)
+	export := operation("export-events", http.MethodGet, "/v1/events/export", "Events", api.AuditRead,
+		"Download a run of sealed events with what proves it",
+		"NDJSON of canonical lines: a header with the signed checkpoints of the packs that hold the events, the hashes that lead "+
+			"there and the key directory, then the events verbatim, oldest first. The file is for muniment verify, and needs nothing "+
+			"but the root key. 409 if nothing of the run is sealed yet, or not all up to upTo.")
+	answersFile(&export, "The export")
+	huma.Register(a, export, r.exportEvents)
 }
 
 type exportRequest struct {

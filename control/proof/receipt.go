@@ -18,25 +18,13 @@ import (
 )
 
 func (r *Room) receiptRoutes(a huma.API) {
-	register := func(op huma.Operation) huma.Operation {
-		op.Method = http.MethodGet
-		op.Tags = []string{"Receipts"}
-		op.Metadata = map[string]any{"scope": api.AuditRead}
-		return op
-	}
-	huma.Register(a, register(huma.Operation{
-		OperationID: "get-receipt",
-		Path:        "/v1/receipts/{receiptId}",
-		Summary:     "Get a receipt, its signature, and the event that holds it",
-		Description: "sealed is null until a proof pack holds the event. A receipt is here from the moment that its caller got it.",
-	}), r.getReceipt)
-	huma.Register(a, register(huma.Operation{
-		OperationID: "prove-receipt",
-		Path:        "/v1/receipts/{receiptId}/proof",
-		Summary:     "Prove that the tenant's log includes a receipt",
-		Description: "proof is a C2SP tlog-proof: leaf index, RFC 6962 inclusion proof, and the signed checkpoint that it leads to. " +
-			"event is verbatim: it is the leaf. The whole answer is a file for muniment verify. 409 until a pack holds the receipt.",
-	}), r.proveReceipt)
+	huma.Register(a, operation("get-receipt", http.MethodGet, "/v1/receipts/{receiptId}", "Receipts", api.AuditRead,
+		"Get a receipt, its signature, and the event that holds it",
+		"sealed is null until a proof pack holds the event. A receipt is here from the moment that its caller got it."), r.getReceipt)
+	huma.Register(a, operation("prove-receipt", http.MethodGet, "/v1/receipts/{receiptId}/proof", "Receipts", api.AuditRead,
+		"Prove that the tenant's log includes a receipt",
+		"proof is a C2SP tlog-proof: leaf index, RFC 6962 inclusion proof, and the signed checkpoint that it leads to. "+
+			"event is verbatim: it is the leaf. The whole answer is a file for muniment verify. 409 until a pack holds the receipt."), r.proveReceipt)
 }
 
 // receiptRequest names a receipt.

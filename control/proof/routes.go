@@ -23,50 +23,38 @@ func badCursor() error {
 // Routes adds the room's operations to the API: proof packs, what they prove, and
 // the list of events.
 func (r *Room) Routes(a huma.API) {
-	register := func(op huma.Operation, scope api.Scope) huma.Operation {
-		op.Tags = []string{"Proof packs"}
-		op.Metadata = map[string]any{"scope": scope}
-		return op
-	}
-	huma.Register(a, register(huma.Operation{
-		OperationID: "seal-proof-packs",
-		Method:      http.MethodPost,
-		Path:        "/v1/proof-packs/seal",
-		Summary:     "Seal what was acknowledged before the call",
-		Description: "Answers with every pack sealed since the call began, or with the last one when nothing is new. " +
-			"503 WAREHOUSE_BEHIND and LOG_UNAVAILABLE may be tried again, 503 SET_ASIDE needs an operator.",
-	}, api.ProofWrite), r.postSeal)
-	huma.Register(a, register(huma.Operation{
-		OperationID: "list-proof-packs",
-		Method:      http.MethodGet,
-		Path:        "/v1/proof-packs",
-		Summary:     "List the proof packs, newest last",
-	}, api.AuditRead), r.list)
-	huma.Register(a, register(huma.Operation{
-		OperationID: "get-proof-pack",
-		Method:      http.MethodGet,
-		Path:        "/v1/proof-packs/{packId}",
-		Summary:     "Get a pack's header and summary, and the keys it was made with",
-		Description: "header.duplicates lists what is not billed, as {leaf, first}: the delivery at leaf repeats that at first, the lowest " +
-			"leaf of the tenant's log with the same idempotency key, at most 24 h older.",
-	}, api.AuditRead), r.get)
-	download := register(huma.Operation{
-		OperationID: "download-proof-pack",
-		Method:      http.MethodGet,
-		Path:        "/v1/proof-packs/{packId}/bundle",
-		Summary:     "Download a pack as it was sealed",
-		Description: "NDJSON of canonical lines: header, entries, signature. Byte for byte what was sealed.",
-		Responses: map[string]*huma.Response{"200": {
-			Description: "The pack",
-			Content:     map[string]*huma.MediaType{bundleType: {}},
-		}},
-	}, api.AuditRead)
-	download.Metadata["heavy"] = true
+	huma.Register(a, operation("seal-proof-packs", http.MethodPost, "/v1/proof-packs/seal", "Proof packs", api.ProofWrite,
+		"Seal what was acknowledged before the call",
+		"Answers with every pack sealed since the call began, or with the last one when nothing is new. "+
+			"503 WAREHOUSE_BEHIND and LOG_UNAVAILABLE may be tried again, 503 SET_ASIDE needs an operator."), r.postSeal)
+	huma.Register(a, operation("list-proof-packs", http.MethodGet, "/v1/proof-packs", "Proof packs", api.AuditRead,
+		"List the proof packs, newest last", ""), r.list)
+	huma.Register(a, operation("get-proof-pack", http.MethodGet, "/v1/proof-packs/{packId}", "Proof packs", api.AuditRead,
+		"Get a pack's header and summary, and the keys it was made with",
+		"header.duplicates lists what is not billed, as {leaf, first}: the delivery at leaf repeats that at first, the lowest "+
+			"leaf of the tenant's log with the same idempotency key, at most 24 h older."), r.get)
+	download := operation("download-proof-pack", http.MethodGet, "/v1/proof-packs/{packId}/bundle", "Proof packs", api.AuditRead,
+		"Download a pack as it was sealed",
+		"NDJSON of canonical lines: header, entries, signature. Byte for byte what was sealed.")
+	answersFile(&download, "The pack")
 	huma.Register(a, download, r.download)
 	r.checkpointRoutes(a)
 	r.receiptRoutes(a)
 	r.eventRoutes(a)
 	r.exportRoutes(a)
+}
+
+func operation(id, method, path, tag string, scope api.Scope, summary, description string) huma.Operation {
+	return huma.Operation{
+		OperationID: id, Method: method, Path: path, Summary: summary, Description: description,
+		Tags: []string{tag}, Metadata: map[string]any{"scope": scope},
+	}
+}
+
+// answersFile has the operation answer with canonical lines, of any length.
+func answersFile(op *huma.Operation, what string) {
+	op.Metadata["heavy"] = true
+	op.Responses = map[string]*huma.Response{"200": {Description: what, Content: map[string]*huma.MediaType{bundleType: {}}}}
 }
 
 func (r *Room) postSeal(ctx context.Context, _ *struct{}) (*store.Answer[Sealed], error) {
