@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -82,7 +83,15 @@ func (c *Control) sealAll(ctx context.Context, keyID string) (unsealed []node.Un
 			unsealed = append(unsealed, node.Unsealed{TenantID: id, Reason: api.From(err).Message, Err: err})
 		}
 	}
-	return unsealed, nil
+	// A checkpoint states its moment to the second: a revocation in the same one would
+	// leave open which came first.
+	now := c.cfg.DB.Now()
+	select {
+	case <-time.After(now.Truncate(time.Second).Add(time.Second).Sub(now)):
+		return unsealed, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 type delegationInput struct {
