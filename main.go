@@ -523,7 +523,7 @@ func (c *upCmd) Run() (err error) {
 			{Name: "log", Ready: func(context.Context) error { return eventLog.Err() }},
 			{Name: "control", Ready: edge.ControlReady},
 		},
-		Notes: backstage(loader, warehouse),
+		Notes: backstage(loader, warehouse, nodes),
 		Mount: map[string]http.Handler{"/admin/": ctl.Admin()},
 	}.Handler())
 
@@ -575,9 +575,9 @@ func (c *upCmd) Run() (err error) {
 	return nil
 }
 
-// backstage tells operators how far the warehouse is: it may lag or be away while
-// deliveries go on.
-func backstage(loader *pipeline.Loader, warehouse pipeline.Sink) []gateway.Note {
+// backstage tells operators how far the warehouse is, and for how long the root has
+// delegated: either may be amiss while deliveries go on.
+func backstage(loader *pipeline.Loader, warehouse pipeline.Sink, nodes *node.Room) []gateway.Note {
 	return []gateway.Note{
 		{Name: "loader", Tell: func(ctx context.Context) (string, error) {
 			lag, err := loader.Lag(ctx)
@@ -590,6 +590,7 @@ func backstage(loader *pipeline.Loader, warehouse pipeline.Sink) []gateway.Note 
 			}
 			return "loaded up to " + next.String(), err
 		}},
+		{Name: "delegation", Tell: nodes.Delegated},
 	}
 }
 

@@ -28,7 +28,8 @@
 // A delegation has an end, by default after two years. From 90 days before, whoever
 // reads the directory has another key take over if the root is here; else the log asks
 // for its delegation once a day, and the gauge muniment_node_delegation_left_seconds
-// tells the time left. After the end no directory is signed, so no pack is sealed, until
+// and a note in /readyz tell the time left. After the end no directory is signed
+// (503, DELEGATION_ENDED), so no pack is sealed, until
 // the root has delegated anew; deliveries go on, and later packs prove them. If a
 // directory key was stolen, revoke it: its successor's delegation is later, which is
 // what verifiers go by, whatever the thief signs. For the same reason a delegation that

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,25 +17,30 @@ import (
 const term = 2 * 365 * 24 * time.Hour
 
 // notice is how long before the end of a delegation another is asked for, or from
-// the last quarter of a shorter one on; repeated is how often.
+// the last quarter of a shorter one on; repeated is how often, and urgent after the end.
 const (
 	notice   = 90 * 24 * time.Hour
 	repeated = 24 * time.Hour
+	urgent   = time.Minute
 )
 
 // renew lets another directory key take over when the root's delegation to the
 // current one ends soon, or has ended. Without the root the key waits, and a warning
-// says so once a day. What can't be done now is done by a later call: the current
-// key signs on until the end.
+// says so once a day, after the end once a minute: anybody may call this. What can't
+// be done now is done by a later call: the current key signs on until the end.
 func (r *Room) renew(ctx context.Context) {
 	from, until := r.directory.window()
 	now := r.db.Now()
 	left := until.Sub(now)
-	if left > min(notice, until.Sub(from)/4) || !r.admin.TryLock() {
+	if left > early(from, until) || !r.admin.TryLock() {
 		return // whoever changes a key now may need the directory for it
 	}
 	defer r.admin.Unlock()
-	if left > 0 && now.Sub(r.renewed) < repeated {
+	every := repeated
+	if left <= 0 {
+		every = urgent
+	}
+	if now.Sub(r.renewed) < every {
 		return
 	}
 	r.renewed = now
@@ -47,24 +53,49 @@ func (r *Room) renew(ctx context.Context) {
 	}
 }
 
+// early is how long before its end a delegation is renewed.
+func early(from, until time.Time) time.Duration { return min(notice, until.Sub(from)/4) }
+
 // asks says what has to be done for a directory key that waits.
 func (r *Room) asks(keyID string) string {
 	return fmt.Sprintf("run muniment root delegate for the public key in %s, and hand in what it prints by muniment signing-key delegate",
 		beside(directoryRole.path(r.cfg.Dir, keyID), requestSuffix))
 }
 
+// errEnded is all that callers are told: how it is mended is for operators.
+var errEnded = api.Unavailable(api.DelegationEnded, "the root's delegation to the directory key has ended; an operator has to renew it", urgent)
+
 // unsigned says why there is no directory key, if its delegation has ended.
 func (r *Room) unsigned(ctx context.Context, err error) error {
 	_, until := r.directory.window()
-	k := r.directory.current()
-	if k == nil || r.db.Now().Before(until) {
+	if r.directory.current() == nil || r.db.Now().Before(until) {
 		return err
 	}
-	how := "run muniment signing-key rotate " + k.signer.KeyID
-	if w, err := r.waiting(ctx); err == nil && w != nil {
+	text, err := r.Delegated(ctx)
+	return errors.Join(errEnded, errors.New(text), err)
+}
+
+// Delegated tells operators how long the root's delegation lasts, and what has to be
+// done when that is not for long.
+func (r *Room) Delegated(ctx context.Context) (string, error) {
+	from, until := r.directory.window()
+	k := r.directory.current()
+	if k == nil {
+		return "", errors.New("there is no directory key")
+	}
+	key, end, left := k.signer.KeyID, sealer.FormatTime(until), until.Sub(r.db.Now())
+	if left > early(from, until) {
+		return fmt.Sprintf("the root's delegation to the directory key %s lasts until %s, for %d days", key, end, left/(24*time.Hour)), nil
+	}
+	how := "run muniment signing-key rotate " + key
+	w, err := r.waiting(ctx)
+	if err == nil && w != nil {
 		how = r.asks(sealer.KeyID(w.pub))
 	}
-	return fmt.Errorf("the root's delegation to the directory key %s has ended at %s: %s", k.signer.KeyID, sealer.FormatTime(until), how)
+	if left > 0 {
+		return fmt.Sprintf("the root's delegation to the directory key %s ends at %s, in %s: %s", key, end, left.Round(time.Minute), how), err
+	}
+	return fmt.Sprintf("the root's delegation to the directory key %s has ended at %s: %s", key, end, how), err
 }
 
 // isLater asks that a delegation from notBefore on is later than all others, as

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"muniment/gateway/api"
 	"muniment/sealer"
 )
 
@@ -94,10 +95,28 @@ func TestRenewalWithoutTheRoot(t *testing.T) {
 	require.Contains(t, p.log.String(), request)
 	require.Contains(t, p.log.String(), sealer.FormatTime(first.NotAfter))
 
+	note, err := r.Delegated(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, note, "ends at "+sealer.FormatTime(first.NotAfter)+", in 2088h0m0s: run muniment root delegate")
+
 	p.now = first.NotAfter
 	_, err = r.Directory(t.Context())
 	require.ErrorContains(t, err, "run muniment root delegate for the public key in "+request)
-	p.now = p.now.Add(time.Hour)
+	told := api.From(err)
+	require.Equal(t, api.DelegationEnded, told.Reason)
+	require.Equal(t, 503, told.GetStatus())
+	require.NotContains(t, told.Message, p.dir)
+	note, err = r.Delegated(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, note, "has ended at "+sealer.FormatTime(first.NotAfter))
+	asked := warnings()
+	for range 3 * 100 { // anybody may ask
+		_, err = r.Directory(t.Context())
+		require.Error(t, err)
+		p.now = p.now.Add(urgent / 100)
+	}
+	require.Equal(t, asked+2, warnings())
+	p.now = first.NotAfter.Add(time.Hour)
 	require.InDelta(t, -time.Hour.Seconds(), testutil.ToFloat64(r.gauge()), 0)
 	delegation, err := DelegateOffline(safe, request, p.now, p.now.Add(8*24*time.Hour))
 	require.NoError(t, err)
@@ -106,11 +125,11 @@ func TestRenewalWithoutTheRoot(t *testing.T) {
 	second := r.delegated(t)
 
 	// One for a short time is not asked for from its beginning on.
-	told := warnings()
+	asked = warnings()
 	p.now = second.NotAfter.Add(-3 * 24 * time.Hour)
 	r.delegated(t)
-	require.Equal(t, told, warnings())
+	require.Equal(t, asked, warnings())
 	p.now = second.NotAfter.Add(-24 * time.Hour)
 	require.Equal(t, second, r.delegated(t))
-	require.Equal(t, told+1, warnings())
+	require.Equal(t, asked+1, warnings())
 }

@@ -61,8 +61,11 @@ const (
 	RightsStale    Reason = "RIGHTS_STALE"
 	LogUnavailable Reason = "LOG_UNAVAILABLE"
 	NoSigningKey   Reason = "NO_SIGNING_KEY"
-	Overloaded     Reason = "OVERLOADED"
-	Draining       Reason = "DRAINING"
+	// DelegationEnded: an operator has to bring the root's next delegation before a
+	// key directory or a pack is signed again; deliveries go on.
+	DelegationEnded Reason = "DELEGATION_ENDED"
+	Overloaded      Reason = "OVERLOADED"
+	Draining        Reason = "DRAINING"
 	// ControlUnavailable: the gateway can't reach control; deliveries go on.
 	ControlUnavailable Reason = "CONTROL_UNAVAILABLE"
 	WarehouseBehind    Reason = "WAREHOUSE_BEHIND"
@@ -73,7 +76,7 @@ const (
 // Reasons lists the reasons above.
 func Reasons() []Reason {
 	return []Reason{
-		RightsStale, LogUnavailable, NoSigningKey, Overloaded, Draining, ControlUnavailable, WarehouseBehind, SetAside, StorageFull,
+		RightsStale, LogUnavailable, NoSigningKey, DelegationEnded, Overloaded, Draining, ControlUnavailable, WarehouseBehind, SetAside, StorageFull,
 	}
 }
 
