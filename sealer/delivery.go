@@ -202,20 +202,18 @@ type RecordedDelivery struct {
 	// ReceiptText is what was signed; it aliases the event's text.
 	ReceiptText []byte
 	KeyID       string
-	Algorithm   string
 	Signature   []byte
 
-	RightID              string
-	RightRevision        int64
-	BasisID              string
-	Substrate            string
-	GateVersion, Ruleset string
-	Metered              bool
-	Reason               string
-	Reasons              []string
-	Basis                string
-	QuantityMs           int64
-	Idempotency          string
+	RightID       string
+	RightRevision int64
+	BasisID       string
+	Substrate     string
+	Metered       bool
+	Reason        string
+	Reasons       []string
+	Basis         string
+	QuantityMs    int64
+	Idempotency   string
 	// Node is the node that the witness names.
 	Node string
 }

@@ -95,7 +95,7 @@ func FuzzReadPack(f *testing.F) {
 	seeds(f, "good/chain-*", "good/sandbox.json", "bad/*.ndjson")
 	_, vkey := rootKey(f, "root.example")
 	f.Fuzz(func(t *testing.T, text []byte) {
-		_, err := VerifyPack(context.Background(), bytes.NewReader(text), vkey)
+		_, err := verifyPack(context.Background(), text, bytes.NewReader(text), vkey)
 		require.NoError(t, err, "only a broken disk is an error")
 		p, err := ReadPack(bytes.NewReader(text))
 		if err != nil {

@@ -35,14 +35,14 @@ func ReadDelivery(event []byte) (RecordedDelivery, error) {
 
 // delivery goes on where parseEnvelope stopped.
 func (e *envelope) delivery(event []byte) (*RecordedDelivery, error) {
-	d := &RecordedDelivery{Event: e.Event, Algorithm: Algorithm}
+	d := &RecordedDelivery{Event: e.Event}
 	s := scanner{text: e.text[:e.dataAt+len(e.Data)], at: e.dataAt}
 	s.lit(`{"basisId":`)
 	d.BasisID = s.name()
 	s.lit(`,"gate":{"ruleset":`)
-	d.Ruleset = s.name()
+	s.name()
 	s.lit(`,"version":`)
-	d.GateVersion = s.name()
+	s.name()
 	s.lit(`}`)
 	if s.has(`,"idempotency":`) {
 		h := s.hash()

@@ -72,21 +72,6 @@ func (f *FileReport) ok() bool {
 	return !slices.ContainsFunc(f.Verdicts, func(v Verdict) bool { return !v.OK })
 }
 
-// VerifyPack verifies one pack, of either form, against a root key: a C2SP vkey.
-// The error is one of reading r, of ctx, or of the vkey; what is wrong with the
-// pack is said by the verdicts that are not OK. Receipts are checked on all
-// processors; a bundle is streamed.
-func VerifyPack(ctx context.Context, r io.Reader, rootVkey string) ([]Verdict, error) {
-	t, err := readTrust(rootVkey, "")
-	if err != nil {
-		return nil, err
-	}
-	c := packCheck{trust: t}
-	err = c.run(ctx, r, nil)
-	c.settle(false)
-	return c.verdicts, err
-}
-
 // verification verifies many files together: packs of one log prove each other,
 // and packs, proofs and exports prove receipts.
 type verification struct {

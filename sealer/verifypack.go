@@ -44,9 +44,9 @@ func (c *packCheck) failed() bool {
 	return slices.ContainsFunc(c.verdicts, func(v Verdict) bool { return !v.OK })
 }
 
-// run verifies the pack that r holds, whose log's earlier entries h knows; a nil
-// h knows none. The error is one of reading r or of ctx; what is wrong with the
-// pack is in the verdicts.
+// run verifies the pack that r holds, whose log's earlier entries h knows. The
+// error is one of reading r or of ctx; what is wrong with the pack is in the
+// verdicts. Receipts are checked on all processors; a bundle is streamed.
 func (c *packCheck) run(ctx context.Context, r io.Reader, h *history) error {
 	in := &source{Reader: r}
 	p, err := ReadPack(in)
@@ -64,9 +64,6 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, h *history) error {
 	directory := c.trust.newer
 	pub, receipts := c.key(directory)
 	c.before = c.consistency()
-	if h == nil {
-		h = newHistory(c.header.FirstIndex)
-	}
 	c.ledger = newLedger(c.header.TenantID, c.header.FirstIndex, c.before, h)
 	c.ledger.claim = c.header.claim()
 	if err := c.entries(ctx, p, &inspector{directory, receipts, c.header.SealedAt}); err != nil {
