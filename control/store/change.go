@@ -45,8 +45,8 @@ func (db *DB) change(ctx context.Context, fn func(tx *Tx) error) error {
 	if err := fn(tx); err != nil {
 		return err
 	}
-	if db.pg != nil && (tx.revision != 0 || tx.emitted) {
-		if err := notify(ctx, inner, wordCommit); err != nil {
+	if tx.revision != 0 || tx.emitted {
+		if err := db.notify(ctx, inner); err != nil {
 			return fmt.Errorf("cannot commit a change: %w", err)
 		}
 	}
@@ -66,10 +66,8 @@ func (db *DB) change(ctx context.Context, fn func(tx *Tx) error) error {
 // begun waits for the change's turn and looks at what it is going to change.
 func (tx *Tx) begun(ctx context.Context) error {
 	seen := tx.db.seen()
-	if tx.db.pg != nil {
-		if err := tx.takeTurn(ctx); err != nil {
-			return err
-		}
+	if err := tx.takeTurn(ctx); err != nil {
+		return err
 	}
 	if tx.db.incarnation == "" {
 		return nil // the first change finds out which life this is

@@ -105,10 +105,7 @@ func (db *DB) clear(ctx context.Context) error {
 	}
 	db.durable = number{}
 	db.relayed.raise()
-	if db.pg != nil {
-		return notify(context.WithoutCancel(ctx), db.write, wordRelay)
-	}
-	return nil
+	return db.notify(context.WithoutCancel(ctx), db.write)
 }
 
 // pending reads the oldest rows of the outbox.

@@ -37,12 +37,9 @@ const (
 	lockRelay  = 0x6d756e69_0002
 )
 
-// channel carries the notifications of commits, as one of these words.
-const (
-	channel    = "muniment"
-	wordCommit = "commit"
-	wordRelay  = "relay"
-)
+// channel carries the notifications of commits. They say nothing more: whoever gets
+// one looks at everything again.
+const channel = "muniment"
 
 const (
 	stallLimit = 10 * time.Second
@@ -95,19 +92,30 @@ func (db *DB) openPostgres(ctx context.Context) error {
 }
 
 func (pg *postgres) close() {
+	if pg == nil {
+		return
+	}
 	pg.stop()
 	<-pg.done
 }
 
-// takeTurn waits until no other process is within a change.
+// takeTurn waits until no other process is within a change. On SQLite, beginning one
+// has waited already.
 func (tx *Tx) takeTurn(ctx context.Context) error {
+	if tx.db.pg == nil {
+		return nil
+	}
 	_, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(lockChange))
 	return err
 }
 
-// notify tells every process; within a transaction it tells them at the commit.
-func notify(ctx context.Context, q execer, word string) error {
-	_, err := q.ExecContext(ctx, `SELECT pg_notify($1, $2)`, channel, word)
+// notify tells every process; within a transaction it tells them at the commit. On
+// SQLite there is no other.
+func (db *DB) notify(ctx context.Context, q execer) error {
+	if db.pg == nil {
+		return nil
+	}
+	_, err := q.ExecContext(ctx, `SELECT pg_notify($1, '')`, channel)
 	return err
 }
 

@@ -217,9 +217,7 @@ func (tx *Tx) begin(ctx context.Context, epoch uint64, id string) error {
 
 // Close closes all connections. Relay must have returned.
 func (db *DB) Close() error {
-	if db.pg != nil {
-		db.pg.close()
-	}
+	db.pg.close()
 	var errs []error
 	for _, pool := range []*sql.DB{db.read, db.write} {
 		if pool != nil {
