@@ -556,3 +556,37 @@ func TestBackupWithoutKeys(t *testing.T) {
 	other.receipts(3)
 	require.Equal(t, 6, other.metered())
 }
+
+// TestBackupLeavesTheRootOut: what can't be revoked is on no tape by accident, and is
+// not missed by a restored house.
+func TestBackupLeavesTheRootOut(t *testing.T) {
+	h := newHouse(t)
+	h.receipts(3)
+	backup := func(args ...string) (to, said string) {
+		to = filepath.Join(t.TempDir(), "backup")
+		out, err := exec.CommandContext(t.Context(), h.exe, append([]string{"backup", "--data", h.data, "--to", to}, args...)...).CombinedOutput()
+		require.NoError(t, err, string(out))
+		return to, string(out)
+	}
+	plain, said := backup()
+	require.Contains(t, said, "keys/root.skey left out")
+	require.NoFileExists(t, filepath.Join(plain, "keys", "root.skey"))
+	full, said := backup("--with-root")
+	require.NotContains(t, said, "left out")
+	require.Equal(t, read(t, filepath.Join(h.data, "keys", "root.skey")), read(t, filepath.Join(full, "keys", "root.skey")))
+	_, err := store.Backup{Data: h.data, To: filepath.Join(t.TempDir(), "x"), WithoutKeys: true, WithRoot: true}.Run(t.Context())
+	require.ErrorContains(t, err, "without the keys")
+	for i, said := range []string{
+		h.muniment("backup", "--data", h.data, "--to", filepath.Join(t.TempDir(), "x"), "--json"),
+		string(read(t, filepath.Join(full, "manifest.json"))),
+	} {
+		var m store.Manifest
+		require.NoError(t, json.Unmarshal([]byte(said), &m))
+		require.Equal(t, i == 1, m.Root)
+	}
+	require.NoError(t, os.Remove(filepath.Join(h.data, "keys", "root.skey")))
+	_, said = backup()
+	require.NotContains(t, said, "left out", "it is elsewhere already")
+	h.stop()
+	require.Equal(t, 3, h.goesOn(plain))
+}

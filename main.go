@@ -215,7 +215,8 @@ func (c *tenantCreateCmd) Run() error {
 type backupCmd struct {
 	Data        string `default:"./muniment-data" help:"Data folder, of a server that runs or not." type:"path"`
 	To          string `required:"" help:"Folder to make, or file to make if it ends in .tar." placeholder:"DIR|FILE" type:"path"`
-	WithoutKeys bool   `help:"Leave the private keys out."`
+	WithoutKeys bool   `help:"Leave the private keys out." xor:"keys"`
+	WithRoot    bool   `help:"Take keys/root.skey along: whoever has it can sign as this service, and it can't be revoked." xor:"keys"`
 	JSON        bool   `help:"Print the manifest."`
 }
 
@@ -224,7 +225,7 @@ func (c *backupCmd) Run() error {
 	ctx, stop := interrupted()
 	defer stop()
 	made, err := store.Backup{
-		Data: c.Data, To: c.To, WithoutKeys: c.WithoutKeys, Progress: os.Stderr,
+		Data: c.Data, To: c.To, WithoutKeys: c.WithoutKeys, WithRoot: c.WithRoot, Progress: os.Stderr,
 		OpenLog: func(dir string) (store.LogCopier, error) { return segment.OpenReader(dir) },
 	}.Run(ctx)
 	switch {

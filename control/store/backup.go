@@ -31,7 +31,7 @@ import (
 //	log/            the segments, up to the last group before the first record that
 //	                came after the copied database
 //	packs/          every pack that the copied database has sealed
-//	keys/           the key files, or only the public root.vkey
+//	keys/           the key files, or only the public root.vkey; without root.skey
 //
 // It is taken beside a running server, which neither waits nor is asked: all that
 // is read is either immutable, append-only, or SQLite's to copy. The order makes it
@@ -43,6 +43,9 @@ import (
 //
 // A backup holds secrets and personal data: hashes of API keys, private parts of
 // events and, unless left out, the private signing keys. Only its owner may read it.
+// The root's signing half is the one secret that can't be revoked: it is taken along
+// only on demand. A service that is restored without it serves, and asks for the root
+// when it needs another directory key.
 //
 // Restore copies a backup into a new data folder, which has its name only after
 // every file matched the manifest, both databases passed SQLite's check, the log was
@@ -60,6 +63,7 @@ const (
 	packsFolder   = "packs"
 	keysFolder    = "keys"
 	rootFile      = keysFolder + "/root.vkey" // the one public file of the keys
+	rootSecret    = keysFolder + "/root.skey"
 	manifestFile  = "manifest.json"
 )
 
@@ -79,6 +83,8 @@ type Manifest struct {
 	LogEnd string `json:"logEnd"`
 	// Keys is false if the private keys were left out.
 	Keys bool `json:"keys"`
+	// Root is true if the root's signing half was taken along.
+	Root bool `json:"root,omitempty"`
 	// Files are all files but the manifest, in the order of a tar.
 	Files []File `json:"files"`
 }
@@ -107,6 +113,8 @@ type Backup struct {
 	To string
 	// WithoutKeys leaves the private keys out. Who restores has to bring them.
 	WithoutKeys bool
+	// WithRoot takes keys/root.skey along, if it is there. It excludes WithoutKeys.
+	WithRoot bool
 	// OpenLog opens the log in a folder for reading, beside whoever appends to it.
 	OpenLog func(dir string) (LogCopier, error)
 	// Progress gets a line for each part; nil is silent.
@@ -128,6 +136,9 @@ func (b Backup) Run(ctx context.Context) (*Manifest, error) {
 func (b Backup) run(ctx context.Context) (m *Manifest, err error) {
 	if b.Now == nil {
 		b.Now = time.Now
+	}
+	if b.WithoutKeys && b.WithRoot {
+		return nil, errors.New("the root's key can't be taken along without the keys")
 	}
 	if _, err := os.Stat(filepath.Join(b.Data, controlFile)); err != nil {
 		return nil, fmt.Errorf("it is no data folder: %w", err)
@@ -310,9 +321,13 @@ func (w *backupWriter) keys(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot list the keys: %w", err)
 	}
-	copied := 0
+	copied, leftOut := 0, false
 	for _, name := range names {
 		if w.WithoutKeys && name != rootFile {
+			continue
+		}
+		if name == rootSecret && !w.WithRoot {
+			leftOut = true
 			continue
 		}
 		switch whole, err := w.key(name); {
@@ -320,9 +335,13 @@ func (w *backupWriter) keys(context.Context) error {
 			return fmt.Errorf("cannot copy a key: %w", err)
 		case whole:
 			copied++
+			w.m.Root = w.m.Root || name == rootSecret
 		}
 	}
 	w.say("%-13s %d files", keysFolder, copied)
+	if leftOut {
+		w.say("%-13s left out: keep it where no server is. --with-root takes it along", rootSecret)
+	}
 	return nil
 }
 
