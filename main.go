@@ -397,7 +397,7 @@ func (c *upCmd) Run() (err error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	if err := makeFolder(c.Data); err != nil {
+	if err := store.MakeDir(c.Data); err != nil {
 		return err
 	}
 	claim, err := store.Claim(c.Data)
@@ -528,7 +528,11 @@ func (c *upCmd) Run() (err error) {
 		Mount: map[string]http.Handler{"/admin/": ctl.Admin()},
 	}.Handler())
 
-	if err := writeAdminFile(c.Data, adminAccess{URL: "http://" + adminListener.Addr().String(), Token: token}); err != nil {
+	access, err := json.Marshal(adminAccess{URL: "http://" + adminListener.Addr().String(), Token: token})
+	if err != nil {
+		return err
+	}
+	if err := store.WriteFile(filepath.Join(c.Data, adminFile), access, 0o600); err != nil {
 		return err
 	}
 	defer os.Remove(filepath.Join(c.Data, adminFile))
@@ -636,19 +640,6 @@ func (c *upCmd) openLog(ctx context.Context, db *store.DB, warehouse pipeline.Si
 // replays are the rooms that tell an older database what was stopped meanwhile.
 func replays() []store.Replay { return []store.Replay{right.Replay, tenant.Replay, node.Replay} }
 
-// makeFolder makes the data folder, and its name durable: what is acknowledged in
-// it must be found after a power cut.
-func makeFolder(data string) error {
-	if err := os.MkdirAll(data, 0o700); err != nil {
-		return err
-	}
-	parent, err := os.Open(filepath.Dir(data))
-	if err != nil {
-		return err
-	}
-	return errors.Join(parent.Sync(), parent.Close())
-}
-
 // switchable is a handler that can be replaced while it serves.
 type switchable struct{ current atomic.Pointer[http.Handler] }
 
@@ -736,24 +727,6 @@ func closing(err *error, c io.Closer) {
 	if closeErr := c.Close(); *err == nil {
 		*err = closeErr
 	}
-}
-
-// writeAdminFile writes the file wholly or not at all.
-func writeAdminFile(data string, access adminAccess) error {
-	text, err := json.Marshal(access)
-	if err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(data, "."+adminFile+"-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // fails once it is renamed
-	_, err = f.Write(text)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), filepath.Join(data, adminFile))
 }
 
 // logger writes to standard error; its first line names the addresses.

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 
+	"muniment/control/store"
 	"muniment/sealer"
 )
 
@@ -165,25 +166,9 @@ func readTrimmed(path string) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// writeFile makes a file that is wholly on disk under its name, or not there.
+// writeFile and syncDir are the store's, for the files of keys.
 func writeFile(path string, text []byte, mode fs.FileMode) error {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(dir, ".new-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // fails once it is renamed
-	_, err = f.Write(text)
-	if err := errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return syncDir(dir)
+	return store.WriteFile(path, text, mode)
 }
 
 // destroyFile overwrites a key file with zeros, waits until the disk has them, and
@@ -218,10 +203,4 @@ func overwrite(f *os.File) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
+func syncDir(dir string) error { return store.Sync(dir) }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"muniment/control/store"
 	"muniment/sealer"
 )
 
@@ -35,7 +36,7 @@ func (f folder) path(tenantID, packID string) string { return f.name(tenantID, p
 // nothing is left.
 func (f folder) write(tenantID, packID string, fill func(io.Writer) error) (size int64, sum sealer.Hash, err error) {
 	home := f.name(tenantID, "")
-	if err := makeDir(home); err != nil {
+	if err := store.MakeDir(home); err != nil {
 		return 0, sum, err
 	}
 	draft := f.name(tenantID, packID+draftSuffix)
@@ -50,7 +51,7 @@ func (f folder) write(tenantID, packID string, fill func(io.Writer) error) (size
 		return 0, sum, errors.Join(err, removeIfThere(draft))
 	}
 	if err = f.step("sync folder"); err == nil {
-		err = syncDir(home)
+		err = store.Sync(home)
 	}
 	if err != nil {
 		return 0, sum, errors.Join(err, f.remove(tenantID, packID))
@@ -106,22 +107,6 @@ func (f folder) open(p Pack) (*os.File, error) {
 // remove deletes the files of a pack that did not come to be.
 func (f folder) remove(tenantID, packID string) error {
 	return errors.Join(removeIfThere(f.name(tenantID, packID+nodesSuffix)), removeIfThere(f.path(tenantID, packID)))
-}
-
-// makeDir makes a folder whose name is on disk when it returns.
-func makeDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(dir))
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 func removeIfThere(name string) error {

@@ -168,7 +168,7 @@ func New(cfg Config) (*Room, error) {
 }
 
 func (r *Room) open(ctx context.Context) error {
-	if err := makeDir(r.cfg.Dir); err != nil {
+	if err := store.MakeDir(r.cfg.Dir); err != nil {
 		return err
 	}
 	swept, err := r.sweep(ctx)

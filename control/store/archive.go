@@ -153,7 +153,7 @@ func publish(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	return syncFile(filepath.Dir(to))
+	return Sync(filepath.Dir(to))
 }
 
 // syncFolders syncs a folder and all below it; a plain file is left alone.
@@ -162,17 +162,8 @@ func syncFolders(dir string) error {
 		if err != nil || !d.IsDir() {
 			return err
 		}
-		return syncFile(name)
+		return Sync(name)
 	})
-}
-
-// syncFile syncs a file or a folder.
-func syncFile(name string) error {
-	f, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
 
 // local says whether a name of a manifest may be written below a new folder: one

@@ -65,7 +65,7 @@ func copyDatabase(ctx context.Context, from, to string) (err error) {
 	if err != nil {
 		return err
 	}
-	return syncFile(to)
+	return Sync(to)
 }
 
 func escaped(path string) string { return (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath() }
