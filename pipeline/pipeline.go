@@ -13,7 +13,8 @@
 //
 // What can't be trusted is never dropped and never loaded: a record whose
 // headers, event and witness disagree is set aside with its position and reason
-// (see SetAside), and holds sealing for its tenant.
+// (see SetAside), and holds sealing for its tenant until an operator releases it
+// (see TypeReleased).
 package pipeline
 
 import (

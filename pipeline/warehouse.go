@@ -47,8 +47,11 @@ type Warehouse interface {
 	// SetAsides lists the records that hold sealing for a tenant, in the order of
 	// their positions: its own, and those of its partition that name no readable
 	// tenant. Of a tenant without rows the partition is unknown: every such record
-	// holds it.
+	// holds it. A released record (see TypeReleased) holds nobody.
 	SetAsides(ctx context.Context, tenantID string) ([]SetAside, error)
+	// Held lists the records that hold sealing for anybody and that q selects, in the
+	// order of partition and position, and counts all of them.
+	Held(ctx context.Context, q HeldQuery) (list []SetAside, total int64, err error)
 }
 
 // Sink is the half of a Warehouse that the loader needs.
@@ -118,6 +121,31 @@ type SetAside struct {
 	Reason string
 	// Record is the record as sealer.AppendRecord encodes it.
 	Record []byte
+}
+
+// TypeReleased is the type of the event by which an operator releases a record that
+// was set aside. Its subject is {kind KindRecord, id the record's position}, and its
+// tenant the one that the record names, or SystemTenant; any other is no release.
+//
+// Such a row is all that there is to a release: a warehouse works out from it what is
+// held, so it may be loaded before the record or behind it, again and in any order.
+// Where the released record is a row at that position, as it is when it was set aside
+// at sealing, the warehouse forgets the row for good, with every copy of its event: no
+// answer knows it, and a replay doesn't bring it back. The record set aside stays.
+const (
+	TypeReleased = "record.released"
+	KindRecord   = "record"
+)
+
+// SystemTenant owns the events about what belongs to no other tenant.
+const SystemTenant = "tnt_system"
+
+// HeldQuery selects records that hold sealing.
+type HeldQuery struct {
+	// At keeps the record at this position; nil keeps all.
+	At *sealer.Position
+	// Limit is the most records to return; with 0 they are only counted.
+	Limit int
 }
 
 // EventQuery selects rows of one tenant: those that pass every field that is set.

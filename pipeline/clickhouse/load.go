@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +31,11 @@ func (w *Warehouse) Load(ctx context.Context, b pipeline.Batch) (err error) {
 	}()
 	ctx, cancel := w.deadline(ctx)
 	defer cancel()
-	for _, rows := range months(b.Rows) {
+	rows, err := w.standing(ctx, b.Rows)
+	if err != nil {
+		return err
+	}
+	for _, rows := range months(rows) {
 		if err := w.loadMonth(ctx, rows); err != nil {
 			return err
 		}
@@ -48,7 +53,14 @@ func (w *Warehouse) Load(ctx context.Context, b pipeline.Batch) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := w.rollUp(ctx, b.Rows); err != nil {
+	if len(b.SetAside) > 0 || slices.ContainsFunc(b.Rows, func(r pipeline.Row) bool { return r.Type == pipeline.TypeReleased }) {
+		withdrawn, err := w.withdraw(ctx)
+		if err != nil {
+			return fmt.Errorf("cannot withdraw what was released: %w", err)
+		}
+		rows = slices.Concat(rows, withdrawn)
+	}
+	if err := w.rollUp(ctx, rows); err != nil {
 		return err
 	}
 	return w.insert(ctx, "positions", []string{"log_partition", "generation", "position"}, func(add func(...any) error) error {

@@ -176,6 +176,17 @@ func (w *Warehouse) Duplicates(ctx context.Context, tenantID string, after, upTo
 	return list, nil
 }
 
+const asideColumns = "generation, log_partition, position, tenant_id, event_id, reason, record"
+
+// held are the records set aside that no event has released.
+const held = `(SELECT ` + asideColumns + `, concat(toString(generation), '.', toString(log_partition), '.', toString(position)) AS subject
+	FROM set_aside FINAL
+	WHERE (tenant_id, subject) NOT IN (SELECT tenant_id, subject_id FROM events
+			WHERE tenant_id IN (SELECT tenant_id FROM set_aside) AND ` + isRelease + `)
+		AND subject NOT IN (SELECT subject_id FROM events WHERE tenant_id = '` + pipeline.SystemTenant + `' AND ` + isRelease + `))`
+
+const isRelease = `type = '` + pipeline.TypeReleased + `' AND subject_kind = '` + pipeline.KindRecord + `'`
+
 // SetAsides lists the records that hold sealing for a tenant.
 func (w *Warehouse) SetAsides(ctx context.Context, tenantID string) ([]pipeline.SetAside, error) {
 	var f filter
@@ -186,13 +197,33 @@ func (w *Warehouse) SetAsides(ctx context.Context, tenantID string) ([]pipeline.
 	}
 	var list []pipeline.SetAside
 	if err == nil {
-		list, err = collect(ctx, w, scanSetAside, `SELECT generation, log_partition, position, tenant_id, event_id, reason, record
-			FROM set_aside FINAL WHERE (`+strings.Join(f.where, ") AND (")+`) ORDER BY log_partition, generation, position`, f.args...)
+		list, err = collect(ctx, w, scanSetAside, `SELECT `+asideColumns+`
+			FROM `+held+` WHERE (`+strings.Join(f.where, ") AND (")+`) ORDER BY log_partition, generation, position`, f.args...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot list records set aside for %s: %w", tenantID, err)
 	}
 	return list, nil
+}
+
+// Held lists and counts the records that hold sealing.
+func (w *Warehouse) Held(ctx context.Context, q pipeline.HeldQuery) (list []pipeline.SetAside, total int64, err error) {
+	var f filter
+	f.add("1")
+	if p := q.At; p != nil {
+		f.add("log_partition = ? AND generation = ? AND position = ?", p.Partition, p.Generation, p.Offset)
+	}
+	counting, cancel := w.deadline(ctx)
+	defer cancel()
+	err = w.conn.QueryRow(counting, `SELECT toInt64(count()) FROM `+held+` WHERE `+f.String(), f.args...).Scan(&total)
+	if err == nil && q.Limit > 0 {
+		list, err = collect(ctx, w, scanSetAside, `SELECT `+asideColumns+` FROM `+held+` WHERE `+f.String()+`
+			ORDER BY log_partition, generation, position LIMIT ?`, append(f.args, q.Limit)...)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("cannot list records set aside: %w", err)
+	}
+	return list, total, nil
 }
 
 func scanSetAside(scan func(...any) error) (s pipeline.SetAside, err error) {

@@ -153,7 +153,9 @@ type MemoryWarehouse struct {
 	mu       sync.Mutex
 	rows     []pipeline.Row // collapsed, in the order of their positions
 	setAside []pipeline.SetAside
-	resume   map[int32]sealer.Position
+	// withdrawn are the events that releases took away, by tenant and event id.
+	withdrawn map[[2]string]bool
+	resume    map[int32]sealer.Position
 }
 
 var _ pipeline.Warehouse = (*MemoryWarehouse)(nil)
@@ -165,7 +167,7 @@ func (w *MemoryWarehouse) Load(ctx context.Context, b pipeline.Batch) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.rows = collapse(slices.Concat(w.rows, b.Rows))
+	rows := collapse(slices.Concat(w.rows, b.Rows))
 	for _, s := range b.SetAside {
 		if !slices.ContainsFunc(w.setAside, func(have pipeline.SetAside) bool { return have.Position == s.Position }) {
 			w.setAside = append(w.setAside, s)
@@ -174,6 +176,17 @@ func (w *MemoryWarehouse) Load(ctx context.Context, b pipeline.Batch) error {
 	slices.SortFunc(w.setAside, func(a, b pipeline.SetAside) int {
 		return cmp.Or(cmp.Compare(a.Position.Partition, b.Position.Partition), a.Position.Compare(b.Position))
 	})
+	for _, s := range w.setAside {
+		if released(rows, s) && slices.ContainsFunc(rows, func(r pipeline.Row) bool {
+			return r.TenantID == s.TenantID && r.EventID == s.EventID && r.Position == s.Position
+		}) {
+			if w.withdrawn == nil {
+				w.withdrawn = map[[2]string]bool{}
+			}
+			w.withdrawn[[2]string{s.TenantID, s.EventID}] = true
+		}
+	}
+	w.rows = slices.DeleteFunc(rows, func(r pipeline.Row) bool { return w.withdrawn[[2]string{r.TenantID, r.EventID}] })
 	if have, ok := w.resume[b.Partition]; !ok || have.Compare(b.Next) < 0 {
 		if w.resume == nil {
 			w.resume = map[int32]sealer.Position{}
@@ -259,9 +272,24 @@ func (w *MemoryWarehouse) SetAsides(ctx context.Context, tenantID string) ([]pip
 	defer w.mu.Unlock()
 	var held []pipeline.SetAside
 	for _, s := range w.setAside {
-		if s.TenantID == tenantID || s.TenantID == "" && (i < 0 || rows[i].Partition == s.Position.Partition) {
+		if (s.TenantID == tenantID || s.TenantID == "" && (i < 0 || rows[i].Partition == s.Position.Partition)) && !released(rows, s) {
 			held = append(held, s)
 		}
 	}
 	return held, ctx.Err()
+}
+
+// Held implements pipeline.Warehouse.
+func (w *MemoryWarehouse) Held(ctx context.Context, q pipeline.HeldQuery) (list []pipeline.SetAside, total int64, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.setAside {
+		if q.At != nil && s.Position != *q.At || released(w.rows, s) {
+			continue
+		}
+		if total++; len(list) < q.Limit {
+			list = append(list, s)
+		}
+	}
+	return list, total, ctx.Err()
 }

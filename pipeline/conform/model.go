@@ -82,6 +82,14 @@ func bucketOf(t time.Time, starts []time.Time) (start time.Time, ok bool) {
 	return start, ok
 }
 
+// released says whether one of the rows releases a record set aside.
+func released(rows []pipeline.Row, s pipeline.SetAside) bool {
+	return slices.ContainsFunc(rows, func(r pipeline.Row) bool {
+		return r.Type == pipeline.TypeReleased && r.SubjectKind == pipeline.KindRecord && r.SubjectID == s.Position.String() &&
+			(r.TenantID == s.TenantID || r.TenantID == pipeline.SystemTenant)
+	})
+}
+
 // slice cuts the lines of a page.
 func slice[T any](lines []T, skip, limit int) []T {
 	lines = lines[min(skip, len(lines)):]

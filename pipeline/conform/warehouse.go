@@ -41,6 +41,9 @@ var warehouseCases = []testCase[WarehouseEngine]{
 	{"cursors neither skip nor repeat", checkCursors},
 	{"paging goes on beside loading", checkPagingBesideLoads},
 	{"set-aside records hold their tenant or partition", checkSetAsides},
+	{"what is held is listed and counted", checkHeld},
+	{"a released record holds nobody and is no row, whatever is loaded again", checkReleases},
+	{"a release may be loaded before its record", checkEarlyRelease},
 }
 
 // noon is the time around which test events happen; rows have milliseconds.

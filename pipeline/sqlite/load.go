@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,9 +71,16 @@ func (w *Warehouse) Load(ctx context.Context, b pipeline.Batch) (err error) {
 	}
 	defer tx.Rollback() // after a commit this does nothing
 
+	withdrawn, err := readWithdrawn(ctx, tx)
+	if err != nil {
+		return err
+	}
 	event := tx.StmtContext(ctx, w.load.event)
 	args := make([]any, 0, len(columns))
 	for i := range b.Rows {
+		if withdrawn[[2]string{b.Rows[i].TenantID, b.Rows[i].EventID}] {
+			continue
+		}
 		args = appendRow(args[:0], &b.Rows[i])
 		if _, err := event.ExecContext(ctx, args...); err != nil {
 			return fmt.Errorf("cannot store event %s: %w", b.Rows[i].EventID, err)
@@ -86,11 +94,55 @@ func (w *Warehouse) Load(ctx context.Context, b pipeline.Batch) (err error) {
 			return fmt.Errorf("cannot set aside the record at %s: %w", p, err)
 		}
 	}
+	if len(b.SetAside) > 0 || slices.ContainsFunc(b.Rows, func(r pipeline.Row) bool { return r.Type == pipeline.TypeReleased }) {
+		if err := withdraw(ctx, tx); err != nil {
+			return err
+		}
+	}
 	if _, err := tx.StmtContext(ctx, w.load.position).ExecContext(ctx,
 		int64(b.Partition), int64(b.Next.Generation), b.Next.Offset); err != nil {
 		return err
 	}
 	return tx.Commit()
+}
+
+// readWithdrawn returns the events that are not to be rows again, by tenant and id.
+func readWithdrawn(ctx context.Context, tx *sql.Tx) (map[[2]string]bool, error) {
+	rows, err := tx.QueryContext(ctx, `SELECT tenant_id, event_id FROM withdrawn`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var withdrawn map[[2]string]bool
+	for rows.Next() {
+		var key [2]string
+		if err := rows.Scan(&key[0], &key[1]); err != nil {
+			return nil, err
+		}
+		if withdrawn == nil {
+			withdrawn = map[[2]string]bool{}
+		}
+		withdrawn[key] = true
+	}
+	return withdrawn, rows.Err()
+}
+
+// withdraw takes the rows away whose record is set aside and released.
+func withdraw(ctx context.Context, tx *sql.Tx) error {
+	for _, statement := range []string{
+		`INSERT INTO withdrawn (tenant_id, event_id)
+			SELECT e.tenant_id, e.event_id FROM set_aside AS s CROSS JOIN events AS e
+			WHERE e.tenant_id = s.tenant_id AND e.event_id = s.event_id
+				AND (e.generation, e.log_partition, e.position) = (s.generation, s.log_partition, s.position)
+				AND (s.log_partition, s.generation, s.position) NOT IN (SELECT log_partition, generation, position FROM held)
+			ON CONFLICT DO NOTHING`,
+		`DELETE FROM events WHERE (tenant_id, event_id) IN (SELECT tenant_id, event_id FROM withdrawn)`,
+	} {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("cannot withdraw what was released: %w", err)
+		}
+	}
+	return nil
 }
 
 // Resume returns where the partition's loader goes on.

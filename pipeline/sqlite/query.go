@@ -155,10 +155,12 @@ func scanDuplicate(scan func(...any) error) (d pipeline.Duplicate, err error) {
 	return d, err
 }
 
+const asideColumns = "generation, log_partition, position, tenant_id, event_id, reason, record"
+
 // SetAsides lists the records that hold sealing for a tenant.
 func (w *Warehouse) SetAsides(ctx context.Context, tenantID string) ([]pipeline.SetAside, error) {
 	rows, err := collect(ctx, w.read, scanSetAside, `
-		SELECT generation, log_partition, position, tenant_id, event_id, reason, record FROM set_aside
+		SELECT `+asideColumns+` FROM held
 		WHERE tenant_id = ?1 OR tenant_id = '' AND log_partition =
 			COALESCE((SELECT log_partition FROM events WHERE tenant_id = ?1 LIMIT 1), log_partition)
 		ORDER BY log_partition, generation, position`, tenantID)
@@ -166,6 +168,24 @@ func (w *Warehouse) SetAsides(ctx context.Context, tenantID string) ([]pipeline.
 		return nil, fmt.Errorf("cannot list records set aside for %s: %w", tenantID, err)
 	}
 	return rows, nil
+}
+
+// Held lists and counts the records that hold sealing.
+func (w *Warehouse) Held(ctx context.Context, q pipeline.HeldQuery) (list []pipeline.SetAside, total int64, err error) {
+	var f filter
+	f.add("1")
+	if q.At != nil {
+		f.add("(log_partition, generation, position) = (?, ?, ?)", q.At.Partition, q.At.Generation, q.At.Offset)
+	}
+	err = w.read.QueryRowContext(ctx, `SELECT COUNT(*) FROM held WHERE `+f.String(), f.args...).Scan(&total)
+	if err == nil && q.Limit > 0 {
+		list, err = collect(ctx, w.read, scanSetAside, `SELECT `+asideColumns+` FROM held WHERE `+f.String()+`
+			ORDER BY log_partition, generation, position LIMIT ?`, append(f.args, q.Limit)...)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("cannot list records set aside: %w", err)
+	}
+	return list, total, nil
 }
 
 func scanSetAside(scan func(...any) error) (s pipeline.SetAside, err error) {

@@ -1,0 +1,140 @@
+package conform
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// release makes the row of an event that releases the record at a position.
+func release(tenant string, p, record sealer.Position) pipeline.Row {
+	r := audit(tenant, p)
+	r.Type, r.SubjectKind, r.SubjectID = pipeline.TypeReleased, pipeline.KindRecord, record.String()
+	return r
+}
+
+// asideOf sets a row aside, as sealing does.
+func asideOf(r pipeline.Row) pipeline.SetAside {
+	return pipeline.SetAside{Position: r.Position, TenantID: r.TenantID, EventID: r.EventID, Reason: "forged", Record: []byte{7, 0}}
+}
+
+// unloaded is a record that the loader set aside: there is no row of it.
+func unloaded(tenant, event string, p sealer.Position) pipeline.SetAside {
+	return pipeline.SetAside{Position: p, TenantID: tenant, EventID: event, Reason: "header and event disagree", Record: []byte{1}}
+}
+
+func setAside(tb testing.TB, ctx context.Context, w pipeline.Warehouse, list ...pipeline.SetAside) {
+	p := list[0].Position.Partition
+	require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: p, SetAside: list, Next: sealer.Position{Generation: 1, Partition: p}}))
+}
+
+func requireHeld(tb testing.TB, ctx context.Context, w pipeline.Warehouse, tenant string, want ...pipeline.SetAside) {
+	list, err := w.SetAsides(ctx, tenant)
+	require.NoError(tb, err)
+	require.Equal(tb, want, list, tenant)
+}
+
+func checkHeld(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	other := unloaded("", "", sealer.Position{Generation: 1, Partition: 4, Offset: 1})
+	next := unloaded("tnt_b", "evt_2", sealer.Position{Generation: 2, Partition: 3, Offset: 0})
+	all := []pipeline.SetAside{unloaded("tnt_a", "evt_1", at(2)), unloaded("", "", at(9)), next, other}
+	setAside(tb, ctx, w, other)
+	setAside(tb, ctx, w, next, all[1], all[0])
+	for limit := range len(all) + 2 {
+		list, total, err := w.Held(ctx, pipeline.HeldQuery{Limit: limit})
+		require.NoError(tb, err)
+		require.EqualValues(tb, len(all), total)
+		require.Equal(tb, len(all[:min(limit, len(all))]), len(list))
+		for i := range list {
+			require.Equal(tb, all[i], list[i])
+		}
+	}
+	for i := range all {
+		list, total, err := w.Held(ctx, pipeline.HeldQuery{At: &all[i].Position, Limit: 5})
+		require.NoError(tb, err)
+		require.EqualValues(tb, 1, total)
+		require.Equal(tb, all[i:i+1], list)
+	}
+	nowhere := at(3)
+	list, total, err := w.Held(ctx, pipeline.HeldQuery{At: &nowhere, Limit: 5})
+	require.NoError(tb, err)
+	require.Zero(tb, total)
+	require.Empty(tb, list)
+}
+
+func checkReleases(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	genuine, forged, repeat := audit("tnt_a", at(0)), delivery("tnt_a", at(1), noon, "key"), delivery("tnt_a", at(2), noon, "key")
+	copied := forged
+	copied.Position = at(6)
+	// The headers of a record that was never loaded may name any event.
+	moved, unreadable := unloaded("tnt_a", genuine.EventID, at(3)), unloaded("", "", at(4))
+	load(tb, ctx, w, genuine, forged, repeat)
+	setAside(tb, ctx, w, moved, unreadable, asideOf(forged))
+	requireHeld(tb, ctx, w, "tnt_a", asideOf(forged), moved, unreadable)
+
+	// No release: of another tenant, of another type, about something else, elsewhere.
+	byOther, byType, byKind, byPlace := release("tnt_b", at(10), at(1)), release("tnt_a", at(11), at(1)), release("tnt_a", at(12), at(1)), release("tnt_a", at(13), at(0))
+	byType.Type, byKind.SubjectKind = "right.issued", "right"
+	load(tb, ctx, w, byOther, byType, byKind, byPlace)
+	requireHeld(tb, ctx, w, "tnt_a", asideOf(forged), moved, unreadable)
+	require.Len(tb, everything(tb, ctx, w, "tnt_a"), 6)
+
+	row, header, noise := release("tnt_a", at(14), at(1)), release("tnt_a", at(15), at(3)), release(pipeline.SystemTenant, at(16), at(4))
+	load(tb, ctx, w, row)
+	requireHeld(tb, ctx, w, "tnt_a", moved, unreadable)
+	load(tb, ctx, w, header)
+	requireHeld(tb, ctx, w, "tnt_a", unreadable)
+	load(tb, ctx, w, noise)
+	left := []pipeline.Row{genuine, repeat, byType, byKind, byPlace, row, header}
+	check := func(w pipeline.Warehouse) {
+		requireHeld(tb, ctx, w, "tnt_a")
+		_, total, err := w.Held(ctx, pipeline.HeldQuery{})
+		require.NoError(tb, err)
+		require.Zero(tb, total)
+		requireRows(tb, left, everything(tb, ctx, w, "tnt_a"))
+		_, err = w.Event(ctx, "tnt_a", forged.EventID)
+		require.ErrorIs(tb, err, pipeline.ErrNoEvent)
+		n, err := w.CountEvents(ctx, "tnt_a")
+		require.NoError(tb, err)
+		require.EqualValues(tb, len(left), n)
+		// What repeated it repeats nothing.
+		duplicates, err := w.Duplicates(ctx, "tnt_a", sealer.Position{}, at(100))
+		require.NoError(tb, err)
+		require.Empty(tb, duplicates)
+		totals, err := w.MeterTotals(ctx, pipeline.MeterQuery{TenantID: "tnt_a"})
+		require.NoError(tb, err)
+		require.EqualValues(tb, 1, totals.Metered)
+		require.EqualValues(tb, 1, totals.Receipts)
+		rows, err := w.Metering(ctx, pipeline.MeterQuery{TenantID: "tnt_a"})
+		require.NoError(tb, err)
+		require.Len(tb, rows, 1)
+		require.EqualValues(tb, 1, rows[0].Receipts)
+		require.Equal(tb, "METERED", rows[0].Reason)
+	}
+	check(w)
+	// The log once more, in one batch and in many, with another copy of the event.
+	log := []pipeline.Row{genuine, forged, repeat, copied, byOther, byType, byKind, byPlace, row, header, noise}
+	load(tb, ctx, w, log...)
+	check(w)
+	for _, r := range log {
+		load(tb, ctx, w, r)
+		check(w)
+	}
+	setAside(tb, ctx, w, moved, unreadable, asideOf(forged))
+	check(w)
+	check(w.Reopen())
+}
+
+func checkEarlyRelease(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	genuine, forged, free := audit("tnt_a", at(0)), delivery("tnt_a", at(1), noon, "key"), release("tnt_a", at(2), at(1))
+	load(tb, ctx, w, free)
+	load(tb, ctx, w, genuine, forged)
+	require.Len(tb, everything(tb, ctx, w, "tnt_a"), 3, "nothing is set aside there yet")
+	setAside(tb, ctx, w, asideOf(forged))
+	requireHeld(tb, ctx, w, "tnt_a")
+	requireRows(tb, []pipeline.Row{genuine, free}, everything(tb, ctx, w, "tnt_a"))
+}
