@@ -26,7 +26,7 @@ stack-down: ## stop them; their data stay in ./bin/stack
 	@./deploy/stack/stack.sh down
 
 # The rooms with tests that ask for an engine; with the stack up, none may skip them.
-ON_STACK = $(shell grep -rl 'MUNIMENT_TEST_\(KAFKA\|CLICKHOUSE\|POSTGRES\)' --include='*_test.go' . | xargs -n 1 dirname | sort -u)
+ON_STACK = $(shell grep -rlE 'MUNIMENT_TEST_(KAFKA|CLICKHOUSE|POSTGRES)|storetest\.Place' --include='*_test.go' . | xargs -n 1 dirname | sort -u)
 
 test-stack: ## the tests that need the engines, on a stack that is started and stopped for them
 	@trap './deploy/stack/stack.sh down' EXIT; \

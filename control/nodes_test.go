@@ -66,7 +66,7 @@ func TestJoin(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, i, 0, "the node's key is in the directory")
 	require.Equal(t, sealer.PurposeReceipt, directory.Keys[i].Purpose)
-	require.Equal(t, sealer.FormatTime(directory.Keys[i].NotBefore), get[string](t, joined, "notBefore"))
+	require.Equal(t, directory.Keys[i].NotBefore.Format(time.RFC3339Nano), get[string](t, joined, "notBefore"))
 	require.Equal(t, []string{"node.invited", "node.enrolled", "key.enrolled"}, h.newest(api.SystemTenant, 3))
 
 	start := func(credential string) answer {
