@@ -63,7 +63,7 @@ func TestMigrate(t *testing.T) {
 	const name = "muniment_migrate"
 	cfg := Config{URL: inDatabase(t, variable(t, native), name)}
 	dropped(t, cfg, name)
-	all := []string{"0001_warehouse.sql", "0002_views.sql"}
+	all := []string{"0001_warehouse.sql", "0002_views.sql", "0003_released.sql"}
 
 	names, err := Migrate(t.Context(), cfg, true)
 	require.NoError(t, err)
@@ -99,7 +99,7 @@ func TestMigrationsOfACluster(t *testing.T) {
 	require.NoError(t, err)
 	files, err := fs.Glob(steps, "*.sql")
 	require.NoError(t, err)
-	require.Len(t, files, 2)
+	require.Len(t, files, 3)
 	texts := querier{cluster: "the `cluster`"}.CreateTable("versions")
 	for _, file := range files {
 		text, err := fs.ReadFile(steps, file)
@@ -117,6 +117,6 @@ func TestMigrationsOfACluster(t *testing.T) {
 			require.Contains(t, line, "ENGINE = ReplicatedReplacingMergeTree", line)
 		}
 	}
-	require.Equal(t, 7+4, created)
-	require.Equal(t, 7, replicated)
+	require.Equal(t, 8+4, created)
+	require.Equal(t, 8, replicated)
 }
