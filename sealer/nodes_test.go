@@ -93,7 +93,7 @@ func TestProofsAgreeWithTlog(t *testing.T) {
 		count := rapid.Uint64Range(0, size-index).Draw(t, "count")
 		before, after, err := ProveRange(index, count, size, read)
 		require.NoError(t, err)
-		tree, err := RestoreTree(index, bare(before))
+		tree, err := RestoreTree(index, before)
 		require.NoError(t, err)
 		for _, leaf := range r.leaves[index : index+count] {
 			tree.Append(leaf)

@@ -24,6 +24,15 @@ func ParseHash(s string) (Hash, error) {
 	return Hash(b), nil
 }
 
+// MarshalText writes what String does.
+func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+
+// UnmarshalText is ParseHash.
+func (h *Hash) UnmarshalText(text []byte) (err error) {
+	*h, err = ParseHash(string(text))
+	return err
+}
+
 // LeafHash is the RFC 6962 leaf hash of an event's text: SHA-256(0x00 ‖ event).
 func LeafHash(event []byte) Hash { return Hash(rfc6962.DefaultHasher.HashLeaf(event)) }
 
@@ -38,13 +47,8 @@ type Tree struct{ nodes *compact.Range }
 func NewTree() *Tree { return &Tree{ranges.NewEmptyRange(0)} }
 
 // RestoreTree returns the tree of a stored Size and State.
-func RestoreTree(size uint64, state [][]byte) (*Tree, error) {
-	for _, h := range state {
-		if len(h) != sha256.Size {
-			return nil, fmt.Errorf("cannot restore tree: a node of %d bytes", len(h))
-		}
-	}
-	nodes, err := ranges.NewRange(0, size, state)
+func RestoreTree(size uint64, state []Hash) (*Tree, error) {
+	nodes, err := ranges.NewRange(0, size, bare(state))
 	if err != nil {
 		return nil, fmt.Errorf("cannot restore tree: %w", err)
 	}
@@ -55,21 +59,21 @@ func RestoreTree(size uint64, state [][]byte) (*Tree, error) {
 func (t *Tree) Size() uint64 { return t.nodes.End() }
 
 // State returns copies of the nodes to store beside Size, from left to right.
-func (t *Tree) State() [][]byte {
-	state := make([][]byte, len(t.nodes.Hashes()))
+func (t *Tree) State() []Hash {
+	state := make([]Hash, len(t.nodes.Hashes()))
 	for i, h := range t.nodes.Hashes() {
-		state[i] = append([]byte(nil), h...)
+		state[i] = Hash(h)
 	}
 	return state
 }
 
 // Clone returns a tree that grows on its own.
 func (t *Tree) Clone() *Tree {
-	nodes, err := ranges.NewRange(0, t.Size(), t.State())
+	clone, err := RestoreTree(t.Size(), t.State())
 	if err != nil {
 		panic(err) // the state of a tree always fits its size
 	}
-	return &Tree{nodes}
+	return clone
 }
 
 // Append adds a leaf hash on the right.
@@ -138,7 +142,7 @@ func treeBefore(size1, size2 uint64, root1 Hash, list []Hash) (*Tree, error) {
 	if size1 == 0 {
 		return NewTree(), nil
 	}
-	state := [][]byte{root1[:]}
+	state := []Hash{root1}
 	if size1&(size1-1) != 0 {
 		need, err := proof.Consistency(size1, size2)
 		if err != nil {
@@ -159,20 +163,20 @@ func treeBefore(size1, size2 uint64, root1 Hash, list []Hash) (*Tree, error) {
 }
 
 // oldNodes picks the nodes over leaves below size, from left to right.
-func oldNodes(need proof.Nodes, size uint64, list []Hash) ([][]byte, error) {
-	byID := make(map[compact.NodeID][]byte)
+func oldNodes(need proof.Nodes, size uint64, list []Hash) ([]Hash, error) {
+	byID := make(map[compact.NodeID]Hash)
 	_, from, to := need.Ephem() // need.IDs[from:to] are one hash of the proof
 	next := 0
 	for i, id := range need.IDs {
 		if next == len(list) {
 			return nil, fmt.Errorf("a proof of %d hashes is too short", len(list))
 		}
-		byID[id] = list[next][:]
+		byID[id] = list[next]
 		if i+1 <= from || i+1 >= to {
 			next++
 		}
 	}
-	var state [][]byte
+	var state []Hash
 	for _, id := range compact.RangeNodes(0, size, nil) {
 		h, ok := byID[id]
 		if !ok {

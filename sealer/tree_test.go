@@ -2,6 +2,7 @@ package sealer
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -101,10 +102,25 @@ func TestEmptyTree(t *testing.T) {
 }
 
 func TestRestoreTreeRefuses(t *testing.T) {
-	_, err := RestoreTree(3, [][]byte{make([]byte, 32)})
+	_, err := RestoreTree(3, []Hash{{}})
 	require.Error(t, err)
-	_, err = RestoreTree(1, [][]byte{make([]byte, 31)})
-	require.Error(t, err)
+}
+
+// TestStateAsText: heads that are stored read the same for ever.
+func TestStateAsText(t *testing.T) {
+	tree := NewTree()
+	for range 3 {
+		tree.Append(LeafHash(nil))
+	}
+	text, err := json.Marshal(tree.State())
+	require.NoError(t, err)
+	require.Equal(t, `["_kPWavpKmlxPnJ2on0_7UmNcjzQuf_tzHWjjbFmCByo","bjQLnP-zepicpUTmu3gKLHiQHT-zNzh2hRGjBhevoB0"]`, string(text))
+	var state []Hash
+	require.NoError(t, json.Unmarshal(text, &state))
+	require.Equal(t, tree.State(), state)
+	for _, bad := range []string{`["AA"]`, `[""]`, `["bjQLnP-zepicpUTmu3gKLHiQHT-zNzh2hRGjBhevoB1"]`, `["bjQLnP-zepicpUTmu3gKLHiQHT-zNzh2hRGjBhevoB0="]`} {
+		require.Error(t, json.Unmarshal([]byte(bad), &state), bad)
+	}
 }
 
 func TestTreeBeforeRefusesShortProofs(t *testing.T) {

@@ -117,7 +117,7 @@ func (e *exportCheck) trustHeads(v *verification) bool {
 // run folds the entries, one checkpoint after the other.
 func (e *exportCheck) run(ctx context.Context, v *verification, file io.Reader) error {
 	h := e.header
-	before, err := RestoreTree(h.FirstIndex, bare(h.Before))
+	before, err := RestoreTree(h.FirstIndex, h.Before)
 	if err != nil {
 		e.fail(FormatInvalid, "%v", err)
 		return nil

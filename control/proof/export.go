@@ -257,11 +257,7 @@ func (r *Room) exportHeader(ctx context.Context, tenantID string, events *run) (
 // holds verifies what an export's header says: with the nodes over its leaves, it
 // has to make the root of the last pack.
 func (n *nodes) holds(ctx context.Context, h *sealer.ExportHeader, last Pack) error {
-	before := make([][]byte, len(h.Before))
-	for i := range h.Before {
-		before[i] = h.Before[i][:]
-	}
-	tree, err := sealer.RestoreTree(h.FirstIndex, before)
+	tree, err := sealer.RestoreTree(h.FirstIndex, h.Before)
 	if err != nil {
 		return err
 	}

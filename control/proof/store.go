@@ -3,7 +3,6 @@ package proof
 import (
 	"context"
 	"database/sql"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,9 +43,9 @@ func readHead(ctx context.Context, db *sql.DB, tenantID string) (head, error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		return h, nil
 	}
-	var state [][]byte
+	var state []sealer.Hash
 	if err == nil {
-		state, err = parseHashes(hashes)
+		err = json.Unmarshal([]byte(hashes), &state)
 	}
 	if err == nil {
 		h.tree, err = sealer.RestoreTree(size, state)
@@ -66,7 +65,7 @@ func readHead(ctx context.Context, db *sql.DB, tenantID string) (head, error) {
 // advance moves the head to next by compare-and-set, and adds the pack that it
 // moves to; errMoved unless the head is the one right before next.
 func advance(ctx context.Context, tx *store.Tx, next head, p Pack) error {
-	hashes, err := formatHashes(next.tree.State())
+	hashes, err := json.Marshal(next.tree.State())
 	if err != nil {
 		return err
 	}
@@ -76,7 +75,7 @@ func advance(ctx context.Context, tx *store.Tx, next head, p Pack) error {
 		ON CONFLICT (tenant_id) DO UPDATE SET sequence = excluded.sequence, pack_id = excluded.pack_id, tree_size = excluded.tree_size,
 			root_hash = excluded.root_hash, hashes = excluded.hashes, position = excluded.position
 		WHERE proof_heads.sequence = excluded.sequence - 1`,
-		p.TenantID, next.sequence, next.packID, int64(next.tree.Size()), root, hashes, next.position.String())
+		p.TenantID, next.sequence, next.packID, int64(next.tree.Size()), root, string(hashes), next.position.String())
 	if err != nil {
 		return err
 	}
@@ -196,28 +195,4 @@ func scanPack(row store.Row) (p Pack, err error) {
 	p.First, err = sealer.ParsePosition(first)
 	p.Last.Partition = p.First.Partition
 	return p, err
-}
-
-func formatHashes(state [][]byte) (string, error) {
-	hashes := make([]string, len(state))
-	for i, h := range state {
-		hashes[i] = base64.RawURLEncoding.EncodeToString(h)
-	}
-	text, err := json.Marshal(hashes)
-	return string(text), err
-}
-
-func parseHashes(text string) ([][]byte, error) {
-	var hashes []string
-	if err := json.Unmarshal([]byte(text), &hashes); err != nil {
-		return nil, err
-	}
-	state := make([][]byte, len(hashes))
-	for i, h := range hashes {
-		var err error
-		if state[i], err = base64.RawURLEncoding.Strict().DecodeString(h); err != nil {
-			return nil, err
-		}
-	}
-	return state, nil
 }
