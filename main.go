@@ -47,7 +47,8 @@ import (
 type commands struct {
 	Up     upCmd `cmd:"" help:"Run everything in one process, on one data folder."`
 	Tenant struct {
-		Create tenantCreateCmd `cmd:"" help:"Create a tenant, its first developer and an API key."`
+		running
+		tenant.TenantCommands
 	} `cmd:"" help:"Administer the tenants of a running server."`
 	Key struct {
 		running
@@ -181,37 +182,6 @@ func (c *verifyCmd) Run() error {
 	return nil
 }
 
-type tenantCreateCmd struct {
-	running
-	Org     string   `required:"" help:"Organisation, such as org_acme."`
-	Email   string   `help:"E-mail address of the developer."`
-	Scope   []string `help:"Scopes of the key; default: every scope but *."`
-	Env     string   `default:"test" enum:"test,live" help:"Environment of the key: ${enum}."`
-	JSON    bool     `help:"Print one JSON object."`
-	KeyOnly bool     `help:"Print the API key and nothing else."`
-}
-
-// Run asks the running server for a tenant.
-func (c *tenantCreateCmd) Run() error {
-	ctx, stop := interrupted()
-	defer stop()
-	var made tenant.Created
-	request := tenant.Request{Org: c.Org, Email: c.Email, Scopes: c.Scope, Env: c.Env}
-	if err := c.administer(ctx, http.MethodPost, "/admin/tenants", request, &made); err != nil {
-		return fmt.Errorf("cannot create the tenant: %w", err)
-	}
-	switch {
-	case c.KeyOnly:
-		fmt.Println(made.APIKey)
-	case c.JSON:
-		return json.NewEncoder(os.Stdout).Encode(made)
-	default:
-		fmt.Printf("tenant     %s\norg        %s\ndeveloper  %s\nkey        %s\n\nAPI key, shown this once:\n%s\n",
-			made.TenantID, made.OrgID, made.DeveloperID, made.KeyID, made.APIKey)
-	}
-	return nil
-}
-
 type backupCmd struct {
 	Data        string `default:"./muniment-data" help:"Data folder, of a server that runs or not." type:"path"`
 	To          string `required:"" help:"Folder to make, or file to make if it ends in .tar." placeholder:"DIR|FILE" type:"path"`
@@ -313,8 +283,10 @@ type running struct {
 	Admin string `help:"Address of its admin listener; default: what the data folder says." placeholder:"ADDR"`
 }
 
-// administer calls the server's admin listener.
-func (c *running) administer(ctx context.Context, method, path string, in, out any) error {
+// Do calls the server's admin listener.
+func (c *running) Do(method, path string, in, out any) error {
+	ctx, stop := interrupted()
+	defer stop()
 	var access adminAccess
 	text, err := os.ReadFile(filepath.Join(c.Data, adminFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -335,16 +307,8 @@ func (c *running) administer(ctx context.Context, method, path string, in, out a
 
 // AfterApply hands the server to the commands of the rooms.
 func (c *running) AfterApply(k *kong.Context) error {
-	k.BindTo(c, (*tenant.Server)(nil))
 	k.BindTo(c, (*node.Server)(nil))
 	return nil
-}
-
-// Do is administer, for a command without a context of its own.
-func (c *running) Do(method, path string, in, out any) error {
-	ctx, stop := interrupted()
-	defer stop()
-	return c.administer(ctx, method, path, in, out)
 }
 
 type upCmd struct {

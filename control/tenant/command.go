@@ -9,13 +9,33 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"muniment/control/node"
 	"muniment/control/store"
 )
 
-// Server is the admin listener of a running server.
-type Server interface {
-	// Do calls an operation and decodes the data of its answer into out.
-	Do(method, path string, in, out any) error
+// TenantCommands are what "muniment tenant" does, in the form that kong reads.
+type TenantCommands struct {
+	Create CreateTenantCommand `cmd:"" help:"Create a tenant, its first developer and an API key."`
+}
+
+// CreateTenantCommand creates a tenant.
+type CreateTenantCommand struct {
+	Org   string   `required:"" help:"Organisation, such as org_acme."`
+	Email string   `help:"E-mail address of the developer."`
+	Scope []string `help:"Scopes of the key; default: every scope but *."`
+	Env   string   `default:"test" enum:"test,live" help:"Environment of the key: ${enum}."`
+	Print
+}
+
+// Run asks the server.
+func (c *CreateTenantCommand) Run(server node.Server, out io.Writer) error {
+	var made Created
+	request := Request{Org: c.Org, Email: c.Email, Scopes: c.Scope, Env: c.Env}
+	if err := server.Do(http.MethodPost, "/admin/tenants", request, &made); err != nil {
+		return fmt.Errorf("cannot create the tenant: %w", err)
+	}
+	text := fmt.Sprintf("tenant     %s\norg        %s\ndeveloper  %s\nkey        %s\n", made.TenantID, made.OrgID, made.DeveloperID, made.KeyID)
+	return c.print(out, made, text, made.APIKey)
 }
 
 // Commands are what "muniment key" does, in the form that kong reads.
@@ -37,13 +57,13 @@ type CreateCommand struct {
 }
 
 // Run asks the server.
-func (c *CreateCommand) Run(server Server, out io.Writer) error {
+func (c *CreateCommand) Run(server node.Server, out io.Writer) error {
 	q := OperatorKeyRequest{TenantID: c.Tenant, Env: c.Env, KeyRequest: KeyRequest{Label: c.Label, Scopes: c.Scope, ExpiresAt: given(c.Expires)}}
 	var made Made
 	if err := server.Do(http.MethodPost, "/admin/api-keys", q, &made); err != nil {
 		return fmt.Errorf("cannot create the key: %w", err)
 	}
-	return c.print(out, made, made.Key, made.APIKey)
+	return c.print(out, made, made.Key.text(), made.APIKey)
 }
 
 // ListCommand lists keys.
@@ -53,7 +73,7 @@ type ListCommand struct {
 }
 
 // Run asks the server, page by page.
-func (c *ListCommand) Run(server Server, out io.Writer) error {
+func (c *ListCommand) Run(server node.Server, out io.Writer) error {
 	all := []Key{}
 	query := url.Values{"tenantId": {c.Tenant}, "limit": {"500"}}
 	for {
@@ -91,7 +111,7 @@ type RotateCommand struct {
 }
 
 // Run asks the server.
-func (c *RotateCommand) Run(server Server, out io.Writer) error {
+func (c *RotateCommand) Run(server node.Server, out io.Writer) error {
 	overlap := int64(c.Overlap / time.Second)
 	var rotated Rotated
 	q := Rotation{OverlapSeconds: &overlap, ExpiresAt: given(c.Expires)}
@@ -101,7 +121,7 @@ func (c *RotateCommand) Run(server Server, out io.Writer) error {
 	if !c.JSON && !c.KeyOnly {
 		fmt.Fprintf(out, "%s works until %s\n\n", rotated.Replaced.KeyID, rotated.Replaced.ExpiresAt)
 	}
-	return c.print(out, rotated, rotated.Key, rotated.APIKey)
+	return c.print(out, rotated, rotated.Key.text(), rotated.APIKey)
 }
 
 // RevokeCommand revokes a key.
@@ -111,7 +131,7 @@ type RevokeCommand struct {
 }
 
 // Run asks the server.
-func (c *RevokeCommand) Run(server Server, out io.Writer) error {
+func (c *RevokeCommand) Run(server node.Server, out io.Writer) error {
 	var revoked Revocation
 	if err := server.Do(http.MethodPost, "/admin/api-keys/"+url.PathEscape(c.KeyID)+"/revoke", nil, &revoked); err != nil {
 		return fmt.Errorf("cannot revoke the key: %w", err)
@@ -133,16 +153,22 @@ type Print struct {
 	KeyOnly bool `help:"Print the API key and nothing else."`
 }
 
-func (p Print) print(out io.Writer, all any, k Key, token string) (err error) {
+// print shows what was made, and the API key behind it.
+func (p Print) print(out io.Writer, all any, made, token string) (err error) {
 	switch {
 	case p.KeyOnly:
 		_, err = fmt.Fprintln(out, token)
 	case p.JSON:
 		err = json.NewEncoder(out).Encode(all)
 	default:
-		_, err = fmt.Fprintf(out, "key      %s\nlabel    %s\nexpires  %s\n\nAPI key, shown this once:\n%s\n", k.KeyID, k.Label, k.ExpiresAt, token)
+		_, err = fmt.Fprintf(out, "%s\nAPI key, shown this once:\n%s\n", made, token)
 	}
 	return err
+}
+
+// text is a key as it is shown.
+func (k *Key) text() string {
+	return fmt.Sprintf("key      %s\nlabel    %s\nexpires  %s\n", k.KeyID, k.Label, k.ExpiresAt)
 }
 
 // given is nil for a flag that was not.
