@@ -362,3 +362,19 @@ func TestKeepIsBounded(t *testing.T) {
 	require.Contains(t, h.refused("--keep", "24h"), "--keep must be at least 25h0m0s")
 	require.NoDirExists(t, h.data)
 }
+
+// TestDamagedLogNamesTheNextStep: whoever is woken by it reads what to do.
+func TestDamagedLogNamesTheNextStep(t *testing.T) {
+	h := newHouse(t)
+	h.receipts(20)
+	h.stop()
+	files, err := filepath.Glob(filepath.Join(h.data, "log", "*.seg"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	text := read(t, files[0])
+	text[4096] ^= 1 // most of the file is room for more
+	require.NoError(t, os.WriteFile(files[0], text, 0o600))
+	said := h.refused()
+	require.Contains(t, said, "log is damaged: "+filepath.Base(files[0])+" at byte ")
+	require.Contains(t, said, "Put the named file of "+filepath.Join(h.data, "log")+" back from a copy, or restore a backup")
+}

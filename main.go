@@ -598,6 +598,10 @@ func (c *upCmd) openLog(ctx context.Context, db *store.DB, warehouse pipeline.Si
 		err = fmt.Errorf("%w\nPut the newest copies of control.db, warehouse.db and log back together, "+
 			"or start once with --accept-rollback to go on with what is here", err)
 	}
+	if errors.Is(err, pipeline.ErrDamaged) {
+		err = fmt.Errorf("%w\nPut the named file of %s back from a copy, or restore a backup into another folder: "+
+			"muniment restore --from BACKUP --data DIR", err, cfg.Dir)
+	}
 	return nil, err
 }
 
