@@ -442,7 +442,7 @@ func (c *upCmd) Run() (err error) {
 	if err != nil {
 		return err
 	}
-	metering, err := meter.New(meter.Config{Warehouse: warehouse})
+	metering, err := meter.New(meter.Config{Warehouse: warehouse, Log: eventLog})
 	if err != nil {
 		return err
 	}

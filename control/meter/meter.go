@@ -33,6 +33,7 @@ import (
 	"strconv"
 	"strings"
 
+	"muniment/control/store"
 	"muniment/pipeline"
 	"muniment/sealer"
 )
@@ -50,19 +51,22 @@ type Warehouse interface {
 type Config struct {
 	// Warehouse holds the loaded deliveries. Required.
 	Warehouse Warehouse
+	// Log is only asked for its end. Required.
+	Log store.Ended
 }
 
 // Room serves metering. It is safe for concurrent use.
 type Room struct {
 	warehouse Warehouse
+	log       store.Ended
 }
 
 // New wires the room.
 func New(cfg Config) (*Room, error) {
-	if cfg.Warehouse == nil {
-		return nil, errors.New("cannot open metering: Warehouse is missing")
+	if cfg.Warehouse == nil || cfg.Log == nil {
+		return nil, errors.New("cannot open metering: Warehouse or Log is missing")
 	}
-	return &Room{warehouse: cfg.Warehouse}, nil
+	return &Room{warehouse: cfg.Warehouse, log: cfg.Log}, nil
 }
 
 // maxBuckets bounds the work of one question: a year of hours, or eight days of

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 	"muniment/pipeline"
@@ -44,12 +45,19 @@ func open(t *testing.T) *bench {
 	w, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "warehouse.db")})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, w.Close()) })
-	return &bench{warehouse: w, server: serve(t, w)}
+	b := &bench{warehouse: w}
+	b.server = serve(t, w, b)
+	return b
+}
+
+// Bounds makes the bench the log, one record longer than what is loaded.
+func (b *bench) Bounds(context.Context, int32) (first, end sealer.Position, err error) {
+	return sealer.Position{Generation: 1}, sealer.Position{Generation: 1, Offset: b.loaded + 1}, nil
 }
 
 // serve serves the room's routes to whatever tenant the header Tenant names.
-func serve(t *testing.T, w Warehouse) http.Handler {
-	room, err := New(Config{Warehouse: w})
+func serve(t *testing.T, w Warehouse, log store.Ended) http.Handler {
+	room, err := New(Config{Warehouse: w, Log: log})
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	config := huma.DefaultConfig("test", "v1")
@@ -206,6 +214,8 @@ func TestRefusedQuestions(t *testing.T) {
 		"?to=2026-13-01T00:00Z": `"message":"to: must be an RFC 3339 time","field":"to"`,
 		"?from=2026-11-21T12:00:00Z&to=2026-11-21T12:00:00Z": `"message":"to: must be later than from","field":"to"`,
 		"?asOf=now":                       `"message":"asOf: is no position that the service has named","field":"asOf"`,
+		"?asOf=1.0.3":                     `"message":"asOf: is no position that the service has named","field":"asOf"`, // behind the log
+		"?asOf=9.0.1":                     `"message":"asOf: is no position that the service has named","field":"asOf"`,
 		"?asOf=1.7.0":                     `"message":"asOf: is no position that the service has named","field":"asOf"`,
 		"?cursor=MToxLjAuMS8w":            `"message":"cursor: is no cursor of this list","field":"cursor"`, // row 0
 		"?cursor=MTp4":                    `"message":"cursor: is no cursor of this list","field":"cursor"`,
@@ -347,7 +357,7 @@ func (broken) Resume(context.Context, int32) (sealer.Position, bool, error) {
 }
 
 func TestWarehouseAway(t *testing.T) {
-	require.Equal(t, 500, ask(serve(t, broken{}), tenant, "").Code)
+	require.Equal(t, 500, ask(serve(t, broken{}, new(bench)), tenant, "").Code)
 	_, err := New(Config{})
 	require.ErrorContains(t, err, "Warehouse")
 }

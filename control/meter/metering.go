@@ -38,7 +38,7 @@ type Totals struct {
 }
 
 func (r *Room) getMetering(ctx context.Context, in *Question) (*store.Answer[Metering], error) {
-	a, err := in.read(ctx, r.warehouse, "")
+	a, err := in.read(ctx, r, "")
 	if err != nil {
 		return nil, err
 	}

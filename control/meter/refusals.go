@@ -35,7 +35,7 @@ type refusalsQuestion struct {
 }
 
 func (r *Room) getRefusals(ctx context.Context, in *refusalsQuestion) (*store.Answer[Refusals], error) {
-	a, err := in.read(ctx, r.warehouse, hour)
+	a, err := in.read(ctx, r, hour)
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ type asked struct {
 }
 
 // read checks the question. unit is what to cut by when it names none.
-func (in *Question) read(ctx context.Context, w Warehouse, unit string) (a asked, err error) {
+func (in *Question) read(ctx context.Context, r *Room, unit string) (a asked, err error) {
 	if a.from, a.to, err = in.Bounds(); err != nil {
 		return a, err
 	}
@@ -76,7 +76,7 @@ func (in *Question) read(ctx context.Context, w Warehouse, unit string) (a asked
 		}
 		a.row, in.AsOf.AsOf = at.row, at.asOf.String()
 	}
-	a.asOf, err = in.Position(ctx, w)
+	a.asOf, err = in.Position(ctx, r.warehouse, r.log)
 	return a, err
 }
 

@@ -121,7 +121,7 @@ func nearer(a, b *sealer.Position, side int) *sealer.Position {
 
 func (r *Room) listEvents(ctx context.Context, in *eventsRequest) (*store.Answer[EventPage], error) {
 	page := EventPage{Events: []LoggedEvent{}}
-	asOf, err := in.Position(ctx, r.warehouse)
+	asOf, err := in.Position(ctx, r.warehouse, r.log)
 	if err != nil {
 		return nil, err
 	}

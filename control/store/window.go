@@ -55,14 +55,20 @@ type Loaded interface {
 	Resume(ctx context.Context, partition int32) (next sealer.Position, ok bool, err error)
 }
 
+// Ended says where a log ends, with the contract of pipeline.Reader.
+type Ended interface {
+	Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error)
+}
+
 // retryLoading is how soon a caller may ask again for what isn't loaded yet.
 const retryLoading = time.Second
 
 // Position is the position that the answer holds for: the one asked for, or all
 // that is loaded; nil while nothing is. One that isn't loaded yet is 503
 // WAREHOUSE_BEHIND: a warehouse that is being rebuilt gets there, and answering
-// sooner would give another answer for a position that was answered before.
-func (a AsOf) Position(ctx context.Context, w Loaded) (*sealer.Position, error) {
+// sooner would give another answer for a position that was answered before. One that
+// the log hasn't reached was never named, and is VALIDATION_FAILED.
+func (a AsOf) Position(ctx context.Context, w Loaded, log Ended) (*sealer.Position, error) {
 	next, loaded, err := w.Resume(ctx, Partition)
 	switch {
 	case err != nil:
@@ -77,6 +83,9 @@ func (a AsOf) Position(ctx context.Context, w Loaded) (*sealer.Position, error) 
 		return nil, err
 	}
 	if !loaded || at.Compare(next) > 0 {
+		if _, end, err := log.Bounds(ctx, Partition); err == nil && at.Compare(end) > 0 {
+			return nil, neverNamed("asOf")
+		}
 		return nil, api.Unavailable(api.WarehouseBehind, "the warehouse has not loaded that position yet", retryLoading)
 	}
 	return at, nil
@@ -90,7 +99,11 @@ func GivenPosition(field, text string) (*sealer.Position, error) {
 	}
 	at, err := sealer.ParsePosition(text)
 	if err != nil || at.Partition != Partition {
-		return nil, api.Invalid(api.ValidationError{Field: field, Message: "is no position that the service has named"})
+		return nil, neverNamed(field)
 	}
 	return &at, nil
+}
+
+func neverNamed(field string) error {
+	return api.Invalid(api.ValidationError{Field: field, Message: "is no position that the service has named"})
 }
