@@ -17,7 +17,7 @@ type Command struct {
 	Sustain     time.Duration `default:"5m" help:"How long the product with its loader is watched under the most connections."`
 	Profile     time.Duration `default:"15s" help:"How long its CPU is profiled (needs the Go tool); 0: not at all."`
 	Quick       bool          `help:"Measure for a moment, to see that everything works: the figures say nothing."`
-	Dir         string        `help:"Folder on the disk to measure; default: that of temporary files. About 25 GB are used meanwhile." type:"existingdir"`
+	Dir         string        `help:"Folder on the disk to measure; default: that of temporary files. Up to 30 GB are used meanwhile." type:"existingdir"`
 	Parts       string        `help:"What go test -bench printed of the parts of a receipt; shown with the figures." placeholder:"FILE" type:"existingfile"`
 	JSON        string        `help:"Write every measurement into this file." placeholder:"FILE" type:"path"`
 	Readme      string        `help:"Write the figures into this file, between its two marks." placeholder:"FILE" type:"path"`
@@ -42,6 +42,11 @@ func (c *Command) Validate() error {
 // Measure runs the comparison with the binary exe and reports to out. It fails
 // unless every figure that must hold does; a quick one, if something doesn't work.
 func (c *Command) Measure(ctx context.Context, exe string, out io.Writer) error {
+	if c.Readme != "" { // before a quarter of an hour is lost
+		if _, _, err := around(c.Readme); err != nil {
+			return err
+		}
+	}
 	dir, err := os.MkdirTemp(c.Dir, "muniment-bench-")
 	if err != nil {
 		return err

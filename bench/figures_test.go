@@ -2,6 +2,7 @@ package bench
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -211,4 +212,8 @@ func TestPublish(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(readme, []byte("# Figures\n"), 0o600))
 	require.ErrorContains(t, r.Update(readme), "marks")
+	c := Command{Connections: []int{1}, Rounds: 1, During: time.Second, Readme: readme}
+	require.ErrorContains(t, c.Measure(t.Context(), "no such binary", io.Discard), "marks")
+	c.Quick = true
+	require.ErrorContains(t, c.Validate(), "README")
 }

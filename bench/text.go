@@ -135,16 +135,25 @@ const (
 	figuresEnd   = "<!-- end of figures -->\n"
 )
 
-// Update puts the figures into a README, between its two marks.
-func (r *Report) Update(file string) error {
+// around returns what stands in a README before and behind its figures.
+func around(file string) (before, after string, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return err
+		return "", "", err
 	}
 	before, rest, begins := strings.Cut(string(text), figuresBegin)
 	_, after, ends := strings.Cut(rest, figuresEnd)
 	if !begins || !ends {
-		return errors.New(file + " has no marks around its figures")
+		return "", "", errors.New(file + " has no marks around its figures")
+	}
+	return before, after, nil
+}
+
+// Update puts the figures into a README, between its two marks.
+func (r *Report) Update(file string) error {
+	before, after, err := around(file)
+	if err != nil {
+		return err
 	}
 	var b strings.Builder
 	if err := r.WriteText(&b); err != nil {
