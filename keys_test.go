@@ -236,6 +236,9 @@ func TestRootOffline(t *testing.T) {
 	another := command(t, exe, "key", "create", "--data", data, "--tenant", made.TenantID, "--label", "another", "--scope", "rights:read", "--key-only")
 	require.True(t, strings.HasPrefix(another, "mun_test_"))
 	require.Contains(t, command(t, exe, "key", "revoke", "--data", data, made.KeyID), "is revoked since")
+	id := "key_" + strings.Split(another, "_")[2]
+	rotated := command(t, exe, "key", "rotate", "--data", data, "--key-only", id)
+	require.Contains(t, command(t, exe, "key", "revoke", "--data", data, id), "Its successor key_"+strings.Split(rotated, "_")[2]+" still works: revoke it too")
 	require.Contains(t, command(t, exe, "key", "list", "--data", data, "--tenant", made.TenantID), "another")
 }
 

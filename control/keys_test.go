@@ -168,6 +168,22 @@ func TestOperatorChangesKeys(t *testing.T) {
 	}
 }
 
+// TestRevokeNamesSuccessors: whoever stole a key may have rotated it, twice.
+func TestRevokeNamesSuccessors(t *testing.T) {
+	h := newHouse(t)
+	_, key := h.tenant()
+	id := func(answer map[string]any, path ...string) string { return get[string](t, answer, path...) }
+	stolen := id(h.call(key, "GET", "/v1/tenant", "").ok(), "key", "keyId")
+	second := h.call(key, "POST", "/v1/api-keys/"+stolen+"/rotate", `{"overlapSeconds":60}`).ok()
+	next := id(second, "apiKey")
+	third := h.call(next, "POST", "/v1/api-keys/"+id(second, "key", "keyId")+"/rotate", `{"overlapSeconds":60}`).ok()
+	revoke := func(keyID string) map[string]any { return h.admin("POST", "/admin/api-keys/"+keyID+"/revoke", "").ok() }
+	require.Equal(t, []any{id(second, "key", "keyId"), id(third, "key", "keyId")}, get[[]any](t, revoke(stolen), "successors"))
+	require.Equal(t, []any{id(third, "key", "keyId")}, get[[]any](t, revoke(id(second, "key", "keyId")), "successors"))
+	require.NotContains(t, revoke(id(third, "key", "keyId")), "successors")
+	require.NotContains(t, revoke(stolen), "successors")
+}
+
 // TestRollbackForgetsNoEnd replays a rotation and a revocation on a database that
 // was copied before them.
 func TestRollbackForgetsNoEnd(t *testing.T) {

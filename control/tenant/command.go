@@ -144,6 +144,11 @@ func (c *RevokeCommand) Run(server node.Server, out io.Writer) error {
 		where = "here; not every live node has heard of it yet"
 	}
 	_, err := fmt.Fprintf(out, "%s is revoked since %s, %s\n", revoked.Key.KeyID, revoked.Key.RevokedAt, where)
+	for _, successor := range revoked.Successors {
+		if err == nil {
+			_, err = fmt.Fprintf(out, "Its successor %s still works: revoke it too, unless you made it.\n", successor)
+		}
+	}
 	return err
 }
 

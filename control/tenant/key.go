@@ -67,6 +67,8 @@ type Rotated struct {
 type Revocation struct {
 	Key         Key              `json:"key"`
 	Propagation node.Propagation `json:"propagation"`
+	// Whoever had the key may have rotated it.
+	Successors []string `json:"successors,omitempty" doc:"Keys that took over from the key in rotations, and still work: revoke them too unless they are yours."`
 }
 
 // changer is on whose behalf keys are changed: an API key, within its tenant and
@@ -229,9 +231,13 @@ func (k Key) endedBy(successor string, end time.Time) Key {
 func (r *Room) revokeKey(ctx context.Context, c changer, keyID string) (Revocation, error) {
 	now := r.db.Now()
 	var after Key
+	var successors []string
 	err := r.db.Change(ctx, func(tx *store.Tx) error {
 		k, err := c.find(ctx, tx, keyID)
 		if err != nil {
+			return err
+		}
+		if successors, err = k.successors(ctx, tx, now); err != nil {
 			return err
 		}
 		next, changed := k.Revoked(now)
@@ -247,7 +253,22 @@ func (r *Room) revokeKey(ctx context.Context, c changer, keyID string) (Revocati
 	if err != nil {
 		return Revocation{}, err
 	}
-	return Revocation{after, r.nodes.Await(ctx, after.Revision)}, nil
+	return Revocation{after, r.nodes.Await(ctx, after.Revision), successors}, nil
+}
+
+// successors are the keys in force that took over from a key, one from another. An
+// older copy of the database may lack the last of them.
+func (k Key) successors(ctx context.Context, q store.Querier, now time.Time) (keyIDs []string, err error) {
+	for k.SuccessorKeyID != nil {
+		next, err := findAnyKey(ctx, q, *k.SuccessorKeyID)
+		if err != nil || next == nil {
+			return keyIDs, err
+		}
+		if k = *next; k.RevokedAt.IsZero() && (k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt.Time)) {
+			keyIDs = append(keyIDs, k.KeyID)
+		}
+	}
+	return keyIDs, nil
 }
 
 // Revoked returns the key as it is once revoked; changed is false when it already was.
