@@ -215,7 +215,7 @@ func (v *verification) judge(f *FileReport, r *signedReceipt) {
 // noDirectory notes that there are no keys to verify the file with.
 func (f *FileReport) noDirectory() {
 	f.stuck = true
-	f.fail(KeyUnknown, "no key directory: give --keys, or a pack that holds one")
+	f.fail(KeyUnknown, "no key directory: give the service's /.well-known/muniment/keys.json as a further file or by --keys, or a pack that holds one")
 }
 
 // sight notes that a file holds a delivery. by is when that was certain.

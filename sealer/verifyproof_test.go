@@ -382,3 +382,13 @@ func TestExpectedCheckpoint(t *testing.T) {
 	exit := VerifyFiles(t.Context(), Options{Root: a.vkey, Files: []string{"testdata/good/chain-1.ndjson"}, Expect: "nowhere"}, &out)
 	require.Equal(t, ExitUnreadable, exit, out.String())
 }
+
+// TestLoneProofNamesTheDirectory: who was given one file reads which other one to get.
+func TestLoneProofNamesTheDirectory(t *testing.T) {
+	for _, name := range []string{"proof.json", "receipt.json", "checkpoint.note"} {
+		var out bytes.Buffer
+		exit := VerifyFiles(t.Context(), Options{Root: "testdata/root.vkey", Files: []string{"testdata/good/" + name}}, &out)
+		require.Equal(t, ExitUnreadable, exit, out.String())
+		require.Contains(t, out.String(), "give the service's /.well-known/muniment/keys.json as a further file or by --keys")
+	}
+}
