@@ -58,6 +58,10 @@ type commands struct {
 		running
 		node.Commands
 	} `cmd:"" help:"Administer the keys that a running server signs with."`
+	SetAside struct {
+		running
+		proof.SetAsideCommands
+	} `cmd:"" help:"See the records that hold sealing, as they can't be trusted, and release them."`
 	Root    node.RootCommands `cmd:"" help:"Make a root key, and let it delegate; offline."`
 	Backup  backupCmd         `cmd:"" help:"Copy a data folder as of one point in time, while it is served."`
 	Restore restoreCmd        `cmd:"" help:"Make a data folder of a backup, once all of it is verified."`
@@ -308,6 +312,7 @@ func (c *running) Do(method, path string, in, out any) error {
 // AfterApply hands the server to the commands of the rooms.
 func (c *running) AfterApply(k *kong.Context) error {
 	k.BindTo(c, (*node.Server)(nil))
+	k.BindTo(c, (*proof.Server)(nil))
 	return nil
 }
 
@@ -488,7 +493,7 @@ func (c *upCmd) Run() (err error) {
 			{Name: "log", Ready: func(context.Context) error { return eventLog.Err() }},
 			{Name: "control", Ready: edge.ControlReady},
 		},
-		Notes: backstage(loader, warehouse, nodes),
+		Notes: backstage(loader, warehouse, packs, nodes),
 		Mount: map[string]http.Handler{"/admin/": ctl.Admin()},
 	}.Handler())
 
@@ -544,9 +549,9 @@ func (c *upCmd) Run() (err error) {
 	return nil
 }
 
-// backstage tells operators how far the warehouse is, and for how long the root has
-// delegated: either may be amiss while deliveries go on.
-func backstage(loader *pipeline.Loader, warehouse pipeline.Sink, nodes *node.Room) []gateway.Note {
+// backstage tells operators how far the warehouse is, what holds sealing, and for how
+// long the root has delegated: each may be amiss while deliveries go on.
+func backstage(loader *pipeline.Loader, warehouse pipeline.Sink, packs *proof.Room, nodes *node.Room) []gateway.Note {
 	return []gateway.Note{
 		{Name: "loader", Tell: func(ctx context.Context) (string, error) {
 			lag, err := loader.Lag(ctx)
@@ -559,6 +564,7 @@ func backstage(loader *pipeline.Loader, warehouse pipeline.Sink, nodes *node.Roo
 			}
 			return "loaded up to " + next.String(), err
 		}},
+		{Name: "sealing", Tell: packs.Holds},
 		{Name: "delegation", Tell: nodes.Delegated},
 	}
 }

@@ -16,6 +16,9 @@ import (
 // keys, whose revocation concerns the packs of all tenants.
 func (c *Control) operatorRoutes(a huma.API) {
 	c.cfg.Tenants.OperatorRoutes(a)
+	if c.cfg.Packs != nil {
+		c.cfg.Packs.OperatorRoutes(a)
+	}
 	huma.Register(a, huma.Operation{
 		OperationID: "invite-node", Method: http.MethodPost, Path: "/admin/nodes/invitations", Tags: []string{"Operator"},
 		Summary: "Invite one node to join, within an hour; the token is shown this once", Metadata: map[string]any{"operator": true},

@@ -261,7 +261,10 @@ func (d *draft) blame(ctx context.Context, cause error) error {
 	if err := d.setAside(ctx, aside); err != nil {
 		return err
 	}
-	return errHeld
+	if err := d.refuseHeld(ctx, d.tenantID); err != nil {
+		return err
+	}
+	return errMoved // all of them were released before, by a log that is loaded anew
 }
 
 // write makes the pack's file, and beside it that of its nodes.

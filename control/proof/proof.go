@@ -12,7 +12,12 @@
 //     receipt's signature is checked with the key directory. What fails is set
 //     aside in the warehouse, and as long as a record set aside holds the tenant,
 //     sealing answers 503 SET_ASIDE. A key that was revoked vouches for nothing
-//     that isn't sealed yet, whenever it was used.
+//     that isn't sealed yet, whenever it was used. An operator may release the record:
+//     it never becomes a leaf, but the event that tells of it does. What is wrong with
+//     one tenant holds no other.
+//   - No pack rests on a revoked key alone. Before the key of packs is revoked each
+//     tenant is sealed once more by the next key, news or not, and what is proven of
+//     the old packs is proven under a checkpoint by a key that is not revoked.
 //   - A log never signs two roots of one size. A root is written to the database
 //     before it is signed, and stays there; whoever comes to another root of that
 //     size, or of any size on the way, stops.
@@ -59,6 +64,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -145,6 +151,8 @@ type Room struct {
 	cfg       Config
 	metrics   *metrics
 	sealing   locks
+	// releasing is held while a record is released: it is told of once.
+	releasing sync.Mutex
 	// step is called before each step of a seal that can fail on its own, with its
 	// name, and fails it by an error. Tests set it before the first seal.
 	step func(name string) error
@@ -178,7 +186,10 @@ func (r *Room) open(ctx context.Context) error {
 	if swept > 0 {
 		r.cfg.Logger.Info("swept files of unfinished seals", "files", swept)
 	}
-	return r.metrics.register(r.cfg.Registerer)
+	if err := r.metrics.register(r.cfg.Registerer); err != nil || r.cfg.Registerer == nil {
+		return err
+	}
+	return r.cfg.Registerer.Register(newHeldGauge(r))
 }
 
 func (r *Room) now() time.Time { return r.cfg.Now().UTC().Truncate(time.Millisecond) }

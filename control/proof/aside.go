@@ -1,0 +1,170 @@
+package proof
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// SetAside is a record that holds sealing, as an operator sees it.
+type SetAside struct {
+	Position string `json:"position"`
+	TenantID string `json:"tenantId" doc:"What the record names; empty if that can't be read: it then holds its whole partition."`
+	EventID  string `json:"eventId" doc:"What the record names; may be empty."`
+	Reason   string `json:"reason" doc:"The check that failed."`
+	SHA256   string `json:"sha256" doc:"Of the record as the log has it, base64url."`
+}
+
+// SetAsides is the answer of a list.
+type SetAsides struct {
+	Records []SetAside `json:"records" doc:"The first of them, in the order of their positions."`
+	Total   int64      `json:"total" doc:"How many hold sealing."`
+}
+
+// Released is the answer of a release.
+type Released struct {
+	Record   SetAside `json:"record"`
+	TenantID string   `json:"tenantId" doc:"In whose log the event record.released is."`
+}
+
+func newSetAside(s pipeline.SetAside) SetAside {
+	return SetAside{
+		Position: s.Position.String(), TenantID: s.TenantID, EventID: s.EventID,
+		Reason: strings.ToValidUTF8(s.Reason, "\uFFFD"), SHA256: sealer.Hash(sha256.Sum256(s.Record)).String(),
+	}
+}
+
+// SetAsides lists the records that hold sealing, at most limit of them.
+func (r *Room) SetAsides(ctx context.Context, limit int) (SetAsides, error) {
+	held, total, err := r.warehouse.Held(ctx, pipeline.HeldQuery{Limit: limit})
+	if err != nil {
+		return SetAsides{}, err
+	}
+	list := SetAsides{Records: []SetAside{}, Total: total}
+	for _, s := range held {
+		list.Records = append(list.Records, newSetAside(s))
+	}
+	return list, nil
+}
+
+// Holds tells an operator whether sealing is held; it changes nothing.
+func (r *Room) Holds(ctx context.Context) (string, error) {
+	_, total, err := r.warehouse.Held(ctx, pipeline.HeldQuery{})
+	if total == 0 {
+		return "no record is set aside", err
+	}
+	return fmt.Sprintf("held for some tenants by records set aside: %d (muniment set-aside list)", total), err
+}
+
+// Release lets sealing go on without the record set aside at a position: it never
+// becomes a leaf. That it was there does, by the event record.released of the tenant
+// that the record names, or of tnt_system: it says where the record stood, its hash, why
+// it was set aside, and the operator's reason. The record itself stays in the warehouse.
+//
+// When Release returns nil the hold is gone. After 503 WAREHOUSE_BEHIND or
+// LOG_UNAVAILABLE it will be; releasing again does no harm.
+func (r *Room) Release(ctx context.Context, at sealer.Position, reason string, by sealer.Ref) (Released, error) {
+	r.releasing.Lock()
+	defer r.releasing.Unlock()
+	held, _, err := r.warehouse.Held(ctx, pipeline.HeldQuery{At: &at, Limit: 1})
+	if err == nil && len(held) == 0 {
+		err = &api.Error{Code: api.ResourceNotFound, Message: "no record set aside at " + at.String() + " holds sealing"}
+	}
+	if err != nil {
+		return Released{}, err
+	}
+	done := Released{Record: newSetAside(held[0]), TenantID: api.SystemTenant}
+	if api.IsID(api.PrefixTenant, done.Record.TenantID) {
+		done.TenantID = done.Record.TenantID
+	}
+	data, err := sealer.Canonical(map[string]any{
+		"eventId": done.Record.EventID, "position": done.Record.Position, "reason": reason,
+		"setAsideReason": done.Record.Reason, "sha256": done.Record.SHA256,
+	})
+	if err != nil {
+		return Released{}, err
+	}
+	err = r.db.Change(ctx, func(tx *store.Tx) error {
+		e := sealer.Event{
+			TenantID: done.TenantID, Type: pipeline.TypeReleased, Actor: by,
+			Subject: sealer.Ref{Kind: pipeline.KindRecord, ID: done.Record.Position}, Data: data,
+		}
+		return tx.Emit(ctx, e)
+	})
+	if err == nil {
+		_, err = r.catchUp(ctx, done.TenantID)
+	}
+	if err != nil {
+		return Released{}, fmt.Errorf("cannot release the record at %s: %w", at, err)
+	}
+	r.cfg.Logger.Warn("a record set aside was released", "tenantId", done.Record.TenantID, "eventId", done.Record.EventID,
+		"position", done.Record.Position, "setAsideReason", done.Record.Reason, "reason", reason)
+	return done, nil
+}
+
+// mostListed is how many records a list holds.
+const mostListed = 500
+
+// OperatorRoutes adds what an operator may do to the API of the admin listener.
+func (r *Room) OperatorRoutes(a huma.API) {
+	register := func(id, method, path, summary string) huma.Operation {
+		return huma.Operation{
+			OperationID: id, Method: method, Path: "/admin/set-aside" + path, Summary: summary,
+			Tags: []string{"Operator"}, Metadata: map[string]any{"operator": true},
+		}
+	}
+	huma.Register(a, register("list-set-aside", http.MethodGet, "", "List the records set aside that hold sealing"),
+		func(ctx context.Context, _ *struct{}) (*store.Answer[SetAsides], error) {
+			return store.Tell(r.SetAsides(ctx, mostListed))
+		})
+	huma.Register(a, register("release-set-aside", http.MethodPost, "/{position}/release", "Let sealing go on without a record set aside, for good"),
+		func(ctx context.Context, in *releaseRequest) (*store.Answer[Released], error) {
+			at, err := sealer.ParsePosition(in.Position)
+			if err != nil {
+				return nil, api.Invalid(api.ValidationError{Field: "position", Message: "is no position of this log"})
+			}
+			return store.Tell(r.Release(ctx, at, in.Body.Reason, store.ByOperator()))
+		})
+}
+
+type releaseRequest struct {
+	Position string `path:"position"`
+	Body     struct {
+		Reason string `json:"reason" minLength:"1" maxLength:"512" doc:"Kept in the audit log for good: no place for personal data."`
+	}
+}
+
+// heldGauge asks the warehouse when it is scraped, so that a restart forgets nothing
+// and the database of another process counts. While the warehouse is away there is
+// no figure.
+type heldGauge struct {
+	room *Room
+	desc *prometheus.Desc
+}
+
+func newHeldGauge(r *Room) *heldGauge {
+	return &heldGauge{r, prometheus.NewDesc("muniment_proof_held_records", "Records set aside that hold sealing until an operator releases them.", nil, nil)}
+}
+
+// Describe implements prometheus.Collector.
+func (g *heldGauge) Describe(to chan<- *prometheus.Desc) { to <- g.desc }
+
+// Collect implements prometheus.Collector.
+func (g *heldGauge) Collect(to chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if _, n, err := g.room.warehouse.Held(ctx, pipeline.HeldQuery{}); err == nil {
+		to <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(n))
+	}
+}

@@ -1,0 +1,177 @@
+package proof
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"muniment/gateway/api"
+	"muniment/pipeline"
+	"muniment/pipeline/sqlite"
+	"muniment/sealer"
+)
+
+// heldRecords are what an operator is shown.
+func (h *house) heldRecords() []SetAside {
+	h.t.Helper()
+	list, err := h.room.SetAsides(h.t.Context(), 100)
+	require.NoError(h.t, err)
+	require.EqualValues(h.t, len(list.Records), list.Total)
+	return list.Records
+}
+
+func (h *house) release(s SetAside) Released {
+	h.t.Helper()
+	at, err := sealer.ParsePosition(s.Position)
+	require.NoError(h.t, err)
+	done, err := h.room.Release(h.t.Context(), at, "seen by the auditor", operator)
+	require.NoError(h.t, err)
+	return done
+}
+
+// TestReleasedRecordIsNoLeaf releases a forged delivery, which was loaded, and a
+// record that was never loaded: everything else is sealed, and that they were there.
+func TestReleasedRecordIsNoLeaf(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	h := build(t, Config{Registerer: registry})
+	h.deliver(deliveries(2)...)
+	h.seal()
+	forged := h.event(delivery{dwellMs: 5, key: "once", signer: newSigner(t)})
+	moved := h.event(delivery{dwellMs: 6})
+	moved.EventID = api.NewID(api.PrefixEvent, h.Now())
+	h.append(forged)
+	h.append(moved)
+	h.deliver(deliveries(1)...)
+	h.deliver(delivery{dwellMs: 7, key: "once"})
+	require.Equal(t, api.SetAside, h.sealErr().Reason) // the one that was not loaded
+	first := h.heldRecords()
+	require.Len(t, first, 1)
+	require.Equal(t, tenant, h.release(first[0]).TenantID)
+	require.Equal(t, api.SetAside, h.sealErr().Reason) // the one that can't be verified
+	second := h.heldRecords()
+	require.Len(t, second, 1)
+	require.Equal(t, forged.EventID, second[0].EventID)
+	require.Contains(t, second[0].Reason, string(sealer.KeyUnknown))
+	note, err := h.room.Holds(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "held for some tenants by records set aside: 1 (muniment set-aside list)", note)
+	gauge := func(n string) {
+		require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(
+			"# HELP muniment_proof_held_records Records set aside that hold sealing until an operator releases them.\n"+
+				"# TYPE muniment_proof_held_records gauge\nmuniment_proof_held_records "+n+"\n"), "muniment_proof_held_records"))
+	}
+	gauge("1")
+	h.release(second[0])
+	gauge("0")
+	require.Empty(t, h.heldRecords())
+
+	header := h.seal()[0]
+	require.Empty(t, header.Duplicates, "it repeats nothing that counts")
+	events := h.check()
+	require.Len(t, deliveriesOf(events), 4)
+	require.NotContains(t, string(bytes.Join(events, nil)), string(forged.Event))
+	var told []string
+	for _, text := range events {
+		e, err := sealer.ParseEvent(text)
+		require.NoError(t, err)
+		if e.Type == "record.released" {
+			require.Equal(t, operator, e.Actor)
+			var data struct{ EventID, Position, Reason, SetAsideReason, SHA256 string }
+			require.NoError(t, json.Unmarshal(e.Data, &data))
+			require.Equal(t, sealer.Ref{Kind: "record", ID: data.Position}, e.Subject)
+			require.Equal(t, "seen by the auditor", data.Reason)
+			told = append(told, data.Position+" "+data.EventID+" "+data.SetAsideReason+" "+data.SHA256)
+		}
+	}
+	var want []string
+	for _, s := range append(first, second...) {
+		want = append(want, s.Position+" "+s.EventID+" "+s.Reason+" "+s.SHA256)
+	}
+	require.Equal(t, want, told)
+	h.script(t, strings.NewReplacer(), []exchange{{tenant, "GET /v1/receipts/rcp_" + forged.EventID[4:], 404,
+		`{"ok":false,"error":"RESOURCE_NOT_FOUND","message":"no such receipt in this tenant","contractVersion":"v1.0"}`}})
+	text, _, _ := exportOf(t, h.serve(), "")
+	h.sound(text)
+
+	// Neither is there anything left to release, nor does a restart bring it back.
+	at, err := sealer.ParsePosition(second[0].Position)
+	require.NoError(t, err)
+	_, err = h.room.Release(t.Context(), at, "again", operator)
+	require.Equal(t, api.ResourceNotFound, api.From(err).Code)
+	h.reopen(Config{})
+	h.deliver(deliveries(1)...)
+	h.seal()
+	require.Len(t, deliveriesOf(h.check()), 5)
+}
+
+// TestReleaseOutlivesTheWarehouse loads the log anew into an empty warehouse.
+func TestReleaseOutlivesTheWarehouse(t *testing.T) {
+	h := build(t)
+	h.deliver(deliveries(2)...)
+	h.append(h.event(delivery{dwellMs: 5, signer: newSigner(t)}))
+	h.deliver(deliveries(2)...)
+	h.sealErr()
+	h.release(h.heldRecords()[0])
+	another, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(h.dir, "another.db")})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, another.Close()) }()
+	_, end, err := h.log.Bounds(t.Context(), 0)
+	require.NoError(t, err)
+	var rows []pipeline.Row
+	require.NoError(t, h.log.Scan(t.Context(), sealer.Position{Generation: end.Generation}, end, func(e sealer.Entry) error {
+		e.Event, e.Private = bytes.Clone(e.Event), bytes.Clone(e.Private)
+		row, err := pipeline.NewRow(e)
+		rows = append(rows, row)
+		return err
+	}))
+	require.NoError(t, another.Load(t.Context(), pipeline.Batch{Rows: rows, Next: end}))
+	h.room.warehouse = another
+	sealed, err := h.room.Seal(t.Context(), tenant, operator)
+	require.NoError(t, err)
+	require.Len(t, headers(t, sealed), 1)
+	require.Equal(t, 5, headers(t, sealed)[0].Count, "four deliveries and the release")
+	require.Len(t, deliveriesOf(h.check()), 4)
+}
+
+// TestReleaseOfNobodysRecord: what names no tenant holds all, and its release is an
+// event of the operators'.
+func TestReleaseOfNobodysRecord(t *testing.T) {
+	h := build(t)
+	h.deliver(deliveries(2)...)
+	noise := h.event(delivery{dwellMs: 5})
+	noise.TenantID = "\xff\xfe"
+	h.append(noise)
+	h.sealErr()
+	list := h.heldRecords()
+	require.Len(t, list, 1)
+	require.Empty(t, list[0].TenantID)
+	require.Equal(t, api.SystemTenant, h.release(list[0]).TenantID)
+	h.seal()
+	require.Len(t, deliveriesOf(h.check()), 2)
+	rows, err := h.warehouse.Events(t.Context(), pipeline.EventQuery{TenantID: api.SystemTenant, Types: []string{pipeline.TypeReleased}, Limit: 9})
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
+}
+
+// TestReleaseWaitsForTheWarehouse: as long as it is not loaded the hold is not gone.
+func TestReleaseWaitsForTheWarehouse(t *testing.T) {
+	h := build(t, Config{WaitFor: 50 * time.Millisecond})
+	h.append(h.event(delivery{dwellMs: 5, signer: newSigner(t)}))
+	for h.sealErr().Reason != api.SetAside {
+	}
+	s := h.heldRecords()[0]
+	h.loader.Pause()
+	at, err := sealer.ParsePosition(s.Position)
+	require.NoError(t, err)
+	_, err = h.room.Release(t.Context(), at, "why not", operator)
+	require.Equal(t, api.WarehouseBehind, api.From(err).Reason)
+	h.loader.Resume()
+	require.Eventually(t, func() bool { return len(h.heldRecords()) == 0 }, time.Minute, time.Millisecond)
+}
