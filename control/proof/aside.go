@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,7 +33,7 @@ type SetAsides struct {
 	Total   int64      `json:"total" doc:"How many hold sealing."`
 }
 
-// Released is the answer of a release.
+// Released is a record that holds sealing no more.
 type Released struct {
 	Record   SetAside `json:"record"`
 	TenantID string   `json:"tenantId" doc:"In whose log the event record.released is."`
@@ -67,50 +68,81 @@ func (r *Room) Holds(ctx context.Context) (string, error) {
 	return fmt.Sprintf("held for some tenants by records set aside: %d (muniment set-aside list)", total), err
 }
 
-// Release lets sealing go on without the record set aside at a position: it never
-// becomes a leaf. That it was there does, by the event record.released of the tenant
-// that the record names, or of tnt_system: it says where the record stood, its hash, why
-// it was set aside, and the operator's reason. The record itself stays in the warehouse.
+// Release lets sealing go on without the records set aside at some positions: they
+// never become leaves. That they were there does, by one event record.released each, of
+// the tenant that the record names, or of tnt_system: it says where the record stood,
+// its hash, why it was set aside, and the operator's reason. The record itself stays in
+// the warehouse. All of them are released, or none.
 //
 // When Release returns nil the hold is gone. After 503 WAREHOUSE_BEHIND or
 // LOG_UNAVAILABLE it will be; releasing again does no harm.
-func (r *Room) Release(ctx context.Context, at sealer.Position, reason string, by sealer.Ref) (Released, error) {
+func (r *Room) Release(ctx context.Context, positions []sealer.Position, reason string, by sealer.Ref) ([]Released, error) {
 	r.releasing.Lock()
 	defer r.releasing.Unlock()
-	held, _, err := r.warehouse.Held(ctx, pipeline.HeldQuery{At: &at, Limit: 1})
-	if err == nil && len(held) == 0 {
-		err = &api.Error{Code: api.ResourceNotFound, Message: "no record set aside at " + at.String() + " holds sealing"}
-	}
-	if err != nil {
-		return Released{}, err
-	}
-	done := Released{Record: newSetAside(held[0]), TenantID: api.SystemTenant}
-	if api.IsID(api.PrefixTenant, done.Record.TenantID) {
-		done.TenantID = done.Record.TenantID
-	}
-	data, err := sealer.Canonical(map[string]any{
-		"eventId": done.Record.EventID, "position": done.Record.Position, "reason": reason,
-		"setAsideReason": done.Record.Reason, "sha256": done.Record.SHA256,
-	})
-	if err != nil {
-		return Released{}, err
-	}
-	err = r.db.Change(ctx, func(tx *store.Tx) error {
-		e := sealer.Event{
-			TenantID: done.TenantID, Type: pipeline.TypeReleased, Actor: by,
-			Subject: sealer.Ref{Kind: pipeline.KindRecord, ID: done.Record.Position}, Data: data,
+	var all []Released
+	for _, at := range positions {
+		held, _, err := r.warehouse.Held(ctx, pipeline.HeldQuery{At: &at, Limit: 1})
+		if err == nil && len(held) == 0 {
+			err = &api.Error{Code: api.ResourceNotFound, Message: "no record set aside at " + at.String() + " holds sealing"}
 		}
-		return tx.Emit(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		one := Released{Record: newSetAside(held[0]), TenantID: api.SystemTenant}
+		if api.IsID(api.PrefixTenant, one.Record.TenantID) {
+			one.TenantID = one.Record.TenantID
+		}
+		all = append(all, one)
+	}
+	err := r.db.Change(ctx, func(tx *store.Tx) error {
+		for _, one := range all {
+			if err := one.tell(ctx, tx, reason, by); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err == nil {
-		_, err = r.catchUp(ctx, done.TenantID)
+		err = r.toldOf(ctx, all)
 	}
 	if err != nil {
-		return Released{}, fmt.Errorf("cannot release the record at %s: %w", at, err)
+		return nil, fmt.Errorf("cannot release records set aside: %w", err)
 	}
-	r.cfg.Logger.Warn("a record set aside was released", "tenantId", done.Record.TenantID, "eventId", done.Record.EventID,
-		"position", done.Record.Position, "setAsideReason", done.Record.Reason, "reason", reason)
-	return done, nil
+	for _, one := range all {
+		r.cfg.Logger.Warn("a record set aside was released", "tenantId", one.Record.TenantID, "eventId", one.Record.EventID,
+			"position", one.Record.Position, "setAsideReason", one.Record.Reason, "reason", reason)
+	}
+	return all, nil
+}
+
+// tell emits the event of a release.
+func (one *Released) tell(ctx context.Context, tx *store.Tx, reason string, by sealer.Ref) error {
+	data, err := sealer.Canonical(map[string]any{
+		"eventId": one.Record.EventID, "position": one.Record.Position, "reason": reason,
+		"setAsideReason": one.Record.Reason, "sha256": one.Record.SHA256,
+	})
+	if err != nil {
+		return err
+	}
+	return tx.Emit(ctx, sealer.Event{
+		TenantID: one.TenantID, Type: pipeline.TypeReleased, Actor: by,
+		Subject: sealer.Ref{Kind: pipeline.KindRecord, ID: one.Record.Position}, Data: data,
+	})
+}
+
+// toldOf waits until the warehouse has the events of releases.
+func (r *Room) toldOf(ctx context.Context, all []Released) error {
+	waited := map[string]bool{}
+	for _, one := range all {
+		if waited[one.TenantID] {
+			continue
+		}
+		waited[one.TenantID] = true
+		if _, err := r.catchUp(ctx, one.TenantID); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // mostListed is how many records a list holds.
@@ -128,21 +160,34 @@ func (r *Room) OperatorRoutes(a huma.API) {
 		func(ctx context.Context, _ *struct{}) (*store.Answer[SetAsides], error) {
 			return store.Tell(r.SetAsides(ctx, mostListed))
 		})
-	huma.Register(a, register("release-set-aside", http.MethodPost, "/{position}/release", "Let sealing go on without a record set aside, for good"),
-		func(ctx context.Context, in *releaseRequest) (*store.Answer[Released], error) {
-			at, err := sealer.ParsePosition(in.Position)
-			if err != nil {
-				return nil, api.Invalid(api.ValidationError{Field: "position", Message: "is no position of this log"})
-			}
-			return store.Tell(r.Release(ctx, at, in.Body.Reason, store.ByOperator()))
-		})
+	huma.Register(a, register("release-set-aside", http.MethodPost, "/release", "Let sealing go on without records set aside, for good; all of them or none"), r.postRelease)
 }
 
 type releaseRequest struct {
-	Position string `path:"position"`
-	Body     struct {
-		Reason string `json:"reason" minLength:"1" maxLength:"512" doc:"Kept in the audit log for good: no place for personal data."`
+	Body struct {
+		Positions []string `json:"positions" minItems:"1" maxItems:"500"`
+		Reason    string   `json:"reason" minLength:"1" maxLength:"512" doc:"Kept in the audit log for good: no place for personal data."`
 	}
+}
+
+// Releases is the answer of a release.
+type Releases struct {
+	Released []Released `json:"released"`
+}
+
+func (r *Room) postRelease(ctx context.Context, in *releaseRequest) (*store.Answer[Releases], error) {
+	var positions []sealer.Position
+	for _, text := range in.Body.Positions {
+		at, err := sealer.ParsePosition(text)
+		if err != nil {
+			return nil, api.Invalid(api.ValidationError{Field: "positions", Message: fmt.Sprintf("%q is no position of this log", text)})
+		}
+		if !slices.Contains(positions, at) {
+			positions = append(positions, at)
+		}
+	}
+	all, err := r.Release(ctx, positions, in.Body.Reason, store.ByOperator())
+	return store.Tell(Releases{all}, err)
 }
 
 // heldGauge asks the warehouse when it is scraped, so that a restart forgets nothing

@@ -31,9 +31,10 @@ func (h *house) release(s SetAside) Released {
 	h.t.Helper()
 	at, err := sealer.ParsePosition(s.Position)
 	require.NoError(h.t, err)
-	done, err := h.room.Release(h.t.Context(), at, "seen by the auditor", operator)
+	done, err := h.room.Release(h.t.Context(), []sealer.Position{at}, "seen by the auditor", operator)
 	require.NoError(h.t, err)
-	return done
+	require.Len(h.t, done, 1)
+	return done[0]
 }
 
 // TestReleasedRecordIsNoLeaf releases a forged delivery, which was loaded, and a
@@ -67,6 +68,11 @@ func TestReleasedRecordIsNoLeaf(t *testing.T) {
 			"# HELP muniment_proof_held_records Records set aside that hold sealing until an operator releases them.\n"+
 				"# TYPE muniment_proof_held_records gauge\nmuniment_proof_held_records "+n+"\n"), "muniment_proof_held_records"))
 	}
+	gauge("1")
+	there, err := sealer.ParsePosition(second[0].Position)
+	require.NoError(t, err)
+	_, err = h.room.Release(t.Context(), []sealer.Position{there, there.Next()}, "all or none", operator)
+	require.Equal(t, api.ResourceNotFound, api.From(err).Code)
 	gauge("1")
 	h.release(second[0])
 	gauge("0")
@@ -103,7 +109,7 @@ func TestReleasedRecordIsNoLeaf(t *testing.T) {
 	// Neither is there anything left to release, nor does a restart bring it back.
 	at, err := sealer.ParsePosition(second[0].Position)
 	require.NoError(t, err)
-	_, err = h.room.Release(t.Context(), at, "again", operator)
+	_, err = h.room.Release(t.Context(), []sealer.Position{at}, "again", operator)
 	require.Equal(t, api.ResourceNotFound, api.From(err).Code)
 	h.reopen(Config{})
 	h.deliver(deliveries(1)...)
@@ -170,7 +176,7 @@ func TestReleaseWaitsForTheWarehouse(t *testing.T) {
 	h.loader.Pause()
 	at, err := sealer.ParsePosition(s.Position)
 	require.NoError(t, err)
-	_, err = h.room.Release(t.Context(), at, "why not", operator)
+	_, err = h.room.Release(t.Context(), []sealer.Position{at}, "why not", operator)
 	require.Equal(t, api.WarehouseBehind, api.From(err).Reason)
 	h.loader.Resume()
 	require.Eventually(t, func() bool { return len(h.heldRecords()) == 0 }, time.Minute, time.Millisecond)

@@ -2,10 +2,11 @@ package proof
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
+	"slices"
 	"text/tabwriter"
 )
 
@@ -55,26 +56,57 @@ func (c *ListCommand) Run(server Server, out io.Writer) error {
 
 // ReleaseCommand releases records set aside.
 type ReleaseCommand struct {
-	Position []string `arg:"" help:"Where the records stand (muniment set-aside list)."`
+	Position []string `arg:"" optional:"" help:"Where the records stand (muniment set-aside list)."`
+	All      bool     `help:"Release every record that holds sealing."`
 	Reason   string   `required:"" help:"Told in the audit log."`
-	JSON     bool     `help:"Print one JSON object a record."`
+	JSON     bool     `help:"Print one JSON object a call, of up to 500 records."`
 }
 
-// Run asks the server, record by record, and stops at the first that can't be released.
+// Validate asks for records.
+func (c *ReleaseCommand) Validate() error {
+	if c.All == (len(c.Position) > 0) {
+		return errors.New("name positions, or --all")
+	}
+	return nil
+}
+
+// Run asks the server, some records at a time.
 func (c *ReleaseCommand) Run(server Server, out io.Writer) error {
-	for _, at := range c.Position {
-		var done Released
-		in := map[string]any{"reason": c.Reason}
-		err := server.Do(http.MethodPost, "/admin/set-aside/"+url.PathEscape(at)+"/release", in, &done)
-		switch {
-		case err != nil:
-			return fmt.Errorf("cannot release the record at %s: %w", at, err)
-		case c.JSON:
-			err = json.NewEncoder(out).Encode(done)
-		default:
-			_, err = fmt.Fprintf(out, "%s is released; the event is in the log of %s\n", done.Record.Position, done.TenantID)
+	for positions := range slices.Chunk(c.Position, mostListed) {
+		if err := c.release(server, out, positions); err != nil {
+			return err
 		}
-		if err != nil {
+	}
+	for c.All {
+		var list SetAsides
+		if err := server.Do(http.MethodGet, "/admin/set-aside", nil, &list); err != nil {
+			return fmt.Errorf("cannot list the records set aside: %w", err)
+		}
+		var positions []string
+		for _, s := range list.Records {
+			positions = append(positions, s.Position)
+		}
+		if len(positions) == 0 {
+			break
+		}
+		if err := c.release(server, out, positions); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *ReleaseCommand) release(server Server, out io.Writer, positions []string) error {
+	var done Releases
+	in := map[string]any{"positions": positions, "reason": c.Reason}
+	if err := server.Do(http.MethodPost, "/admin/set-aside/release", in, &done); err != nil {
+		return fmt.Errorf("cannot release the records: %w", err)
+	}
+	if c.JSON {
+		return json.NewEncoder(out).Encode(done)
+	}
+	for _, one := range done.Released {
+		if _, err := fmt.Fprintf(out, "%s is released; the event is in the log of %s\n", one.Record.Position, one.TenantID); err != nil {
 			return err
 		}
 	}
