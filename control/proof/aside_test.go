@@ -168,7 +168,7 @@ func TestReleaseOfNobodysRecord(t *testing.T) {
 
 // TestReleaseWaitsForTheWarehouse: as long as it is not loaded the hold is not gone.
 func TestReleaseWaitsForTheWarehouse(t *testing.T) {
-	h := build(t, Config{WaitFor: 50 * time.Millisecond})
+	h := build(t, Config{WaitFor: 3 * time.Second}) // time enough for the relay
 	h.append(h.event(delivery{dwellMs: 5, signer: newSigner(t)}))
 	for h.sealErr().Reason != api.SetAside {
 	}
