@@ -264,7 +264,14 @@ func (d *draft) blame(ctx context.Context, cause error) error {
 	if err := d.refuseHeld(ctx, d.tenantID); err != nil {
 		return err
 	}
-	return errMoved // all of them were released before, by a log that is loaded anew
+	// All of them were released before, by a log that is loaded anew: they are no rows
+	// any more.
+	for _, a := range aside {
+		if _, err := d.warehouse.Event(ctx, d.tenantID, a.EventID); !errors.Is(err, pipeline.ErrNoEvent) {
+			return errors.Join(cause, err)
+		}
+	}
+	return errMoved
 }
 
 // write makes the pack's file, and beside it that of its nodes.
