@@ -43,15 +43,32 @@ func newMetrics(reg prometheus.Registerer, partition int32) (*metrics, error) {
 			ConstLabels: labels,
 		}),
 	}
-	if reg == nil {
-		return m, nil
+	return m, Register(reg, m.position, m.lag, m.rows, m.setAside, m.failures, m.seconds)
+}
+
+// Register shows collectors on a registry, all of them or none; a nil registry shows
+// them nowhere.
+func Register(r prometheus.Registerer, all ...prometheus.Collector) error {
+	if r == nil {
+		return nil
 	}
-	for _, c := range []prometheus.Collector{m.position, m.lag, m.rows, m.setAside, m.failures, m.seconds} {
-		if err := reg.Register(c); err != nil {
-			return nil, err
+	for i, c := range all {
+		if err := r.Register(c); err != nil {
+			Unregister(r, all[:i]...)
+			return err
 		}
 	}
-	return m, nil
+	return nil
+}
+
+// Unregister takes back what Register has shown.
+func Unregister(r prometheus.Registerer, all ...prometheus.Collector) {
+	if r == nil {
+		return
+	}
+	for _, c := range all {
+		r.Unregister(c)
+	}
 }
 
 // loaded notes a batch that is in the warehouse.

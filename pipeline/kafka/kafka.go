@@ -117,8 +117,8 @@ func Open(cfg Config) (*Log, error) {
 		topicErr:  errors.New("no broker has answered yet"),
 	}
 	l.metrics = newMetrics(func() float64 { return float64(l.queued.Load()) })
-	if err := register(cfg.Registerer, l.metrics.all); err != nil {
-		return nil, err
+	if err := pipeline.Register(cfg.Registerer, l.metrics.all...); err != nil {
+		return nil, fmt.Errorf("cannot register metrics of the log: %w", err)
 	}
 	l.ctx, l.refuse = context.WithCancelCause(context.Background())
 	watching, stop := context.WithCancel(l.ctx)
@@ -146,7 +146,7 @@ func (l *Log) Close() error {
 		l.refuse(pipeline.ErrClosed)
 		<-sent
 		l.transport.CloseIdleConnections()
-		unregister(l.cfg.Registerer, l.metrics.all)
+		pipeline.Unregister(l.cfg.Registerer, l.metrics.all...)
 	})
 	return nil
 }

@@ -1,10 +1,6 @@
 package kafka
 
-import (
-	"errors"
-
-	"github.com/prometheus/client_golang/prometheus"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 // metrics of one log. What is labelled "reason" is unavailable (the brokers could
 // not be reached or asked to come again), refused (they will never take the
@@ -50,27 +46,4 @@ func newMetrics(queued func() float64) *metrics {
 	}
 	m.all = []prometheus.Collector{m.append, m.request, m.records, m.queued, m.failures}
 	return m
-}
-
-// register shows collectors on a registry, all or none; nil shows them nowhere.
-func register(r prometheus.Registerer, all []prometheus.Collector) error {
-	if r == nil {
-		return nil
-	}
-	for i, c := range all {
-		if err := r.Register(c); err != nil {
-			unregister(r, all[:i])
-			return errors.Join(errors.New("cannot register metrics of the log"), err)
-		}
-	}
-	return nil
-}
-
-func unregister(r prometheus.Registerer, all []prometheus.Collector) {
-	if r == nil {
-		return
-	}
-	for _, c := range all {
-		r.Unregister(c)
-	}
 }

@@ -126,8 +126,8 @@ func OpenSpooled(cfg SpoolConfig) (*Spooled, error) {
 		cfg.Logger.Warn("spool holds records of before", "records", end.Offset-s.next.Offset)
 	}
 	s.metrics = newSpoolMetrics(s)
-	if err := register(cfg.Registerer, s.metrics.all); err != nil {
-		return nil, err
+	if err := pipeline.Register(cfg.Registerer, s.metrics.all...); err != nil {
+		return nil, fmt.Errorf("cannot register metrics of the spool: %w", err)
 	}
 	s.drainer.Go(s.drain)
 	return s, nil
@@ -139,7 +139,7 @@ func (s *Spooled) Close() error {
 	s.stop()
 	err := s.cfg.Log.Close()
 	s.drainer.Wait()
-	unregister(s.cfg.Registerer, s.metrics.all)
+	pipeline.Unregister(s.cfg.Registerer, s.metrics.all...)
 	return err
 }
 

@@ -137,8 +137,8 @@ func open(cfg Config) (_ *Log, err error) {
 			return nil, err
 		}
 	}
-	if err := l.metrics.register(cfg.Registerer); err != nil {
-		return nil, err
+	if err := pipeline.Register(cfg.Registerer, l.metrics.all...); err != nil {
+		return nil, fmt.Errorf("cannot register the log's metrics: %w", err)
 	}
 	l.metrics.end.Set(float64(l.end.Offset))
 	l.metrics.first.Set(float64(l.segs[0].first))
@@ -232,7 +232,7 @@ func (l *Log) close() error {
 	l.mu.Unlock()
 
 	<-l.stopped
-	l.metrics.unregister(l.cfg.Registerer)
+	pipeline.Unregister(l.cfg.Registerer, l.metrics.all...)
 	if err := errors.Join(l.closeErr, l.Reader.Close(), l.lock.Close()); err != nil {
 		return fmt.Errorf("cannot close log %s: %w", l.cfg.Dir, err)
 	}

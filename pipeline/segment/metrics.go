@@ -1,10 +1,6 @@
 package segment
 
-import (
-	"errors"
-
-	"github.com/prometheus/client_golang/prometheus"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 // metrics of one log. What is labelled "reason" is full (no room, passes) or
 // failed (for good).
@@ -64,29 +60,4 @@ func newMetrics() *metrics {
 	}
 	m.all = []prometheus.Collector{m.append, m.sync, m.records, m.bytes, m.end, m.first, m.removed, m.failures}
 	return m
-}
-
-// register shows the metrics on a registry, all or none; nil shows them nowhere.
-func (m *metrics) register(r prometheus.Registerer) error {
-	if r == nil {
-		return nil
-	}
-	for i, c := range m.all {
-		if err := r.Register(c); err != nil {
-			for _, c := range m.all[:i] {
-				r.Unregister(c)
-			}
-			return errors.Join(errors.New("cannot register the log's metrics"), err)
-		}
-	}
-	return nil
-}
-
-func (m *metrics) unregister(r prometheus.Registerer) {
-	if r == nil {
-		return
-	}
-	for _, c := range m.all {
-		r.Unregister(c)
-	}
 }
