@@ -78,16 +78,11 @@ func (l *Log) Read(ctx context.Context, at sealer.Position) (e sealer.Entry, err
 func (l *Log) Scan(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
 	var limit int64
 	err := l.read(ctx, "cannot scan", from.Partition, func(ctx context.Context, t *topic) error {
-		if err := t.holds(from); err != nil {
+		end, err := l.heldTo(ctx, t, from)
+		if err != nil {
 			return err
 		}
-		first, end, err := l.bounds(ctx, t, from.Partition)
-		switch {
-		case err != nil:
-			return err
-		case from.Offset < first.Offset:
-			return fmt.Errorf("%w: %s, the log begins at %s", pipeline.ErrGone, from, first)
-		case from.Offset > end.Offset:
+		if from.Offset > end.Offset {
 			return fmt.Errorf("%w: %s, the log ends at %s", pipeline.ErrBeyondEnd, from, end)
 		}
 		limit = end.Offset
@@ -137,16 +132,11 @@ func (l *Log) Wait(ctx context.Context, at sealer.Position) error {
 				pause(ctx, pollTime)
 				return ctx.Err()
 			}
-			if err := t.holds(at); err != nil {
+			end, err := l.heldTo(ctx, t, at)
+			if err != nil {
 				return err
 			}
-			first, end, err := l.bounds(ctx, t, at.Partition)
-			switch {
-			case err != nil:
-				return err
-			case at.Offset < first.Offset:
-				return fmt.Errorf("%w: %s, the log begins at %s", pipeline.ErrGone, at, first)
-			case at.Offset < end.Offset:
+			if at.Offset < end.Offset {
 				there = true
 				return nil
 			}
@@ -162,6 +152,18 @@ func (l *Log) Wait(ctx context.Context, at sealer.Position) error {
 			return err
 		}
 	}
+}
+
+// heldTo is the log's end, or says why the log holds nothing of a position any more.
+func (l *Log) heldTo(ctx context.Context, t *topic, at sealer.Position) (end sealer.Position, err error) {
+	if err := t.holds(at); err != nil {
+		return end, err
+	}
+	first, end, err := l.bounds(ctx, t, at.Partition)
+	if err == nil && at.Offset < first.Offset {
+		err = fmt.Errorf("%w: %s, the log begins at %s", pipeline.ErrGone, at, first)
+	}
+	return end, err
 }
 
 // holds says why no record stands at a position in any case.
