@@ -186,6 +186,16 @@ type MeterQuery struct {
 	Skip, Limit int
 }
 
+// CeilMilli is the first whole millisecond at or after t, since the epoch. Rows have
+// whole milliseconds, so x ≥ t and x < t mean the same of a row with it.
+func CeilMilli(t time.Time) int64 {
+	ms := t.UnixMilli()
+	if t.After(time.UnixMilli(ms)) {
+		ms++
+	}
+	return ms
+}
+
 // MeterRow is one line of a metering answer.
 type MeterRow struct {
 	// Bucket is the start of the line's bucket, in UTC; zero when there are none.

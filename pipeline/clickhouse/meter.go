@@ -159,7 +159,7 @@ type cut struct {
 func newCut(buckets []time.Time) cut {
 	c := cut{at: map[int64]time.Time{}}
 	for _, b := range buckets {
-		ms := ceilMilli(b)
+		ms := pipeline.CeilMilli(b)
 		if _, ok := c.at[ms]; !ok {
 			c.starts = append(c.starts, ms)
 		}

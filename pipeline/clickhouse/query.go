@@ -43,10 +43,10 @@ func (f *filter) before(p *sealer.Position) {
 // during keeps the rows whose time, in a column of milliseconds, is in a window.
 func (f *filter) during(column string, from, to time.Time) {
 	if !from.IsZero() {
-		f.add(column+" >= ?", ceilMilli(from))
+		f.add(column+" >= ?", pipeline.CeilMilli(from))
 	}
 	if !to.IsZero() {
-		f.add(column+" < ?", ceilMilli(to))
+		f.add(column+" < ?", pipeline.CeilMilli(to))
 	}
 }
 
@@ -55,16 +55,6 @@ func (f *filter) String() string { return strings.Join(f.where, " AND ") }
 // place is a position as the column place has it.
 func place(p sealer.Position) string {
 	return fmt.Sprintf("(bitShiftLeft(toUInt128(%d), 64) + toUInt128(%d))", p.Generation, max(p.Offset, 0))
-}
-
-// ceilMilli is the first whole millisecond at or after t: rows have whole
-// milliseconds, so x ≥ t and x < t mean the same with it.
-func ceilMilli(t time.Time) int64 {
-	ms := t.UnixMilli()
-	if t.After(time.UnixMilli(ms)) {
-		ms++
-	}
-	return ms
 }
 
 // Events lists rows of one tenant in the order of their positions.

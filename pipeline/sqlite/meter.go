@@ -125,10 +125,10 @@ const stretchesOf = `(SELECT value ->> 0 AS bucket, value ->> 1 AS low, value ->
 func stretches(buckets []time.Time, from, to time.Time) string {
 	low, high := int64(math.MinInt64), int64(math.MaxInt64)
 	if !from.IsZero() {
-		low = ceilMilli(from)
+		low = pipeline.CeilMilli(from)
 	}
 	if !to.IsZero() {
-		high = ceilMilli(to)
+		high = pipeline.CeilMilli(to)
 	}
 	list := []byte{'['}
 	add := func(bucket, low, high int64) {
@@ -148,9 +148,9 @@ func stretches(buckets []time.Time, from, to time.Time) string {
 	for i, start := range buckets {
 		end := high
 		if i+1 < len(buckets) {
-			end = min(end, ceilMilli(buckets[i+1]))
+			end = min(end, pipeline.CeilMilli(buckets[i+1]))
 		}
-		add(start.UnixMilli(), max(low, ceilMilli(start)), end)
+		add(start.UnixMilli(), max(low, pipeline.CeilMilli(start)), end)
 	}
 	return string(append(list, ']'))
 }

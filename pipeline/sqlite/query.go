@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"muniment/pipeline"
 	"muniment/sealer"
@@ -72,10 +71,10 @@ func (w *Warehouse) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeli
 		f.add("type IN (?"+strings.Repeat(", ?", len(types)-1)+")", types...)
 	}
 	if !q.From.IsZero() {
-		f.add("at >= ?", ceilMilli(q.From))
+		f.add("at >= ?", pipeline.CeilMilli(q.From))
 	}
 	if !q.To.IsZero() {
-		f.add("at < ?", ceilMilli(q.To))
+		f.add("at < ?", pipeline.CeilMilli(q.To))
 	}
 	f.is("subject_kind", q.SubjectKind)
 	f.is("actor_kind", q.ActorKind)
@@ -123,16 +122,6 @@ const earlier = `FROM events AS p INDEXED BY events_by_idempotency
 		AND p.idempotency = e.idempotency AND p.tenant_id = e.tenant_id
 		AND (p.generation, p.position) < (e.generation, e.position)
 		AND p.at >= e.at - 86400000`
-
-// ceilMilli is the first whole millisecond at or after t: rows have whole
-// milliseconds, so x ≥ t and x < t mean the same with it.
-func ceilMilli(t time.Time) int64 {
-	ms := t.UnixMilli()
-	if t.After(time.UnixMilli(ms)) {
-		ms++
-	}
-	return ms
-}
 
 // Duplicates lists the duplicates in after < pos ≤ upTo with what they repeat.
 func (w *Warehouse) Duplicates(ctx context.Context, tenantID string, after, upTo sealer.Position) ([]pipeline.Duplicate, error) {
