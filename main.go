@@ -312,7 +312,6 @@ func (c *running) Do(method, path string, in, out any) error {
 // AfterApply hands the server to the commands of the rooms.
 func (c *running) AfterApply(k *kong.Context) error {
 	k.BindTo(c, (*node.Server)(nil))
-	k.BindTo(c, (*proof.Server)(nil))
 	return nil
 }
 

@@ -8,13 +8,9 @@ import (
 	"net/http"
 	"slices"
 	"text/tabwriter"
-)
 
-// Server is the admin listener of a running server.
-type Server interface {
-	// Do calls an operation and decodes the data of its answer into out.
-	Do(method, path string, in, out any) error
-}
+	"muniment/control/node"
+)
 
 // SetAsideCommands are what "muniment set-aside" does, in the form that kong reads.
 type SetAsideCommands struct {
@@ -28,7 +24,7 @@ type ListCommand struct {
 }
 
 // Run asks the server.
-func (c *ListCommand) Run(server Server, out io.Writer) error {
+func (c *ListCommand) Run(server node.Server, out io.Writer) error {
 	var list SetAsides
 	if err := server.Do(http.MethodGet, "/admin/set-aside", nil, &list); err != nil {
 		return fmt.Errorf("cannot list the records set aside: %w", err)
@@ -71,7 +67,7 @@ func (c *ReleaseCommand) Validate() error {
 }
 
 // Run asks the server, some records at a time.
-func (c *ReleaseCommand) Run(server Server, out io.Writer) error {
+func (c *ReleaseCommand) Run(server node.Server, out io.Writer) error {
 	for positions := range slices.Chunk(c.Position, mostListed) {
 		if err := c.release(server, out, positions); err != nil {
 			return err
@@ -96,7 +92,7 @@ func (c *ReleaseCommand) Run(server Server, out io.Writer) error {
 	return nil
 }
 
-func (c *ReleaseCommand) release(server Server, out io.Writer, positions []string) error {
+func (c *ReleaseCommand) release(server node.Server, out io.Writer, positions []string) error {
 	var done Releases
 	in := map[string]any{"positions": positions, "reason": c.Reason}
 	if err := server.Do(http.MethodPost, "/admin/set-aside/release", in, &done); err != nil {
