@@ -54,7 +54,7 @@ func (r *Room) Invite(ctx context.Context, by sealer.Ref) (v Invitation, err err
 			return err
 		}
 		told := map[string]any{"invitationId": v.ID, "expiresAt": sealer.FormatTime(v.ExpiresAt.Time)}
-		return tell(ctx, tx, "node.invited", by, sealer.Ref{Kind: "invitation", ID: v.ID}, told)
+		return tx.EmitSystem(ctx, "node.invited", by, sealer.Ref{Kind: "invitation", ID: v.ID}, told)
 	})
 	if err != nil {
 		return Invitation{}, fmt.Errorf("cannot invite a node: %w", err)
@@ -161,7 +161,7 @@ func newNode(ctx context.Context, tx *store.Tx, row *signingKey) (err error) {
 		return err
 	}
 	by := sealer.Ref{Kind: "node", ID: row.node}
-	if err := tell(ctx, tx, "node.enrolled", by, by, map[string]any{"nodeId": row.node}); err != nil {
+	if err := tx.EmitSystem(ctx, "node.enrolled", by, by, map[string]any{"nodeId": row.node}); err != nil {
 		return err
 	}
 	return emit(ctx, tx, "key.enrolled", row, by, row.describe())
@@ -226,13 +226,4 @@ func readBearer(prefix api.Prefix, token string) (id, hash string, ok bool) {
 func hashOf(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return hex.EncodeToString(sum[:])
-}
-
-// tell emits an event of the system's tenant.
-func tell(ctx context.Context, tx *store.Tx, event string, by, subject sealer.Ref, told map[string]any) error {
-	body, err := sealer.Canonical(told)
-	if err != nil {
-		return err
-	}
-	return tx.Emit(ctx, sealer.Event{TenantID: api.SystemTenant, Type: event, Actor: by, Subject: subject, Data: body})
 }

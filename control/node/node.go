@@ -191,19 +191,11 @@ func (r *Room) enrol(ctx context.Context, nodeID string, epoch *uint64) error {
 		return fmt.Errorf("%q is no node id", nodeID)
 	}
 	err := r.db.Change(ctx, func(tx *store.Tx) error {
-		now := r.db.Now()
 		var err error
-		if *epoch, err = startNode(ctx, tx, nodeID, now); err != nil || *epoch > 1 {
+		if *epoch, err = startNode(ctx, tx, nodeID, r.db.Now()); err != nil || *epoch > 1 {
 			return err
 		}
-		body, err := sealer.Canonical(map[string]any{"nodeId": nodeID})
-		if err != nil {
-			return err
-		}
-		return tx.Emit(ctx, sealer.Event{
-			TenantID: api.SystemTenant, Type: "node.enrolled", At: now, Actor: store.BySystem(),
-			Subject: sealer.Ref{Kind: "node", ID: nodeID}, Data: body,
-		})
+		return tx.EmitSystem(ctx, "node.enrolled", store.BySystem(), sealer.Ref{Kind: "node", ID: nodeID}, map[string]any{"nodeId": nodeID})
 	})
 	if err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"muniment/control/store"
-	"muniment/gateway/api"
 	"muniment/sealer"
 )
 
@@ -90,11 +89,5 @@ func (k *signingKey) describe() map[string]any {
 
 // emit tells of a change to a key.
 func emit(ctx context.Context, tx *store.Tx, event string, k *signingKey, by sealer.Ref, told map[string]any) error {
-	body, err := sealer.Canonical(told)
-	if err != nil {
-		return err
-	}
-	return tx.Emit(ctx, sealer.Event{
-		TenantID: api.SystemTenant, Type: event, Actor: by, Subject: sealer.Ref{Kind: "signing_key", ID: k.KeyID}, Data: body,
-	})
+	return tx.EmitSystem(ctx, event, by, sealer.Ref{Kind: "signing_key", ID: k.KeyID}, told)
 }

@@ -98,7 +98,7 @@ func (db *DB) Reconcile(ctx context.Context, h History) error {
 	}
 	db.cfg.Logger.Warn("went on with a shorter log", "endedAt", mark.String(), "end", missed.end.String())
 	return db.Change(ctx, func(tx *Tx) error {
-		if err := tx.emitSystem(ctx, "log.rollback_accepted", sealer.Ref{Kind: "log", ID: "events"}, map[string]any{
+		if err := tx.EmitSystem(ctx, "log.rollback_accepted", ByOperator(), sealer.Ref{Kind: "log", ID: "events"}, map[string]any{
 			"endedAt": mark.String(), "continuedAt": missed.end.String(),
 		}); err != nil {
 			return err
@@ -328,7 +328,7 @@ func (db *DB) restored(ctx context.Context, h History, m missed, eventType strin
 		if m.gap != nil {
 			data["gapFrom"], data["gapTo"] = m.gap.from.String(), m.gap.to.String()
 		}
-		if err := tx.emitSystem(ctx, eventType, sealer.Ref{Kind: "database", ID: "control"}, data); err != nil {
+		if err := tx.EmitSystem(ctx, eventType, ByOperator(), sealer.Ref{Kind: "database", ID: "control"}, data); err != nil {
 			return err
 		}
 		return tx.setHighWater(ctx, m.end)
@@ -363,10 +363,12 @@ func (tx *Tx) replay(ctx context.Context, h History, m missed, last number) (cha
 	return changed, err
 }
 
-func (tx *Tx) emitSystem(ctx context.Context, eventType string, subject sealer.Ref, body map[string]any) error {
-	data, err := sealer.Canonical(body)
+// EmitSystem emits an event of the system's tenant, with record as its data: an event
+// of nodes, signing keys, or of the database itself.
+func (tx *Tx) EmitSystem(ctx context.Context, eventType string, by, subject sealer.Ref, record any) error {
+	data, err := sealer.Canonical(record)
 	if err != nil {
 		return err
 	}
-	return tx.Emit(ctx, sealer.Event{TenantID: api.SystemTenant, Type: eventType, Actor: ByOperator(), Subject: subject, Data: data})
+	return tx.Emit(ctx, sealer.Event{TenantID: api.SystemTenant, Type: eventType, Actor: by, Subject: subject, Data: data})
 }
