@@ -58,9 +58,9 @@ func byKey(known auth.Keys, now func() time.Time) authenticator {
 func byToken(token string) authenticator {
 	want := sha256.Sum256([]byte(token))
 	return func(ctx huma.Context) (context.Context, error) {
-		scheme, given, ok := strings.Cut(ctx.Header("Authorization"), " ")
-		if !ok || !strings.EqualFold(scheme, "Bearer") || given == "" {
-			return nil, &api.Error{Code: api.AuthRequired, Message: "the header Authorization: Bearer <admin token> is missing or malformed"}
+		given, err := bearerOf(ctx, "admin token")
+		if err != nil {
+			return nil, err
 		}
 		// Hashes have one length, so the comparison tells nothing of the token's.
 		got := sha256.Sum256([]byte(given))
@@ -69,6 +69,15 @@ func byToken(token string) authenticator {
 		}
 		return ctx.Context(), nil
 	}
+}
+
+// bearerOf reads the credential of a request that bears no API key.
+func bearerOf(ctx huma.Context, what string) (string, error) {
+	scheme, given, ok := strings.Cut(ctx.Header("Authorization"), " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") || given == "" {
+		return "", &api.Error{Code: api.AuthRequired, Message: "the header Authorization: Bearer <" + what + "> is missing or malformed"}
+	}
+	return given, nil
 }
 
 // keys reads API keys from the database: a revoked key is refused at once.

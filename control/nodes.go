@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"net/http"
-	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -62,9 +61,9 @@ func byNode(known *node.Room) authenticator {
 		if ctx.Operation().Metadata["public"] == true {
 			return ctx.Context(), nil
 		}
-		scheme, credential, ok := strings.Cut(ctx.Header("Authorization"), " ")
-		if !ok || !strings.EqualFold(scheme, "Bearer") {
-			return nil, &api.Error{Code: api.AuthRequired, Message: "the header Authorization: Bearer <node credential> is missing or malformed"}
+		credential, err := bearerOf(ctx, "node credential")
+		if err != nil {
+			return nil, err
 		}
 		id, err := known.Authenticate(ctx.Context(), credential)
 		if err != nil {
