@@ -179,5 +179,8 @@ func TestReleaseWaitsForTheWarehouse(t *testing.T) {
 	_, err = h.room.Release(t.Context(), []sealer.Position{at}, "why not", operator)
 	require.Equal(t, api.WarehouseBehind, api.From(err).Reason)
 	h.loader.Resume()
-	require.Eventually(t, func() bool { return len(h.heldRecords()) == 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool {
+		list, err := h.room.SetAsides(t.Context(), 1)
+		return err == nil && list.Total == 0
+	}, time.Minute, time.Millisecond)
 }

@@ -166,10 +166,13 @@ func (w *Warehouse) Held(ctx context.Context, q pipeline.HeldQuery) (list []pipe
 	if q.At != nil {
 		f.add("(log_partition, generation, position) = (?, ?, ?)", q.At.Partition, q.At.Generation, q.At.Offset)
 	}
-	err = w.read.QueryRowContext(ctx, `SELECT COUNT(*) FROM held WHERE `+f.String(), f.args...).Scan(&total)
-	if err == nil && q.Limit > 0 {
+	if q.Limit > 0 {
 		list, err = collect(ctx, w.read, scanSetAside, `SELECT `+asideColumns+` FROM held WHERE `+f.String()+`
 			ORDER BY log_partition, generation, position LIMIT ?`, append(f.args, q.Limit)...)
+	}
+	// A list that is not full is all there is: nothing comes or goes between two reads.
+	if total = int64(len(list)); err == nil && len(list) == q.Limit {
+		err = w.read.QueryRowContext(ctx, `SELECT COUNT(*) FROM held WHERE `+f.String(), f.args...).Scan(&total)
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("cannot list records set aside: %w", err)
