@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -65,6 +66,10 @@ type Config struct {
 	// BusyPause is how long the answer to a request above one of these three is held
 	// back, give or take half of it. Default 1 s.
 	BusyPause time.Duration
+	// BusyTurn is the time between two deliveries of a tenant that was above its bound
+	// within the last second, as long as tenants within theirs deliver. Default 2 ms
+	// divided by the number of processors.
+	BusyTurn time.Duration
 	// MaxStreams bounds the long answers of control that clients are reading; one
 	// tenant, or one address where there is no key, has at most a sixteenth of them.
 	// Default 256.
@@ -143,6 +148,7 @@ func (c *Config) complete() error {
 		usual time.Duration
 	}{
 		{"BusyPause", &c.BusyPause, time.Second},
+		{"BusyTurn", &c.BusyTurn, 2 * time.Millisecond / time.Duration(runtime.NumCPU())},
 		{"ReadTimeout", &c.ReadTimeout, 10 * time.Second},
 		{"WriteTimeout", &c.WriteTimeout, 10 * time.Second},
 		{"IdleTimeout", &c.IdleTimeout, time.Minute},

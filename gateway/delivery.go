@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
-	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -108,10 +107,14 @@ func (g *Gateway) deliver(ctx *fasthttp.RequestCtx) error {
 		return err
 	}
 	d.tenant, d.keyID = principal.TenantID, principal.ID
-	share := g.tenant(d.tenant)
-	defer share.Add(-1)
-	if share.Add(1) > int64(g.cfg.MaxTenantInFlight) {
+	share := g.shares.of(d.tenant)
+	defer share.leave()
+	switch turn, ok := g.shares.enter(share, arrived); {
+	case !ok:
 		return errTenantBusy
+	case turn > 0:
+		g.metrics.turns.Inc()
+		g.rest(turn)
 	}
 	if err := d.decode(ctx.PostBody()); err != nil {
 		return err
@@ -127,14 +130,6 @@ func (g *Gateway) deliver(ctx *fasthttp.RequestCtx) error {
 	default:
 		return errBadKey
 	}
-}
-
-func (g *Gateway) tenant(id string) *atomic.Int64 {
-	if n, ok := g.tenants.Load(id); ok {
-		return n.(*atomic.Int64)
-	}
-	n, _ := g.tenants.LoadOrStore(id, new(atomic.Int64))
-	return n.(*atomic.Int64)
 }
 
 // issue decides the delivery, signs and appends it, and answers.

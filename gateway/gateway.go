@@ -37,7 +37,8 @@
 //     of one address, on requests in flight (503 OVERLOADED), and on each tenant's
 //     (429), so that one tenant can't crowd out the others. The answer to a request
 //     above a bound is held back for about Config.BusyPause, or refusals alone would keep
-//     the node busy.
+//     the node busy. While others deliver, a tenant that presses against its bound is
+//     served one delivery each Config.BusyTurn (see shares).
 //   - A request takes a place once it has arrived whole, and its body the memory of
 //     what has arrived, never of what was announced.
 //   - Control's answers above 64 KiB are streamed at the client's pace; how many, and
@@ -99,7 +100,7 @@ type Gateway struct {
 	inFlight atomic.Int64
 	heldBack atomic.Int64
 	forwards atomic.Int64 // requests that control is answering
-	tenants  sync.Map     // tenant id → *atomic.Int64, its requests in flight
+	shares   shares
 
 	logTrouble     outage
 	controlTrouble outage
@@ -128,6 +129,7 @@ func New(cfg Config) (*Gateway, error) {
 	g := &Gateway{
 		cfg: cfg, rights: cfg.Rights, log: cfg.Log, now: cfg.Now, logger: cfg.Logger, random: rand.Reader,
 		claims: newClaims(cfg.IdempotencyEntries), limits: deadlines{after: cfg.AppendTimeout},
+		shares: shares{cap: int64(cfg.MaxTenantInFlight), turn: cfg.BusyTurn, longest: cfg.BusyPause},
 	}
 	g.draining, g.drain = context.WithCancel(context.Background())
 	g.pool.New = func() any { return new(delivery) }

@@ -22,6 +22,7 @@ type metrics struct {
 	refusedRules *prometheus.CounterVec
 	appendErrors prometheus.Counter
 	replayErrors prometheus.Counter
+	turns        prometheus.Counter
 	acceptErrors prometheus.Counter
 	refusedConns prometheus.Counter
 }
@@ -44,6 +45,7 @@ func newMetrics(reg prometheus.Registerer, g *Gateway) *metrics {
 		}, []string{"rule"}),
 		appendErrors: counter("muniment_gateway_append_errors_total", "Deliveries that could not be made durable."),
 		replayErrors: counter("muniment_gateway_replay_errors_total", "Earlier answers that could not be read from the log."),
+		turns:        counter("muniment_gateway_turns_total", "Deliveries of tenants above their bound that waited for their turn."),
 		acceptErrors: counter("muniment_gateway_accept_errors_total", "Connections that could not be accepted."),
 		refusedConns: counter("muniment_gateway_refused_connections_total", "Connections turned away at a bound."),
 	}

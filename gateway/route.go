@@ -67,18 +67,18 @@ var errOverloaded = api.Unavailable(api.Overloaded, "this node has too many requ
 func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 	nameRequest(ctx)
 	if err := g.take(ctx, routeOf(ctx.Path())); err == errTenantBusy || err == errOverloaded || err == errControlBusy {
-		g.holdBack()
+		g.heldBack.Add(1)
+		g.rest(spread(g.cfg.BusyPause))
+		g.heldBack.Add(-1)
 	}
 	if g.phase.Load() >= leaving {
 		ctx.SetConnectionClose()
 	}
 }
 
-// holdBack waits for about BusyPause.
-func (g *Gateway) holdBack() {
-	g.heldBack.Add(1)
-	defer g.heldBack.Add(-1)
-	t := time.NewTimer(spread(g.cfg.BusyPause))
+// rest waits, but no longer than the gateway serves.
+func (g *Gateway) rest(d time.Duration) {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
