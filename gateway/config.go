@@ -67,7 +67,7 @@ type Config struct {
 	// back, give or take half of it. Default 1 s.
 	BusyPause time.Duration
 	// BusyTurn is the time between two deliveries of a tenant that was above its bound
-	// within the last second, as long as tenants within theirs deliver. Default 2 ms
+	// within the last second, as long as tenants within theirs deliver. Default 4 ms
 	// divided by the number of processors.
 	BusyTurn time.Duration
 	// MaxStreams bounds the long answers of control that clients are reading; one
@@ -148,7 +148,7 @@ func (c *Config) complete() error {
 		usual time.Duration
 	}{
 		{"BusyPause", &c.BusyPause, time.Second},
-		{"BusyTurn", &c.BusyTurn, 2 * time.Millisecond / time.Duration(runtime.NumCPU())},
+		{"BusyTurn", &c.BusyTurn, 4 * time.Millisecond / time.Duration(runtime.NumCPU())},
 		{"ReadTimeout", &c.ReadTimeout, 10 * time.Second},
 		{"WriteTimeout", &c.WriteTimeout, 10 * time.Second},
 		{"IdleTimeout", &c.IdleTimeout, time.Minute},
