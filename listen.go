@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// switchable is a handler that can be replaced while it serves.
+type switchable struct{ current atomic.Pointer[http.Handler] }
+
+func newSwitch(h http.Handler) *switchable {
+	s := new(switchable)
+	s.Set(h)
+	return s
+}
+
+// Set makes h answer from the next request on.
+func (s *switchable) Set(h http.Handler) { s.current.Store(&h) }
+
+func (s *switchable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	(*s.current.Load()).ServeHTTP(w, r)
+}
+
+// serve answers on a listener until ctx ends, and then finishes what has begun.
+func serve(ctx context.Context, ln net.Listener, handler http.Handler) error {
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	drained := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		drained <- server.Shutdown(limit)
+	})
+	defer stop()
+	if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return <-drained
+}
+
+// insideListener leads the gateway to control without a port that others could
+// reach. Its connections are socket pairs: they buffer, and know deadlines, which
+// net/http and fasthttp both rely on.
+type insideListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+// Dial connects to whoever accepts.
+func (l *insideListener) Dial() (net.Conn, error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socketpair", err)
+	}
+	var ends [2]net.Conn
+	for i, fd := range fds {
+		f := os.NewFile(uintptr(fd), "inside")
+		ends[i], err = net.FileConn(f) // a copy of f
+		if err := errors.Join(err, f.Close()); err != nil {
+			return nil, err
+		}
+	}
+	select {
+	case l.conns <- ends[0]:
+		return ends[1], nil
+	case <-l.closed:
+		return nil, errors.Join(net.ErrClosed, ends[0].Close(), ends[1].Close())
+	}
+}
+
+// Accept returns the other end of the next Dial.
+func (l *insideListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close makes Dial and Accept fail.
+func (l *insideListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+// Addr is of no use to anyone.
+func (l *insideListener) Addr() net.Addr { return &net.UnixAddr{Name: "inside", Net: "unix"} }
+
+// closing closes c and keeps its error if there is none yet.
+func closing(err *error, c io.Closer) {
+	if closeErr := c.Close(); *err == nil {
+		*err = closeErr
+	}
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+
+	"muniment/bench"
+)
+
+type demoCmd struct {
+	Deliveries int    `default:"20000" help:"Deliveries to post (at least 1000)."`
+	Clients    int    `default:"64" help:"Concurrent clients."`
+	Seed       uint64 `default:"1" help:"Seed of the traffic."`
+	Keep       string `placeholder:"DIR" help:"Tell the story in this new folder and keep it."`
+}
+
+// Run tells the story in a folder that is removed afterwards.
+func (c *demoCmd) Run() error {
+	if c.Deliveries < 1000 || c.Clients < 1 {
+		return errors.New("a demo takes at least 1000 deliveries and 1 client")
+	}
+	ctx, stop := interrupted()
+	defer stop()
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	dir := c.Keep
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "muniment-demo-"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+	} else if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Stdout.Stat()
+	if err != nil {
+		return err
+	}
+	demo := bench.Demo{
+		Exe: exe, Dir: dir, Out: os.Stdout, Live: info.Mode()&os.ModeCharDevice != 0,
+		Deliveries: c.Deliveries, Clients: c.Clients, Seed: c.Seed,
+	}
+	return demo.Run(ctx)
+}
+
+type soakCmd struct{ bench.Soak }
+
+// Run abuses a server that is this binary.
+func (c *soakCmd) Run(out io.Writer) error {
+	ctx, stop := interrupted()
+	defer stop()
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return c.Measure(ctx, exe, out)
+}
+
+type abuseCmd struct{}
+
+// Run does what standard input says until that ends.
+func (c *abuseCmd) Run(out io.Writer) error {
+	ctx, stop := interrupted()
+	defer stop()
+	return bench.RunAbuse(ctx, os.Stdin, out)
+}
+
+type benchCmd struct{ bench.Command }
+
+// Run measures with this binary.
+func (c *benchCmd) Run(out io.Writer) error {
+	ctx, stop := interrupted()
+	defer stop()
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return c.Measure(ctx, exe, out)
+}
+
+type bareCmd struct{ bench.Bare }
+
+// Run serves until it is told to stop.
+func (c *bareCmd) Run() error {
+	ctx, stop := interrupted()
+	defer stop()
+	return c.Serve(ctx)
+}

@@ -1,0 +1,341 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"muniment/control"
+	"muniment/control/meter"
+	"muniment/control/node"
+	"muniment/control/proof"
+	"muniment/control/right"
+	"muniment/control/store"
+	"muniment/control/tenant"
+	"muniment/gateway"
+	"muniment/gateway/snapshot"
+	"muniment/pipeline"
+	"muniment/pipeline/segment"
+	"muniment/pipeline/sqlite"
+	"muniment/sealer"
+)
+
+type upCmd struct {
+	Data     string        `default:"./muniment-data" help:"Data folder; made when it is missing." type:"path"`
+	Listen   string        `default:"127.0.0.1:8080" help:"Address of the API."`
+	Admin    string        `default:"127.0.0.1:9090" help:"Address for operators: metrics, health, administration."`
+	Bound    time.Duration `default:"30s" help:"How long the node signs without news of rights."`
+	Log      string        `default:"text" enum:"text,json" help:"Form of the log: ${enum}."`
+	LogLevel slog.Level    `default:"info" help:"Least level that is logged: debug, info, warn or error."`
+	Keep     time.Duration `default:"168h" help:"How long the event log keeps what is loaded, at least 25h."`
+
+	TenantCap int `help:"How many deliveries of one tenant are in hand at a time, more are answered 429; default: a quarter of what the node takes." placeholder:"N"`
+
+	AcceptRollback bool `help:"Go on although log, database or warehouse was restored from an older copy than the others."`
+	PauseLoader    bool `hidden:"" help:"Load nothing into the warehouse; for measurements."`
+}
+
+// nodeID names the one node of an embedded service.
+const nodeID = "nod_embedded"
+
+// Validate refuses what would only fail once the service runs.
+func (c *upCmd) Validate() error {
+	if c.Keep < segment.LeastKeep {
+		return fmt.Errorf("--keep must be at least %v: answers to retries are rendered from the log", segment.LeastKeep)
+	}
+	if c.TenantCap < 0 {
+		return errors.New("--tenant-cap must not be negative")
+	}
+	return nil
+}
+
+// Run serves until it is told to stop. Everything is opened in the order in which
+// it is needed, and closed in the reverse one.
+func (c *upCmd) Run() (err error) {
+	ctx, stop := interrupted()
+	defer stop()
+	// A blocked fdatasync holds a P until the runtime takes it back: with one P a
+	// core the gateway would stand still meanwhile.
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(2 * runtime.NumCPU())
+	}
+	logger := c.logger()
+	started := false
+	defer func() {
+		if err != nil && ctx.Err() != nil && (!started || errors.Is(err, context.Canceled)) {
+			logger.Info("muniment was stopped while it started", "err", err)
+			err = nil
+		}
+	}()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
+	if err := store.MakeDir(c.Data); err != nil {
+		return err
+	}
+	claim, err := store.Claim(c.Data)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, claim)
+	// Both ports are taken before anything is opened: callers queue while a long log
+	// is checked, instead of being refused.
+	listener, err := gateway.Listen(ctx, c.Listen)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	adminListener, err := net.Listen("tcp", c.Admin)
+	if err != nil {
+		return err
+	}
+	defer adminListener.Close()
+	logger.Info("muniment is starting", "api", "http://"+listener.Addr().String(),
+		"admin", "http://"+adminListener.Addr().String(), "data", c.Data)
+
+	// Operators are answered from the first moment on: whoever watches /livez must not
+	// kill a process for checking a long log.
+	failed := make(chan error, 8)
+	operators := newSwitch(gateway.Admin{Gatherer: registry, Checks: []gateway.Check{
+		{Name: "start", Ready: func(context.Context) error { return errors.New("the data folder is being opened and checked") }},
+	}}.Handler())
+	administered, stopAdmin := context.WithCancel(context.WithoutCancel(ctx))
+	var operated sync.WaitGroup
+	operated.Go(func() {
+		if err := serve(administered, adminListener, operators); err != nil {
+			failed <- fmt.Errorf("the admin listener stopped: %w", err)
+		}
+	})
+	defer operated.Wait()
+	defer stopAdmin()
+
+	db, err := store.Open(ctx, store.Config{Path: filepath.Join(c.Data, "control.db"), Logger: logger, Registerer: registry})
+	if err != nil {
+		return err
+	}
+	defer closing(&err, db)
+	warehouse, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(c.Data, "warehouse.db"), Logger: logger})
+	if err != nil {
+		return err
+	}
+	defer closing(&err, warehouse)
+	eventLog, err := c.openLog(ctx, db, warehouse, segment.Config{
+		Dir: filepath.Join(c.Data, "log"), Log: logger, Registerer: registry, OnFailure: func(err error) { failed <- err },
+	})
+	if err != nil {
+		return err
+	}
+	defer closing(&err, eventLog)
+	loader, err := pipeline.NewLoader(pipeline.LoaderConfig{Log: eventLog, Warehouse: warehouse, Logger: logger, Registerer: registry})
+	if err != nil {
+		return err
+	}
+	if err := loader.Check(ctx); err != nil {
+		return fmt.Errorf("the warehouse does not fit the log: %w", err)
+	}
+	retention := segment.Retention{Log: eventLog, Keep: c.Keep, Logger: logger, Loaded: func(ctx context.Context) (sealer.Position, bool, error) {
+		return warehouse.Resume(ctx, store.Partition)
+	}}
+
+	nodes, err := node.New(ctx, node.Config{DB: db, Dir: filepath.Join(c.Data, "keys"), Bound: c.Bound, Logger: logger, Registerer: registry})
+	if err != nil {
+		return err
+	}
+	rights, err := right.New(right.Config{DB: db, Nodes: nodes})
+	if err != nil {
+		return err
+	}
+	packs, err := proof.New(proof.Config{
+		DB: db, Warehouse: warehouse, Log: eventLog, Keys: nodes, Dir: filepath.Join(c.Data, "packs"), Logger: logger, Registerer: registry,
+	})
+	if err != nil {
+		return err
+	}
+	metering, err := meter.New(meter.Config{Warehouse: warehouse, Log: eventLog})
+	if err != nil {
+		return err
+	}
+	tenants, err := tenant.New(tenant.Config{DB: db, Nodes: nodes, Counters: tenant.Counters{
+		Bases: rights.CountBases, Rights: rights.CountRights, ProofPacks: packs.CountPacks, Events: warehouse.CountEvents,
+	}})
+	if err != nil {
+		return err
+	}
+	token := rand.Text()
+	ctl, err := control.New(control.Config{
+		DB: db, Nodes: nodes, Tenants: tenants, Packs: packs, Log: eventLog,
+		Rooms: []control.Room{nodes, tenants, rights, packs, metering}, AdminToken: token, Logger: logger, Registerer: registry,
+	})
+	if err != nil {
+		return err
+	}
+
+	epoch, err := nodes.Enrol(ctx, nodeID)
+	if err != nil {
+		return err
+	}
+	signer, err := nodes.ReceiptSigner(nodeID)
+	if err != nil {
+		return err
+	}
+	view, err := snapshot.New(snapshot.Config{Source: ctl.Source(), NodeID: nodeID, Bound: c.Bound, Logger: logger, Registerer: registry})
+	if err != nil {
+		return err
+	}
+	inside := &insideListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	edge, err := gateway.New(gateway.Config{
+		NodeID: nodeID, Epoch: epoch, Rights: view, Log: eventLog, Signer: signer, DialControl: inside.Dial,
+		MaxTenantInFlight: c.TenantCap, Logger: logger, Registerer: registry,
+	})
+	if err != nil {
+		return err
+	}
+	operators.Set(gateway.Admin{
+		Gatherer: registry,
+		Checks: []gateway.Check{
+			{Name: "gateway", Ready: func(context.Context) error { return edge.Ready() }},
+			{Name: "log", Ready: func(context.Context) error { return eventLog.Err() }},
+			{Name: "control", Ready: edge.ControlReady},
+		},
+		Notes: backstage(loader, warehouse, packs, nodes),
+		Mount: map[string]http.Handler{"/admin/": ctl.Admin()},
+	}.Handler())
+
+	access, err := json.Marshal(adminAccess{URL: "http://" + adminListener.Addr().String(), Token: token})
+	if err != nil {
+		return err
+	}
+	if err := store.WriteFile(filepath.Join(c.Data, adminFile), access, 0o600); err != nil {
+		return err
+	}
+	defer os.Remove(filepath.Join(c.Data, adminFile))
+
+	// What runs behind the gateway ends after it: it needs all of them to drain.
+	background, halt := context.WithCancel(context.WithoutCancel(ctx))
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	defer halt()
+	run := func(name string, work func(context.Context) error) {
+		parts.Go(func() {
+			if err := work(background); err != nil && background.Err() == nil {
+				failed <- fmt.Errorf("%s stopped: %w", name, err)
+			}
+		})
+	}
+	if c.PauseLoader {
+		loader.Pause()
+		logger.Warn("the loader is paused: nothing gets into the warehouse")
+	}
+	run("the loader", loader.Run)
+	run("the view of rights", view.Run)
+	run("the high-water mark", func(ctx context.Context) error { return db.Follow(ctx, eventLog) })
+	run("the log's retention", retention.Run)
+	run("the outbox relay", ctl.Run)
+	run("control's server", func(ctx context.Context) error { return serve(ctx, inside, ctl.Handler()) })
+
+	serving, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	go func() {
+		select {
+		case err := <-failed:
+			fail(err)
+		case <-serving.Done():
+		}
+	}()
+	started = true
+	if err := edge.Run(serving, listener); err != nil {
+		return err
+	}
+	if cause := context.Cause(serving); ctx.Err() == nil && cause != nil {
+		return cause
+	}
+	logger.Info("muniment has stopped")
+	return nil
+}
+
+// backstage tells operators how far the warehouse is, what holds sealing, and for how
+// long the root has delegated: each may be amiss while deliveries go on.
+func backstage(loader *pipeline.Loader, warehouse pipeline.Sink, packs *proof.Room, nodes *node.Room) []gateway.Note {
+	return []gateway.Note{
+		{Name: "loader", Tell: func(ctx context.Context) (string, error) {
+			lag, err := loader.Lag(ctx)
+			return fmt.Sprintf("%d records behind the log", lag), err
+		}},
+		{Name: "warehouse", Tell: func(ctx context.Context) (string, error) {
+			next, loaded, err := warehouse.Resume(ctx, store.Partition)
+			if !loaded {
+				return "holds nothing yet", err
+			}
+			return "loaded up to " + next.String(), err
+		}},
+		{Name: "sealing", Tell: packs.Holds},
+		{Name: "delegation", Tell: nodes.Delegated},
+	}
+}
+
+// openLog opens the event log and holds database and warehouse against it: each of
+// them remembers how long it once was.
+func (c *upCmd) openLog(ctx context.Context, db *store.DB, warehouse pipeline.Sink, cfg segment.Config) (log *segment.Log, err error) {
+	history := store.History{Replays: replays(), Accept: c.AcceptRollback}
+	mark, known, err := db.HighWater(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if known {
+		cfg.AtLeast = &mark
+	}
+	if loaded, ok, err := warehouse.Resume(ctx, store.Partition); err != nil {
+		return nil, err
+	} else if ok {
+		history.Loaded = &loaded
+		if !known || loaded.Compare(mark) > 0 {
+			cfg.AtLeast = &loaded
+		}
+	}
+	log, err = segment.Open(cfg)
+	if c.AcceptRollback && errors.Is(err, segment.ErrRollback) {
+		cfg.Generation = cfg.AtLeast.Generation + 1
+		log, err = segment.Open(cfg)
+	}
+	if err == nil {
+		history.Log = log
+		if err = db.Reconcile(ctx, history); err == nil {
+			return log, nil
+		}
+		err = errors.Join(err, log.Close())
+	}
+	if errors.Is(err, segment.ErrRollback) || errors.Is(err, store.ErrOlder) {
+		err = fmt.Errorf("%w\nPut the newest copies of control.db, warehouse.db and log back together, "+
+			"or start once with --accept-rollback to go on with what is here", err)
+	}
+	if errors.Is(err, pipeline.ErrDamaged) {
+		err = fmt.Errorf("%w\nPut the named file of %s back from a copy, or restore a backup into another folder: "+
+			"muniment restore --from BACKUP --data DIR", err, cfg.Dir)
+	}
+	return nil, err
+}
+
+// replays are the rooms that tell an older database what was stopped meanwhile.
+func replays() []store.Replay { return []store.Replay{right.Replay, tenant.Replay, node.Replay} }
+
+// logger writes to standard error; its first line names the addresses.
+func (c *upCmd) logger() *slog.Logger {
+	options := &slog.HandlerOptions{Level: c.LogLevel}
+	if c.Log == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, options))
+}
