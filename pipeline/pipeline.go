@@ -48,6 +48,13 @@ type Appender interface {
 // Offsets count on when a new generation begins within a log, so the end of a
 // generation is the beginning of the next one.
 type Reader interface {
+	// Partitions is how many partitions the log has: 0 up to Partitions-1, for as
+	// long as the log lives.
+	Partitions(ctx context.Context) (int, error)
+	// PartitionOf is the one partition that holds all records of a tenant, whether
+	// there are any yet or not. It never changes.
+	PartitionOf(ctx context.Context, tenantID string) (int32, error)
+
 	// Bounds returns the first position still held and the end: the position that
 	// the next durable record will get. An empty partition has first == end.
 	Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error)

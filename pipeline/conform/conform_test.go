@@ -91,6 +91,23 @@ type wrongLog struct {
 	scan   func(context.Context, sealer.Position, sealer.Position, func(sealer.Entry) error) error
 	wait   func(context.Context, sealer.Position) error
 	bounds func(context.Context, int32) (sealer.Position, sealer.Position, error)
+
+	partitions  func(context.Context) (int, error)
+	partitionOf func(context.Context, string) (int32, error)
+}
+
+func (l *wrongLog) Partitions(ctx context.Context) (int, error) {
+	if l.partitions != nil {
+		return l.partitions(ctx)
+	}
+	return l.MemoryLog.Partitions(ctx)
+}
+
+func (l *wrongLog) PartitionOf(ctx context.Context, tenantID string) (int32, error) {
+	if l.partitionOf != nil {
+		return l.partitionOf(ctx, tenantID)
+	}
+	return l.MemoryLog.PartitionOf(ctx, tenantID)
 }
 
 func (l *wrongLog) Append(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
@@ -138,6 +155,23 @@ func TestLogSuiteCatches(t *testing.T) {
 			l.bounds = func(ctx context.Context, p int32) (sealer.Position, sealer.Position, error) {
 				first, end, err := l.MemoryLog.Bounds(ctx, p)
 				return first, end.Next(), err
+			}
+		}},
+		{"a partition too many told", "a tenant's records stand in its partition", func(l *wrongLog, _ *LogEngine) {
+			l.partitions = func(context.Context) (int, error) { return 2, nil }
+		}},
+		{"a partition too few told", "a tenant's records stand in its partition", func(l *wrongLog, _ *LogEngine) {
+			l.partitions = func(context.Context) (int, error) { return 0, nil }
+		}},
+		{"a tenant looked for elsewhere", "a tenant's records stand in its partition", func(l *wrongLog, _ *LogEngine) {
+			l.partitionOf = func(_ context.Context, tenantID string) (int32, error) {
+				return int32(len(tenantID) - len("tnt_1")), nil
+			}
+		}},
+		{"a tenant that moves at a crash", "a tenant's records stand in its partition", func(l *wrongLog, e *LogEngine) {
+			e.Reopen = func() pipeline.Log {
+				l.partitionOf = func(context.Context, string) (int32, error) { return 1, nil }
+				return l
 			}
 		}},
 		{"the private part lost", "records come back as they were appended", func(l *wrongLog, _ *LogEngine) {

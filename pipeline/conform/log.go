@@ -18,6 +18,7 @@ import (
 
 var logCases = []testCase[LogEngine]{
 	{"an empty log ends where it begins", checkEmptyLog},
+	{"a tenant's records stand in its partition", checkPartitions},
 	{"records come back as they were appended", checkWholeRecords},
 	{"positions are contiguous", checkContiguous},
 	{"concurrent appends get positions of their own", checkConcurrentAppends},
@@ -109,6 +110,44 @@ func checkEmptyLog(tb testing.TB, ctx context.Context, log LogEngine) {
 	got, err := scan(ctx, log, first, end)
 	require.NoError(tb, err)
 	require.Empty(tb, got)
+}
+
+func checkPartitions(tb testing.TB, ctx context.Context, log LogEngine) {
+	n, err := log.Partitions(ctx)
+	require.NoError(tb, err)
+	for p := range int32(n) {
+		first, end, err := log.Bounds(ctx, p)
+		require.NoError(tb, err)
+		require.Equal(tb, p, first.Partition)
+		require.Equal(tb, p, end.Partition)
+	}
+	for _, p := range []int32{-1, int32(n)} {
+		_, _, err = log.Bounds(ctx, p)
+		require.Error(tb, err, "there is no partition %d", p)
+	}
+	tenant := func(i int) string { return fmt.Sprintf("tnt_%d", i) }
+	var home []int32
+	for i := range 50 {
+		p, err := log.PartitionOf(ctx, tenant(i))
+		require.NoError(tb, err)
+		for again := range 2 {
+			r := record(2*i + again)
+			r.TenantID = tenant(i)
+			at, err := log.Append(ctx, &r)
+			require.NoError(tb, err)
+			require.Equal(tb, p, at.Partition)
+		}
+		home = append(home, p)
+	}
+	opened := log.Reopen()
+	again, err := opened.Partitions(ctx)
+	require.NoError(tb, err)
+	require.Equal(tb, n, again)
+	for i, want := range home {
+		p, err := opened.PartitionOf(ctx, tenant(i))
+		require.NoError(tb, err)
+		require.Equal(tb, want, p)
+	}
 }
 
 func checkWholeRecords(tb testing.TB, ctx context.Context, log LogEngine) {

@@ -67,8 +67,17 @@ func (l *MemoryLog) Retire(before int64) {
 	}
 }
 
+// Partitions implements pipeline.Reader.
+func (l *MemoryLog) Partitions(context.Context) (int, error) { return 1, nil }
+
+// PartitionOf implements pipeline.Reader.
+func (l *MemoryLog) PartitionOf(context.Context, string) (int32, error) { return 0, nil }
+
 // Bounds implements pipeline.Reader.
 func (l *MemoryLog) Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error) {
+	if partition != 0 {
+		return first, end, fmt.Errorf("partition %d: this log has only partition 0", partition)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return position(l.first), l.end(), ctx.Err()

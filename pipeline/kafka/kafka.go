@@ -162,13 +162,25 @@ func (l *Log) Ready() error {
 	return l.topicErr
 }
 
-// Partitions is their number, once the topic is known.
+// Partitions implements pipeline.Reader: the brokers are asked when the log is opened,
+// and from then on the number is known.
 func (l *Log) Partitions(ctx context.Context) (int, error) {
+	ctx, stop := context.WithTimeout(ctx, l.cfg.ReadPatience)
+	defer stop()
 	t, err := l.await(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("cannot tell the partitions of %s: %w", l.cfg.Topic, err)
+	}
+	return len(t.queues), nil
+}
+
+// PartitionOf implements pipeline.Reader.
+func (l *Log) PartitionOf(ctx context.Context, tenantID string) (int32, error) {
+	n, err := l.Partitions(ctx)
 	if err != nil {
 		return 0, err
 	}
-	return len(t.queues), nil
+	return partitionOf(tenantID, n), nil
 }
 
 // dead is why the log accepts nothing any more.

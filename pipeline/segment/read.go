@@ -87,6 +87,15 @@ func (r *Reader) wake() {
 	}
 }
 
+// Partition is the one partition of a log in a folder.
+const Partition = 0
+
+// Partitions implements pipeline.Reader.
+func (r *Reader) Partitions(context.Context) (int, error) { return Partition + 1, nil }
+
+// PartitionOf implements pipeline.Reader.
+func (r *Reader) PartitionOf(context.Context, string) (int32, error) { return Partition, nil }
+
 // Bounds implements pipeline.Reader.
 func (r *Reader) Bounds(_ context.Context, partition int32) (first, end sealer.Position, err error) {
 	if err := checkPartition(partition); err != nil {
