@@ -42,6 +42,13 @@ type Config struct {
 	// operator who accepts a rollback opens with AtLeast.Generation + 1.
 	Generation uint32
 
+	// Lazy is for a log that promises nothing, as one of copies of what is durable
+	// elsewhere: nothing is synced, so a crash of the machine may lose or damage any of
+	// it, and one that Open finds damaged is removed, with a warning, and begun anew. A
+	// crash of the process alone loses nothing, and nothing damaged is ever served.
+	// Excludes AtLeast.
+	Lazy bool
+
 	// Now is the clock that groups are stamped with; default time.Now.
 	Now func() time.Time
 
@@ -100,6 +107,9 @@ func (c Config) complete() (Config, error) {
 	if c.FS == nil {
 		c.FS = osFS{}
 	}
+	if c.Lazy {
+		c.FS = lazyFS{c.FS}
+	}
 	switch {
 	case c.Dir == "":
 		return c, errors.New("segment: Dir is empty")
@@ -111,6 +121,8 @@ func (c Config) complete() (Config, error) {
 		return c, fmt.Errorf("segment: PendingBytes %d is not in 1 to %d", c.PendingBytes, mostPendingBytes)
 	case c.AtLeast != nil && c.AtLeast.Partition != 0:
 		return c, fmt.Errorf("segment: AtLeast %s is of partition %d, this log has only 0", c.AtLeast, c.AtLeast.Partition)
+	case c.AtLeast != nil && c.Lazy:
+		return c, errors.New("segment: AtLeast is of no use to a Lazy log")
 	}
 	return c, nil
 }

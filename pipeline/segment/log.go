@@ -86,7 +86,8 @@ var _ pipeline.Log = (*Log)(nil)
 //
 // It fails with ErrLocked while the folder is open elsewhere, with
 // pipeline.ErrDamaged if a record that was acknowledged can't be read, and with
-// ErrRollback if the log ends before Config.AtLeast. Only a torn tail is mended.
+// ErrRollback if the log ends before Config.AtLeast. Only a torn tail is mended;
+// what Config.Lazy means is said there.
 func Open(cfg Config) (*Log, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -110,6 +111,10 @@ func Open(cfg Config) (*Log, error) {
 
 func open(cfg Config) (_ *Log, err error) {
 	found, err := load(cfg.FS, cfg.Dir, false)
+	if cfg.Lazy && errors.Is(err, pipeline.ErrDamaged) {
+		cfg.Log.Warn("a log that promises nothing is damaged, and begun anew", "dir", cfg.Dir, "err", err)
+		found, err = new(recovered), removeAll(cfg.FS, cfg.Dir)
+	}
 	if err != nil {
 		return nil, err
 	}

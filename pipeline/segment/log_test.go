@@ -210,6 +210,7 @@ func TestConfigNamesTheBadField(t *testing.T) {
 		"MaxBytes":     {Dir: "log", MaxBytes: 100},
 		"PendingBytes": {Dir: "log", PendingBytes: -1},
 		"AtLeast":      {Dir: "log", AtLeast: &sealer.Position{Partition: 1}},
+		"Lazy":         {Dir: "log", AtLeast: &sealer.Position{}, Lazy: true},
 	} {
 		_, err := Open(cfg)
 		require.ErrorContains(t, err, field)

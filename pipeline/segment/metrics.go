@@ -48,7 +48,7 @@ func newMetrics() *metrics {
 		}),
 		removed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "muniment_log_segments_removed_total",
-			Help: "Segments that were removed because all they held is old and loaded.",
+			Help: "Segments that were removed because all they held is old, or because their room was needed.",
 		}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "muniment_log_failures_total",
