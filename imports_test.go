@@ -17,6 +17,7 @@ import (
 // is a line here. A name that ends in "/..." stands for the room and all below it.
 var rooms = map[string][]string{
 	".":                       {"bench", "control/...", "gate", "gateway/...", "pipeline/...", "sealer"},
+	"deploy":                  {},
 	"bench":                   {"gate", "gateway", "gateway/api", "pipeline/...", "sealer"},
 	"control":                 {"control/...", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/meter":           {"control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
