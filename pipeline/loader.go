@@ -48,8 +48,8 @@ type LoaderConfig struct {
 	Now func() time.Time
 	// Logger hears of set-aside records and of failures. Default: nobody.
 	Logger *slog.Logger
-	// Registerer gets the loader's metrics, labelled with the partition; nil keeps
-	// them unregistered.
+	// Registerer gets the loader's metrics, labelled with the partition, until Close;
+	// nil keeps them unregistered.
 	Registerer prometheus.Registerer
 }
 
@@ -145,7 +145,15 @@ func (l *Loader) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
+	l.metrics.stopped.Set(1)
 	return fmt.Errorf("loader of partition %d stopped: %w", l.cfg.Partition, err)
+}
+
+// Close takes the metrics back, so that the partition may get another loader. Run must
+// have returned.
+func (l *Loader) Close() error {
+	Unregister(l.metrics.registerer, l.metrics.all...)
+	return nil
 }
 
 func (l *Loader) run(ctx context.Context) error {

@@ -15,7 +15,11 @@ type metrics struct {
 	rows     prometheus.Counter
 	setAside prometheus.Counter
 	failures prometheus.Counter
+	stopped  prometheus.Gauge
 	seconds  prometheus.Histogram
+
+	registerer prometheus.Registerer
+	all        []prometheus.Collector
 }
 
 func newMetrics(reg prometheus.Registerer, partition int32) (*metrics, error) {
@@ -36,6 +40,7 @@ func newMetrics(reg prometheus.Registerer, partition int32) (*metrics, error) {
 		rows:     counter("rows_total", "Records loaded as rows, copies of one event each counted."),
 		setAside: counter("set_aside_total", "Records set aside because their parts disagree or can't be read."),
 		failures: counter("failures_total", "Failed calls to the log or the warehouse that were tried again."),
+		stopped:  gauge("stopped", "1 when the loader has stopped, because going on would lose or invent records."),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "muniment", Subsystem: "loader", Name: "batch_seconds",
 			Help:        "Time from a batch being read to its being durable in the warehouse, retries included.",
@@ -43,7 +48,9 @@ func newMetrics(reg prometheus.Registerer, partition int32) (*metrics, error) {
 			ConstLabels: labels,
 		}),
 	}
-	return m, Register(reg, m.position, m.lag, m.rows, m.setAside, m.failures, m.seconds)
+	m.all = []prometheus.Collector{m.position, m.lag, m.rows, m.setAside, m.failures, m.stopped, m.seconds}
+	m.registerer = reg
+	return m, Register(reg, m.all...)
 }
 
 // Register shows collectors on a registry, all of them or none; a nil registry shows

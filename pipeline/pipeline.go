@@ -11,6 +11,9 @@
 // onto the lowest position, and the loader's own position is stored by the
 // warehouse together with, or after, the rows that it covers.
 //
+// A Fleet runs a loader for each partition that an Assignment gives to this process.
+// That nobody else loads the partition is never relied on.
+//
 // What can't be trusted is never dropped and never loaded: a record whose
 // headers, event and witness disagree is set aside with its position and reason
 // (see SetAside), and holds sealing for its tenant until an operator releases it
