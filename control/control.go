@@ -138,5 +138,13 @@ func (c *Control) Admin() http.Handler { return c.admin }
 // is not public: see gateway/api for what they say to each other.
 func (c *Control) Nodes() http.Handler { return c.nodes }
 
-// Run relays audit events to the log until ctx is done; then it returns nil.
-func (c *Control) Run(ctx context.Context) error { return c.cfg.DB.Relay(ctx, c.cfg.Log) }
+// Run relays audit events to the log, and keeps an eye on the nodes, until ctx is
+// done; then it returns nil.
+func (c *Control) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	followed := make(chan error, 1)
+	go func() { followed <- c.cfg.Nodes.Follow(ctx) }()
+	err := c.cfg.DB.Relay(ctx, c.cfg.Log)
+	stop()
+	return errors.Join(err, <-followed)
+}

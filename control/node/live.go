@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 type poll struct {
 	at      time.Duration // by Config.Clock
 	applied int64
+	beat    int64 // of its row, where several processes share the database
 }
 
 // forget is how many bounds a silent node is still listed for.
@@ -31,62 +33,111 @@ type State struct {
 	Live            bool   `json:"live" doc:"It may hold a lease: it polled within the bound."`
 }
 
-// Polled records that a node has asked for what came after the revision applied.
-func (r *Room) Polled(nodeID string, applied int64) {
+// Polled records that a node has asked for what came after the revision applied. Only
+// once it has returned nil may the node be answered: then whoever waits for the live
+// nodes knows of this one, in every process of control.
+func (r *Room) Polled(ctx context.Context, nodeID string, applied int64) error {
+	if r.shared != nil {
+		if err := r.shared.tell(ctx, nodeID, applied); err != nil {
+			return fmt.Errorf("cannot take note of the node %s: %w", nodeID, err)
+		}
+		return nil
+	}
 	now := r.cfg.Clock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.seen[nodeID]
 	r.seen[nodeID] = poll{at: now, applied: applied}
 	if old.applied == applied {
-		return
+		return nil
 	}
 	for id, p := range r.seen {
-		if now-p.at > forget*r.cfg.Bound {
+		if r.forgotten(now, p) {
 			delete(r.seen, id)
 		}
 	}
 	close(r.moved)
 	r.moved = make(chan struct{})
+	return nil
 }
 
+func (r *Room) forgotten(now time.Duration, p poll) bool { return now-p.at > forget*r.cfg.Bound }
+
 // Propagation answers how far the nodes are now.
-func (r *Room) Propagation(revision int64) Propagation {
-	p, _ := r.propagation(revision)
-	return p
+func (r *Room) Propagation(ctx context.Context, revision int64) (Propagation, error) {
+	polls, err := r.polls(ctx)
+	if err != nil {
+		return Propagation{}, fmt.Errorf("cannot tell how far the nodes are: %w", err)
+	}
+	return r.propagation(revision, polls), nil
 }
 
 // Await waits until every live node has applied the revision, at most for
-// Config.WaitFor or until ctx is done, and answers how far they are then.
-func (r *Room) Await(ctx context.Context, revision int64) Propagation {
+// Config.WaitFor or until ctx is done, and answers how far they are then. As long as
+// the database does not tell, it says that they have not.
+func (r *Room) Await(ctx context.Context, revision int64) (p Propagation) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.WaitFor)
 	defer cancel()
 	for {
-		p, moved := r.propagation(revision)
-		if p.Applied {
+		moved := r.news()
+		polls, err := r.polls(ctx)
+		if err == nil {
+			p = r.propagation(revision, polls)
+		}
+		if err == nil && p.Applied {
 			return p
 		}
 		select {
 		case <-moved:
 		case <-ctx.Done():
-			return r.Propagation(revision)
+			if err != nil && p.Nodes == nil {
+				r.cfg.Logger.Warn("cannot tell how far the nodes are", "err", err)
+				p = Propagation{Revision: revision, Nodes: []State{}}
+			}
+			return p
 		}
 	}
 }
 
-// propagation also returns the channel that the next poll with news closes.
-func (r *Room) propagation(revision int64) (Propagation, <-chan struct{}) {
-	now := r.cfg.Clock()
+// news returns a channel that is closed by the next poll that reports another
+// revision, or sooner.
+func (r *Room) news() <-chan struct{} {
+	if r.shared != nil {
+		return r.db.Noted()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.moved
+}
+
+// polls are the newest words of the nodes that are not forgotten.
+func (r *Room) polls(ctx context.Context) (map[string]poll, error) {
+	if r.shared != nil {
+		return r.look(ctx)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.seen), nil
+}
+
+func (r *Room) propagation(revision int64, polls map[string]poll) Propagation {
+	now := r.cfg.Clock()
 	p := Propagation{Revision: revision, Applied: true, Nodes: []State{}}
-	for _, id := range slices.Sorted(maps.Keys(r.seen)) {
-		seen := r.seen[id]
-		s := State{NodeID: id, AppliedRevision: seen.applied, Live: now-seen.at <= r.cfg.Bound}
+	for _, id := range slices.Sorted(maps.Keys(polls)) {
+		seen := polls[id]
+		s := State{NodeID: id, AppliedRevision: seen.applied, Live: now-seen.at <= r.lease()}
 		if s.Live && s.AppliedRevision < revision {
 			p.Applied = false
 		}
 		p.Nodes = append(p.Nodes, s)
 	}
-	return p, r.moved
+	return p
+}
+
+// lease is for how long after the newest word that is known of it a node may sign.
+func (r *Room) lease() time.Duration {
+	if r.shared != nil {
+		return r.cfg.Bound + r.shared.renew
+	}
+	return r.cfg.Bound
 }

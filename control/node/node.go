@@ -42,13 +42,13 @@
 //
 // Nodes. A node is live while its last poll of the feed is younger than the
 // lease's bound: only then can it hold a lease and sign. A poll also reports what
-// the node has applied. Both are kept in memory: after a start of control every
-// enrolled node counts as live, with nothing applied, until it polls or the bound
-// has passed, since it may still hold a lease that the last process gave it. Time is
-// taken from a clock that never steps: by the wall clock, setting it forward would
-// make a node look dead that may sign.
-//
-// Non-goal for now: enrolment over the network.
+// the node has applied. On a database of this process alone both are kept in memory:
+// after a start of control every enrolled node counts as live, with nothing applied,
+// until it polls or the bound has passed, since it may still hold a lease that the
+// last process gave it. Processes that share a database tell each other by it
+// (shared.go). Time is taken from a clock that never steps: by the wall clock, setting
+// it forward would make a node look dead that may sign. None of it decides how long a
+// node signs: that is the node's own reckoning, and what is told here comes on top.
 package node
 
 import (
@@ -114,6 +114,8 @@ type Room struct {
 	receipts map[string]*ring // by node id
 	seen     map[string]poll  // by node id
 	moved    chan struct{}    // closed by the next poll that reports another revision
+
+	shared *shared // nil: no other process has the database
 }
 
 // New makes or loads control's keys and puts them into the directory.
@@ -141,6 +143,9 @@ func New(ctx context.Context, cfg Config) (*Room, error) {
 		cfg.Logger = slog.Default()
 	}
 	r := &Room{cfg: cfg, db: cfg.DB, receipts: map[string]*ring{}, seen: map[string]poll{}, moved: make(chan struct{})}
+	if cfg.DB.Shared() {
+		r.shared = newShared(&r.cfg)
+	}
 	if err := r.open(ctx); err != nil {
 		return nil, fmt.Errorf("cannot open the key directory: %w", err)
 	}
@@ -164,6 +169,10 @@ func (r *Room) open(ctx context.Context) error {
 		return err
 	}
 	if r.packs, err = r.openSigner(ctx, packRole); err != nil {
+		return err
+	}
+	if r.shared != nil {
+		_, err := r.look(ctx)
 		return err
 	}
 	enrolled, err := r.nodeIDs(ctx)
@@ -207,8 +216,9 @@ func (r *Room) enrol(ctx context.Context, nodeID string, epoch *uint64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.receipts[nodeID] = g
-	// Whatever lease it held, it held in a process that is gone.
-	delete(r.seen, nodeID)
+	if r.shared == nil {
+		delete(r.seen, nodeID) // whatever lease it held, it held in a process that is gone
+	}
 	return nil
 }
 

@@ -196,48 +196,50 @@ func TestClockSetBackKeepsTheDirectoryValid(t *testing.T) {
 
 // TestLiveNodes walks a clock through what is known of nodes.
 func TestLiveNodes(t *testing.T) {
+	t.Setenv("MUNIMENT_TEST_POSTGRES", "") // where processes share it: shared_test.go
 	p := newPlace(t)
 	r, stop := p.mustStart(t)
-	require.True(t, r.Propagation(9).Applied, "without nodes there is nobody to wait for")
+	require.True(t, r.mustPropagation(t, 9).Applied, "without nodes there is nobody to wait for")
 	_, err := r.Enrol(t.Context(), "nod_a")
 	require.NoError(t, err)
-	require.True(t, r.Propagation(9).Applied, "a node that has not asked holds no lease")
+	require.True(t, r.mustPropagation(t, 9).Applied, "a node that has not asked holds no lease")
 
-	r.Polled("nod_a", 8)
-	require.Equal(t, Propagation{Revision: 9, Nodes: []State{{NodeID: "nod_a", AppliedRevision: 8, Live: true}}}, r.Propagation(9))
-	r.Polled("nod_a", 9)
-	r.Polled("nod_b", 10)
-	require.True(t, r.Propagation(9).Applied)
-	require.False(t, r.Propagation(10).Applied)
+	r.mustPoll(t, "nod_a", 8)
+	require.Equal(t, Propagation{Revision: 9, Nodes: []State{{NodeID: "nod_a", AppliedRevision: 8, Live: true}}}, r.mustPropagation(t, 9))
+	r.mustPoll(t, "nod_a", 9)
+	r.mustPoll(t, "nod_b", 10)
+	require.True(t, r.mustPropagation(t, 9).Applied)
+	require.False(t, r.mustPropagation(t, 10).Applied)
 	p.ran += 30 * time.Second
-	require.False(t, r.Propagation(10).Applied, "a lease lasts to the end of the bound")
+	require.False(t, r.mustPropagation(t, 10).Applied, "a lease lasts to the end of the bound")
 	p.ran++
 	require.Equal(t, Propagation{Revision: 10, Applied: true, Nodes: []State{
 		{NodeID: "nod_a", AppliedRevision: 9}, {NodeID: "nod_b", AppliedRevision: 10},
-	}}, r.Propagation(10), "no lease is left")
+	}}, r.mustPropagation(t, 10), "no lease is left")
 	stop()
 
 	// Another process: what the last one granted may still be held.
 	r, stop = p.mustStart(t)
-	require.Equal(t, []State{{NodeID: "nod_a", Live: true}}, r.Propagation(1).Nodes)
-	require.False(t, r.Propagation(1).Applied)
+	require.Equal(t, []State{{NodeID: "nod_a", Live: true}}, r.mustPropagation(t, 1).Nodes)
+	require.False(t, r.mustPropagation(t, 1).Applied)
 	_, err = r.Enrol(t.Context(), "nod_a")
 	require.NoError(t, err)
-	require.True(t, r.Propagation(1).Applied, "unless the node is in this process, so its lease ended with the last")
+	require.True(t, r.mustPropagation(t, 1).Applied, "unless the node is in this process, so its lease ended with the last")
 	stop()
 	r, _ = p.mustStart(t)
 	p.ran += 31 * time.Second
-	require.True(t, r.Propagation(1).Applied, "nor longer than the bound")
+	require.True(t, r.mustPropagation(t, 1).Applied, "nor longer than the bound")
 	for range 2 {
 		p.ran += forget * 30 * time.Second
-		r.Polled("nod_c", int64(p.ran))
+		r.mustPoll(t, "nod_c", int64(p.ran))
 	}
-	require.Len(t, r.Propagation(1).Nodes, 1, "who is silent for long is forgotten")
+	require.Len(t, r.mustPropagation(t, 1).Nodes, 1, "who is silent for long is forgotten")
 }
 
 // TestLiveNodesWhenTheClockIsSet steps the wall clock, by which no lease runs, either
 // way: who is live stays so to the end of the bound, and no longer.
 func TestLiveNodesWhenTheClockIsSet(t *testing.T) {
+	t.Setenv("MUNIMENT_TEST_POSTGRES", "")
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		p := newPlace(t)
 		r, stop := p.mustStart(t)
@@ -245,12 +247,12 @@ func TestLiveNodesWhenTheClockIsSet(t *testing.T) {
 		require.NoError(t, err)
 		endsWithTheBound := func() {
 			p.ran += 30 * time.Second
-			require.False(t, r.Propagation(2).Applied, "it may still hold a lease")
+			require.False(t, r.mustPropagation(t, 2).Applied, "it may still hold a lease")
 			p.ran++
-			require.True(t, r.Propagation(2).Applied)
+			require.True(t, r.mustPropagation(t, 2).Applied)
 		}
 
-		r.Polled("nod_a", 1)
+		r.mustPoll(t, "nod_a", 1)
 		p.now = p.now.Add(step)
 		endsWithTheBound()
 		stop()
@@ -264,12 +266,12 @@ func TestLiveNodesWhenTheClockIsSet(t *testing.T) {
 func TestAwait(t *testing.T) {
 	p := newPlace(t)
 	r, _ := p.mustStart(t)
-	r.Polled("nod_a", 1)
+	r.mustPoll(t, "nod_a", 1)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.False(t, r.Await(gone, 2).Applied)
 	answer := make(chan Propagation)
 	go func() { answer <- r.Await(t.Context(), 2) }()
-	r.Polled("nod_a", 2)
+	r.mustPoll(t, "nod_a", 2)
 	require.True(t, (<-answer).Applied)
 }

@@ -15,7 +15,7 @@ type Nodes interface {
 	// Await waits a bounded time for every live node to apply the revision.
 	Await(ctx context.Context, revision int64) node.Propagation
 	// Propagation answers how far they are now.
-	Propagation(revision int64) node.Propagation
+	Propagation(ctx context.Context, revision int64) (node.Propagation, error)
 }
 
 // Config of the room. Both are required.

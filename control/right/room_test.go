@@ -24,7 +24,9 @@ const tenantID = "tnt_a"
 type alone struct{}
 
 func (alone) Await(context.Context, int64) node.Propagation { return node.Propagation{Applied: true} }
-func (alone) Propagation(int64) node.Propagation            { return node.Propagation{Applied: true} }
+func (alone) Propagation(context.Context, int64) (node.Propagation, error) {
+	return node.Propagation{Applied: true}, nil
+}
 
 // newRoom is a room over a database file with one tenant and one open basis.
 func newRoom(t *testing.T) (*Room, Basis) {

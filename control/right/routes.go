@@ -238,7 +238,8 @@ func (r *Room) getPropagation(ctx context.Context, in *rightPath) (*store.Answer
 	if err != nil {
 		return nil, err
 	}
-	return store.Tell(Propagation{right.ID, r.nodes.Propagation(right.Revision)}, nil)
+	p, err := r.nodes.Propagation(ctx, right.Revision)
+	return store.Tell(Propagation{right.ID, p}, err)
 }
 
 // Provenance is a right's lineage.
@@ -315,7 +316,8 @@ func (r *Room) action(a Action) func(context.Context, *actionInput) (*store.Answ
 			return nil, err
 		}
 		if a == Resume { // nothing is at risk while a node still refuses
-			return store.Tell(Moved{v, r.nodes.Propagation(right.Revision)}, nil)
+			p, err := r.nodes.Propagation(ctx, right.Revision)
+			return store.Tell(Moved{v, p}, err)
 		}
 		return store.Tell(Moved{v, r.nodes.Await(ctx, right.Revision)}, nil)
 	}

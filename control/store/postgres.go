@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -26,7 +27,8 @@ import (
 //     lasts as long as its connection. A relay that lost it without noticing, because
 //     it stood still, only appends copies.
 //   - A commit wakes the polls of every process, by NOTIFY; whoever missed that looks
-//     again within lookAgain.
+//     again within lookAgain. So does a note (note.go), on a channel of its own: it
+//     must not have every node's poll read the feed again.
 //
 // A database that comes back from an older copy under running processes is noticed
 // by each of them: see forward.go.
@@ -37,9 +39,12 @@ const (
 	lockRelay  = 0x6d756e69_0002
 )
 
-// channel carries the notifications of commits. They say nothing more: whoever gets
-// one looks at everything again.
-const channel = "muniment"
+// Channels of notifications, of commits and of notes. They say nothing more: whoever
+// gets one looks again at all that it is about.
+const (
+	channel      = "muniment"
+	channelNotes = "muniment_notes"
+)
 
 const (
 	stallLimit = 10 * time.Second
@@ -49,6 +54,7 @@ const (
 // postgres is what a DB has beyond its pools when it is on PostgreSQL.
 type postgres struct {
 	config *pgx.ConnConfig
+	notes  *sql.DB   // one connection, which waits for no change
 	relay  *pgx.Conn // holds lockRelay; nil: another process relays. Under DB.relaying
 	stop   context.CancelFunc
 	done   chan struct{} // closed when nobody listens any more
@@ -82,8 +88,10 @@ func (db *DB) openPostgres(ctx context.Context) error {
 	readOnly := config.Copy()
 	readOnly.RuntimeParams["default_transaction_read_only"] = "on"
 	db.read = stdlib.OpenDB(*readOnly)
+	notes := stdlib.OpenDB(*config)
+	notes.SetMaxOpenConns(1)
 	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
-	db.pg = &postgres{config: config, stop: stop, done: make(chan struct{})}
+	db.pg = &postgres{config: config, notes: notes, stop: stop, done: make(chan struct{})}
 	go func() {
 		defer close(db.pg.done)
 		db.listen(listening)
@@ -97,6 +105,7 @@ func (pg *postgres) close() {
 	}
 	pg.stop()
 	<-pg.done
+	_ = pg.notes.Close() // nothing is left in it
 }
 
 // takeTurn waits until no other process is within a change. On SQLite, beginning one
@@ -142,17 +151,24 @@ func (db *DB) listenOnce(ctx context.Context, failing *bool) error {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
-		return err
+	for _, name := range []string{channel, channelNotes} {
+		if _, err := conn.Exec(ctx, "LISTEN "+name); err != nil {
+			return err
+		}
 	}
 	*failing = false
+	db.wake() // for what was missed
 	for {
-		db.wake() // for what was missed
 		limit, cancel := context.WithTimeout(ctx, db.cfg.lookAgain)
-		_, err := conn.WaitForNotification(limit)
+		got, err := conn.WaitForNotification(limit)
 		cancel()
-		if err != nil && (!pgconn.Timeout(err) || ctx.Err() != nil) {
+		switch {
+		case err != nil && (!pgconn.Timeout(err) || ctx.Err() != nil):
 			return err
+		case err == nil && got.Channel == channelNotes:
+			db.noted.raise()
+		default:
+			db.wake()
 		}
 	}
 }
@@ -162,6 +178,7 @@ func (db *DB) wake() {
 	db.changed.raise()
 	db.queued.raise()
 	db.relayed.raise()
+	db.noted.raise()
 }
 
 // leads says whether this process is the one that relays, and tries to become it.

@@ -94,6 +94,7 @@ type DB struct {
 	changed  broadcast // raised by a commit that took a revision
 	queued   broadcast // raised by a commit that emitted an event
 	relayed  broadcast // raised when events have left the outbox
+	noted    broadcast // raised by Note
 	relaying sync.Mutex
 	durable  number       // the newest event that the log has and the outbox may too; under relaying
 	full     atomic.Bool  // the last change found no room on the disk

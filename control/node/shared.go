@@ -1,0 +1,170 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"muniment/control/store"
+)
+
+// # Several processes of control
+//
+// A node asks one process, and another one revokes. So where processes share a
+// database, each poll is a row of it before it is answered: a lease can only come
+// from an answer, so whoever reads the rows after a revocation was committed finds
+// every node that may hold an older one.
+//
+// A row is written when the node has applied something new, and else every tenth of
+// the bound: a row that stands still says that its node has not asked for longer than
+// that. When it was written is of no interest, as clocks of machines step and differ:
+// a process notes by its own clock, which never steps, when it first saw the row's
+// beat. That is after the node has asked, so the node counts as live for too long
+// rather than too short. Polls that come while a statement is on its way share the
+// next one.
+
+// renewals is how often within the bound a node that applies nothing is written.
+const renewals = 10
+
+// lookEvery is how often a process looks at the rows though nobody waits for them.
+const lookEvery = time.Second
+
+// shared brings polls into the database.
+type shared struct {
+	db    *store.DB
+	clock func() time.Duration
+	renew time.Duration
+	turn  chan struct{} // one token: whoever has it writes
+
+	mu   sync.Mutex
+	told map[string]poll // what this process has written last; at is from before that
+	next *batch          // of polls that nobody writes yet; nil: none
+}
+
+// batch is the polls of one statement.
+type batch struct {
+	polls map[string]int64
+	done  chan struct{} // closed once err is set
+	err   error
+}
+
+func newShared(cfg *Config) *shared {
+	return &shared{db: cfg.DB, clock: cfg.Clock, renew: cfg.Bound / renewals, turn: make(chan struct{}, 1), told: map[string]poll{}}
+}
+
+// writeFor bounds a statement: who waits for it may not.
+const writeFor = 5 * time.Second
+
+// tell returns once the database knows that the node has asked.
+func (s *shared) tell(ctx context.Context, nodeID string, applied int64) error {
+	s.mu.Lock()
+	if t, known := s.told[nodeID]; known && t.applied == applied && s.clock()-t.at < s.renew {
+		s.mu.Unlock()
+		return nil
+	}
+	b, first := s.next, s.next == nil
+	if first {
+		b = &batch{polls: map[string]int64{}, done: make(chan struct{})}
+		s.next = b
+	}
+	b.polls[nodeID] = applied
+	s.mu.Unlock()
+	if first {
+		s.write(context.WithoutCancel(ctx), b)
+	}
+	select {
+	case <-b.done:
+		return b.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// write waits for its turn, in which more polls join, and writes the batch.
+func (s *shared) write(ctx context.Context, b *batch) {
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
+	defer close(b.done)
+	s.mu.Lock()
+	s.next = nil
+	at := s.clock()
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, writeFor)
+	defer cancel()
+	// In one order, so that processes don't lock each other out.
+	var values []string
+	var args []any
+	for _, id := range slices.Sorted(maps.Keys(b.polls)) {
+		values = append(values, fmt.Sprintf("($%d, $%d, 1)", len(args)+1, len(args)+2))
+		args = append(args, id, b.polls[id])
+	}
+	if b.err = s.db.Note(ctx, `INSERT INTO node_polls (node_id, applied, beat) VALUES `+strings.Join(values, ", ")+`
+		ON CONFLICT (node_id) DO UPDATE SET applied = excluded.applied, beat = node_polls.beat + 1`, args...); b.err != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, applied := range b.polls {
+		s.told[id] = poll{at: at, applied: applied}
+	}
+}
+
+type row struct {
+	nodeID        string
+	applied, beat int64
+}
+
+// look reads the rows, and notes whose beat is new.
+func (r *Room) look(ctx context.Context) (map[string]poll, error) {
+	scan := func(from store.Row) (p row, err error) {
+		err = from.Scan(&p.nodeID, &p.applied, &p.beat)
+		return p, err
+	}
+	rows, err := store.List(ctx, r.db.Read(), "the polls of nodes", scan, `SELECT node_id, applied, beat FROM node_polls`)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.cfg.Clock() // after the read
+	polls := map[string]poll{}
+	for _, row := range rows {
+		p := poll{at: now, applied: row.applied, beat: row.beat}
+		if old, known := r.seen[row.nodeID]; known && old.beat == p.beat {
+			p.at = old.at
+		}
+		r.seen[row.nodeID] = p
+		if !r.forgotten(now, p) {
+			polls[row.nodeID] = p
+		}
+	}
+	return polls, nil
+}
+
+// Follow keeps an eye on the nodes until ctx is done; then it returns nil. Where
+// processes share a database a node that has gone counts as live until this process
+// has looked at it for the length of a lease.
+func (r *Room) Follow(ctx context.Context) error {
+	if r.shared == nil {
+		<-ctx.Done()
+		return nil
+	}
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for failing := false; ; {
+		_, err := r.look(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			r.cfg.Logger.Warn("cannot see which nodes are live", "err", err)
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}

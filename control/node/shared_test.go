@@ -1,0 +1,183 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// two opens the room in two processes. On SQLite, which has but one, they share its
+// handle.
+func (p *place) two(t *testing.T) (a, b *Room) {
+	t.Helper()
+	a, _ = p.mustStart(t)
+	if a.db.Shared() {
+		b, _ = p.mustStart(t)
+		return a, b
+	}
+	b, err := New(t.Context(), a.cfg)
+	require.NoError(t, err)
+	for _, r := range []*Room{a, b} {
+		r.shared = newShared(&r.cfg)
+		clear(r.seen)
+	}
+	return a, b
+}
+
+func (r *Room) mustPoll(t *testing.T, nodeID string, applied int64) {
+	t.Helper()
+	require.NoError(t, r.Polled(t.Context(), nodeID, applied))
+}
+
+func (r *Room) mustPropagation(t *testing.T, revision int64) Propagation {
+	t.Helper()
+	p, err := r.Propagation(t.Context(), revision)
+	require.NoError(t, err)
+	return p
+}
+
+// TestEveryProcessSeesEveryNode has nodes ask one process, the other and both.
+func TestEveryProcessSeesEveryNode(t *testing.T) {
+	p := newPlace(t)
+	a, b := p.two(t)
+	require.True(t, a.mustPropagation(t, 2).Applied, "a node that has not asked holds no lease")
+	a.mustPoll(t, "nod_a", 1)
+	b.mustPoll(t, "nod_b", 2)
+	want := Propagation{Revision: 2, Nodes: []State{{NodeID: "nod_a", AppliedRevision: 1, Live: true}, {NodeID: "nod_b", AppliedRevision: 2, Live: true}}}
+	require.Equal(t, want, a.mustPropagation(t, 2))
+	require.Equal(t, want, b.mustPropagation(t, 2))
+	b.mustPoll(t, "nod_a", 2)
+	require.True(t, a.mustPropagation(t, 2).Applied)
+	third, _ := p.mustStart(t)
+	third.shared = newShared(&third.cfg)
+	require.Len(t, third.mustPropagation(t, 2).Nodes, 2, "a process that starts knows them too")
+}
+
+// TestAwaitOfAnotherProcess: the one that revokes is woken by the one that was asked.
+func TestAwaitOfAnotherProcess(t *testing.T) {
+	p := newPlace(t)
+	a, b := p.two(t)
+	a.cfg.WaitFor = time.Minute
+	b.mustPoll(t, "nod_b", 1)
+	began := time.Now()
+	answer := make(chan Propagation)
+	go func() { answer <- a.Await(t.Context(), 2) }()
+	b.mustPoll(t, "nod_a", 2)
+	b.mustPoll(t, "nod_b", 2)
+	require.Equal(t, Propagation{Revision: 2, Applied: true, Nodes: []State{
+		{NodeID: "nod_a", AppliedRevision: 2, Live: true}, {NodeID: "nod_b", AppliedRevision: 2, Live: true},
+	}}, <-answer)
+	require.Less(t, time.Since(began), 30*time.Second)
+
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.False(t, a.Await(gone, 3).Applied)
+}
+
+// TestSilentNode walks the clock: a node that asks is written now and then, and counts
+// as live to the end of the longest lease that it may hold, at the process that was
+// not asked.
+func TestSilentNode(t *testing.T) {
+	p := newPlace(t)
+	a, b := p.two(t)
+	live := func() bool { return a.mustPropagation(t, 1).Nodes[0].Live }
+	beat := func() (n int64) {
+		row := b.db.Read().QueryRowContext(t.Context(), `SELECT beat FROM node_polls WHERE node_id = 'nod_b'`)
+		require.NoError(t, row.Scan(&n))
+		return n
+	}
+	b.mustPoll(t, "nod_b", 0)
+	require.True(t, live())
+	p.ran += 3*time.Second - 1
+	b.mustPoll(t, "nod_b", 0) // a lease from here on
+	require.Equal(t, int64(1), beat(), "not worth a write")
+	p.ran += 30 * time.Second
+	require.True(t, live(), "the lease that was not written lasts until now")
+	p.ran += 2
+	require.False(t, live())
+	require.True(t, a.mustPropagation(t, 1).Applied)
+
+	b.mustPoll(t, "nod_b", 0)
+	require.Equal(t, int64(2), beat())
+	require.True(t, live(), "back again")
+	b.mustPoll(t, "nod_b", 1)
+	require.Equal(t, int64(3), beat(), "news is written at once")
+	require.True(t, live())
+	p.ran += forget * 30 * time.Second
+	require.Len(t, a.mustPropagation(t, 1).Nodes, 1)
+	p.ran++
+	require.Empty(t, a.mustPropagation(t, 1).Nodes, "who is silent for long is forgotten")
+}
+
+// TestPollsShareStatements: what comes while one is on its way goes with the next, and
+// nobody is told before his is written.
+func TestPollsShareStatements(t *testing.T) {
+	p := newPlace(t)
+	a, b := p.two(t)
+	b.shared.turn <- struct{}{} // a statement is on its way
+	const nodes = 50
+	var asked sync.WaitGroup
+	answered := make(chan error, nodes)
+	for i := range nodes {
+		asked.Go(func() { answered <- b.Polled(t.Context(), fmt.Sprintf("nod_%02d", i), 7) })
+	}
+	joined := func() bool {
+		b.shared.mu.Lock()
+		defer b.shared.mu.Unlock()
+		return b.shared.next != nil && len(b.shared.next.polls) == nodes
+	}
+	require.Eventually(t, joined, 10*time.Second, time.Millisecond)
+	require.Empty(t, answered)
+	require.Empty(t, a.mustPropagation(t, 7).Nodes)
+	noted := b.db.Noted()
+	<-b.shared.turn
+	asked.Wait()
+	for range nodes {
+		require.NoError(t, <-answered)
+	}
+	<-noted
+	got := a.mustPropagation(t, 7)
+	require.Len(t, got.Nodes, nodes)
+	require.True(t, got.Applied)
+}
+
+// TestAwaitWithoutTheDatabase: a revocation that was committed is told of, but not as
+// applied, whatever was known before.
+func TestAwaitWithoutTheDatabase(t *testing.T) {
+	p := newPlace(t)
+	a, b := p.two(t)
+	a.cfg.WaitFor = 10 * time.Millisecond
+	b.mustPoll(t, "nod_b", 2)
+	require.True(t, a.Await(t.Context(), 2).Applied)
+	require.NoError(t, a.db.Close())
+	require.Equal(t, Propagation{Revision: 2, Nodes: []State{}}, a.Await(t.Context(), 2))
+	_, err := a.Propagation(t.Context(), 2)
+	require.Error(t, err)
+	if b.db == a.db {
+		require.Error(t, b.Polled(t.Context(), "nod_b", 3), "no node may be answered whose poll is not known")
+	}
+}
+
+// TestFollowSeesWhoHasGone: a process that nobody has asked knows who is live.
+func TestFollowSeesWhoHasGone(t *testing.T) {
+	p := newPlace(t)
+	a, b := p.two(t)
+	b.mustPoll(t, "nod_b", 1)
+	ctx, stop := context.WithCancel(t.Context())
+	followed := make(chan error)
+	go func() { followed <- a.Follow(ctx) }()
+	seen := func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.seen["nod_b"].beat == 1
+	}
+	require.Eventually(t, seen, 10*time.Second, time.Millisecond)
+	stop()
+	require.NoError(t, <-followed)
+	p.ran += 33*time.Second + 1
+	require.True(t, a.mustPropagation(t, 2).Applied)
+}
