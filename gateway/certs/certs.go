@@ -1,0 +1,140 @@
+// Package certs keeps what a process shows and trusts on its connections:
+// certificates, keys, certificate authorities and passwords, all of them files.
+//
+// It promises that a file which was replaced counts from the next connection on,
+// without a restart. The files are looked at whenever a connection begins, which costs
+// a stat each, and there is no goroutine. Connections that are open stay as they are.
+//
+// New files that can't be used change nothing: the ones read last stay in force, the
+// log gets one error that names the file and what is wrong with it, and the gauge
+// muniment_certificate_reload_failing is 1 until they can be used. At the start there
+// is nothing to fall back on, so the same error keeps the process from starting.
+//
+// Decisions:
+//   - TLS 1.3 on every hop, for clients and servers alike: Kafka, ClickHouse and
+//     PostgreSQL all speak it. Callers that can't need a proxy in front.
+//   - HTTP/1.1 is all that our listeners speak.
+//   - A certificate that has expired, or is not valid yet, is an error at the start,
+//     and no replacement for one that is: nobody could connect.
+//   - Client certificates are verified at each connection: where they are asked for,
+//     sessions aren't resumed.
+//   - Passwords are read anew for each connection as well, and never logged.
+//
+// Not here: revocation lists and OCSP (certificates are short-lived instead), ACME,
+// and self-signed certificates made on the spot.
+package certs
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Options are what every use of files has in common.
+type Options struct {
+	// Use names the listener or hop in the log and in metrics, such as "api" or
+	// "kafka": one word of a closed list, each of them once in a process.
+	Use string
+	// Now; default time.Now.
+	Now func() time.Time
+	// Logger; nil discards.
+	Logger *slog.Logger
+	// Registerer takes the metrics for as long as the process lives; nil keeps them to
+	// ourselves.
+	Registerer prometheus.Registerer
+}
+
+func (o Options) complete() Options {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// loadPair reads a certificate (chain) and its key, which must be in force.
+func loadPair(certFile, keyFile string, now time.Time) (*tls.Certificate, error) {
+	certText, err := os.ReadFile(certFile)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the certificate: %w", err)
+	}
+	keyText, err := os.ReadFile(keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the certificate's key: %w", err)
+	}
+	switch {
+	case !holds(certText, "CERTIFICATE"):
+		return nil, fmt.Errorf("%s holds no certificate in PEM", certFile)
+	case holds(keyText, "ENCRYPTED PRIVATE KEY"):
+		return nil, fmt.Errorf("the key in %s is encrypted", keyFile)
+	case !holds(keyText, "PRIVATE KEY"):
+		return nil, fmt.Errorf("%s holds no private key in PEM", keyFile)
+	}
+	pair, err := tls.X509KeyPair(certText, keyText)
+	switch {
+	case err != nil && strings.Contains(err.Error(), "does not match"): // crypto/tls has no value for it
+		return nil, fmt.Errorf("the key in %s is not that of the certificate in %s", keyFile, certFile)
+	case err != nil:
+		return nil, fmt.Errorf("certificate %s with key %s can't be used: %w", certFile, keyFile, err)
+	case now.After(pair.Leaf.NotAfter):
+		return nil, fmt.Errorf("the certificate in %s expired at %s", certFile, pair.Leaf.NotAfter.Format(time.RFC3339))
+	case now.Before(pair.Leaf.NotBefore):
+		return nil, fmt.Errorf("the certificate in %s is not valid before %s", certFile, pair.Leaf.NotBefore.Format(time.RFC3339))
+	}
+	return &pair, nil
+}
+
+// holds says whether there is a PEM block whose type ends so.
+func holds(text []byte, kind string) bool {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if strings.HasSuffix(block.Type, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// loadCA reads certificate authorities.
+func loadCA(file string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the certificate authorities: %w", err)
+	}
+	pool, n := x509.NewCertPool(), 0
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("a certificate authority in %s can't be read: %w", file, err)
+		}
+		pool.AddCert(c)
+		n++
+	}
+	if n == 0 {
+		return nil, fmt.Errorf("%s holds no certificate in PEM", file)
+	}
+	return pool, nil
+}
+
+// together refuses a certificate without a key and the other way round.
+func together(cert, key string) error {
+	switch {
+	case cert != "" && key == "":
+		return errors.New("a certificate needs its key")
+	case cert == "" && key != "":
+		return errors.New("a key needs its certificate")
+	}
+	return nil
+}
