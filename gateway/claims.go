@@ -76,9 +76,10 @@ func (c *claimed) text() string {
 	return view(c.enc[:])
 }
 
-// keep remembers the event, gives the key back and wakes those who wait for it.
+// keep remembers the event, gives the key back and wakes those who wait for it. An
+// event that can't be read back, at the zero position, is not remembered.
 func (c *claimed) keep(at sealer.Position, issued time.Time) {
-	if c.held() {
+	if c.held() && at != (sealer.Position{}) {
 		c.end(&place{at.Offset, at.Partition, at.Generation, uint32(issued.Unix())})
 	}
 }
@@ -140,6 +141,16 @@ func (cs *claims) find(h *keyHash, now time.Time, c *claimed) (p place, known bo
 	s.running = append(s.running, running{key: k})
 	c.shard, c.hash = s, *h
 	return place{}, false, nil
+}
+
+// forget makes a key free whose event, at p, can't be read back.
+func (cs *claims) forget(h *keyHash, p place) {
+	s, k := cs.shard(h), claimKey(h[:16])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known, ok := s.kept.get(&k); ok && known == p {
+		s.kept.put(&k, place{}) // of 1970
+	}
 }
 
 func (cs *claims) entries() int { return cs.sum(func(k *kept) int { return k.n }) }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"slices"
@@ -110,6 +111,8 @@ type memoryLog struct {
 	mu      sync.Mutex
 	entries []sealer.Entry
 	fail    error
+	lossy   bool          // Append returns the zero position
+	gone    int64         // positions before it can't be read
 	hold    chan struct{} // while not nil, Append waits for it to be closed or for its ctx
 	waiting int
 }
@@ -144,6 +147,9 @@ func (l *memoryLog) Append(ctx context.Context, r *sealer.Record) (sealer.Positi
 		TenantID: strings.Clone(r.TenantID), EventID: strings.Clone(r.EventID), Node: strings.Clone(r.Node), Epoch: r.Epoch, Seq: r.Seq,
 		Event: bytes.Clone(r.Event), Private: bytes.Clone(r.Private),
 	}})
+	if l.lossy {
+		return sealer.Position{}, nil
+	}
 	return at, nil
 }
 
@@ -152,6 +158,9 @@ func (l *memoryLog) Read(_ context.Context, at sealer.Position) (sealer.Entry, e
 	defer l.mu.Unlock()
 	if l.fail != nil {
 		return sealer.Entry{}, l.fail
+	}
+	if at.Offset < l.gone {
+		return sealer.Entry{}, fmt.Errorf("%s is gone: %w", at, fs.ErrNotExist)
 	}
 	if at.Generation != 1 || at.Partition != 0 || at.Offset < 0 || at.Offset >= int64(len(l.entries)) {
 		return sealer.Entry{}, fmt.Errorf("nothing at %s", at)
@@ -183,6 +192,13 @@ func (l *memoryLog) setFail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fail = err
+}
+
+// lose makes what stands before an offset unreadable, and new records too if lossy.
+func (l *memoryLog) lose(before int64, lossy bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gone, l.lossy = before, lossy
 }
 
 // halt makes Append wait until the returned function is called.

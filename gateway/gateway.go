@@ -29,6 +29,8 @@
 //   - Keys are remembered for 24 h or the newest Config.IdempotencyEntries, in
 //     this process's memory, rebuilt from the log when the node starts. The
 //     limit is shared out over 64 shards by hash.
+//   - A log may lose what answers to retries are rendered from, not the promise (see
+//     Log): the key is free then, and the retry's event a duplicate likewise.
 //   - When an append fails, nobody knows whether the record is in the log. The caller
 //     gets 503 and the key is free; should the record turn up after all, the
 //     retry's event is a duplicate of it by its hash, and is metered zero.

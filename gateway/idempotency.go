@@ -3,7 +3,9 @@ package gateway
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -33,7 +35,12 @@ func (g *Gateway) once(ctx *fasthttp.RequestCtx, d *delivery, key []byte, arrive
 		at, known, end := g.claims.find(&h, arrived, &d.claim)
 		switch {
 		case known:
-			return g.replay(ctx, d, &h, at)
+			err := g.replay(ctx, d, &h, at)
+			if !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			g.claims.forget(&h, at)
+			continue
 		case end == nil:
 			return g.first(ctx, d, arrived)
 		}
@@ -71,9 +78,12 @@ func (d *delivery) keyHash(key []byte) keyHash {
 }
 
 // replay answers as the first request with the key was answered, from the event in
-// the log.
+// the log; fs.ErrNotExist if the log has lost it.
 func (g *Gateway) replay(ctx *fasthttp.RequestCtx, d *delivery, h *keyHash, at place) error {
 	entry, err := g.log.Read(d.deadline, sealer.Position{Generation: at.generation, Partition: at.partition, Offset: at.offset})
+	if errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	if err != nil {
 		g.metrics.replayErrors.Inc()
 		return errLogAway

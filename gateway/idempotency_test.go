@@ -68,6 +68,45 @@ func TestReplayAfterARestart(t *testing.T) {
 	require.Zero(t, w.gateway.claims.entries())
 }
 
+// TestLostAnswers loses what answers are rendered from: the receipts stand, and a
+// retry gets one of its own, with the same hash.
+func TestLostAnswers(t *testing.T) {
+	w := newWorld(t, nil)
+	post := func() reply {
+		r := w.post(w.body(), "Idempotency-Key: k")
+		require.Equal(t, 200, r.status, r.body)
+		return r
+	}
+	requireNew := func(r reply, receipts int) {
+		require.Empty(t, r.header.Get(api.HeaderReplayed))
+		all := w.log.all()
+		require.Len(t, all, receipts)
+		first, ok := idempotencyOf(all[0].Event)
+		require.True(t, ok)
+		last, _ := idempotencyOf(all[receipts-1].Event)
+		require.Equal(t, first, last)
+	}
+	w.log.lose(0, true)
+	requireNew(post(), 1)
+	require.Zero(t, w.gateway.claims.entries())
+	w.log.lose(0, false)
+	second := post()
+	requireNew(second, 2)
+	require.Equal(t, second.body, post().body)
+
+	w.log.lose(2, false)
+	third := post()
+	requireNew(third, 3)
+	require.Equal(t, third.body, post().body)
+
+	// A start finds what is left.
+	w.restart(nil)
+	require.Equal(t, third.body, post().body)
+	w.log.lose(3, false)
+	w.restart(nil)
+	requireNew(post(), 4)
+}
+
 func TestHundredAtOnce(t *testing.T) {
 	w := newWorld(t, nil)
 	release := w.log.halt()

@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -55,10 +57,11 @@ func firstSince(ctx context.Context, log Log, first, end sealer.Position, since 
 		middle := first
 		middle.Offset = from + (to-from)/2
 		e, err := log.Read(ctx, middle)
-		if err != nil {
+		gone := errors.Is(err, fs.ErrNotExist) // the oldest may go meanwhile
+		if err != nil && !gone {
 			return first, err
 		}
-		if at, ok := eventTime(e.EventID); ok && at.Before(since) {
+		if at, ok := eventTime(e.EventID); gone || ok && at.Before(since) {
 			from = middle.Offset + 1
 		} else {
 			to = middle.Offset
