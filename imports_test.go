@@ -37,6 +37,7 @@ var rooms = map[string][]string{
 	"pipeline":                {"gate", "sealer"},
 	"pipeline/clickhouse":     {"gate", "pipeline", "sealer"},
 	"pipeline/conform":        {"gate", "pipeline", "sealer"},
+	"pipeline/edge":           {"pipeline", "pipeline/segment", "sealer"},
 	"pipeline/kafka":          {"pipeline", "sealer"},
 	"pipeline/segment":        {"pipeline", "sealer"},
 	"pipeline/sqlite":         {"gate", "pipeline", "sealer"},

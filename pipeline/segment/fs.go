@@ -59,6 +59,9 @@ const (
 
 type osFS struct{}
 
+// OS is the operating system's file system, for fault tests to stand in front of.
+func OS() FS { return osFS{} }
+
 func (fs osFS) MkdirAll(dir string) error {
 	err := os.Mkdir(dir, dirMode)
 	if errors.Is(err, os.ErrExist) {

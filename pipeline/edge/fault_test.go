@@ -1,0 +1,189 @@
+package edge
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"muniment/pipeline/segment"
+	"muniment/sealer"
+)
+
+// writerDir in the environment turns the test binary into a process that appends to
+// the log there and prints where each record stands.
+const writerDir = "MUNIMENT_EDGE_WRITER_DIR"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(writerDir); dir != "" {
+		fmt.Fprintln(os.Stderr, runWriter(dir))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func runWriter(dir string) error {
+	l, err := Open(Config{Promise: new(promise), Dir: dir, SegmentBytes: 64 << 10})
+	if err != nil {
+		return err
+	}
+	failed := make(chan error)
+	for w := range 8 {
+		go func() {
+			for n := 0; ; n++ {
+				r := record(w<<32 | n)
+				at, err := l.Append(context.Background(), r)
+				if err != nil {
+					failed <- err
+					return
+				}
+				os.Stdout.WriteString(r.EventID + " " + at.String() + "\n")
+			}
+		}()
+	}
+	return <-failed
+}
+
+// TestKill kills a writing process ten times: what was answered with a position is
+// there for the next start.
+func TestKill(t *testing.T) {
+	dir := t.TempDir()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	answered := 0
+	for range 10 {
+		cmd := exec.CommandContext(t.Context(), self)
+		cmd.Env = append(os.Environ(), writerDir+"="+dir)
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		told := map[sealer.Position]string{}
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			id, text, ok := strings.Cut(lines.Text(), " ")
+			at, err := sealer.ParsePosition(text)
+			if !ok || err != nil {
+				break // the line that the kill cut
+			}
+			require.NotZero(t, at)
+			told[at] = id
+			if len(told) == 300 {
+				require.NoError(t, cmd.Process.Kill())
+			}
+		}
+		require.Error(t, cmd.Wait())
+		answered += len(told)
+
+		l := mustOpen(t, Config{Promise: new(promise), Dir: dir, SegmentBytes: 64 << 10})
+		for at, id := range told {
+			e, err := l.Read(t.Context(), at)
+			require.NoError(t, err)
+			require.Equal(t, id, e.EventID)
+		}
+		require.NoError(t, l.Close())
+	}
+	require.GreaterOrEqual(t, answered, 3000)
+}
+
+// disk is a real folder on a disk that may be full, or fail.
+type disk struct {
+	segment.FS
+	free atomic.Int64 // bytes that may still be allocated
+	bad  atomic.Bool  // writes fail for good
+}
+
+func (d *disk) Create(name string) (segment.File, error) {
+	f, err := d.FS.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	return diskFile{f, d}, nil
+}
+
+func (d *disk) Remove(name string) error {
+	info, err := os.Stat(name)
+	if err == nil {
+		d.free.Add(info.Size())
+	}
+	return d.FS.Remove(name)
+}
+
+type diskFile struct {
+	segment.File
+	disk *disk
+}
+
+func (f diskFile) Allocate(at, n int64) error {
+	if f.disk.free.Add(-n) < 0 {
+		f.disk.free.Add(n)
+		return unix.ENOSPC
+	}
+	return f.File.Allocate(at, n)
+}
+
+func (f diskFile) WriteAt(b []byte, at int64) (int, error) {
+	if f.disk.bad.Load() {
+		return 0, unix.EIO
+	}
+	return f.File.WriteAt(b, at)
+}
+
+// TestFullDisk fills the disk: the oldest copies make room for new ones; when there
+// are none left, receipts are good without copies, and copied again when there is room.
+func TestFullDisk(t *testing.T) {
+	d := &disk{FS: segment.OS()}
+	d.free.Store(40 << 10)
+	p := new(promise)
+	l := mustOpen(t, Config{Promise: p, Dir: t.TempDir(), SegmentBytes: 8 << 10, FS: d})
+	for n := range 200 {
+		at, err := l.Append(t.Context(), record(n))
+		require.NoError(t, err)
+		require.NotZero(t, at)
+	}
+	require.Zero(t, testutil.ToFloat64(l.failed))
+
+	d.free.Store(-1 << 30) // others take whatever is freed
+	good := 0
+	for n := range 200 {
+		at, err := l.Append(t.Context(), record(1000+n))
+		require.NoError(t, err)
+		if at == (sealer.Position{}) {
+			good++
+		}
+	}
+	require.Greater(t, good, 100)
+	require.Equal(t, float64(good), testutil.ToFloat64(l.failed))
+	d.free.Store(1 << 30)
+	at, err := l.Append(t.Context(), record(2000))
+	require.NoError(t, err)
+	require.NotZero(t, at)
+	require.Equal(t, 401, p.count())
+}
+
+// TestBadDisk fails a write for good.
+func TestBadDisk(t *testing.T) {
+	d := &disk{FS: segment.OS()}
+	d.free.Store(1 << 30)
+	p := new(promise)
+	l := mustOpen(t, Config{Promise: p, Dir: t.TempDir(), SegmentBytes: 8 << 10, FS: d})
+	kept, err := l.Append(t.Context(), record(0))
+	require.NoError(t, err)
+	d.bad.Store(true)
+	for n := range 5 {
+		at, err := l.Append(t.Context(), record(1+n))
+		require.NoError(t, err)
+		require.Zero(t, at)
+	}
+	require.Equal(t, 5., testutil.ToFloat64(l.failed))
+	require.Equal(t, 6, p.count())
+	e, err := l.Read(t.Context(), kept)
+	require.NoError(t, err)
+	require.Equal(t, "evt_0", e.EventID)
+}
