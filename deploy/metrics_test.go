@@ -1,0 +1,148 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"muniment/control"
+	"muniment/control/node"
+	"muniment/control/proof"
+	"muniment/control/right"
+	"muniment/control/store"
+	"muniment/control/tenant"
+	"muniment/gateway"
+	"muniment/gateway/snapshot"
+	"muniment/pipeline"
+	"muniment/pipeline/kafka"
+	"muniment/pipeline/segment"
+	"muniment/pipeline/sqlite"
+	"muniment/sealer"
+)
+
+// shown are the series that a process shows, by name, with their labels. As a
+// registerer it takes all that the parts of the service register, and remembers it
+// whether or not there are samples yet.
+type shown map[string][]string
+
+var describe = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", .*constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
+
+func (s shown) Register(c prometheus.Collector) error {
+	descs := make(chan *prometheus.Desc, 100)
+	c.Describe(descs)
+	close(descs)
+	for d := range descs {
+		parts := describe.FindStringSubmatch(d.String())
+		if parts == nil {
+			return errors.New("cannot read " + d.String())
+		}
+		labels := []string{"job", "instance"}
+		for _, label := range strings.Split(parts[2]+","+parts[3], ",") {
+			name, _, _ := strings.Cut(label, "=")
+			labels = append(labels, name)
+		}
+		names := []string{parts[1]}
+		switch c.(type) {
+		case prometheus.Histogram, *prometheus.HistogramVec:
+			names = []string{parts[1] + "_sum", parts[1] + "_count", parts[1] + "_bucket"}
+			labels = append(labels, "le")
+		}
+		for _, name := range names {
+			s[name] = append(labels, s[name]...)
+		}
+	}
+	return nil
+}
+
+func (s shown) MustRegister(all ...prometheus.Collector) {
+	for _, c := range all {
+		if err := s.Register(c); err != nil {
+			panic(err)
+		}
+	}
+}
+
+func (s shown) Unregister(prometheus.Collector) bool { return true }
+
+// registered opens every part of the service that has metrics, as the commands do,
+// and tells what they register.
+func registered(t *testing.T) shown {
+	t.Helper()
+	all, ctx, dir := shown{}, t.Context(), t.TempDir()
+
+	topic, err := kafka.Open(kafka.Config{Brokers: []string{"127.0.0.1:1"}, Registerer: all})
+	require.NoError(t, err)
+	spool, err := segment.Open(segment.Config{Dir: filepath.Join(dir, "spool"), Registerer: all})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, spool.Close()) })
+	spooled, err := kafka.OpenSpooled(kafka.SpoolConfig{Log: topic, Spool: spool, Mark: filepath.Join(dir, "mark"), Registerer: all})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, spooled.Close()) })
+
+	db, err := store.Open(ctx, store.Config{Path: filepath.Join(dir, "control.db"), Registerer: all})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	warehouse, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(dir, "warehouse.db")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, warehouse.Close()) })
+	_, err = pipeline.NewLoader(pipeline.LoaderConfig{Log: spool, Warehouse: warehouse, Registerer: all})
+	require.NoError(t, err)
+
+	nodes, err := node.New(ctx, node.Config{DB: db, Dir: filepath.Join(dir, "keys"), Registerer: all})
+	require.NoError(t, err)
+	rights, err := right.New(right.Config{DB: db, Nodes: nodes})
+	require.NoError(t, err)
+	packs, err := proof.New(proof.Config{
+		DB: db, Warehouse: warehouse, Log: spool, Keys: nodes, Dir: filepath.Join(dir, "packs"), Registerer: all,
+	})
+	require.NoError(t, err)
+	tenants, err := tenant.New(tenant.Config{DB: db, Nodes: nodes, Counters: tenant.Counters{
+		Bases: rights.CountBases, Rights: rights.CountRights, ProofPacks: packs.CountPacks, Events: warehouse.CountEvents,
+	}})
+	require.NoError(t, err)
+	ctl, err := control.New(control.Config{
+		DB: db, Nodes: nodes, Tenants: tenants, Packs: packs, Log: spool,
+		Rooms: []control.Room{nodes, tenants, rights, packs}, Registerer: all,
+	})
+	require.NoError(t, err)
+
+	view, err := snapshot.New(snapshot.Config{Source: ctl.Source(), NodeID: "nod_a", Registerer: all})
+	require.NoError(t, err)
+	_, err = gateway.New(gateway.Config{
+		NodeID: "nod_a", Rights: view, Log: spool, Registerer: all,
+		Signer: func(context.Context, time.Time) (*sealer.Signer, func(), error) {
+			return nil, nil, errors.New("no key")
+		},
+		DialControl: func() (net.Conn, error) { return nil, errors.New("no control") },
+	})
+	require.NoError(t, err)
+	return all
+}
+
+var (
+	named    = regexp.MustCompile(`\b(muniment[_:][a-z0-9_:]+)(?:\{([^}]*)\})?`)
+	matchers = regexp.MustCompile(`([a-z_]+)\s*(?:=~|!~|!=|=)\s*"[^"]*"`)
+)
+
+// requireShown fails if an expression names a metric that nothing registers, or
+// selects by a label that the metric doesn't have.
+func (s shown) requireShown(t *testing.T, where, expr string) {
+	t.Helper()
+	found := named.FindAllStringSubmatch(expr, -1)
+	require.True(t, len(found) > 0 || strings.Contains(expr, "up{"), "%s: %s names no metric of ours", where, expr)
+	for _, m := range found {
+		labels, known := s[m[1]]
+		require.True(t, known, "%s: nothing registers %s", where, m[1])
+		for _, matcher := range matchers.FindAllStringSubmatch(m[2], -1) {
+			require.Contains(t, labels, matcher[1], "%s: %s has no such label", where, m[1])
+		}
+	}
+}
