@@ -12,19 +12,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"muniment/control"
-	"muniment/control/meter"
-	"muniment/control/node"
-	"muniment/control/proof"
-	"muniment/control/right"
 	"muniment/control/store"
-	"muniment/control/tenant"
 	"muniment/gateway"
 	"muniment/gateway/snapshot"
 	"muniment/pipeline"
@@ -72,14 +65,9 @@ func (c *upCmd) Run() (err error) {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(2 * runtime.NumCPU())
 	}
-	logger := c.logger()
+	logger := newLogger(c.Log, c.LogLevel)
 	started := false
-	defer func() {
-		if err != nil && ctx.Err() != nil && (!started || errors.Is(err, context.Canceled)) {
-			logger.Info("muniment was stopped while it started", "err", err)
-			err = nil
-		}
-	}()
+	defer func() { err = stopped(ctx, logger, started, err) }()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
@@ -112,15 +100,9 @@ func (c *upCmd) Run() (err error) {
 	operators := newSwitch(gateway.Admin{Gatherer: registry, Checks: []gateway.Check{
 		{Name: "start", Ready: func(context.Context) error { return errors.New("the data folder is being opened and checked") }},
 	}}.Handler())
-	administered, stopAdmin := context.WithCancel(context.WithoutCancel(ctx))
-	var operated sync.WaitGroup
-	operated.Go(func() {
-		if err := serve(administered, adminListener, operators); err != nil {
-			failed <- fmt.Errorf("the admin listener stopped: %w", err)
-		}
-	})
-	defer operated.Wait()
-	defer stopAdmin()
+	operated := newParts(ctx, failed)
+	defer operated.stop()
+	operated.run("the admin listener", func(ctx context.Context) error { return serve(ctx, adminListener, operators) })
 
 	db, err := store.Open(ctx, store.Config{Path: filepath.Join(c.Data, "control.db"), Logger: logger, Registerer: registry})
 	if err != nil {
@@ -150,44 +132,19 @@ func (c *upCmd) Run() (err error) {
 		return warehouse.Resume(ctx, store.Partition)
 	}}
 
-	nodes, err := node.New(ctx, node.Config{DB: db, Dir: filepath.Join(c.Data, "keys"), Bound: c.Bound, Logger: logger, Registerer: registry})
-	if err != nil {
-		return err
-	}
-	rights, err := right.New(right.Config{DB: db, Nodes: nodes})
-	if err != nil {
-		return err
-	}
-	packs, err := proof.New(proof.Config{
-		DB: db, Warehouse: warehouse, Log: eventLog, Keys: nodes, Dir: filepath.Join(c.Data, "packs"), Logger: logger, Registerer: registry,
-	})
-	if err != nil {
-		return err
-	}
-	metering, err := meter.New(meter.Config{Warehouse: warehouse, Log: eventLog})
-	if err != nil {
-		return err
-	}
-	tenants, err := tenant.New(tenant.Config{DB: db, Nodes: nodes, Counters: tenant.Counters{
-		Bases: rights.CountBases, Rights: rights.CountRights, ProofPacks: packs.CountPacks, Events: warehouse.CountEvents,
-	}})
-	if err != nil {
-		return err
-	}
 	token := rand.Text()
-	ctl, err := control.New(control.Config{
-		DB: db, Nodes: nodes, Tenants: tenants, Packs: packs, Log: eventLog,
-		Rooms: []control.Room{nodes, tenants, rights, packs, metering}, AdminToken: token, Logger: logger, Registerer: registry,
+	ctl, err := openPlane(ctx, planeConfig{
+		DB: db, Log: eventLog, Warehouse: warehouse, Data: c.Data, Bound: c.Bound, Token: token, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err
 	}
 
-	epoch, err := nodes.Enrol(ctx, nodeID)
+	epoch, err := ctl.nodes.Enrol(ctx, nodeID)
 	if err != nil {
 		return err
 	}
-	signer, err := nodes.ReceiptSigner(nodeID)
+	signer, err := ctl.nodes.ReceiptSigner(nodeID)
 	if err != nil {
 		return err
 	}
@@ -210,7 +167,7 @@ func (c *upCmd) Run() (err error) {
 			{Name: "log", Ready: func(context.Context) error { return eventLog.Err() }},
 			{Name: "control", Ready: edge.ControlReady},
 		},
-		Notes: backstage(loader, warehouse, packs, nodes),
+		Notes: append([]gateway.Note{behind(loader)}, ctl.notes(warehouse)...),
 		Mount: map[string]http.Handler{"/admin/": ctl.Admin()},
 	}.Handler())
 
@@ -224,37 +181,21 @@ func (c *upCmd) Run() (err error) {
 	defer os.Remove(filepath.Join(c.Data, adminFile))
 
 	// What runs behind the gateway ends after it: it needs all of them to drain.
-	background, halt := context.WithCancel(context.WithoutCancel(ctx))
-	var parts sync.WaitGroup
-	defer parts.Wait()
-	defer halt()
-	run := func(name string, work func(context.Context) error) {
-		parts.Go(func() {
-			if err := work(background); err != nil && background.Err() == nil {
-				failed <- fmt.Errorf("%s stopped: %w", name, err)
-			}
-		})
-	}
+	background := newParts(ctx, failed)
+	defer background.stop()
 	if c.PauseLoader {
 		loader.Pause()
 		logger.Warn("the loader is paused: nothing gets into the warehouse")
 	}
-	run("the loader", loader.Run)
-	run("the view of rights", view.Run)
-	run("the high-water mark", func(ctx context.Context) error { return db.Follow(ctx, eventLog) })
-	run("the log's retention", retention.Run)
-	run("the outbox relay", ctl.Run)
-	run("control's server", func(ctx context.Context) error { return serve(ctx, inside, ctl.Handler()) })
+	background.run("the loader", loader.Run)
+	background.run("the view of rights", view.Run)
+	background.run("the high-water mark", func(ctx context.Context) error { return db.Follow(ctx, eventLog) })
+	background.run("the log's retention", retention.Run)
+	background.run("the outbox relay", ctl.Run)
+	background.run("control's server", func(ctx context.Context) error { return serve(ctx, inside, ctl.Handler()) })
 
-	serving, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	go func() {
-		select {
-		case err := <-failed:
-			fail(err)
-		case <-serving.Done():
-		}
-	}()
+	serving, done := untilFailed(ctx, failed)
+	defer done()
 	started = true
 	if err := edge.Run(serving, listener); err != nil {
 		return err
@@ -264,26 +205,6 @@ func (c *upCmd) Run() (err error) {
 	}
 	logger.Info("muniment has stopped")
 	return nil
-}
-
-// backstage tells operators how far the warehouse is, what holds sealing, and for how
-// long the root has delegated: each may be amiss while deliveries go on.
-func backstage(loader *pipeline.Loader, warehouse pipeline.Sink, packs *proof.Room, nodes *node.Room) []gateway.Note {
-	return []gateway.Note{
-		{Name: "loader", Tell: func(ctx context.Context) (string, error) {
-			lag, err := loader.Lag(ctx)
-			return fmt.Sprintf("%d records behind the log", lag), err
-		}},
-		{Name: "warehouse", Tell: func(ctx context.Context) (string, error) {
-			next, loaded, err := warehouse.Resume(ctx, store.Partition)
-			if !loaded {
-				return "holds nothing yet", err
-			}
-			return "loaded up to " + next.String(), err
-		}},
-		{Name: "sealing", Tell: packs.Holds},
-		{Name: "delegation", Tell: nodes.Delegated},
-	}
 }
 
 // openLog opens the event log and holds database and warehouse against it: each of
@@ -326,16 +247,4 @@ func (c *upCmd) openLog(ctx context.Context, db *store.DB, warehouse pipeline.Si
 			"muniment restore --from BACKUP --data DIR", err, cfg.Dir)
 	}
 	return nil, err
-}
-
-// replays are the rooms that tell an older database what was stopped meanwhile.
-func replays() []store.Replay { return []store.Replay{right.Replay, tenant.Replay, node.Replay} }
-
-// logger writes to standard error; its first line names the addresses.
-func (c *upCmd) logger() *slog.Logger {
-	options := &slog.HandlerOptions{Level: c.LogLevel}
-	if c.Log == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, options))
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, options))
 }

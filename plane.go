@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"muniment/control"
+	"muniment/control/meter"
+	"muniment/control/node"
+	"muniment/control/proof"
+	"muniment/control/right"
+	"muniment/control/store"
+	"muniment/control/tenant"
+	"muniment/gateway"
+	"muniment/pipeline"
+)
+
+// planeConfig is what the control plane stands on.
+type planeConfig struct {
+	DB        *store.DB
+	Log       pipeline.Log
+	Warehouse pipeline.Warehouse
+	// Data is the folder of keys and packs.
+	Data       string
+	Bound      time.Duration
+	Token      string // of operators
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// plane is control with all of its rooms.
+type plane struct {
+	*control.Control
+	nodes *node.Room
+	packs *proof.Room
+}
+
+// openPlane opens the rooms, each with those that it builds on.
+func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
+	nodes, err := node.New(ctx, node.Config{
+		DB: cfg.DB, Dir: filepath.Join(cfg.Data, "keys"), Bound: cfg.Bound, Logger: cfg.Logger, Registerer: cfg.Registerer,
+	})
+	if err != nil {
+		return nil, err
+	}
+	rights, err := right.New(right.Config{DB: cfg.DB, Nodes: nodes})
+	if err != nil {
+		return nil, err
+	}
+	packs, err := proof.New(proof.Config{
+		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: nodes, Dir: filepath.Join(cfg.Data, "packs"),
+		Logger: cfg.Logger, Registerer: cfg.Registerer,
+	})
+	if err != nil {
+		return nil, err
+	}
+	metering, err := meter.New(meter.Config{Warehouse: cfg.Warehouse, Log: cfg.Log})
+	if err != nil {
+		return nil, err
+	}
+	tenants, err := tenant.New(tenant.Config{DB: cfg.DB, Nodes: nodes, Counters: tenant.Counters{
+		Bases: rights.CountBases, Rights: rights.CountRights, ProofPacks: packs.CountPacks, Events: cfg.Warehouse.CountEvents,
+	}})
+	if err != nil {
+		return nil, err
+	}
+	ctl, err := control.New(control.Config{
+		DB: cfg.DB, Nodes: nodes, Tenants: tenants, Packs: packs, Log: cfg.Log,
+		Rooms: []control.Room{nodes, tenants, rights, packs, metering}, AdminToken: cfg.Token, Logger: cfg.Logger, Registerer: cfg.Registerer,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &plane{ctl, nodes, packs}, nil
+}
+
+// notes tell operators how far the warehouse is, what holds sealing, and for how
+// long the root has delegated: each may be amiss while requests are answered.
+func (p *plane) notes(warehouse pipeline.Sink) []gateway.Note {
+	return []gateway.Note{
+		{Name: "warehouse", Tell: func(ctx context.Context) (string, error) {
+			next, loaded, err := warehouse.Resume(ctx, store.Partition)
+			if !loaded {
+				return "holds nothing yet", err
+			}
+			return "loaded up to " + next.String(), err
+		}},
+		{Name: "sealing", Tell: p.packs.Holds},
+		{Name: "delegation", Tell: p.nodes.Delegated},
+	}
+}
+
+// behind tells how far a loader of this process is.
+func behind(loader *pipeline.Loader) gateway.Note {
+	return gateway.Note{Name: "loader", Tell: func(ctx context.Context) (string, error) {
+		lag, err := loader.Lag(ctx)
+		return fmt.Sprintf("%d records behind the log", lag), err
+	}}
+}
+
+// replays are the rooms that tell an older database what was stopped meanwhile.
+func replays() []store.Replay { return []store.Replay{right.Replay, tenant.Replay, node.Replay} }
