@@ -24,16 +24,10 @@ type Assignment interface {
 	Run(ctx context.Context, load func(ctx context.Context, partition int32)) error
 }
 
-// Partitioned knows how many partitions there are, for the life of a log.
-type Partitioned interface {
-	// Partitions waits until the number is known.
-	Partitions(ctx context.Context) (int, error)
-}
-
 // AllPartitions assigns every partition of a log.
-func AllPartitions(log Partitioned) Assignment { return allPartitions{log} }
+func AllPartitions(log Reader) Assignment { return allPartitions{log} }
 
-type allPartitions struct{ log Partitioned }
+type allPartitions struct{ log Reader }
 
 func (a allPartitions) Run(ctx context.Context, load func(ctx context.Context, partition int32)) error {
 	n, err := a.log.Partitions(ctx)
