@@ -41,12 +41,14 @@
 // delete, comes and goes with the topic, and is readable by any tool; a topic that
 // doesn't set it has no generation and is refused.
 //
-// Spooled is a log in front of this one that goes on while Kafka is away.
+// Spooled is a log in front of this one that goes on while Kafka is away. Group shares
+// the partitions among loader processes by a consumer group.
 //
 // Decisions: a tenant's partition is murmur2 of its id, as Kafka's own clients place
 // a key. The position of a record with copies is that of the copy that was
-// acknowledged. Non-goals: transactions, consumer groups (the loader keeps its own
-// position), compression, and topics of an older record format.
+// acknowledged. A consumer group decides who loads and never from where: the loader
+// keeps its own position in the warehouse. Non-goals: transactions, compression, and
+// topics of an older record format.
 package kafka
 
 import (

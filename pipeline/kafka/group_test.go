@@ -1,0 +1,422 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/goleak"
+
+	"muniment/pipeline"
+	"muniment/pipeline/conform"
+	"muniment/sealer"
+)
+
+// quick is a group that notices everything soon.
+func quick(tb testing.TB) GroupConfig {
+	return GroupConfig{
+		Name: tb.Name(), Heartbeat: 50 * time.Millisecond, JoinBackoff: 50 * time.Millisecond,
+		SessionTimeout: 6 * time.Second, CommitEvery: 50 * time.Millisecond,
+	}
+}
+
+// roll is who loads which partition, of all members of a test.
+type roll struct {
+	mu      sync.Mutex
+	loading map[string][]int32
+}
+
+// member runs a member of the group; stop ends it and waits.
+func (r *roll) member(tb testing.TB, cfg Config, group GroupConfig, name string) (g *Group, stop func() error) {
+	tb.Helper()
+	g, err := mustOpen(tb, cfg).Group(group)
+	require.NoError(tb, err)
+	ctx, cancel := context.WithCancel(tb.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- g.Run(ctx, func(ctx context.Context, partition int32) {
+			r.set(name, func(p []int32) []int32 { return append(p, partition) })
+			<-ctx.Done()
+			r.set(name, func(p []int32) []int32 {
+				return slices.DeleteFunc(slices.Clone(p), func(other int32) bool { return other == partition })
+			})
+		})
+	}()
+	stop = sync.OnceValue(func() error { cancel(); return <-done })
+	tb.Cleanup(func() { stop() })
+	return g, stop
+}
+
+func (r *roll) set(name string, change func([]int32) []int32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.loading == nil {
+		r.loading = map[string][]int32{}
+	}
+	if r.loading[name] = change(r.loading[name]); len(r.loading[name]) == 0 {
+		delete(r.loading, name)
+	}
+}
+
+// shares are how many partitions each member loads, if each of n is loaded once.
+func (r *roll) shares(n int) map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	shares := map[string]int{}
+	var all []int32
+	for name, p := range r.loading {
+		shares[name] = len(p)
+		all = append(all, p...)
+	}
+	if slices.Sort(all); len(all) != n || len(slices.Compact(all)) != n {
+		return nil
+	}
+	return shares
+}
+
+// requireShares waits for it.
+func (r *roll) requireShares(tb testing.TB, want map[string]int) {
+	tb.Helper()
+	n := 0
+	for _, share := range want {
+		n += share
+	}
+	require.Eventually(tb, func() bool {
+		got := r.shares(n)
+		for name, share := range want {
+			if got[name] != share {
+				return false
+			}
+		}
+		return len(got) == len(want)
+	}, time.Minute, 5*time.Millisecond, "the members share the partitions as %v", want)
+}
+
+func testGroup(t *testing.T, brokers []string) {
+	cfg := freshTopic(t, brokers, Topic{Partitions: 6})
+	group := quick(t)
+	group.Name = cfg.Topic
+	group.Loaded = func(_ context.Context, partition int32) (sealer.Position, bool, error) {
+		return sealer.Position{Generation: described(t, cfg).mustGeneration(t), Offset: int64(partition)}, partition != 5, nil
+	}
+	var r roll
+	a, stopA := r.member(t, cfg, group, "a")
+	require.ErrorContains(t, a.Ready(), "has not joined yet")
+	r.requireShares(t, map[string]int{"a": 6})
+	require.NoError(t, a.Ready())
+	_, stopB := r.member(t, cfg, group, "b")
+	r.requireShares(t, map[string]int{"a": 3, "b": 3})
+	_, stopC := r.member(t, cfg, group, "c")
+	r.requireShares(t, map[string]int{"a": 2, "b": 2, "c": 2})
+
+	// Monitors of lag see the warehouse's positions.
+	client, transport, err := cfg.mustComplete(t).client()
+	require.NoError(t, err)
+	defer transport.CloseIdleConnections()
+	require.Eventually(t, func() bool {
+		res, err := client.OffsetFetch(t.Context(), &kafkago.OffsetFetchRequest{
+			GroupID: group.Name, Topics: map[string][]int{cfg.Topic: {0, 1, 2, 3, 4, 5}},
+		})
+		if err != nil || res.Error != nil {
+			return false
+		}
+		for _, p := range res.Topics[cfg.Topic] {
+			if want := int64(p.Partition); p.CommittedOffset != want && want != 5 || want == 5 && p.CommittedOffset >= 0 {
+				return false
+			}
+		}
+		return len(res.Topics[cfg.Topic]) == 6
+	}, time.Minute, 20*time.Millisecond)
+
+	// Who leaves says so: its partitions don't wait for the end of its session.
+	left := time.Now()
+	require.NoError(t, stopA())
+	r.requireShares(t, map[string]int{"b": 3, "c": 3})
+	require.Less(t, time.Since(left), group.SessionTimeout)
+	require.NoError(t, stopB())
+	require.NoError(t, stopC())
+	require.Empty(t, r.loading)
+}
+
+func (d description) mustGeneration(tb testing.TB) uint32 {
+	generation, err := d.generation()
+	require.NoError(tb, err)
+	return generation
+}
+
+func (c Config) mustComplete(tb testing.TB) Config {
+	c, err := c.complete()
+	require.NoError(tb, err)
+	return c
+}
+
+func TestGroup(t *testing.T)        { testGroup(t, fakeBrokers(t)) }
+func TestGroupOnKafka(t *testing.T) { testGroup(t, realBrokers(t)) }
+
+// More members than partitions: some stand by, and take over.
+func TestGroupStandby(t *testing.T) {
+	cfg := freshTopic(t, fakeBrokers(t), Topic{Partitions: 1})
+	var r roll
+	_, stopA := r.member(t, cfg, quick(t), "a")
+	r.requireShares(t, map[string]int{"a": 1})
+	b, _ := r.member(t, cfg, quick(t), "b")
+	require.Eventually(t, func() bool { return b.Ready() == nil && r.shares(1) != nil }, time.Minute, 5*time.Millisecond)
+	require.NoError(t, stopA())
+	r.requireShares(t, map[string]int{"b": 1})
+}
+
+// network is the way of one member to the brokers, which can be cut without a word.
+type network struct {
+	mu    sync.Mutex
+	conns []net.Conn
+	cut   bool
+}
+
+func (n *network) dial(ctx context.Context, kind, address string) (net.Conn, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cut {
+		return nil, errors.New("network is cut")
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, kind, address)
+	if err == nil {
+		n.conns = append(n.conns, conn)
+	}
+	return conn, err
+}
+
+func (n *network) set(cut bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cut = cut
+	for _, c := range n.conns {
+		c.Close()
+	}
+	n.conns = nil
+}
+
+// A member that loses the brokers stops loading and tells why; its partitions are
+// loaded by another one when its session has ended, and shared again once it is back.
+func TestGroupLosesAMember(t *testing.T) {
+	cfg := freshTopic(t, fakeBrokers(t, kfake.GroupMinSessionTimeout(100*time.Millisecond)), Topic{})
+	group := quick(t)
+	group.SessionTimeout = time.Second
+	var r roll
+	var way network
+	own := cfg
+	own.Dial = way.dial
+	a, _ := r.member(t, own, group, "a")
+	r.requireShares(t, map[string]int{"a": 4})
+	r.member(t, cfg, group, "b")
+	r.requireShares(t, map[string]int{"a": 2, "b": 2})
+	way.set(true)
+	r.requireShares(t, map[string]int{"b": 4})
+	require.Eventually(t, func() bool { return a.Ready() != nil }, time.Minute, 5*time.Millisecond)
+	require.ErrorContains(t, a.Ready(), "network is cut")
+	way.set(false)
+	r.requireShares(t, map[string]int{"a": 2, "b": 2})
+	require.NoError(t, a.Ready())
+}
+
+// The group asks for the topic's partitions before it shares them out: a broker that
+// has forgotten them doesn't make it share out nothing.
+func TestGroupTrustsTheLogForPartitions(t *testing.T) {
+	assigned := balancer{"topic", 3}.AssignGroups([]kafkago.GroupMember{
+		{ID: "a", Topics: []string{"topic"}}, {ID: "b", Topics: []string{"topic"}},
+	}, nil)
+	require.ElementsMatch(t, []int{0, 1, 2}, slices.Concat(assigned["a"]["topic"], assigned["b"]["topic"]))
+	require.Len(t, assigned, 2)
+}
+
+// Joining is tried again until it succeeds, and ends at once with its ctx.
+func TestGroupRefused(t *testing.T) {
+	cluster, brokers := fakeCluster(t)
+	cfg := freshTopic(t, brokers, Topic{})
+	joinKey := kmsg.JoinGroup
+	fault := kfake.Fault{Keys: []kmsg.Key{joinKey}, Err: kerr.GroupAuthorizationFailed, Count: 3}
+	cluster.Fault(fault)
+	var r roll
+	a, stop := r.member(t, cfg, quick(t), "a")
+	require.Eventually(t, func() bool { return errors.Is(a.Ready(), kafkago.GroupAuthorizationFailed) }, time.Minute, time.Millisecond)
+	r.requireShares(t, map[string]int{"a": 4})
+	require.NoError(t, a.Ready())
+	require.NoError(t, stop())
+
+	fault.Count = -1
+	cluster.Fault(fault)
+	b, stop := r.member(t, cfg, quick(t), "b")
+	require.Eventually(t, func() bool { return errors.Is(b.Ready(), kafkago.GroupAuthorizationFailed) }, time.Minute, time.Millisecond)
+	require.NoError(t, stop())
+}
+
+// A member that is told to stop while the brokers answer nothing doesn't wait for
+// them, and leaves nothing behind.
+func TestGroupEndsWithoutBrokers(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	require.NoError(t, err)
+	cfg := freshTopic(t, cluster.ListenAddrs(), Topic{})
+	log, err := Open(cfg)
+	require.NoError(t, err)
+	g, err := log.Group(quick(t))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done, loading := make(chan error, 1), make(chan struct{}, 4)
+	go func() {
+		done <- g.Run(ctx, func(ctx context.Context, _ int32) { loading <- struct{}{}; <-ctx.Done() })
+	}()
+	for range 4 {
+		<-loading
+	}
+	cluster.Close()
+	cancel()
+	require.NoError(t, <-done)
+	require.NoError(t, log.Close())
+	goleak.VerifyNone(t, before)
+}
+
+// Nor for brokers that take connections and say nothing.
+func TestGroupEndsWithSilentBrokers(t *testing.T) {
+	cfg := freshTopic(t, fakeBrokers(t), Topic{})
+	var silent atomic.Bool
+	cfg.Dial = func(ctx context.Context, kind, address string) (net.Conn, error) {
+		if silent.Load() {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return new(net.Dialer).DialContext(ctx, kind, address)
+	}
+	var r roll
+	_, stop := r.member(t, cfg, quick(t), "a")
+	r.requireShares(t, map[string]int{"a": 4})
+	silent.Store(true)
+	stopped := time.Now()
+	require.NoError(t, stop())
+	require.Less(t, time.Since(stopped), requestTime)
+}
+
+// Nobody gets a partition while the member that had it is still busy with it.
+func TestGroupWaitsForItsLoaders(t *testing.T) {
+	cfg := freshTopic(t, fakeBrokers(t), Topic{})
+	g, err := mustOpen(t, cfg).Group(quick(t))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done, asked, release := make(chan error, 1), make(chan struct{}, 100), make(chan struct{})
+	go func() {
+		done <- g.Run(ctx, func(ctx context.Context, _ int32) {
+			asked <- struct{}{}
+			<-ctx.Done()
+			asked <- struct{}{}
+			<-release
+		})
+	}()
+	for range 4 {
+		<-asked
+	}
+	var r roll
+	r.member(t, cfg, quick(t), "b")
+	for range 4 {
+		<-asked
+	}
+	require.Never(t, func() bool { return r.shares(2) != nil || r.shares(4) != nil }, 200*time.Millisecond, time.Millisecond)
+	close(release)
+	r.requireShares(t, map[string]int{"b": 2})
+	cancel()
+	require.NoError(t, <-done)
+	r.requireShares(t, map[string]int{"b": 4})
+}
+
+// A log that fails or is closed ends its group with the reason.
+func TestGroupEndsWithItsLog(t *testing.T) {
+	cfg := freshTopic(t, fakeBrokers(t), Topic{})
+	log := mustOpen(t, cfg)
+	g, err := log.Group(quick(t))
+	require.NoError(t, err)
+	done, loading := make(chan error, 1), make(chan struct{}, 4)
+	go func() {
+		done <- g.Run(t.Context(), func(ctx context.Context, _ int32) { loading <- struct{}{}; <-ctx.Done() })
+	}()
+	<-loading
+	require.NoError(t, log.Close())
+	require.ErrorIs(t, <-done, pipeline.ErrClosed)
+}
+
+func TestGroupConfigIsChecked(t *testing.T) {
+	l := mustOpen(t, freshTopic(t, fakeBrokers(t), Topic{}))
+	for want, cfg := range map[string]GroupConfig{
+		"negative": {JoinBackoff: -1},
+		"Heartbeat 10s is not below SessionTimeout 10s": {Heartbeat: 10 * time.Second},
+	} {
+		_, err := l.Group(cfg)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// Loaders come and go all the time, while records arrive: each is loaded, and none
+// but those.
+func TestFleetUnderRebalances(t *testing.T) {
+	cfg := freshTopic(t, fakeBrokers(t, kfake.GroupMinSessionTimeout(100*time.Millisecond)), Topic{Partitions: 8})
+	log := mustOpen(t, cfg)
+	writers, stopWriters := run(t, log, 8, "tnt_fleet_", 10*time.Millisecond)
+	var w conform.MemoryWarehouse
+	starts := func(name string) (stop func()) {
+		own := mustOpen(t, cfg)
+		g, err := own.Group(quick(t))
+		require.NoError(t, err)
+		f, err := pipeline.NewFleet(pipeline.FleetConfig{
+			Loader: pipeline.LoaderConfig{Log: own, Warehouse: &w, BatchSize: 50}, Assignment: g,
+		})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- f.Run(ctx) }()
+		require.Eventually(t, func() bool { return len(f.Partitions()) > 0 }, time.Minute, time.Millisecond, name)
+		return func() { cancel(); require.NoError(t, <-done) }
+	}
+	var members []func()
+	for i := range 4 {
+		members = append(members, starts(fmt.Sprint("member ", i)))
+	}
+	for i := range 8 {
+		members[i%4]()
+		members[i%4] = starts(fmt.Sprint("member ", 4+i))
+	}
+	stopWriters()
+	for p := range int32(8) {
+		_, end, err := log.Bounds(t.Context(), p)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			next, ok, err := w.Resume(t.Context(), p)
+			return err == nil && (ok && next == end || end.Offset == 0)
+		}, time.Minute, 5*time.Millisecond)
+	}
+	for _, stop := range members {
+		stop()
+	}
+	// The records of this test fail every check, so each is set aside, where it stands.
+	kept, _ := requireKept(t, log, writers)
+	list, total, err := w.Held(t.Context(), pipeline.HeldQuery{Limit: 1 << 20})
+	require.NoError(t, err)
+	var want []sealer.Position
+	for _, e := range collect(t, log) {
+		want = append(want, e.Position)
+	}
+	var got []sealer.Position
+	for _, s := range list {
+		got = append(got, s.Position)
+	}
+	require.Equal(t, want, got, "0 missing, 0 twice")
+	require.EqualValues(t, len(want), total)
+	require.Positive(t, kept)
+}
