@@ -21,10 +21,10 @@ var rooms = map[string][]string{
 	"bench":                   {"gate", "gateway", "gateway/api", "pipeline/...", "sealer"},
 	"control":                 {"control/...", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/meter":           {"control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
-	"control/node":            {"control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
+	"control/node":            {"control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile"},
 	"control/proof":           {"control/node", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/right":           {"control/node", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
-	"control/store":           {"gateway/api", "sealer"},
+	"control/store":           {"gateway/api", "sealer", "sealer/keyfile"},
 	"control/store/storetest": {},
 	"control/tenant":          {"control/node", "control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"gate":                    {},
@@ -43,6 +43,7 @@ var rooms = map[string][]string{
 	"pipeline/sqlite":         {"gate", "pipeline", "sealer"},
 	"sealer":                  {"gate"},
 	"sealer/independent":      {},
+	"sealer/keyfile":          {"sealer"},
 }
 
 // testsOnly are rooms that no shipped code may import.

@@ -13,6 +13,7 @@ import (
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/sealer"
+	"muniment/sealer/keyfile"
 )
 
 // Directory is the signed key directory, canonical JSON in the form of
@@ -95,7 +96,7 @@ func (r *Room) findDelegation(ctx context.Context) error {
 	if err != nil || key == nil {
 		return err
 	}
-	path := beside(key.path, delegationSuffix)
+	path := beside(key.Path, delegationSuffix)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -121,8 +122,8 @@ func (r *Room) rotateDirectory(ctx context.Context, by sealer.Ref) (Succession, 
 	}
 	root, err := r.loadRoot()
 	if errors.Is(err, errRootOffline) {
-		w := &Waiting{KeyID: sealer.KeyID(key.pub), PublicKey: encodePublic(key.pub)}
-		return Succession{Waiting: w}, writeFile(beside(key.path, requestSuffix), []byte(w.PublicKey), 0o644)
+		w := &Waiting{KeyID: sealer.KeyID(key.Pub), PublicKey: encodePublic(key.Pub)}
+		return Succession{Waiting: w}, keyfile.Write(beside(key.Path, requestSuffix), []byte(w.PublicKey), 0o644)
 	}
 	if err != nil {
 		return Succession{}, err
@@ -132,7 +133,7 @@ func (r *Room) rotateDirectory(ctx context.Context, by sealer.Ref) (Succession, 
 		if err == nil {
 			end := row.NotBefore.Add(term)
 			row.NotAfter = &end
-			row.delegation, err = sealer.Delegate(root, key.pub, row.NotBefore, end)
+			row.delegation, err = sealer.Delegate(root, key.Pub, row.NotBefore, end)
 		}
 		return err
 	})
@@ -162,7 +163,7 @@ func (r *Room) delegate(ctx context.Context, delegation string, by sealer.Ref) (
 	}
 	now := r.db.Now()
 	switch {
-	case key == nil || !key.pub.Equal(d.Key):
+	case key == nil || !key.Pub.Equal(d.Key):
 		return Succession{}, api.Conflict("no directory key " + sealer.KeyID(d.Key) + " waits for a delegation here")
 	case now.Before(d.NotBefore):
 		return Succession{}, api.Conflict("the delegation is in force from " + sealer.FormatTime(d.NotBefore) + " on")
@@ -177,7 +178,7 @@ func (r *Room) delegate(ctx context.Context, delegation string, by sealer.Ref) (
 		return nil
 	})
 	if err == nil {
-		err = errors.Join(removeFile(beside(key.path, requestSuffix)), removeFile(beside(key.path, delegationSuffix)))
+		err = errors.Join(removeFile(beside(key.Path, requestSuffix)), removeFile(beside(key.Path, delegationSuffix)))
 	}
 	return s, err
 }
@@ -218,5 +219,5 @@ func removeFile(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return keyfile.Sync(filepath.Dir(path))
 }

@@ -72,7 +72,7 @@ func TestRootOffline(t *testing.T) {
 	require.Equal(t, vkey, list.Root)
 	require.Len(t, list.Keys, 3)
 
-	keyFile := filepath.Join(offline, "key.pub")
+	keyFile := filepath.Join(offline, "key.Pub")
 	require.NoError(t, os.WriteFile(keyFile, []byte(s.Waiting.PublicKey), 0o644))
 	delegate := func(from, to time.Time) string {
 		text, err := DelegateOffline(rootFile, keyFile, from, to)
@@ -180,7 +180,7 @@ func TestDelegationThatEnds(t *testing.T) {
 
 func TestDelegateOfflineRefuses(t *testing.T) {
 	dir := t.TempDir()
-	rootFile, keyFile := filepath.Join(dir, "root.skey"), filepath.Join(dir, "key.pub")
+	rootFile, keyFile := filepath.Join(dir, "root.skey"), filepath.Join(dir, "key.Pub")
 	_, err := GenerateRoot(rootFile, "root.example")
 	require.NoError(t, err)
 	_, err = GenerateRoot(filepath.Join(dir, "other"), "with space")
@@ -188,14 +188,14 @@ func TestDelegateOfflineRefuses(t *testing.T) {
 	now := time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)
 	key, err := makeKey(dir, directoryRole)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(keyFile, []byte(encodePublic(key.pub)), 0o644))
+	require.NoError(t, os.WriteFile(keyFile, []byte(encodePublic(key.Pub)), 0o644))
 	end := now.Add(time.Hour)
 	_, err = DelegateOffline(rootFile, keyFile, now, end)
 	require.NoError(t, err)
 
 	_, err = DelegateOffline(rootFile, keyFile, now, now)
 	require.ErrorContains(t, err, "end before it begins")
-	_, err = DelegateOffline(rootFile, key.path, now, end)
+	_, err = DelegateOffline(rootFile, key.Path, now, end)
 	require.ErrorContains(t, err, "PEM block of a public key", "the private half is not to be carried around")
 	_, err = DelegateOffline(rootFile, filepath.Join(dir, "none"), now, end)
 	require.ErrorIs(t, err, os.ErrNotExist)

@@ -12,7 +12,7 @@
 // arrive while the new key is written wait for that commit, and no longer. The keys
 // of packs overlap by Config.SealTime instead, as a seal keeps its key to the end.
 // An old key's file is overwritten and removed once it is out of use; what that
-// can't reach is said at destroyFile.
+// can't reach is said at keyfile.Destroy.
 //
 // Revocation takes a key out of use, has sealed what it signed, destroys it, and
 // only then says so in the directory: a receipt that no pack holds by then could not

@@ -41,7 +41,7 @@ func (r *Room) SigningKeys(ctx context.Context) (SigningKeys, error) {
 	}
 	key, err := r.waiting(ctx)
 	if err == nil && key != nil {
-		list.Waiting = &Waiting{KeyID: sealer.KeyID(key.pub), PublicKey: encodePublic(key.pub)}
+		list.Waiting = &Waiting{KeyID: sealer.KeyID(key.Pub), PublicKey: encodePublic(key.Pub)}
 	}
 	return list, err
 }

@@ -14,6 +14,7 @@ import (
 
 	"muniment/gateway/api"
 	"muniment/sealer"
+	"muniment/sealer/keyfile"
 )
 
 // TestRevokeCurrentKey follows the order of a revocation.
@@ -118,7 +119,7 @@ func TestRevokedPackKeyStopsSealsAtWork(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, v.Successor.KeyID, r.PackSigner().KeyID)
 	_, err = atWork.Key.Sign(nil, []byte("pack"), crypto.Hash(0))
-	require.ErrorIs(t, err, errDestroyed)
+	require.ErrorIs(t, err, keyfile.ErrDestroyed)
 	require.NoFileExists(t, packRole.path(p.keys(), atWork.KeyID))
 }
 

@@ -23,7 +23,7 @@ func turntable(t *testing.T) (g *ring, clock *time.Time, first *held) {
 func added(t *testing.T, g *ring, from time.Time) *held {
 	key, err := makeKey(t.TempDir(), g.role)
 	require.NoError(t, err)
-	return g.hold(key, &signingKey{Key: sealer.NewKey(key.pub, g.role.purpose, from)})
+	return g.hold(key, &signingKey{Key: sealer.NewKey(key.Pub, g.role.purpose, from)})
 }
 
 func TestWindowsMeetInOneMillisecond(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"muniment/sealer"
+	"muniment/sealer/keyfile"
 )
 
 // Files of the root key.
@@ -51,7 +52,7 @@ func (r *Room) openRoot(signedBefore bool) (err error) {
 		r.cfg.Logger.Warn("a root key was made: keep its signing half offline", "file", filepath.Join(dir, rootSecretFile), "root", vkey)
 	}
 	r.rootVkey = vkey
-	return writeFile(filepath.Join(dir, rootPublicFile), []byte(vkey+"\n"), 0o644)
+	return keyfile.Write(filepath.Join(dir, rootPublicFile), []byte(vkey+"\n"), 0o644)
 }
 
 // loadRoot reads the root's signing half from the key folder; errRootOffline if it
@@ -78,7 +79,7 @@ func GenerateRoot(path, name string) (vkey string, err error) {
 	}
 	skey, vkey, err := sealer.GenerateRoot(name)
 	if err == nil {
-		err = writeFile(path, []byte(skey+"\n"), 0o600)
+		err = keyfile.Write(path, []byte(skey+"\n"), 0o600)
 	}
 	if err != nil {
 		return "", fmt.Errorf("cannot make a root key: %w", err)
@@ -88,7 +89,7 @@ func GenerateRoot(path, name string) (vkey string, err error) {
 
 // readRoot reads a root's signing half and derives the verifying one.
 func readRoot(path string) (root note.Signer, vkey string, err error) {
-	if _, err := readSecret(path); err != nil {
+	if _, err := keyfile.ReadSecret(path); err != nil {
 		return nil, "", fmt.Errorf("cannot load the root key %s: %w", path, err)
 	}
 	skey, err := readTrimmed(path)

@@ -10,6 +10,7 @@ import (
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/sealer"
+	"muniment/sealer/keyfile"
 )
 
 // Succession says which key signs now.
@@ -102,7 +103,7 @@ func (r *Room) handOver(ctx context.Context, g *ring, key *private, by sealer.Re
 		overlap = r.cfg.SealTime
 	}
 	at := g.handover(overlap)
-	row = &signingKey{Key: sealer.NewKey(key.pub, g.role.purpose, at), node: g.role.node}
+	row = &signingKey{Key: sealer.NewKey(key.Pub, g.role.purpose, at), node: g.role.node}
 	if complete != nil {
 		err = complete(row)
 	}
@@ -125,7 +126,7 @@ func (r *Room) handOver(ctx context.Context, g *ring, key *private, by sealer.Re
 	default:
 		g.undo()
 		if !key.waited {
-			err = errors.Join(err, key.destroy())
+			err = errors.Join(err, key.Destroy())
 		}
 	}
 	return nil, nil, err
@@ -179,7 +180,7 @@ func (r *Room) retire(ctx context.Context, g *ring, k *held) {
 
 func (r *Room) destroy(g *ring, k *held) {
 	g.drop(k)
-	if err := k.private.destroy(); err != nil {
+	if err := k.private.Destroy(); err != nil {
 		r.cfg.Logger.Warn("a key file is left; the next start destroys it", "keyId", k.signer.KeyID, "err", err)
 	}
 }
@@ -205,7 +206,7 @@ func (r *Room) openRing(ctx context.Context, role role) (*ring, error) {
 		switch {
 		case current != nil && id == current.KeyID:
 		case row != nil:
-			if err := destroyFile(role.path(r.cfg.Dir, id)); err != nil {
+			if err := keyfile.Destroy(role.path(r.cfg.Dir, id)); err != nil {
 				return nil, err
 			}
 		case role != directoryRole: // there it waits for the root

@@ -19,6 +19,7 @@ import (
 	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/sealer"
+	"muniment/sealer/keyfile"
 )
 
 var operator = store.ByOperator()
@@ -255,7 +256,7 @@ func TestPackKeyOutlivesItsRotation(t *testing.T) {
 	require.Equal(t, sealer.KeyOutsideWindow, code)
 	require.Eventually(t, func() bool {
 		_, err := old.Key.Sign(nil, []byte("pack"), crypto.Hash(0))
-		return errors.Is(err, errDestroyed)
+		return errors.Is(err, keyfile.ErrDestroyed)
 	}, 10*time.Second, time.Millisecond)
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(packRole.path(p.keys(), old.KeyID))
@@ -285,7 +286,7 @@ func TestStartCleansUp(t *testing.T) {
 	_, err = r.Enrol(t.Context(), "nod_a")
 	require.NoError(t, err)
 	require.NoFileExists(t, packRole.path(p.keys(), retiring), "nobody signs with it any more")
-	require.FileExists(t, unknown.path)
+	require.FileExists(t, unknown.Path)
 	require.Equal(t, s.Key.KeyID, r.PackSigner().KeyID)
 	next := r.borrow(t, "nod_a", p.now).KeyID
 	require.NotEqual(t, lost, next)

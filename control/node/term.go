@@ -90,7 +90,7 @@ func (r *Room) Delegated(ctx context.Context) (string, error) {
 	how := "run muniment signing-key rotate " + key
 	w, err := r.waiting(ctx)
 	if err == nil && w != nil {
-		how = r.asks(sealer.KeyID(w.pub))
+		how = r.asks(sealer.KeyID(w.Pub))
 	}
 	if left > 0 {
 		return fmt.Sprintf("the root's delegation to the directory key %s ends at %s, in %s: %s", key, end, left.Round(time.Minute), how), err

@@ -1,20 +1,23 @@
 package store
 
 import (
-	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"muniment/sealer/keyfile"
 )
 
+// ErrInUse says that another process works on the data folder.
+var ErrInUse = keyfile.ErrInUse
+
+// Claim takes a data folder for this process, before anything in it is opened: two
+// would migrate, sign and seal beside each other. See keyfile.Claim.
+func Claim(dir string) (io.Closer, error) { return keyfile.Claim(dir) }
+
 // Sync waits until the disk has a file, or the names in a folder.
-func Sync(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
-}
+func Sync(path string) error { return keyfile.Sync(path) }
 
 // MakeDir makes a folder, and its name durable: what is acknowledged in it must be
 // found after a power cut.
@@ -25,24 +28,7 @@ func MakeDir(path string) error {
 	return Sync(filepath.Dir(path))
 }
 
-// WriteFile makes a file that is wholly on disk under its name, or not there, and
-// its folder with it. It takes the place of an older one.
+// WriteFile is keyfile.Write, for the other files of a data folder.
 func WriteFile(path string, text []byte, mode fs.FileMode) error {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(dir, ".new-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // fails once it is renamed
-	_, err = f.Write(text)
-	if err := errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return Sync(dir)
+	return keyfile.Write(path, text, mode)
 }
