@@ -44,6 +44,12 @@ type LoaderConfig struct {
 	// warehouse or the log; it doubles from the first to the second. Defaults
 	// 100 ms and 10 s.
 	MinBackoff, MaxBackoff time.Duration
+	// RetentionUsed tells how much of the log's retention the record at a position has
+	// used up, 1 being all of it; kafka.Log has it. It is asked every RetentionEvery
+	// (default 30 s) for the oldest record that isn't loaded, whatever the warehouse
+	// does. nil: the log keeps what isn't loaded, as the embedded one does.
+	RetentionUsed  func(ctx context.Context, at sealer.Position) (float64, error)
+	RetentionEvery time.Duration
 	// Now is the clock that batches are timed with. Default time.Now.
 	Now func() time.Time
 	// Logger hears of set-aside records and of failures. Default: nobody.
@@ -65,6 +71,8 @@ func (c LoaderConfig) validate() error {
 		return errors.New("loader: BatchSize is negative")
 	case c.MinBackoff < 0 || c.MaxBackoff < 0:
 		return errors.New("loader: a backoff is negative")
+	case c.RetentionEvery < 0:
+		return errors.New("loader: RetentionEvery is negative")
 	}
 	return nil
 }
@@ -75,7 +83,7 @@ type Loader struct {
 	log     *slog.Logger
 	metrics *metrics
 
-	next atomic.Int64 // offset to be loaded; -1 until Run has found it
+	next atomic.Pointer[sealer.Position] // to be loaded; nil until Run has found it
 
 	mu sync.Mutex
 	// resumed is closed while the loader may work, open while it is paused.
@@ -89,6 +97,7 @@ func NewLoader(cfg LoaderConfig) (*Loader, error) {
 		return nil, err
 	}
 	cfg.BatchSize = cmp.Or(cfg.BatchSize, 5000)
+	cfg.RetentionEvery = cmp.Or(cfg.RetentionEvery, 30*time.Second)
 	cfg.MinBackoff = cmp.Or(cfg.MinBackoff, 100*time.Millisecond)
 	cfg.MaxBackoff = max(cmp.Or(cfg.MaxBackoff, 10*time.Second), cfg.MinBackoff)
 	if cfg.Now == nil {
@@ -98,7 +107,7 @@ func NewLoader(cfg LoaderConfig) (*Loader, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	m, err := newMetrics(cfg.Registerer, cfg.Partition)
+	m, err := newMetrics(cfg.Registerer, cfg.Partition, cfg.RetentionUsed != nil)
 	if err != nil {
 		return nil, fmt.Errorf("cannot register loader metrics: %w", err)
 	}
@@ -109,7 +118,6 @@ func NewLoader(cfg LoaderConfig) (*Loader, error) {
 		resumed: make(chan struct{}),
 	}
 	close(l.resumed)
-	l.next.Store(-1)
 	return l, nil
 }
 
@@ -141,6 +149,13 @@ func (l *Loader) Resume() {
 // ErrClosed. Every other failure, of the warehouse or of the log, is logged,
 // counted and tried again.
 func (l *Loader) Run(ctx context.Context) error {
+	if l.cfg.RetentionUsed != nil {
+		watching, stop := context.WithCancel(ctx)
+		var watch sync.WaitGroup
+		watch.Go(func() { l.watchRetention(watching) })
+		defer watch.Wait()
+		defer stop()
+	}
 	err := l.run(ctx)
 	if ctx.Err() != nil {
 		return nil
@@ -167,7 +182,8 @@ func (l *Loader) run(ctx context.Context) error {
 	}
 	l.metrics.position.Set(float64(next.Offset))
 	for {
-		l.next.Store(next.Offset)
+		at := next
+		l.next.Store(&at)
 		err := l.retry(ctx, "cannot wait for the log", func() error {
 			return l.cfg.Log.Wait(ctx, next)
 		})
@@ -195,14 +211,51 @@ func (l *Loader) run(ctx context.Context) error {
 // alone, so it is known also while the warehouse is away.
 func (l *Loader) Lag(ctx context.Context) (records int64, err error) {
 	next := l.next.Load()
-	if next < 0 {
+	if next == nil {
 		return 0, errors.New("it has not found the position to load from yet")
 	}
 	_, end, err := l.cfg.Log.Bounds(ctx, l.cfg.Partition)
 	if err != nil {
 		return 0, err
 	}
-	return end.Offset - next, nil
+	return end.Offset - next.Offset, nil
+}
+
+// retentionAlarm is the share of the log's retention from which on the loader warns:
+// the rest is the time that is left to mend what keeps records from being loaded.
+const retentionAlarm = 0.5
+
+// watchRetention shows how near the oldest record that isn't loaded is to the end of
+// its retention.
+func (l *Loader) watchRetention(ctx context.Context) {
+	alarmed := false
+	for {
+		if next := l.next.Load(); next != nil {
+			used, err := l.cfg.RetentionUsed(ctx, *next)
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err != nil:
+				l.metrics.failures.Inc()
+				l.log.WarnContext(ctx, "cannot tell what is left of the log's retention", "err", err)
+			default:
+				l.metrics.retention.Set(used)
+				if alarm := used >= retentionAlarm; alarm != alarmed {
+					alarmed = alarm
+					if alarm {
+						l.log.ErrorContext(ctx, "records near the end of their retention and are not loaded", "position", next.String(), "used", used)
+					}
+				}
+			}
+		}
+		timer := time.NewTimer(l.cfg.RetentionEvery)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
 }
 
 // start is where the partition is to be loaded from.

@@ -1,14 +1,14 @@
 package pipeline
 
 import (
+	"math"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics of one loader, all labelled with its partition. An alarm on records
-// that near the log's retention compares lag with what the log still holds.
+// metrics of one loader, all labelled with its partition.
 type metrics struct {
 	position prometheus.Gauge
 	lag      prometheus.Gauge
@@ -16,13 +16,16 @@ type metrics struct {
 	setAside prometheus.Counter
 	failures prometheus.Counter
 	stopped  prometheus.Gauge
-	seconds  prometheus.Histogram
+	// retention is shown for a log that drops records whether they are loaded or not.
+	// It is NaN until the position to load from is known.
+	retention prometheus.Gauge
+	seconds   prometheus.Histogram
 
 	registerer prometheus.Registerer
 	all        []prometheus.Collector
 }
 
-func newMetrics(reg prometheus.Registerer, partition int32) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer, partition int32, retention bool) (*metrics, error) {
 	labels := prometheus.Labels{"partition": strconv.Itoa(int(partition))}
 	gauge := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{
@@ -48,7 +51,12 @@ func newMetrics(reg prometheus.Registerer, partition int32) (*metrics, error) {
 			ConstLabels: labels,
 		}),
 	}
+	m.retention = gauge("retention_used_ratio", "Age of the oldest record that is not loaded by the retention of the log; from 1 on it may be lost.")
+	m.retention.Set(math.NaN())
 	m.all = []prometheus.Collector{m.position, m.lag, m.rows, m.setAside, m.failures, m.stopped, m.seconds}
+	if retention {
+		m.all = append(m.all, m.retention)
+	}
 	m.registerer = reg
 	return m, Register(reg, m.all...)
 }

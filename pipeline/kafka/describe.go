@@ -118,6 +118,9 @@ func (d description) check() error {
 	if policy := d.settings[settingCleanup].value; policy != "delete" {
 		return fmt.Errorf("%w: %s=%s drops records from its middle, it must be delete", ErrTopic, settingCleanup, policy)
 	}
+	if _, err := d.number(settingRetention); err != nil {
+		return err
+	}
 	_, err = d.number(settingMessageBytes)
 	return err
 }
@@ -178,8 +181,10 @@ func (l *Log) lookOnce(ctx context.Context) error {
 	}
 	generation, _ := d.generation()
 	size, _ := d.number(settingMessageBytes)
+	retention, _ := d.number(settingRetention)
 	if old := l.topic; old != nil {
 		old.messageBytes.Store(size)
+		old.retention.Store(retention)
 		switch {
 		case generation != old.generation:
 			err = fmt.Errorf("%w: topic %s is of generation %d and was of %d: it was recreated or restored", pipeline.ErrFailed, l.cfg.Topic, generation, old.generation)
@@ -195,6 +200,7 @@ func (l *Log) lookOnce(ctx context.Context) error {
 	}
 	t := &topic{generation: generation}
 	t.messageBytes.Store(size)
+	t.retention.Store(retention)
 	for p := range d.partitions {
 		t.queues = append(t.queues, newQueue(l, int32(p)))
 	}

@@ -95,6 +95,7 @@ var _ pipeline.Log = (*Log)(nil)
 type topic struct {
 	generation   uint32
 	messageBytes atomic.Int64 // may be raised while the log is open
+	retention    atomic.Int64 // in milliseconds, may change too; negative keeps for ever
 	queues       []*queue     // by partition
 }
 
