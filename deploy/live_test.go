@@ -1,0 +1,251 @@
+//go:build prometheus
+
+package deploy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"muniment/bench"
+	"muniment/gateway"
+	"muniment/gateway/certs"
+	"muniment/pipeline/edge"
+	"muniment/pipeline/kafka"
+	"muniment/pipeline/segment"
+	"muniment/sealer"
+)
+
+// TestLive lets a real Prometheus scrape a service at work, and asks it what the
+// dashboards and the rules ask: each answer holds data, with the labels that its
+// legend shows. The service is muniment up, which must be built, and beside it the
+// parts that only a process of the scaled service has.
+func TestLive(t *testing.T) {
+	api, admin := serveUp(t)
+	scaled := serveScaled(t)
+	prom := startPrometheus(t, admin, scaled)
+	deliver(t, api)
+
+	for _, r := range rules(t, shown{}) {
+		prom.require(t, r.Record+r.Alert, r.Expr, "", r.Alert == "") // an alert is quiet
+	}
+	for _, d := range dashboards(t) {
+		for _, p := range d.Panels {
+			for _, target := range p.Targets {
+				expr := strings.ReplaceAll(target.Expr, "$__rate_interval", "10s")
+				prom.require(t, d.Title+": "+p.Title, expr, target.LegendFormat, true)
+			}
+		}
+	}
+	var health struct {
+		Groups []struct {
+			Rules []struct{ Name, Health, LastError string }
+		}
+	}
+	prom.get(t, "/api/v1/rules", nil, &health)
+	require.NotEmpty(t, health.Groups)
+	for _, g := range health.Groups {
+		for _, r := range g.Rules {
+			require.Equal(t, "ok", r.Health, "%s: %s", r.Name, r.LastError)
+		}
+	}
+}
+
+// serveUp runs the embedded service.
+func serveUp(t *testing.T) (api bench.Client, admin string) {
+	t.Helper()
+	exe, err := filepath.Abs("../bin/muniment")
+	require.NoError(t, err)
+	data := filepath.Join(t.TempDir(), "data")
+	server, err := bench.StartServer(t.Context(), exe, data, "127.0.0.1:0", "127.0.0.1:0")
+	require.NoError(t, err, "is the binary built?")
+	t.Cleanup(server.Kill)
+	key, err := exec.Command(exe, "tenant", "create", "--data", data, "--org", "org_a", "--key-only").Output()
+	require.NoError(t, err)
+	return bench.Client{API: server.API, Key: strings.TrimSpace(string(key))}, server.Admin
+}
+
+// deliver has the gate pass and refuse deliveries while the test runs, and packs sealed.
+func deliver(t *testing.T, client bench.Client) {
+	t.Helper()
+	var basis struct{ Basis struct{ ID string } }
+	require.NoError(t, client.Do(t.Context(), "POST", "/v1/bases", map[string]any{
+		"kind": "LICENSE", "title": "a", "holderOrgId": "org_a", "effectiveFrom": "2026-01-01T00:00:00Z",
+	}, &basis))
+	var right struct{ Right struct{ ID string } }
+	require.NoError(t, client.Do(t.Context(), "POST", "/v1/rights", map[string]any{
+		"basisId": basis.Basis.ID, "substrate": "AUTOMOTIVE", "scope": map[string]any{}, "effectiveFrom": "2026-01-01T00:00:00Z",
+	}, &right))
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		defer close(done)
+		for n := 0; ctx.Err() == nil; n++ {
+			err := client.Do(ctx, "POST", "/v1/delivery", map[string]any{
+				"rightId": right.Right.ID, "spatialAnchorId": "dash", "dwellMs": 5000,
+				"telemetry": map[string]any{"speedMph": n % 2 * 65},
+			}, nil)
+			if err != nil && !strings.Contains(err.Error(), "answered 412") && ctx.Err() == nil {
+				done <- err
+				return
+			}
+			if n%100 == 0 {
+				if err := client.Do(ctx, "POST", "/v1/proof-packs/seal", map[string]any{}, nil); err != nil && ctx.Err() == nil {
+					done <- err
+					return
+				}
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-done)
+	})
+}
+
+// serveScaled opens the log of an edge on a topic, with a certificate, and writes to it.
+func serveScaled(t *testing.T) (admin string) {
+	t.Helper()
+	all, dir := prometheus.NewRegistry(), t.TempDir()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	cfg := kafka.Config{Brokers: cluster.ListenAddrs(), Registerer: all}
+	_, err = kafka.Topic{Replication: 1}.Migrate(t.Context(), cfg, false)
+	require.NoError(t, err)
+	topic, err := kafka.Open(cfg)
+	require.NoError(t, err)
+	spool, err := segment.Open(segment.Config{Dir: filepath.Join(dir, "spool"),
+		Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"log": "spool"}, all)})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, spool.Close()) })
+	spooled, err := kafka.OpenSpooled(kafka.SpoolConfig{Log: topic, Spool: spool, Mark: filepath.Join(dir, "mark"), Registerer: all})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, spooled.Close()) })
+	log, err := edge.Open(edge.Config{Promise: spooled, Dir: filepath.Join(dir, "copies"), Registerer: all})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, log.Close()) })
+	cert, key := certificate(t, dir)
+	_, err = certs.Server(certs.Options{Use: "api", Registerer: all}, certs.ServerFlags{Cert: cert, Key: key})
+	require.NoError(t, err)
+
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for n := 0; ctx.Err() == nil; n++ {
+			_, _ = log.Append(ctx, &sealer.Record{TenantID: "tnt_a", EventID: fmt.Sprintf("evt_%026d", n),
+				Node: "nod_a", Epoch: 1, Seq: uint64(n + 1), Event: fmt.Appendf(nil, `{"n":%d}`, n)})
+		}
+	}()
+	t.Cleanup(func() { stop(); <-done })
+	server := httptest.NewServer(gateway.Admin{Gatherer: all}.Handler())
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// promServer is the base URL of a Prometheus.
+type promServer string
+
+// startPrometheus runs the prometheus of the PATH with our rules.
+func startPrometheus(t *testing.T, targets ...string) promServer {
+	t.Helper()
+	dir := t.TempDir()
+	ours, err := filepath.Abs("prometheus/rules.yml")
+	require.NoError(t, err)
+	config := fmt.Sprintf("global: { scrape_interval: 500ms, evaluation_interval: 500ms }\nrule_files: [%q]\nscrape_configs:\n", ours)
+	config += "  - job_name: muniment\n    static_configs: [{ targets: ["
+	for _, target := range targets {
+		config += fmt.Sprintf("%q, ", strings.TrimPrefix(target, "http://"))
+	}
+	config += "] }]\n"
+	file := filepath.Join(dir, "prometheus.yml")
+	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
+
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	addr := free.Addr().String()
+	require.NoError(t, free.Close())
+	var log bytes.Buffer
+	cmd := exec.Command("prometheus", "--config.file", file, "--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", addr)
+	cmd.Stderr = &log
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+	return promServer("http://" + addr)
+}
+
+type series struct {
+	Metric map[string]string
+	Value  [2]any
+}
+
+var inLegend = regexp.MustCompile(`\{\{(\w+)\}\}`)
+
+// require waits until a query is answered, with data if that is asked.
+func (p promServer) require(t *testing.T, where, expr, legend string, data bool) {
+	t.Helper()
+	var last string
+	require.Eventually(t, func() bool {
+		var answer struct {
+			Status, Error string
+			Data          struct{ Result []series }
+		}
+		text, err := p.fetch("/api/v1/query", url.Values{"query": {expr}})
+		last = fmt.Sprint(string(text), err)
+		if err != nil || json.Unmarshal(text, &answer) != nil || answer.Status != "success" || data && len(answer.Data.Result) == 0 {
+			return false
+		}
+		for _, s := range answer.Data.Result {
+			for _, label := range inLegend.FindAllStringSubmatch(legend, -1) {
+				if s.Metric[label[1]] == "" {
+					return false
+				}
+			}
+		}
+		return true
+	}, 20*time.Second, 50*time.Millisecond, "%s: %s %s: %s", where, expr, legend, &lazily{&last})
+}
+
+// lazily is a text that is read when it is printed.
+type lazily struct{ text *string }
+
+func (l *lazily) String() string { return *l.text }
+
+func (p promServer) get(t *testing.T, path string, query url.Values, into any) {
+	t.Helper()
+	text, err := p.fetch(path, query)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &struct{ Data any }{into}))
+}
+
+func (p promServer) fetch(path string, query url.Values) ([]byte, error) {
+	resp, err := http.Get(string(p) + path + "?" + query.Encode())
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	return io.ReadAll(resp.Body)
+}
