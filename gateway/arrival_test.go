@@ -3,7 +3,6 @@ package gateway
 import (
 	"bytes"
 	"io"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -47,21 +46,24 @@ func TestPipelinedBodies(t *testing.T) {
 }
 
 // TestSlowBody is about bodies that fasthttp has not read ahead.
-func TestSlowBody(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.ReadTimeout = 50 * time.Millisecond })
+func TestSlowBody(t *testing.T) { everyTransport(t, slowBody) }
+
+func slowBody(t *testing.T, transport func(*Config)) {
+	w := newWorld(t, func(c *Config) { transport(c); c.ReadTimeout = 50 * time.Millisecond })
 	r := w.raw(request(w.token, w.large())[:30_000])
 	require.Equal(t, 408, r.status)
 	require.True(t, r.closes)
 	requireEnvelope(t, r)
 }
 
-func TestBodyCutOff(t *testing.T) {
-	w := newWorld(t, nil)
-	c, err := net.Dial("tcp", w.addr)
+func TestBodyCutOff(t *testing.T) { everyTransport(t, bodyCutOff) }
+
+func bodyCutOff(t *testing.T, transport func(*Config)) {
+	w := newWorld(t, transport)
+	c := w.dial()
+	_, err := io.WriteString(c, request(w.token, w.large())[:30_000])
 	require.NoError(t, err)
-	_, err = io.WriteString(c, request(w.token, w.large())[:30_000])
-	require.NoError(t, err)
-	require.NoError(t, c.(*net.TCPConn).CloseWrite())
+	require.NoError(t, c.(interface{ CloseWrite() error }).CloseWrite())
 	text, err := io.ReadAll(c)
 	require.NoError(t, err)
 	require.NoError(t, c.Close())

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -52,6 +53,9 @@ type Config struct {
 	Signer func(ctx context.Context, at time.Time) (s *sealer.Signer, done func(), err error)
 	// DialControl opens a connection to control, which speaks HTTP/1.1 on it.
 	DialControl func() (net.Conn, error)
+	// TLS is served on every connection; nil is plain HTTP, behind a proxy. It may
+	// answer with other certificates over time.
+	TLS *tls.Config
 
 	// MaxConns bounds the open connections. Default 16,384.
 	MaxConns int

@@ -17,16 +17,23 @@ import (
 // TestDrainUnderLoad stops a gateway under clients that never pause. Once a
 // connection was accepted it is never reset: each request on it is answered, or the
 // connection ends cleanly before an answer began.
-func TestDrainUnderLoad(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.DrainGrace = 3 * time.Second; c.DrainDelay = 50 * time.Millisecond })
+func TestDrainUnderLoad(t *testing.T) { everyTransport(t, drainUnderLoad) }
+
+func drainUnderLoad(t *testing.T, transport func(*Config)) {
+	w := newWorld(t, func(c *Config) { transport(c); c.DrainGrace = 3 * time.Second; c.DrainDelay = 50 * time.Millisecond })
 	var answered, resets, cutOff, receipts atomic.Int64
 	var clients sync.WaitGroup
 	for range 32 {
 		clients.Go(func() {
 			for {
-				c, err := net.Dial("tcp", w.addr)
+				below, err := net.Dial("tcp", w.addr)
 				if err != nil {
 					return // no longer accepting
+				}
+				c, err := w.greet(below)
+				if err != nil {
+					resets.Add(1)
+					continue
 				}
 				r := bufio.NewReader(c)
 				for {
@@ -70,8 +77,10 @@ func TestDrainUnderLoad(t *testing.T) {
 	require.Error(t, w.gateway.Ready())
 }
 
-func TestDrainWaitsForARequestInHand(t *testing.T) {
-	w := newWorld(t, nil)
+func TestDrainWaitsForARequestInHand(t *testing.T) { everyTransport(t, drainWaitsForARequestInHand) }
+
+func drainWaitsForARequestInHand(t *testing.T, transport func(*Config)) {
+	w := newWorld(t, transport)
 	release := w.log.halt()
 	defer release()
 	replies := make(chan reply, 1)
@@ -88,14 +97,15 @@ func TestDrainWaitsForARequestInHand(t *testing.T) {
 
 // TestRequestsAfterTheGrace holds a connection busy past the grace and then sends
 // another request on it.
-func TestRequestsAfterTheGrace(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.DrainGrace = 30 * time.Millisecond })
-	c, err := net.Dial("tcp", w.addr)
-	require.NoError(t, err)
+func TestRequestsAfterTheGrace(t *testing.T) { everyTransport(t, requestsAfterTheGrace) }
+
+func requestsAfterTheGrace(t *testing.T, transport func(*Config)) {
+	w := newWorld(t, func(c *Config) { transport(c); c.DrainGrace = 30 * time.Millisecond })
+	c := w.dial()
 	defer c.Close()
 	r := bufio.NewReader(c)
 	text := request(w.token, w.body())
-	_, err = io.WriteString(c, text[:len(text)-1]) // a request is under way
+	_, err := io.WriteString(c, text[:len(text)-1]) // a request is under way
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		for _, conn := range w.gateway.listener.all() {

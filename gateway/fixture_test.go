@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +25,7 @@ import (
 	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
+	"muniment/gateway/certs/certstest"
 	"muniment/gateway/snapshot"
 	"muniment/sealer"
 )
@@ -230,6 +232,7 @@ type world struct {
 	view     *snapshot.View
 	gateway  *Gateway
 	addr     string
+	tls      bool // whether the gateway speaks TLS
 	registry *prometheus.Registry
 	skew     atomic.Int64       // how far the lease's clock was set forward
 	stop     context.CancelFunc // SIGTERM
@@ -312,7 +315,7 @@ func (w *world) start(change func(*Config)) {
 	require.NoError(t, err)
 	ln, err := Listen(t.Context(), "127.0.0.1:0")
 	require.NoError(t, err)
-	w.addr = ln.Addr().String()
+	w.addr, w.tls = ln.Addr().String(), cfg.TLS != nil
 
 	ctx, cancel := context.WithCancel(context.Background())
 	var following sync.WaitGroup
@@ -348,14 +351,47 @@ type reply struct {
 	closes bool // Connection: close
 }
 
-// raw sends bytes on a connection of its own and reads one answer.
-func (w *world) raw(text string) reply {
+// dial connects, and shakes hands where the gateway speaks TLS.
+func (w *world) dial() net.Conn {
 	w.t.Helper()
 	c, err := net.Dial("tcp", w.addr)
 	require.NoError(w.t, err)
+	c, err = w.greet(c)
+	require.NoError(w.t, err)
+	return c
+}
+
+func (w *world) greet(c net.Conn) (net.Conn, error) {
+	if !w.tls {
+		return c, nil
+	}
+	s := tls.Client(c, &tls.Config{InsecureSkipVerify: true})
+	return s, s.Handshake()
+}
+
+// everyTransport runs a test over TCP and over TLS, resumed sessions or not.
+func everyTransport(t *testing.T, test func(t *testing.T, transport func(*Config))) {
+	t.Run("tcp", func(t *testing.T) { test(t, func(*Config) {}) })
+	t.Run("tls", func(t *testing.T) { test(t, overTLS(t)) })
+	t.Run("tls without tickets", func(t *testing.T) {
+		test(t, func(c *Config) { overTLS(t)(c); c.TLS.SessionTicketsDisabled = true })
+	})
+}
+
+func overTLS(t testing.TB) func(*Config) {
+	p := certstest.New(t).Issue(t, certstest.Leaf{})
+	pair, err := tls.LoadX509KeyPair(p.Cert, p.Key)
+	require.NoError(t, err)
+	return func(c *Config) { c.TLS = &tls.Config{Certificates: []tls.Certificate{pair}} }
+}
+
+// raw sends bytes on a connection of its own and reads one answer.
+func (w *world) raw(text string) reply {
+	w.t.Helper()
+	c := w.dial()
 	defer c.Close()
 	require.NoError(w.t, c.SetDeadline(time.Now().Add(20*time.Second)))
-	_, err = io.WriteString(c, text)
+	_, err := io.WriteString(c, text)
 	require.NoError(w.t, err)
 	return readReply(w.t, bufio.NewReader(c))
 }

@@ -51,12 +51,15 @@
 //     transfer coding, folded headers, or more than 100 headers is refused unread.
 //   - A connection that is closed on unread input is closed in two steps, so that the
 //     answer is not lost to a reset.
+//   - TLS: a handshake has Config.ReadTimeout, like a request. One that fails is
+//     counted, never logged; who speaks plain HTTP is told so. A connection above a
+//     bound still gets its 503, if its handshake is quick.
 //   - Draining: see Gateway.Run.
 //
 // What is down: without control, deliveries go on until the lease ends, all other
 // routes are 503. Without the log, deliveries are 503.
 //
-// Not here: TLS (a proxy's job), the rules (gate), the formats (sealer), the
+// Not here: certificates (certs), the rules (gate), the formats (sealer), the
 // truth about rights (control).
 package gateway
 

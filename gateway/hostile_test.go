@@ -32,8 +32,7 @@ type session struct {
 
 func (w *world) session() *session {
 	w.t.Helper()
-	c, err := net.Dial("tcp", w.addr)
-	require.NoError(w.t, err)
+	c := w.dial()
 	w.t.Cleanup(func() { c.Close() })
 	require.NoError(w.t, c.SetDeadline(time.Now().Add(time.Minute)))
 	return &session{w, c, bufio.NewReader(c)}

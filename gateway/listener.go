@@ -81,11 +81,11 @@ func (l *listener) Accept() (net.Conn, error) {
 		c.quietSince.Store(time.Now().UnixNano())
 		refusal, counted := l.admit(c)
 		if counted && refusal == "" {
-			return c, nil
+			return l.front(c), nil
 		}
 		l.metrics.refusedConns.Inc()
 		if counted {
-			go c.turnAway(refusal)
+			go c.turnAway(l.front(c), refusal)
 		} else {
 			inner.Close() // too many even to be told so
 		}
@@ -230,6 +230,7 @@ type conn struct {
 	// Owned by the worker that serves the connection: when its next read should end,
 	// and when reads and writes do end unless they are set anew.
 	readUntil, readEnds, writeEnds time.Time
+	greeting                       bool // bytes belong to a TLS handshake, not to a request
 }
 
 // SetReadDeadline sets when the next Read ends. One that has begun is not moved.
@@ -257,7 +258,7 @@ func (c *conn) Read(b []byte) (int, error) {
 		c.readEnds = c.readUntil
 	}
 	n, err := c.Conn.Read(b)
-	if n > 0 {
+	if n > 0 && !c.greeting {
 		c.quietSince.Store(0)
 	}
 	return n, err
@@ -292,21 +293,33 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// turnAway answers 503 without reading the request.
-func (c *conn) turnAway(message string) {
+// turnAway answers 503 without reading the request. front is the connection, or TLS
+// over it.
+func (c *conn) turnAway(front net.Conn, message string) {
 	c.gentle.Store(true)
-	defer c.Close()
-	body, err := api.Unavailable(api.Overloaded, message, time.Second).Body()
+	defer front.Close()
+	if s, ok := front.(*secure); ok && (s.SetReadDeadline(time.Now().Add(tellTime)) != nil || s.Handshake() != nil) {
+		return
+	}
+	tell(front, "503 Service Unavailable", api.Unavailable(api.Overloaded, message, time.Second), "Retry-After: 1\r\n")
+}
+
+// tell writes an answer to a request that was not read, the connection's last.
+func tell(to io.Writer, status string, e *api.Error, headers string) {
+	body, err := e.Body()
 	if err != nil {
 		return
 	}
-	_, _ = fmt.Fprintf(c, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: %s\r\nContent-Length: %d\r\nRetry-After: 1\r\nConnection: close\r\n\r\n%s",
-		contentJSON, len(body), body) // the client may have gone
+	_, _ = fmt.Fprintf(to, "HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n%sConnection: close\r\n\r\n%s",
+		status, contentJSON, len(body), headers, body) // the client may have gone
 }
 
 // lingerOn makes the connection of a request close in two steps.
 func lingerOn(ctx *fasthttp.RequestCtx) {
-	if c, ok := ctx.Conn().(*conn); ok {
+	switch c := ctx.Conn().(type) {
+	case *conn:
 		c.gentle.Store(true)
+	case *secure:
+		c.below.gentle.Store(true)
 	}
 }

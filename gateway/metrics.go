@@ -25,6 +25,8 @@ type metrics struct {
 	turns        prometheus.Counter
 	acceptErrors prometheus.Counter
 	refusedConns prometheus.Counter
+
+	handshakeErrors prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer, g *Gateway) *metrics {
@@ -48,6 +50,8 @@ func newMetrics(reg prometheus.Registerer, g *Gateway) *metrics {
 		turns:        counter("muniment_gateway_turns_total", "Deliveries of tenants above their bound that waited for their turn."),
 		acceptErrors: counter("muniment_gateway_accept_errors_total", "Connections that could not be accepted."),
 		refusedConns: counter("muniment_gateway_refused_connections_total", "Connections turned away at a bound."),
+
+		handshakeErrors: counter("muniment_gateway_handshake_errors_total", "TLS handshakes that failed or took too long."),
 	}
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "muniment_gateway_request_seconds", Help: "Time from a request's arrival to its answer, by route.",

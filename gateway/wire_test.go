@@ -40,8 +40,10 @@ func requireEnvelope(t *testing.T, r reply) {
 
 // TestHostileFraming sends what a body decoder never sees. Every answer must come at
 // once, in the envelope, without its being asked for the rest.
-func TestHostileFraming(t *testing.T) {
-	w := newWorld(t, nil)
+func TestHostileFraming(t *testing.T) { everyTransport(t, hostileFraming) }
+
+func hostileFraming(t *testing.T, transport func(*Config)) {
+	w := newWorld(t, transport)
 	head := func(headers ...string) string {
 		return "POST /v1/delivery HTTP/1.1\r\nHost: m\r\nAuthorization: Bearer " + w.token + "\r\n" + strings.Join(headers, "\r\n") + "\r\n\r\n"
 	}
@@ -90,12 +92,13 @@ func TestHostileFraming(t *testing.T) {
 
 // TestUnreadInputIsNoReset sends a body that nobody reads: the connection must end
 // behind the answer, not be reset.
-func TestUnreadInputIsNoReset(t *testing.T) {
-	w := newWorld(t, nil)
-	c, err := net.Dial("tcp", w.addr)
-	require.NoError(t, err)
+func TestUnreadInputIsNoReset(t *testing.T) { everyTransport(t, unreadInputIsNoReset) }
+
+func unreadInputIsNoReset(t *testing.T, transport func(*Config)) {
+	w := newWorld(t, transport)
+	c := w.dial()
 	defer c.Close()
-	_, err = io.WriteString(c, request(w.token, strings.Repeat(" ", 4*maxDeliveryBody)))
+	_, err := io.WriteString(c, request(w.token, strings.Repeat(" ", 4*maxDeliveryBody)))
 	require.NoError(t, err)
 	r := bufio.NewReader(c)
 	require.Equal(t, 413, readReply(t, r).status)
@@ -112,14 +115,15 @@ func TestManySmallHeadersWithinTheBound(t *testing.T) {
 	require.Equal(t, 200, w.post(w.body(), many...).status)
 }
 
-func TestExpectContinue(t *testing.T) {
-	w := newWorld(t, nil)
-	c, err := net.Dial("tcp", w.addr)
-	require.NoError(t, err)
+func TestExpectContinue(t *testing.T) { everyTransport(t, expectContinue) }
+
+func expectContinue(t *testing.T, transport func(*Config)) {
+	w := newWorld(t, transport)
+	c := w.dial()
 	defer c.Close()
 	text := request(w.token, w.body(), "Expect: 100-continue")
 	head, body, _ := strings.Cut(text, "\r\n\r\n")
-	_, err = io.WriteString(c, head+"\r\n\r\n")
+	_, err := io.WriteString(c, head+"\r\n\r\n")
 	require.NoError(t, err)
 	r := bufio.NewReader(c)
 	require.Equal(t, 100, readReply(t, r).status)
@@ -136,8 +140,10 @@ func TestEscapedPathHasTheSameLimit(t *testing.T) {
 	require.Equal(t, 200, w.raw(strings.Replace(request(w.token, w.body()), "delivery", "%64elivery?x", 1)).status)
 }
 
-func TestSlowRequestIsEnded(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.ReadTimeout = 50 * time.Millisecond })
+func TestSlowRequestIsEnded(t *testing.T) { everyTransport(t, slowRequestIsEnded) }
+
+func slowRequestIsEnded(t *testing.T, transport func(*Config)) {
+	w := newWorld(t, func(c *Config) { transport(c); c.ReadTimeout = 50 * time.Millisecond })
 	r := w.raw(strings.TrimSuffix(request(w.token, w.body()), "}"))
 	require.Equal(t, 408, r.status)
 	requireEnvelope(t, r)
@@ -172,19 +178,20 @@ func TestPublicProbes(t *testing.T) {
 	require.Equal(t, "GET", r.header.Get("Allow"))
 }
 
-func TestConnectionBounds(t *testing.T) {
+func TestConnectionBounds(t *testing.T) { everyTransport(t, connectionBounds) }
+
+func connectionBounds(t *testing.T, transport func(*Config)) {
 	for name, bound := range map[string]func(*Config){
 		"node":    func(c *Config) { c.MaxConns = 2 },
 		"address": func(c *Config) { c.MaxConnsPerIP = 2 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, bound)
+			w := newWorld(t, func(c *Config) { transport(c); transport(c); bound(c) })
 			var held []net.Conn
 			for range 2 {
-				c, err := net.Dial("tcp", w.addr)
-				require.NoError(t, err)
+				c := w.dial()
 				held = append(held, c)
-				_, err = io.WriteString(c, request(w.token, w.body()))
+				_, err := io.WriteString(c, request(w.token, w.body()))
 				require.NoError(t, err)
 				require.Equal(t, 200, readReply(t, bufio.NewReader(c)).status)
 			}

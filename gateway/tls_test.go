@@ -1,0 +1,170 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+)
+
+// TestQuietConnectionsEndWithTheGrace holds connections that have said nothing, or
+// are between two requests: they must not hold the drain up, and end cleanly.
+func TestQuietConnectionsEndWithTheGrace(t *testing.T) { everyTransport(t, quietConnections) }
+
+func quietConnections(t *testing.T, transport func(*Config)) {
+	w := newWorld(t, func(c *Config) { transport(c); c.DrainTimeout = time.Minute })
+	silent, idle := w.dial(), w.dial()
+	defer silent.Close()
+	defer idle.Close()
+	_, err := io.WriteString(idle, request(w.token, w.body()))
+	require.NoError(t, err)
+	r := bufio.NewReader(idle)
+	require.Equal(t, 200, readReply(t, r).status)
+	began := time.Now()
+	require.NoError(t, w.end())
+	require.Less(t, time.Since(began), 10*time.Second)
+	for _, c := range []io.Reader{silent, r} {
+		_, err = io.ReadAll(c)
+		require.NoError(t, err, "neither a reset nor an end that TLS didn't announce")
+	}
+}
+
+// TestHalfOpenHandshakes leaves many handshakes where they are. Good requests are
+// served meanwhile, all of them end with the read timeout, and none is logged.
+func TestHalfOpenHandshakes(t *testing.T) {
+	const crowd = 500
+	var out syncBuffer
+	w := newWorld(t, func(c *Config) {
+		overTLS(t)(c)
+		c.ReadTimeout = 300 * time.Millisecond
+		c.Logger = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	before := out.String()
+	failed := testutil.ToFloat64(w.gateway.metrics.handshakeErrors)
+	for range crowd {
+		c, err := net.Dial("tcp", w.addr)
+		require.NoError(t, err)
+		defer c.Close()
+		_, err = c.Write([]byte{22, 3, 1, 2, 0, 1}) // the beginning of a ClientHello
+		require.NoError(t, err)
+	}
+	require.Equal(t, 200, w.post(w.body()).status)
+	require.Eventually(t, func() bool {
+		return testutil.ToFloat64(w.gateway.metrics.handshakeErrors)-failed == crowd && w.gateway.listener.open() == 0
+	}, 20*time.Second, time.Millisecond)
+	require.Equal(t, before, out.String())
+	require.Equal(t, 1, testutil.CollectAndCount(w.gateway.metrics.requests), "nobody was answered but the good one")
+}
+
+// TestHalfOpenHandshakesDoNotHoldTheDrainUp as they are no requests.
+func TestHalfOpenHandshakesDoNotHoldTheDrainUp(t *testing.T) {
+	w := newWorld(t, func(c *Config) { overTLS(t)(c); c.ReadTimeout, c.DrainTimeout = time.Minute, time.Minute })
+	c, err := net.Dial("tcp", w.addr)
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = c.Write([]byte{22, 3, 1, 2, 0, 1})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return w.gateway.listener.open() == 1 }, 10*time.Second, time.Millisecond)
+	began := time.Now()
+	require.NoError(t, w.end())
+	require.Less(t, time.Since(began), 10*time.Second)
+}
+
+// withheld keeps the last bytes of what is written back until it is let go.
+type withheld struct {
+	net.Conn
+	back int
+	kept []byte
+}
+
+func (c *withheld) Write(b []byte) (int, error) {
+	c.kept = bytes.Clone(b[len(b)-c.back:])
+	_, err := c.Conn.Write(b[:len(b)-c.back])
+	return len(b), err
+}
+
+// TestPartOfARecordIsARequestUnderWay: nothing can be read of the request yet, and
+// still the drain waits for the rest of it.
+func TestPartOfARecordIsARequestUnderWay(t *testing.T) {
+	w := newWorld(t, overTLS(t))
+	below, err := net.Dial("tcp", w.addr)
+	require.NoError(t, err)
+	defer below.Close()
+	holding := &withheld{Conn: below}
+	c, err := w.greet(holding)
+	require.NoError(t, err)
+	_, err = io.WriteString(c, request(w.token, w.body()))
+	require.NoError(t, err)
+	r := bufio.NewReader(c)
+	require.Equal(t, 200, readReply(t, r).status)
+	holding.back = 10
+	_, err = io.WriteString(c, request(w.token, w.body()))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return w.gateway.listener.all()[0].quietSince.Load() == 0 }, 10*time.Second, time.Millisecond)
+	w.stop()
+	require.Eventually(t, func() bool { return w.gateway.phase.Load() == refusing }, 10*time.Second, time.Millisecond)
+	_, err = below.Write(holding.kept)
+	require.NoError(t, err)
+	require.Equal(t, 503, readReply(t, r).status)
+}
+
+func TestPlainHTTPOnTheTLSPort(t *testing.T) {
+	w := newWorld(t, overTLS(t))
+	c, err := net.Dial("tcp", w.addr)
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = io.WriteString(c, request(w.token, strings.Repeat(" ", 200_000))) // a reset would destroy the answer
+	require.NoError(t, err)
+	r := bufio.NewReader(c)
+	told := readReply(t, r)
+	require.Equal(t, 400, told.status)
+	require.True(t, told.closes)
+	require.Contains(t, told.body, "this port speaks TLS: use https")
+	_, err = r.ReadByte()
+	require.Equal(t, io.EOF, err)
+
+	c, err = net.Dial("tcp", w.addr)
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = io.WriteString(c, "\x00\x01\x02\x03\x04\x05")
+	require.NoError(t, err)
+	text, err := io.ReadAll(c)
+	require.NoError(t, err)
+	require.Empty(t, text, "who speaks neither is told nothing")
+	require.Empty(t, w.log.all())
+}
+
+// TestProbesAreNoFailures: balancers connect and go away.
+func TestProbesAreNoFailures(t *testing.T) {
+	w := newWorld(t, overTLS(t))
+	for range 10 {
+		c, err := net.Dial("tcp", w.addr)
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+	}
+	require.Equal(t, 200, w.post(w.body()).status)
+	require.Eventually(t, func() bool { return w.gateway.listener.open() == 0 }, 10*time.Second, time.Millisecond)
+	require.Zero(t, testutil.ToFloat64(w.gateway.metrics.handshakeErrors))
+}
+
+// TestPipelinedRequestsOverTLS sends requests that share a record, and a raw read
+// with the end of the handshake.
+func TestPipelinedRequestsOverTLS(t *testing.T) {
+	w := newWorld(t, overTLS(t))
+	c := w.dial()
+	defer c.Close()
+	text := request(w.token, w.body())
+	_, err := io.WriteString(c, text+text+text)
+	require.NoError(t, err)
+	r := bufio.NewReader(c)
+	for range 3 {
+		require.Equal(t, 200, readReply(t, r).status)
+	}
+}
