@@ -71,6 +71,8 @@ type Config struct {
 	Timeout time.Duration
 	// Connections is the most that are open at once; further calls wait. Default 16.
 	Connections int
+	// Away has Open not ask the servers, which may be away: Ready tells how they are.
+	Away bool
 }
 
 func (c Config) timeout() time.Duration {
@@ -143,6 +145,7 @@ func withDatabase(opt *clickhouse.Options, name string) *clickhouse.Options {
 // use.
 type Warehouse struct {
 	conn    driver.Conn
+	opt     *clickhouse.Options
 	timeout time.Duration
 }
 
@@ -160,24 +163,39 @@ func Open(ctx context.Context, cfg Config) (_ *Warehouse, err error) {
 			err = fmt.Errorf("cannot open ClickHouse database %s: %w", opt.Auth.Database, err)
 		}
 	}()
-	w := &Warehouse{timeout: cfg.timeout()}
-	ctx, cancel := w.deadline(ctx)
-	defer cancel()
-	have, err := schemaVersion(ctx, opt, opt.Auth.Database)
-	if err != nil {
-		return nil, err
-	}
-	pending, err := after(have)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(pending) > 0:
-		return nil, fmt.Errorf("its schema lacks %v: run muniment migrate", pending)
+	w := &Warehouse{opt: opt, timeout: cfg.timeout()}
+	if !cfg.Away {
+		if err := w.upToDate(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if w.conn, err = clickhouse.Open(opt); err != nil {
 		return nil, err
 	}
 	return w, nil
+}
+
+// Ready says why nothing can be asked: the servers are away, or their schema is not
+// that of this program.
+func (w *Warehouse) Ready(ctx context.Context) error {
+	if err := w.upToDate(ctx); err != nil {
+		return fmt.Errorf("ClickHouse database %s is not ready: %w", w.opt.Auth.Database, err)
+	}
+	return nil
+}
+
+func (w *Warehouse) upToDate(ctx context.Context) error {
+	ctx, cancel := w.deadline(ctx)
+	defer cancel()
+	have, err := schemaVersion(ctx, w.opt, w.opt.Auth.Database)
+	if err != nil {
+		return err
+	}
+	pending, err := after(have)
+	if err == nil && len(pending) > 0 {
+		err = fmt.Errorf("its schema lacks %v: run muniment migrate", pending)
+	}
+	return err
 }
 
 // Close closes the connections. Calls after it fail.
