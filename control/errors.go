@@ -6,10 +6,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/validation"
 
+	"muniment/control/store"
 	"muniment/gateway/api"
 )
 
@@ -41,6 +43,9 @@ func translate(status int, message string, errs []error) *api.Error {
 		if _, ok := errors.AsType[*api.Error](err); ok {
 			return api.From(err)
 		}
+	}
+	if store.Away(errors.Join(errs...)) {
+		return api.Unavailable(api.DatabaseUnavailable, "control's database does not answer", time.Second)
 	}
 	switch {
 	case status == http.StatusUnprocessableEntity:

@@ -27,9 +27,10 @@ type Tx struct {
 // awake. When fn fails, nothing of it remains, and fn's error comes back as it
 // is. Changes run one at a time, so fn must be short and must not wait for
 // anything but the database; it must use tx and not the read pool. On a full disk
-// the error is a 503 with reason STORAGE_FULL.
+// the error is a 503 with reason STORAGE_FULL; while PostgreSQL is away, with reason
+// DATABASE_UNAVAILABLE: its message says whether the change may have been made.
 func (db *DB) Change(ctx context.Context, fn func(tx *Tx) error) error {
-	return db.room(db.change(ctx, fn))
+	return db.unavailable(db.room(db.change(ctx, fn)))
 }
 
 func (db *DB) change(ctx context.Context, fn func(tx *Tx) error) error {
@@ -51,6 +52,9 @@ func (db *DB) change(ctx context.Context, fn func(tx *Tx) error) error {
 		}
 	}
 	if err := inner.Commit(); err != nil {
+		if db.pg != nil && Away(err) {
+			return fmt.Errorf("%w: %w", errDoubt, err)
+		}
 		return fmt.Errorf("cannot commit a change: %w", err)
 	}
 	if tx.revision != 0 {

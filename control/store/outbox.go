@@ -28,7 +28,7 @@ const (
 )
 
 // Relay carries the outbox to the log, in order, until ctx is done; then it
-// returns nil. A failed append is logged and tried again until it succeeds:
+// returns nil. A failed append is tried again until it succeeds, and logged once:
 // nothing overtakes it. One Relay runs at a time; a second in this process is
 // refused, and one of another process waits until this one ends.
 func (db *DB) Relay(ctx context.Context, log Appender) error {
@@ -37,18 +37,25 @@ func (db *DB) Relay(ctx context.Context, log Appender) error {
 	}
 	defer db.relaying.Unlock()
 	defer db.resign(ctx)
-	wait := relayRetry
+	wait, failing := relayRetry, false
 	for ctx.Err() == nil {
 		queued := db.queued.wait()
 		n, err := db.relay(ctx, log)
 		if n > 0 {
 			wait = relayRetry
 		}
+		if err == nil && failing {
+			failing = false
+			db.cfg.Logger.Info("events are relayed to the log again")
+		}
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
 			db.metrics.failed.Inc()
-			db.cfg.Logger.Error("cannot relay an event to the log", "err", err, "retryIn", wait)
+			if !failing {
+				failing = true
+				db.cfg.Logger.Error("cannot relay an event to the log; it is tried again", "err", err)
+			}
 			pause(ctx, time.After(wait))
 			wait = min(2*wait, relayRetryMax)
 		case n == 0:

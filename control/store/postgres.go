@@ -10,8 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
-	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/lock"
 )
 
 // # PostgreSQL
@@ -61,28 +59,13 @@ type postgres struct {
 }
 
 func (db *DB) openPostgres(ctx context.Context) error {
-	config, err := pgx.ParseConfig(db.cfg.URL)
-	if err != nil {
-		return err // without the password
-	}
-	config.RuntimeParams["synchronous_commit"] = "on" // a change that was answered is on disk
-	for name, value := range map[string]string{
-		"application_name":                    "muniment control",
-		"lock_timeout":                        fmt.Sprint(stallLimit.Milliseconds()),
-		"idle_in_transaction_session_timeout": fmt.Sprint(stallLimit.Milliseconds()),
-	} {
-		if _, given := config.RuntimeParams[name]; !given {
-			config.RuntimeParams[name] = value
-		}
-	}
-	db.write = stdlib.OpenDB(*config)
-	db.write.SetMaxOpenConns(1)
-	// Processes that start together migrate one after the other.
-	turns, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300))
+	config, err := connection(db.cfg.URL)
 	if err != nil {
 		return err
 	}
-	if err := migrate(ctx, goose.DialectPostgres, db.write, goose.WithSessionLocker(turns)); err != nil {
+	db.write = stdlib.OpenDB(*config)
+	db.write.SetMaxOpenConns(1)
+	if _, err := migratePostgres(ctx, db.write); err != nil {
 		return err
 	}
 	readOnly := config.Copy()
@@ -97,6 +80,29 @@ func (db *DB) openPostgres(ctx context.Context) error {
 		db.listen(listening)
 	}()
 	return nil
+}
+
+// connection is what every connection to a database has in common.
+func connection(url string) (*pgx.ConnConfig, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, err // without the password
+	}
+	config.DialFunc = dial
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = deadAfter
+	}
+	config.RuntimeParams["synchronous_commit"] = "on" // a change that was answered is on disk
+	for name, value := range map[string]string{
+		"application_name":                    "muniment control",
+		"lock_timeout":                        fmt.Sprint(stallLimit.Milliseconds()),
+		"idle_in_transaction_session_timeout": fmt.Sprint(stallLimit.Milliseconds()),
+	} {
+		if _, given := config.RuntimeParams[name]; !given {
+			config.RuntimeParams[name] = value
+		}
+	}
+	return config, nil
 }
 
 func (pg *postgres) close() {
@@ -136,7 +142,7 @@ func (db *DB) listen(ctx context.Context) {
 			return
 		}
 		if !failing {
-			db.cfg.Logger.Warn("the database's notifications are lost; looking again now and then", "err", err)
+			db.cfg.Logger.Error("the database is away, or its notifications are lost; looking again now and then", "err", err)
 		}
 		failing = true
 		db.wake()
@@ -155,6 +161,9 @@ func (db *DB) listenOnce(ctx context.Context, failing *bool) error {
 		if _, err := conn.Exec(ctx, "LISTEN "+name); err != nil {
 			return err
 		}
+	}
+	if *failing {
+		db.cfg.Logger.Info("the database is back")
 	}
 	*failing = false
 	db.wake() // for what was missed

@@ -44,6 +44,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -104,7 +105,7 @@ type DB struct {
 }
 
 // Open opens the database, makes it when there is none, and brings its schema up
-// to date. The caller closes it.
+// to date. The caller closes it. While PostgreSQL is away the error is that of Change.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if (cfg.Path == "") == (cfg.URL == "") {
 		return nil, errors.New("cannot open control's database: it needs Path or URL")
@@ -120,6 +121,9 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	db := &DB{cfg: cfg}
 	if err := db.open(ctx); err != nil {
+		if cfg.URL != "" && Away(err) {
+			err = fmt.Errorf("%w: %w", errAway, err)
+		}
 		err = fmt.Errorf("cannot open control's database %s: %w", cfg.name(), err)
 		return nil, errors.Join(err, db.Close())
 	}
@@ -167,7 +171,7 @@ func (db *DB) openSQLite(ctx context.Context) error {
 		return err
 	}
 	db.write.SetMaxOpenConns(1)
-	if err := migrate(ctx, goose.DialectSQLite3, db.write); err != nil {
+	if _, err := migrate(ctx, goose.DialectSQLite3, db.write); err != nil {
 		return err
 	}
 	db.read, err = sql.Open("sqlite", dsn(db.cfg.Path, "_pragma", "query_only(1)"))
@@ -182,17 +186,20 @@ func dsn(path, key, value string) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
 }
 
-func migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, options ...goose.ProviderOption) error {
+func migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, options ...goose.ProviderOption) (names []string, err error) {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p, err := goose.NewProvider(dialect, db, files, append(options, goose.WithDisableGlobalRegistry(true))...)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = p.Up(ctx)
-	return err
+	done, err := p.Up(ctx)
+	for _, m := range done {
+		names = append(names, filepath.Base(m.Source.Path))
+	}
+	return names, err
 }
 
 const prefixIncarnation api.Prefix = "inc_"

@@ -71,12 +71,15 @@ const (
 	WarehouseBehind    Reason = "WAREHOUSE_BEHIND"
 	SetAside           Reason = "SET_ASIDE"
 	StorageFull        Reason = "STORAGE_FULL"
+	// DatabaseUnavailable: whether a change was made is told by the message.
+	DatabaseUnavailable Reason = "DATABASE_UNAVAILABLE"
 )
 
 // Reasons lists the reasons above.
 func Reasons() []Reason {
 	return []Reason{
 		RightsStale, LogUnavailable, NoSigningKey, DelegationEnded, Overloaded, Draining, ControlUnavailable, WarehouseBehind, SetAside, StorageFull,
+		DatabaseUnavailable,
 	}
 }
 
