@@ -26,8 +26,10 @@ import (
 
 // commands is the command line. Each flag is also an environment variable.
 type commands struct {
-	Up     upCmd `cmd:"" help:"Run everything in one process, on one data folder."`
-	Tenant struct {
+	Up      upCmd      `cmd:"" help:"Run everything in one process, on one data folder."`
+	Control controlCmd `cmd:"" help:"Run one of the control processes of a service on more than one machine."`
+	Migrate migrateCmd `cmd:"" help:"Make the topic and the tables of a service on more than one machine, or let them grow."`
+	Tenant  struct {
 		running
 		tenant.TenantCommands
 	} `cmd:"" help:"Administer the tenants of a running server."`

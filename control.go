@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"muniment/control/store"
+	"muniment/gateway"
+	"muniment/gateway/api"
+	"muniment/pipeline/clickhouse"
+	"muniment/pipeline/kafka"
+)
+
+// controlCmd is one of any number of control processes on one database. They share
+// the data folder too: one volume, or the same files mounted for each.
+type controlCmd struct {
+	databaseFlags
+	kafkaFlags
+	clickhouseFlags
+
+	Data     string        `default:"./muniment-data" help:"Folder of signing keys and proof packs, which all control processes share; made when it is missing." type:"path"`
+	Listen   string        `default:"127.0.0.1:8081" help:"Address that gateways forward API requests to."`
+	Nodes    string        `default:"127.0.0.1:8082" help:"Address that gateways get rights and keys from."`
+	Admin    string        `default:"127.0.0.1:9090" help:"Address for operators: metrics, health, administration."`
+	Bound    time.Duration `default:"30s" help:"How long a node signs without news of rights: the same for all processes and nodes."`
+	Log      string        `default:"text" enum:"text,json" help:"Form of the log: ${enum}."`
+	LogLevel slog.Level    `default:"info" help:"Least level that is logged: debug, info, warn or error."`
+
+	AcceptRollback bool `help:"Go on although the database or the log was restored from an older copy than the other."`
+}
+
+// Run serves until it is told to stop. It waits for a database and a log that are
+// away, and does without the warehouse meanwhile: then what needs it is answered 503.
+func (c *controlCmd) Run() (err error) {
+	ctx, stop := interrupted()
+	defer stop()
+	logger := newLogger(c.Log, c.LogLevel)
+	started := false
+	defer func() { err = stopped(ctx, logger, started, err) }()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if err := store.MakeDir(c.Data); err != nil {
+		return err
+	}
+
+	// Three doors, for three kinds of callers. This is where a listener gets its TLS.
+	failed := make(chan error, 8)
+	operated, served := newParts(ctx, failed), newParts(ctx, failed)
+	defer operated.stop()
+	open := func(on *parts, name, address string, first http.Handler) (*switchable, string, error) {
+		ln, err := net.Listen("tcp", address)
+		if err != nil {
+			return nil, "", err
+		}
+		door := newSwitch(first)
+		on.run(name, func(ctx context.Context) error { return serve(ctx, ln, door) })
+		return door, "http://" + ln.Addr().String(), nil
+	}
+	starting := http.HandlerFunc(refuseAtStart)
+	operators, adminURL, err := open(operated, "the admin listener", c.Admin, gateway.Admin{Gatherer: registry, Checks: []gateway.Check{
+		{Name: "start", Ready: func(context.Context) error { return errors.New("control is waiting for its engines") }},
+	}}.Handler())
+	if err != nil {
+		return err
+	}
+	defer served.stop()
+	callers, apiURL, err := open(served, "the API's listener", c.Listen, starting)
+	if err != nil {
+		return err
+	}
+	nodes, nodesURL, err := open(served, "the nodes' listener", c.Nodes, starting)
+	if err != nil {
+		return err
+	}
+	logger.Info("muniment control is starting", "api", apiURL, "admin", adminURL, "nodes", nodesURL, "data", c.Data)
+
+	db, err := c.openDatabase(ctx, store.Config{URL: c.Database, Logger: logger, Registerer: registry})
+	if err != nil {
+		return err
+	}
+	defer closing(&err, db)
+	topic := c.kafkaFlags.config(logger, registry)
+	topic.OnFailure = func(err error) { failed <- err }
+	eventLog, err := kafka.Open(topic)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, eventLog)
+	where := c.clickhouseFlags.config()
+	where.Away = true
+	warehouse, err := clickhouse.Open(ctx, where)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, warehouse)
+	if err := c.reconcile(ctx, logger, db, eventLog); err != nil {
+		return err
+	}
+
+	access, err := sharedAccess(c.Data, adminURL)
+	if err != nil {
+		return err
+	}
+	ctl, err := openPlane(ctx, planeConfig{
+		DB: db, Log: eventLog, Warehouse: warehouse, Data: c.Data, Bound: c.Bound, Token: access.Token, Logger: logger, Registerer: registry,
+	})
+	if err != nil {
+		return err
+	}
+	background := newParts(ctx, failed)
+	defer background.stop()
+	background.run("the high-water mark", func(ctx context.Context) error { return db.Follow(ctx, eventLog) })
+	background.run("the outbox relay", ctl.Run)
+	defer served.stop() // before what it needs
+
+	callers.Set(ctl.Handler())
+	nodes.Set(ctl.Nodes())
+	operators.Set(gateway.Admin{
+		Gatherer: registry,
+		Checks:   []gateway.Check{{Name: "database", Ready: db.Ready}},
+		Notes:    append([]gateway.Note{noted("log", func(context.Context) error { return eventLog.Ready() }), noted("clickhouse", warehouse.Ready)}, ctl.notes(warehouse)...),
+		Mount:    map[string]http.Handler{"/admin/": ctl.Admin()},
+	}.Handler())
+
+	serving, done := untilFailed(ctx, failed)
+	defer done()
+	started = true
+	<-serving.Done()
+	if cause := context.Cause(serving); ctx.Err() == nil && cause != nil {
+		return cause
+	}
+	logger.Info("muniment control has stopped")
+	return nil
+}
+
+// noted makes a note of a check that keeps no request away.
+func noted(name string, ready func(context.Context) error) gateway.Note {
+	return gateway.Note{Name: name, Tell: func(ctx context.Context) (string, error) { return "ready", ready(ctx) }}
+}
+
+// refuseAtStart answers while nothing can be asked yet.
+func refuseAtStart(w http.ResponseWriter, _ *http.Request) {
+	e := api.Unavailable(api.ControlUnavailable, "control is starting", time.Second)
+	text, _ := e.Body() // of texts alone
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(e.RetryAfterSeconds()))
+	w.WriteHeader(e.GetStatus())
+	_, _ = w.Write(text)
+}
+
+func (c *controlCmd) openDatabase(ctx context.Context, cfg store.Config) (db *store.DB, err error) {
+	away := func(err error) bool { return api.From(err).Reason == api.DatabaseUnavailable }
+	return db, patiently(ctx, cfg.Logger, "database", away, func() error {
+		db, err = store.Open(ctx, cfg)
+		return err
+	})
+}
+
+// reconcile holds the database against the log, once the log can be read.
+func (c *controlCmd) reconcile(ctx context.Context, logger *slog.Logger, db *store.DB, log *kafka.Log) error {
+	if err := patiently(ctx, logger, "log", func(error) bool { return true }, log.Ready); err != nil {
+		return err
+	}
+	err := db.Reconcile(ctx, store.History{Log: log, Replays: replays(), Accept: c.AcceptRollback})
+	if errors.Is(err, store.ErrOlder) {
+		err = fmt.Errorf("%w\nRestore the newest copy of the database, or start once with --accept-rollback to go on with what is here", err)
+	}
+	return err
+}
+
+// sharedAccess reads how operators speak to the processes of a data folder, or makes
+// it: one token opens the admin listener of each of them. The address is that of the
+// process that started last.
+func sharedAccess(data, url string) (access adminAccess, err error) {
+	path := filepath.Join(data, adminFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		// Of several that start at once one makes it: a link, unlike a renaming, fails
+		// where a file is.
+		access.Token = rand.Text()
+		own := path + "." + access.Token[:8]
+		if text, err = json.Marshal(access); err == nil {
+			err = store.WriteFile(own, text, 0o600)
+		}
+		if err == nil {
+			defer os.Remove(own)
+			if err = os.Link(own, path); errors.Is(err, fs.ErrExist) {
+				text, err = os.ReadFile(path)
+			}
+		}
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &access)
+	}
+	if err == nil && access.Token == "" {
+		err = errors.New("it holds no token: remove it")
+	}
+	access.URL = url
+	if err == nil {
+		text, err = json.Marshal(access)
+	}
+	if err == nil {
+		err = store.WriteFile(path, text, 0o600)
+	}
+	if err != nil {
+		return access, fmt.Errorf("cannot share %s: %w", path, err)
+	}
+	return access, nil
+}

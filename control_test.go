@@ -1,0 +1,327 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"muniment/bench"
+	"muniment/control/node"
+	"muniment/control/store/storetest"
+	"muniment/gateway/api"
+	"muniment/gateway/snapshot"
+)
+
+// scaled is what control processes share: a database, a topic and a data folder. The
+// warehouse is away.
+type scaled struct {
+	exe, data, database, kafka string
+}
+
+func newScaled(t *testing.T) *scaled {
+	t.Helper()
+	if os.Getenv("MUNIMENT_TEST_POSTGRES") == "" {
+		require.Empty(t, os.Getenv("MUNIMENT_TEST_STACK"), "the stack is up, but MUNIMENT_TEST_POSTGRES names no server")
+		t.Skip("needs PostgreSQL: make test-stack, or set MUNIMENT_TEST_POSTGRES")
+	}
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	s := &scaled{exe: muniment(t), data: filepath.Join(t.TempDir(), "data"), kafka: strings.Join(cluster.ListenAddrs(), ",")}
+	_, s.database = storetest.Place(t, s.data)
+	return s
+}
+
+// migrate runs the command and returns what it printed.
+func (s *scaled) migrate(t *testing.T, more ...string) string {
+	t.Helper()
+	args := append([]string{"migrate", "--kafka", s.kafka, "--partitions", "1", "--replication", "1", "--database", s.database}, more...)
+	out, err := exec.Command(s.exe, args...).CombinedOutput()
+	require.NoError(t, err, string(out))
+	return string(out)
+}
+
+// controlProcess is one that runs.
+type controlProcess struct {
+	api, admin, nodes string
+	cmd               *exec.Cmd
+	exited            chan error
+	log               func() string
+}
+
+// start starts a control process, and returns once it is ready.
+func (s *scaled) start(t *testing.T, more ...string) *controlProcess {
+	t.Helper()
+	p := s.launch(t, more...)
+	p.awaitReady(t, http.StatusOK)
+	return p
+}
+
+// launch returns once the process has named its addresses.
+func (s *scaled) launch(t *testing.T, more ...string) *controlProcess {
+	t.Helper()
+	cmd := exec.Command(s.exe, append([]string{
+		"control", "--database", s.database, "--kafka", s.kafka, "--clickhouse", "clickhouse://127.0.0.1:1/muniment", "--data", s.data,
+		"--listen", "127.0.0.1:0", "--nodes", "127.0.0.1:0", "--admin", "127.0.0.1:0",
+	}, more...)...)
+	pipe, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	var mu sync.Mutex
+	var text strings.Builder
+	p := &controlProcess{cmd: cmd, exited: make(chan error, 1), log: func() string { mu.Lock(); defer mu.Unlock(); return text.String() }}
+	first := make(chan string, 1)
+	go func() {
+		lines := bufio.NewReader(pipe)
+		for {
+			line, err := lines.ReadString('\n')
+			mu.Lock()
+			text.WriteString(line)
+			mu.Unlock()
+			select {
+			case first <- line:
+			default:
+			}
+			if err != nil {
+				break
+			}
+		}
+		p.exited <- cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		if t.Failed() {
+			t.Log(p.log())
+		}
+	})
+	m := regexp.MustCompile(`api=(\S+) admin=(\S+) nodes=(\S+)`).FindStringSubmatch(<-first)
+	require.NotNil(t, m, p.log())
+	p.api, p.admin, p.nodes = m[1], m[2], m[3]
+	return p
+}
+
+// ready asks /readyz.
+func (p *controlProcess) ready(t *testing.T) (status int, text string) {
+	resp, err := http.Get(p.admin + "/readyz")
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, string(body)
+}
+
+func (p *controlProcess) awaitReady(t *testing.T, want int) {
+	t.Helper()
+	require.Eventually(t, func() bool { status, _ := p.ready(t); return status == want }, 30*time.Second, 10*time.Millisecond)
+}
+
+// stop tells the process to end, which is a success.
+func (p *controlProcess) stop(t *testing.T) {
+	t.Helper()
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, <-p.exited, p.log())
+}
+
+// follow has a node join at a process, and keeps it following the feed there.
+func (p *controlProcess) follow(t *testing.T, s *scaled) (nodeID string, view *snapshot.View) {
+	t.Helper()
+	var access adminAccess
+	text, err := os.ReadFile(filepath.Join(s.data, adminFile))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &access))
+	var invited struct{ Token string }
+	require.NoError(t, bench.Client{API: p.admin, Key: access.Token}.Do(t.Context(), "POST", "/admin/nodes/invitations", nil, &invited))
+	nodeID = api.NewID(api.PrefixNode, time.Now())
+	var joined api.Joined
+	require.NoError(t, bench.Client{API: p.nodes}.Do(t.Context(), "POST", api.PathJoin, joinRequest(t, nodeID, invited.Token), &joined))
+	source, err := snapshot.NewRemote(p.nodes, joined.Credential, nil)
+	require.NoError(t, err)
+	view, err = snapshot.New(snapshot.Config{Source: source, NodeID: nodeID})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- view.Run(ctx) }()
+	t.Cleanup(func() { stop(); <-ended; view.Close() })
+	require.Eventually(t, func() bool { return view.Fresh() == nil }, 20*time.Second, time.Millisecond)
+	return nodeID, view
+}
+
+// TestControlProcesses has two of them, a node at the second, and a caller who revokes
+// at the first.
+func TestControlProcesses(t *testing.T) {
+	s := newScaled(t)
+	planned := s.migrate(t, "--dry-run")
+	require.Contains(t, planned, "postgresql: apply 0001_store.sql\n")
+	require.Contains(t, planned, "kafka: create topic muniment.events: 1 partitions, 1 replicas")
+	require.Contains(t, planned, "nothing was changed\n")
+	done := s.migrate(t)
+	require.Contains(t, done, "postgresql: apply 0001_store.sql\n")
+	require.Equal(t, "everything is up to date\n", s.migrate(t))
+	require.Equal(t, "{\"dryRun\":true,\"changes\":[]}\n", s.migrate(t, "--json", "--dry-run"))
+
+	first, second := s.start(t), s.start(t)
+	_, notes := first.ready(t)
+	require.Contains(t, notes, `{"name":"log","note":"ready"}`)
+	require.Contains(t, notes, `ClickHouse database muniment is not ready`)
+	client := bench.Client{API: first.api, Key: createTenant(t, s.exe, s.data).APIKey}
+	rightID := issueRights(t, client)["DOOH"]
+	nodeID, view := second.follow(t, s)
+	var revoked struct{ Propagation node.Propagation }
+	began := time.Now()
+	require.NoError(t, client.Do(t.Context(), "POST", "/v1/rights/"+rightID+"/revoke", map[string]any{}, &revoked))
+	require.Less(t, time.Since(began), 2*time.Second)
+	require.Len(t, revoked.Propagation.Nodes, 1)
+	require.True(t, revoked.Propagation.Applied)
+	require.Equal(t, nodeID, revoked.Propagation.Nodes[0].NodeID)
+	require.GreaterOrEqual(t, revoked.Propagation.Nodes[0].AppliedRevision, revoked.Propagation.Revision)
+	require.NoError(t, view.Fresh())
+	for _, p := range []*controlProcess{first, second} {
+		var told struct{ Propagation node.Propagation }
+		require.NoError(t, bench.Client{API: p.api, Key: client.Key}.Do(t.Context(), "GET", "/v1/rights/"+rightID+"/propagation", nil, &told))
+		require.Equal(t, revoked.Propagation, told.Propagation)
+	}
+
+	// A process stops, and the other goes on, with the token that both have.
+	second.stop(t)
+	out, err := exec.Command(s.exe, "tenant", "create", "--data", s.data, "--admin", hostPort(first.admin), "--org", "org_other", "--json").Output()
+	require.NoError(t, err, string(out))
+	first.stop(t)
+}
+
+// TestDatabaseAway cuts the connections to the database, and lets them through again.
+func TestDatabaseAway(t *testing.T) {
+	s := newScaled(t)
+	s.migrate(t)
+	wire := newWire(t, s.database)
+	s.database = wire.url
+	p := s.start(t)
+	client := bench.Client{API: p.api, Key: createTenant(t, s.exe, s.data).APIKey}
+	rightID := issueRights(t, client)["DOOH"]
+
+	wire.cut()
+	for _, try := range []func() (*http.Response, error){
+		func() (*http.Response, error) { return ask(t, client, "GET", "/v1/rights/"+rightID) },
+		func() (*http.Response, error) { return ask(t, client, "POST", "/v1/rights/"+rightID+"/suspend") },
+	} {
+		resp, err := try()
+		require.NoError(t, err)
+		text, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode, string(text))
+		require.Contains(t, string(text), `"reason":"DATABASE_UNAVAILABLE"`)
+		require.NotEmpty(t, resp.Header.Get("Retry-After"))
+	}
+	p.awaitReady(t, http.StatusServiceUnavailable)
+	_, told := p.ready(t)
+	require.Contains(t, told, `"notReady":[{"name":"database"`)
+	late := s.launch(t) // one that starts meanwhile waits
+	resp, err := http.Get(late.api + "/v1/rights")
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+
+	wire.restore()
+	p.awaitReady(t, http.StatusOK)
+	late.awaitReady(t, http.StatusOK)
+	require.NoError(t, client.Do(t.Context(), "POST", "/v1/rights/"+rightID+"/suspend", map[string]any{}, nil))
+	require.Equal(t, 1, strings.Count(p.log(), "the database is away"), "once, however often it was tried")
+	require.Eventually(t, func() bool { return strings.Contains(p.log(), "the database is back") }, 20*time.Second, 10*time.Millisecond)
+	late.stop(t)
+	p.stop(t)
+}
+
+func ask(t *testing.T, client bench.Client, method, path string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(t.Context(), method, client.API+path, nil)
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+client.Key)
+	return http.DefaultClient.Do(req)
+}
+
+// wire leads to a database, and can be cut.
+type wire struct {
+	url  string
+	away atomic.Bool
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+}
+
+func newWire(t *testing.T, database string) *wire {
+	u, err := url.Parse(database)
+	require.NoError(t, err)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { ln.Close() })
+	w := &wire{conns: map[net.Conn]bool{}}
+	to := u.Host
+	u.Host = ln.Addr().String()
+	w.url = u.String()
+	go func() {
+		for {
+			in, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", to)
+			if err != nil || !w.add(in, out) {
+				in.Close()
+				continue
+			}
+			go func() { _, _ = io.Copy(out, in); out.Close() }()
+			go func() { _, _ = io.Copy(in, out); in.Close() }()
+		}
+	}()
+	return w
+}
+
+func (w *wire) add(in, out net.Conn) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.conns[in], w.conns[out] = true, true
+	return !w.away.Load()
+}
+
+func (w *wire) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.away.Store(true)
+	for c := range w.conns {
+		c.Close()
+	}
+}
+
+func (w *wire) restore() { w.away.Store(false) }
+
+// joinRequest is a node's, with a key that it made itself.
+func joinRequest(t *testing.T, nodeID, invitation string) api.JoinRequest {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	key := base64.RawURLEncoding.EncodeToString(public)
+	return api.JoinRequest{
+		Invitation: invitation, NodeID: nodeID, PublicKey: key,
+		Signature: base64.RawURLEncoding.EncodeToString(ed25519.Sign(private, api.JoinText(nodeID, key, invitation))),
+	}
+}

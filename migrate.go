@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"muniment/control/store"
+	"muniment/pipeline/clickhouse"
+	"muniment/pipeline/kafka"
+)
+
+// migrateCmd makes the tables and topics of a scaled service, and lets them grow.
+type migrateCmd struct {
+	Kafka      []string `help:"Some brokers of Kafka, for the topic of the event log." placeholder:"HOST:PORT"`
+	Topic      string   `default:"muniment.events" help:"The topic."`
+	ClickHouse string   `name:"clickhouse" help:"URL of the warehouse." placeholder:"URL"`
+	Cluster    string   `help:"Name of the ClickHouse cluster whose replicas hold the tables; default: one server."`
+	Database   string   `help:"URL of control's PostgreSQL database." placeholder:"URL"`
+
+	Partitions  int           `default:"12" help:"Partitions of the topic, for its life: a tenant is in one."`
+	Replication int           `default:"3" help:"Brokers that keep a partition."`
+	Retention   time.Duration `default:"168h" help:"How long the topic keeps a record."`
+
+	DryRun bool `help:"Change nothing, and say what would be done."`
+	JSON   bool `help:"Print one JSON object."`
+}
+
+// Validate refuses to do nothing.
+func (c *migrateCmd) Validate() error {
+	if len(c.Kafka) == 0 && c.ClickHouse == "" && c.Database == "" {
+		return fmt.Errorf("nothing to migrate: give --kafka, --clickhouse or --database")
+	}
+	return nil
+}
+
+// migrated is what is printed.
+type migrated struct {
+	DryRun  bool        `json:"dryRun"`
+	Changes []migration `json:"changes"`
+}
+
+type migration struct {
+	Engine string `json:"engine"`
+	Change string `json:"change"`
+}
+
+// Run migrates the engines that were named, and stops at the first that fails: what is
+// done stays, and running it again goes on there.
+func (c *migrateCmd) Run(out io.Writer) error {
+	ctx, stop := interrupted()
+	defer stop()
+	done := migrated{DryRun: c.DryRun, Changes: []migration{}}
+	err := c.migrate(ctx, func(engine, change string) {
+		done.Changes = append(done.Changes, migration{engine, change})
+		if !c.JSON {
+			fmt.Fprintf(out, "%s: %s\n", engine, change)
+		}
+	})
+	switch {
+	case c.JSON:
+		if printErr := json.NewEncoder(out).Encode(done); err == nil {
+			err = printErr
+		}
+	case err == nil && len(done.Changes) == 0:
+		fmt.Fprintln(out, "everything is up to date")
+	case err == nil && c.DryRun:
+		fmt.Fprintln(out, "nothing was changed")
+	}
+	return err
+}
+
+func (c *migrateCmd) migrate(ctx context.Context, tell func(engine, change string)) error {
+	if c.Database != "" {
+		names, err := store.Migrate(ctx, c.Database, c.DryRun)
+		for _, name := range names {
+			tell("postgresql", "apply "+name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if c.ClickHouse != "" {
+		names, err := clickhouse.Migrate(ctx, clickhouse.Config{URL: c.ClickHouse, Cluster: c.Cluster}, c.DryRun)
+		for _, name := range names {
+			tell("clickhouse", "apply "+name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(c.Kafka) == 0 {
+		return nil
+	}
+	topic := kafka.Topic{Partitions: c.Partitions, Replication: c.Replication, Retention: c.Retention}
+	changes, err := topic.Migrate(ctx, kafka.Config{Brokers: c.Kafka, Topic: c.Topic}, c.DryRun)
+	for _, change := range changes {
+		tell("kafka", change.String())
+	}
+	return err
+}
