@@ -79,7 +79,7 @@ func continueLog(ctx context.Context, data string, end sealer.Position, generati
 			err = errors.Join(err, log.Close())
 		}
 	}()
-	if _, found, err := log.Bounds(ctx, store.Partition); err != nil || found.Offset != end.Offset {
+	if _, found, err := log.Bounds(ctx, segment.Partition); err != nil || found.Offset != end.Offset {
 		return nil, errors.Join(fmt.Errorf("the log ends at offset %d, not at %s", found.Offset, end), err)
 	}
 	warehouse, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(data, "warehouse.db")})
@@ -87,7 +87,7 @@ func continueLog(ctx context.Context, data string, end sealer.Position, generati
 		return nil, err
 	}
 	defer closing(&err, warehouse)
-	next, loaded, err := warehouse.Resume(ctx, store.Partition)
+	next, loaded, err := warehouse.Resume(ctx, segment.Partition)
 	if err == nil && loaded && next.Compare(end) > 0 {
 		err = fmt.Errorf("%w: loaded up to %s, the log ends at %s", pipeline.ErrLogBehind, next, end)
 	}

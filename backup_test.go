@@ -228,7 +228,7 @@ func TestBackupBeforeTheNewKeyIsTold(t *testing.T) {
 	require.NoError(t, err)
 	defer log.Close()
 	var known sealer.RecordedDelivery
-	first, end, err := log.Bounds(t.Context(), store.Partition)
+	first, end, err := log.Bounds(t.Context(), segment.Partition)
 	require.NoError(t, err)
 	require.NoError(t, log.Scan(t.Context(), first, end, func(e sealer.Entry) error {
 		if d, err := sealer.ReadDelivery(bytes.Clone(e.Event)); err == nil {

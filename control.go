@@ -131,7 +131,7 @@ func (c *controlCmd) Run() (err error) {
 	operators.Set(gateway.Admin{
 		Gatherer: registry,
 		Checks:   []gateway.Check{{Name: "database", Ready: db.Ready}},
-		Notes:    append([]gateway.Note{noted("log", func(context.Context) error { return eventLog.Ready() }), noted("clickhouse", warehouse.Ready)}, ctl.notes(warehouse)...),
+		Notes:    append([]gateway.Note{noted("log", func(context.Context) error { return eventLog.Ready() }), noted("clickhouse", warehouse.Ready)}, ctl.notes(eventLog, warehouse)...),
 		Mount:    map[string]http.Handler{"/admin/": ctl.Admin()},
 	}.Handler())
 

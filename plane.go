@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -81,18 +82,31 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 
 // notes tell operators how far the warehouse is, what holds sealing, and for how
 // long the root has delegated: each may be amiss while requests are answered.
-func (p *plane) notes(warehouse pipeline.Sink) []gateway.Note {
+func (p *plane) notes(log pipeline.Reader, warehouse pipeline.Sink) []gateway.Note {
 	return []gateway.Note{
-		{Name: "warehouse", Tell: func(ctx context.Context) (string, error) {
-			next, loaded, err := warehouse.Resume(ctx, store.Partition)
-			if !loaded {
-				return "holds nothing yet", err
-			}
-			return "loaded up to " + next.String(), err
-		}},
+		{Name: "warehouse", Tell: func(ctx context.Context) (string, error) { return loadedUpTo(ctx, log, warehouse) }},
 		{Name: "sealing", Tell: p.packs.Holds},
 		{Name: "delegation", Tell: p.nodes.Delegated},
 	}
+}
+
+// loadedUpTo names the position behind what is loaded of each partition.
+func loadedUpTo(ctx context.Context, log pipeline.Reader, warehouse pipeline.Sink) (string, error) {
+	n, err := log.Partitions(ctx)
+	var ends []string
+	for partition := range int32(n) {
+		next, loaded, away := warehouse.Resume(ctx, partition)
+		if err = away; err != nil {
+			break
+		}
+		if loaded {
+			ends = append(ends, next.String())
+		}
+	}
+	if err != nil || len(ends) == 0 {
+		return "holds nothing yet", err
+	}
+	return "loaded up to " + strings.Join(ends, ", "), nil
 }
 
 // behind tells how far a loader of this process is.

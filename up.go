@@ -129,7 +129,7 @@ func (c *upCmd) Run() (err error) {
 		return fmt.Errorf("the warehouse does not fit the log: %w", err)
 	}
 	retention := segment.Retention{Log: eventLog, Keep: c.Keep, Logger: logger, Loaded: func(ctx context.Context) (sealer.Position, bool, error) {
-		return warehouse.Resume(ctx, store.Partition)
+		return warehouse.Resume(ctx, segment.Partition)
 	}}
 
 	token := rand.Text()
@@ -167,7 +167,7 @@ func (c *upCmd) Run() (err error) {
 			{Name: "log", Ready: func(context.Context) error { return eventLog.Err() }},
 			{Name: "control", Ready: edge.ControlReady},
 		},
-		Notes: append([]gateway.Note{behind(loader)}, ctl.notes(warehouse)...),
+		Notes: append([]gateway.Note{behind(loader)}, ctl.notes(eventLog, warehouse)...),
 		Mount: map[string]http.Handler{"/admin/": ctl.Admin()},
 	}.Handler())
 
@@ -210,21 +210,18 @@ func (c *upCmd) Run() (err error) {
 // openLog opens the event log and holds database and warehouse against it: each of
 // them remembers how long it once was.
 func (c *upCmd) openLog(ctx context.Context, db *store.DB, warehouse pipeline.Sink, cfg segment.Config) (log *segment.Log, err error) {
-	history := store.History{Replays: replays(), Accept: c.AcceptRollback}
-	mark, known, err := db.HighWater(ctx)
+	history := store.History{Loaded: warehouse, Replays: replays(), Accept: c.AcceptRollback}
+	mark, known, err := db.HighWater(ctx, segment.Partition)
 	if err != nil {
 		return nil, err
 	}
 	if known {
 		cfg.AtLeast = &mark
 	}
-	if loaded, ok, err := warehouse.Resume(ctx, store.Partition); err != nil {
+	if loaded, ok, err := warehouse.Resume(ctx, segment.Partition); err != nil {
 		return nil, err
-	} else if ok {
-		history.Loaded = &loaded
-		if !known || loaded.Compare(mark) > 0 {
-			cfg.AtLeast = &loaded
-		}
+	} else if ok && (!known || loaded.Compare(mark) > 0) {
+		cfg.AtLeast = &loaded
 	}
 	log, err = segment.Open(cfg)
 	if c.AcceptRollback && errors.Is(err, segment.ErrRollback) {

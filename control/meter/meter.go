@@ -51,7 +51,7 @@ type Warehouse interface {
 type Config struct {
 	// Warehouse holds the loaded deliveries. Required.
 	Warehouse Warehouse
-	// Log is only asked for its end. Required.
+	// Log is only asked where a tenant is, and where that partition ends. Required.
 	Log store.Ended
 }
 

@@ -38,21 +38,34 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 type bench struct {
 	warehouse *sqlite.Warehouse
 	server    http.Handler
-	loaded    int64
+	homes     map[string]int32 // partitions of tenants; 0 for all others
+	loaded    map[int32]int64  // by partition
 }
 
 func open(t *testing.T) *bench {
 	w, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "warehouse.db")})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, w.Close()) })
-	b := &bench{warehouse: w}
+	b := &bench{warehouse: w, homes: map[string]int32{}, loaded: map[int32]int64{}}
 	b.server = serve(t, w, b)
 	return b
 }
 
-// Bounds makes the bench the log, one record longer than what is loaded.
-func (b *bench) Bounds(context.Context, int32) (first, end sealer.Position, err error) {
-	return sealer.Position{Generation: 1}, sealer.Position{Generation: 1, Offset: b.loaded + 1}, nil
+// PartitionOf makes the bench the log.
+func (b *bench) PartitionOf(_ context.Context, tenantID string) (int32, error) {
+	return b.homes[tenantID], nil
+}
+
+// end is where the next delivery to a tenant stands.
+func (b *bench) end(tenantID string) sealer.Position {
+	p := b.homes[tenantID]
+	return sealer.Position{Generation: 1, Partition: p, Offset: b.loaded[p]}
+}
+
+// Bounds are those of a log with one record more than what is loaded.
+func (b *bench) Bounds(_ context.Context, p int32) (first, end sealer.Position, err error) {
+	first = sealer.Position{Generation: 1, Partition: p}
+	return first, sealer.Position{Generation: 1, Partition: p, Offset: b.loaded[p] + 1}, nil
 }
 
 // serve serves the room's routes to whatever tenant the header Tenant names.
@@ -73,15 +86,15 @@ func serve(t *testing.T, w Warehouse, log store.Ended) http.Handler {
 
 // load adds deliveries to the end of the log and loads them.
 func (b *bench) load(tb require.TestingT, tenantID string, deliveries ...pipeline.Delivery) {
-	batch := pipeline.Batch{}
+	batch := pipeline.Batch{Partition: b.homes[tenantID]}
 	for _, d := range deliveries {
 		row := pipeline.Row{Type: sealer.TypeDelivery, At: d.IssuedAt, Delivery: &d}
-		row.Position = sealer.Position{Generation: 1, Offset: b.loaded}
+		row.Position = b.end(tenantID)
 		row.TenantID, row.EventID = tenantID, api.NewID(api.PrefixEvent, d.IssuedAt)
-		b.loaded++
+		b.loaded[batch.Partition]++
 		batch.Rows = append(batch.Rows, row)
 	}
-	batch.Next = sealer.Position{Generation: 1, Offset: b.loaded}
+	batch.Next = b.end(tenantID)
 	require.NoError(tb, b.warehouse.Load(context.Background(), batch))
 }
 
@@ -203,6 +216,48 @@ func TestBucketsOverHTTP(t *testing.T) {
 	require.JSONEq(t, `{"ok":true,"data":{"from":null,"to":null,"asOf":"1.0.6","bucket":"month","timeZone":"Europe/Berlin","rows":[],
 		"totals":{"receipts":0,"metered":0,"suppressed":0,"duplicates":0,"quantityMs":0},"nextCursor":null},"contractVersion":"v1.0"}`,
 		ask(b.server, stranger, "?bucket=month&timeZone=Europe/Berlin").Body.String())
+}
+
+// TestAnswersAreOfTheTenantsPartition has two tenants in different partitions.
+func TestAnswersAreOfTheTenantsPartition(t *testing.T) {
+	b := open(t)
+	b.homes[stranger] = 3
+	answer := func(tenantID, query string) (asOf string, receipts int64) {
+		t.Helper()
+		got := ask(b.server, tenantID, query)
+		require.Equal(t, 200, got.Code, got.Body)
+		var body api.Body[Metering]
+		require.NoError(t, json.Unmarshal(got.Body.Bytes(), &body))
+		if body.Data.AsOf != nil {
+			asOf = *body.Data.AsOf
+		}
+		return asOf, body.Data.Totals.Receipts
+	}
+	refused := func(tenantID, query string) {
+		t.Helper()
+		got := ask(b.server, tenantID, query)
+		require.Equal(t, 422, got.Code, got.Body)
+		require.Contains(t, got.Body.String(), "is no position that the service has named")
+	}
+	b.load(t, tenant, metered("rgh_a", noon, 1), metered("rgh_a", noon, 1))
+	asOf, _ := answer(stranger, "")
+	require.Empty(t, asOf, "nothing of its partition is loaded")
+	b.load(t, stranger, metered("rgh_b", noon, 1), metered("rgh_b", noon, 1), metered("rgh_b", noon, 1))
+	for _, c := range []struct {
+		tenant, query, asOf string
+		receipts            int64
+	}{
+		{tenant, "", "1.0.2", 2},
+		{stranger, "", "1.3.3", 3},
+		{tenant, "?asOf=1.0.1", "1.0.1", 1},
+		{stranger, "?asOf=1.3.2", "1.3.2", 2},
+	} {
+		asOf, receipts := answer(c.tenant, c.query)
+		require.Equal(t, c.asOf, asOf)
+		require.Equal(t, c.receipts, receipts)
+	}
+	refused(tenant, "?asOf=1.3.1")
+	refused(stranger, "?asOf=1.0.1")
 }
 
 func TestRefusedQuestions(t *testing.T) {

@@ -11,18 +11,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/pipeline"
-	"muniment/sealer"
 )
 
 // refused adds the event of a node that counted refusals to the end of the log. A
 // copy of it has the same id.
 func (b *bench) refused(t *testing.T, tenantID, eventID string, at time.Time, counts string) {
 	row := pipeline.Row{Type: pipeline.TypeRefusals, At: at, ActorKind: "node", ActorID: "nod_a", SubjectKind: "tenant", SubjectID: tenantID}
-	row.Position = sealer.Position{Generation: 1, Offset: b.loaded}
+	row.Position = b.end(tenantID)
 	row.TenantID, row.EventID = tenantID, eventID
 	row.Event = []byte(`{"data":{"counts":[` + counts + `],"from":"","to":""}}`)
-	b.loaded++
-	require.NoError(t, b.warehouse.Load(context.Background(), pipeline.Batch{Rows: []pipeline.Row{row}, Next: row.Next()}))
+	b.loaded[row.Partition]++
+	require.NoError(t, b.warehouse.Load(context.Background(), pipeline.Batch{Partition: row.Partition, Rows: []pipeline.Row{row}, Next: row.Next()}))
 }
 
 func askRefusals(b *bench, tenantID, query string) *httptest.ResponseRecorder {

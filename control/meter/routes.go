@@ -10,6 +10,7 @@ import (
 
 	"muniment/control/store"
 	"muniment/gateway/api"
+	"muniment/gateway/auth"
 	"muniment/sealer"
 )
 
@@ -76,7 +77,7 @@ func (in *Question) read(ctx context.Context, r *Room, unit string) (a asked, er
 		}
 		a.row, in.AsOf.AsOf = at.row, at.asOf.String()
 	}
-	a.asOf, err = in.Position(ctx, r.warehouse, r.log)
+	a.asOf, err = in.Position(ctx, r.warehouse, r.log, auth.PrincipalFrom(ctx).TenantID)
 	return a, err
 }
 

@@ -173,12 +173,12 @@ func TestReleaseWaitsForTheWarehouse(t *testing.T) {
 	for h.sealErr().Reason != api.SetAside {
 	}
 	s := h.heldRecords()[0]
-	h.loader.Pause()
+	h.loaders[0].Pause()
 	at, err := sealer.ParsePosition(s.Position)
 	require.NoError(t, err)
 	_, err = h.room.Release(t.Context(), []sealer.Position{at}, "why not", operator)
 	require.Equal(t, api.WarehouseBehind, api.From(err).Reason)
-	h.loader.Resume()
+	h.loaders[0].Resume()
 	require.Eventually(t, func() bool {
 		list, err := h.room.SetAsides(t.Context(), 1)
 		return err == nil && list.Total == 0

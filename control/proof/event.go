@@ -52,8 +52,9 @@ func (r *Room) eventRoutes(a huma.API) {
 			"it belongs to the order it was made in, and the filters are given again beside it."), r.listEvents)
 }
 
-// query reads the filters. asOf bounds the listing; nil leaves it open.
-func (in *eventsRequest) query(tenantID string, asOf *sealer.Position) (q pipeline.EventQuery, err error) {
+// query reads the filters of a tenant in a partition. asOf bounds the listing; nil
+// leaves it open.
+func (in *eventsRequest) query(tenantID string, partition int32, asOf *sealer.Position) (q pipeline.EventQuery, err error) {
 	q = pipeline.EventQuery{
 		TenantID: tenantID, ActorKind: in.ActorKind, ActorID: in.ActorID, SubjectKind: in.SubjectKind, SubjectID: in.SubjectID,
 		Newest: in.Order == "desc", Limit: in.Limit + 1, Before: asOf,
@@ -74,11 +75,11 @@ func (in *eventsRequest) query(tenantID string, asOf *sealer.Position) (q pipeli
 		return q, err
 	}
 	q.From, q.To = from.Time, to.Time
-	after, err := store.GivenPosition("after", in.After)
+	after, err := store.GivenPosition("after", in.After, partition)
 	if err != nil {
 		return q, err
 	}
-	before, err := store.GivenPosition("before", in.Before)
+	before, err := store.GivenPosition("before", in.Before, partition)
 	if err != nil {
 		return q, err
 	}
@@ -121,11 +122,16 @@ func nearer(a, b *sealer.Position, side int) *sealer.Position {
 
 func (r *Room) listEvents(ctx context.Context, in *eventsRequest) (*store.Answer[EventPage], error) {
 	page := EventPage{Events: []LoggedEvent{}}
-	asOf, err := in.Position(ctx, r.warehouse, r.log)
+	tenantID := auth.PrincipalFrom(ctx).TenantID
+	partition, err := r.log.PartitionOf(ctx, tenantID)
 	if err != nil {
 		return nil, err
 	}
-	query, err := in.query(auth.PrincipalFrom(ctx).TenantID, asOf)
+	asOf, err := in.Position(ctx, r.warehouse, r.log, tenantID)
+	if err != nil {
+		return nil, err
+	}
+	query, err := in.query(tenantID, partition, asOf)
 	if err != nil {
 		return nil, err
 	}

@@ -107,7 +107,7 @@ func eventsOf(w pipeline.Warehouse) http.Handler {
 		caller := auth.Principal{Key: &api.Key{TenantID: tenant}}
 		next(huma.WithContext(c, auth.WithPrincipal(c.Context(), caller)))
 	})
-	(&Room{warehouse: w}).eventRoutes(a)
+	(&Room{warehouse: w, log: &conform.MemoryLog{}}).eventRoutes(a)
 	return mux
 }
 

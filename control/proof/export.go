@@ -96,11 +96,15 @@ func (r *Room) writeExport(w io.Writer, header []byte, events *run) error {
 
 // run finds the leaves that a request is about, and the packs that hold them.
 func (r *Room) run(ctx context.Context, tenantID string, in *exportRequest) (*run, error) {
-	after, err := store.GivenPosition("after", in.After)
+	partition, err := r.log.PartitionOf(ctx, tenantID)
 	if err != nil {
 		return nil, err
 	}
-	upTo, err := store.GivenPosition("upTo", in.UpTo)
+	after, err := store.GivenPosition("after", in.After, partition)
+	if err != nil {
+		return nil, err
+	}
+	upTo, err := store.GivenPosition("upTo", in.UpTo, partition)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +113,7 @@ func (r *Room) run(ctx context.Context, tenantID string, in *exportRequest) (*ru
 		err = errNothingSealed
 	}
 	if err == nil && upTo != nil && upTo.Compare(h.position) > 0 {
-		err = r.load(ctx) // an event that is on its way must not be left out silently
+		err = r.load(ctx, tenantID) // an event that is on its way must not be left out silently
 	}
 	if err != nil {
 		return nil, err

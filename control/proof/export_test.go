@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/store"
 	"muniment/pipeline"
+	"muniment/pipeline/segment"
 	"muniment/sealer"
 )
 
@@ -110,15 +110,15 @@ func TestExportBehindTheWarehouse(t *testing.T) {
 	h.deliver(deliveries(2)...)
 	h.seal()
 	at := func() string {
-		_, end, err := h.log.Bounds(t.Context(), store.Partition)
+		_, end, err := h.log.Bounds(t.Context(), segment.Partition)
 		require.NoError(t, err)
 		return end.String()
 	}()
-	for next, _, err := h.warehouse.Resume(t.Context(), store.Partition); next.String() != at; next, _, err = h.warehouse.Resume(t.Context(), store.Partition) {
+	for next, _, err := h.warehouse.Resume(t.Context(), segment.Partition); next.String() != at; next, _, err = h.warehouse.Resume(t.Context(), segment.Partition) {
 		require.NoError(t, err)
 	}
-	h.loader.Pause()
-	defer h.loader.Resume()
+	h.loaders[0].Pause()
+	defer h.loaders[0].Resume()
 	h.deliver(deliveries(1)...)
 	require.Equal(t, 503, ask(h.serve(), tenant, "GET /v1/events/export?upTo="+at).Code)
 	require.Equal(t, 200, ask(h.serve(), tenant, "GET /v1/events/export").Code)

@@ -25,6 +25,7 @@ import (
 	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/pipeline"
+	"muniment/pipeline/kafka"
 	"muniment/pipeline/segment"
 	"muniment/pipeline/sqlite"
 	"muniment/sealer"
@@ -32,7 +33,7 @@ import (
 
 // house is everything around the room, as the embedded default has it: segment
 // log, loader, SQLite warehouse, database and relay in one folder. It can be
-// closed and opened again over that folder.
+// closed and opened again over that folder. Its log may be a topic instead.
 type house struct {
 	t      tb
 	dir    string
@@ -40,9 +41,13 @@ type house struct {
 	keys   *keyring
 	clock
 
-	log       *segment.Log
+	topic kafka.Config // without brokers: the log is in the folder
+	log   interface {
+		pipeline.Log
+		io.Closer
+	}
 	warehouse *sqlite.Warehouse
-	loader    *pipeline.Loader
+	loaders   []*pipeline.Loader // by partition
 	db        *store.DB
 	room      *Room
 	running   sync.WaitGroup
@@ -58,11 +63,14 @@ type tb interface {
 }
 
 // build makes a house in a new folder. cfg holds what a test wants otherwise.
-func build(t tb, cfg ...Config) *house {
+func build(t tb, cfg ...Config) *house { return buildOver(t, kafka.Config{}, cfg...) }
+
+// buildOver makes a house whose log is a topic.
+func buildOver(t tb, topic kafka.Config, cfg ...Config) *house {
 	dir, err := os.MkdirTemp("", "muniment-proof-")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	h := &house{t: t, dir: dir, tenant: tenant, clock: clock{now: time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)}}
+	h := &house{t: t, dir: dir, topic: topic, tenant: tenant, clock: clock{now: time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)}}
 	h.keys = newKeyring(t, &h.clock)
 	h.open(append(cfg, Config{})[0])
 	t.Cleanup(h.close)
@@ -73,19 +81,29 @@ func build(t tb, cfg ...Config) *house {
 func (h *house) open(cfg Config) {
 	t := h.t
 	var err error
-	h.log, err = segment.Open(segment.Config{Dir: filepath.Join(h.dir, "log")})
+	if h.topic.Brokers != nil {
+		h.log, err = kafka.Open(h.topic)
+	} else {
+		h.log, err = segment.Open(segment.Config{Dir: filepath.Join(h.dir, "log")})
+	}
 	require.NoError(t, err)
 	h.warehouse, err = sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(h.dir, "warehouse.db")})
 	require.NoError(t, err)
 	path, url := storetest.Place(t, h.dir)
 	h.db, err = store.Open(t.Context(), store.Config{Path: path, URL: url, Now: h.Now, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	h.loader, err = pipeline.NewLoader(pipeline.LoaderConfig{Log: h.log, Warehouse: h.warehouse})
-	require.NoError(t, err)
 
 	ctx, stop := context.WithCancel(context.Background())
 	h.stop = stop
-	h.running.Go(func() { _ = h.loader.Run(ctx) })
+	partitions, err := h.log.Partitions(t.Context())
+	require.NoError(t, err)
+	h.loaders = nil
+	for p := range int32(partitions) {
+		loader, err := pipeline.NewLoader(pipeline.LoaderConfig{Log: h.log, Warehouse: h.warehouse, Partition: p})
+		require.NoError(t, err)
+		h.loaders = append(h.loaders, loader)
+		h.running.Go(func() { _ = loader.Run(ctx) })
+	}
 	h.running.Go(func() { _ = h.db.Relay(ctx, h.log) })
 
 	cfg.DB, cfg.Log, cfg.Keys, cfg.Dir, cfg.Now = h.db, h.log, h.keys, filepath.Join(h.dir, "packs"), h.Now

@@ -87,7 +87,7 @@ type Keys interface {
 type Config struct {
 	DB        *store.DB
 	Warehouse pipeline.Warehouse
-	// Log is only asked for its end.
+	// Log is only asked where a tenant is, and where that partition ends.
 	Log  pipeline.Reader
 	Keys Keys
 	// Dir is the folder of the packs; it is made when it is missing. Several

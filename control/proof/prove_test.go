@@ -227,12 +227,12 @@ func TestForeignReceiptIsNotThere(t *testing.T) {
 // TestReceiptsBehindTheWarehouse: what may be on its way is not said to be missing.
 func TestReceiptsBehindTheWarehouse(t *testing.T) {
 	h := build(t, Config{WaitFor: 50 * time.Millisecond})
-	h.loader.Pause()
+	h.loaders[0].Pause()
 	record := h.event(delivery{substrate: gate.DOOH, dwellMs: 1500})
 	h.append(record)
 	h.script(t, strings.NewReplacer(), []exchange{{tenant, "GET /v1/receipts/rcp_" + record.EventID[4:], 503,
 		`{"ok":false,"error":"INTERNAL_ERROR","reason":"WAREHOUSE_BEHIND","contractVersion":"v1.0","message":"the warehouse has not loaded all that was acknowledged yet"}`}})
-	h.loader.Resume()
+	h.loaders[0].Resume()
 }
 
 // TestDamagedNodesAreMadeAgain loses and damages the files beside the packs in

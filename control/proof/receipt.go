@@ -118,7 +118,7 @@ func (r *Room) receipt(ctx context.Context, receiptID string) (pipeline.Row, err
 	tenantID, eventID := auth.PrincipalFrom(ctx).TenantID, string(api.PrefixEvent)+ulid
 	row, err := r.warehouse.Event(ctx, tenantID, eventID)
 	if errors.Is(err, pipeline.ErrNoEvent) {
-		if err = r.load(ctx); err == nil {
+		if err = r.load(ctx, tenantID); err == nil {
 			row, err = r.warehouse.Event(ctx, tenantID, eventID)
 		}
 	}

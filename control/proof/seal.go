@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
@@ -101,8 +100,8 @@ func (r *Room) seal(ctx context.Context, tenantID, leaving string, by sealer.Ref
 // errBehind refuses to answer from a warehouse that lacks what was acknowledged.
 var errBehind = api.Unavailable(api.WarehouseBehind, "the warehouse has not loaded all that was acknowledged yet", retrySoon)
 
-// catchUp brings everything acknowledged so far into the warehouse, and returns
-// the position behind it.
+// catchUp brings everything of a tenant that was acknowledged so far into the
+// warehouse, and returns the position behind it.
 func (r *Room) catchUp(parent context.Context, tenantID string) (end sealer.Position, err error) {
 	ctx, cancel := r.bounded(parent)
 	defer cancel()
@@ -112,14 +111,14 @@ func (r *Room) catchUp(parent context.Context, tenantID string) (end sealer.Posi
 		}
 		return end, err
 	}
-	return r.loaded(ctx)
+	return r.loaded(ctx, tenantID)
 }
 
-// load waits until what the log holds now is in the warehouse.
-func (r *Room) load(parent context.Context) error {
+// load waits until what the log holds of a tenant now is in the warehouse.
+func (r *Room) load(parent context.Context, tenantID string) error {
 	ctx, cancel := r.bounded(parent)
 	defer cancel()
-	_, err := r.loaded(ctx)
+	_, err := r.loaded(ctx, tenantID)
 	return err
 }
 
@@ -128,17 +127,22 @@ func (r *Room) bounded(parent context.Context) (context.Context, context.CancelF
 	return context.WithTimeoutCause(parent, r.cfg.WaitFor, errBehind)
 }
 
-// loaded waits until the warehouse has reached the end that the log has now, and
-// returns it; the cause of ctx's end if that comes first.
-func (r *Room) loaded(ctx context.Context) (end sealer.Position, err error) {
-	first, end, err := r.log.Bounds(ctx, store.Partition)
+// loaded waits until the warehouse has reached the end that the tenant's partition of
+// the log has now, and returns it; the cause of ctx's end if that comes first. Other
+// partitions hold nothing of the tenant: they may be behind.
+func (r *Room) loaded(ctx context.Context, tenantID string) (end sealer.Position, err error) {
+	partition, err := r.log.PartitionOf(ctx, tenantID)
+	if err != nil {
+		return end, err
+	}
+	first, end, err := r.log.Bounds(ctx, partition)
 	if err != nil {
 		return end, err
 	}
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
 	for first.Compare(end) < 0 { // what an empty log held is loaded: retention waits for it
-		next, ok, err := r.warehouse.Resume(ctx, store.Partition)
+		next, ok, err := r.warehouse.Resume(ctx, partition)
 		if err == nil && ok && next.Compare(end) >= 0 {
 			break
 		}

@@ -452,7 +452,7 @@ func TestPromisedRootIsNotReplaced(t *testing.T) {
 
 func TestWarehouseBehind(t *testing.T) {
 	h := build(t, Config{WaitFor: 20 * time.Millisecond})
-	h.loader.Pause()
+	h.loaders[0].Pause()
 	h.deliver(deliveries(2)...)
 	refused := h.sealErr()
 	require.Equal(t, 503, refused.GetStatus())

@@ -27,9 +27,10 @@ type head struct {
 	position sealer.Position // of the last sealed entry
 }
 
-// newHead is the head of a log without packs; its position is before all others.
+// newHead is the head of a log without packs; its position is before all others, of
+// whatever partition.
 func newHead() head {
-	return head{tree: sealer.NewTree(), position: sealer.Position{Partition: store.Partition, Offset: -1}}
+	return head{tree: sealer.NewTree(), position: sealer.Position{Offset: -1}}
 }
 
 // readHead reads a tenant's head.

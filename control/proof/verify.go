@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"muniment/control/store"
 	"muniment/pipeline"
 	"muniment/sealer"
 )
@@ -36,12 +35,13 @@ func setAsideOf(row *pipeline.Row, fault error) pipeline.SetAside {
 	}
 }
 
-// setAside keeps what could not be verified, and so holds the tenant's sealing
-// from now on. The loader's position stays where it is.
+// setAside keeps what could not be verified of one tenant, and so holds its sealing
+// from now on. The position of its partition's loader stays where it is.
 func (r *Room) setAside(ctx context.Context, aside []pipeline.SetAside) error {
-	next, _, err := r.warehouse.Resume(ctx, store.Partition)
+	partition := aside[0].Position.Partition
+	next, _, err := r.warehouse.Resume(ctx, partition)
 	if err == nil {
-		err = r.warehouse.Load(ctx, pipeline.Batch{Partition: store.Partition, SetAside: aside, Next: next})
+		err = r.warehouse.Load(ctx, pipeline.Batch{Partition: partition, SetAside: aside, Next: next})
 	}
 	if err != nil {
 		return fmt.Errorf("cannot set aside %d records that can't be verified: %w", len(aside), err)

@@ -7,10 +7,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/store"
 	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/pipeline"
+	"muniment/pipeline/segment"
 	"muniment/sealer"
 )
 
@@ -143,7 +143,7 @@ func TestEveryForgeryIsFound(t *testing.T) {
 	aside, err := h.warehouse.SetAsides(t.Context(), tenant)
 	require.NoError(t, err)
 	require.Len(t, aside, 12)
-	resume, _, err := h.warehouse.Resume(t.Context(), store.Partition)
+	resume, _, err := h.warehouse.Resume(t.Context(), segment.Partition)
 	require.NoError(t, err)
 	require.Equal(t, next, resume, "setting aside leaves the loader where it is")
 }

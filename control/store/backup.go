@@ -67,6 +67,9 @@ const (
 	manifestFile  = "manifest.json"
 )
 
+// logPartition is the one partition of the log in a data folder.
+const logPartition = 0
+
 const manifestFormat = "muniment-backup.v1"
 
 // Manifest says what a backup holds, and as of when.
@@ -407,7 +410,7 @@ func (w *backupWriter) log(ctx context.Context) error {
 // a key that it does not know. Such a key signs from its commit on, before the event
 // that tells of it is in the log.
 func (w *backupWriter) limit(ctx context.Context, log Reader) (limit sealer.Position, err error) {
-	first, limit, err := log.Bounds(ctx, Partition)
+	first, limit, err := log.Bounds(ctx, logPartition)
 	if err != nil {
 		return limit, err
 	}
@@ -415,9 +418,11 @@ func (w *backupWriter) limit(ctx context.Context, log Reader) (limit sealer.Posi
 	var marked bool
 	known := horizon{last: number{w.m.Epoch, w.m.Events}}
 	if err := w.read(func(db *sql.DB) (err error) {
-		if from, marked, err = highWater(ctx, db); err == nil {
+		marks, err := highWater(ctx, db)
+		if err == nil {
 			known.keys, err = signingKeys(ctx, db)
 		}
+		from, marked = marks[logPartition]
 		return err
 	}); err != nil {
 		return limit, err

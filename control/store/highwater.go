@@ -10,10 +10,13 @@ import (
 	"muniment/sealer"
 )
 
-// HighWater is the newest log position that SetHighWater was told of; ok is false
-// when it never was. A log that ends before it has lost records.
-func (db *DB) HighWater(ctx context.Context) (p sealer.Position, ok bool, err error) {
-	return highWater(ctx, db.read)
+// HighWater is the newest position of a partition of the log that SetHighWater was
+// told of; ok is false when it never was. A partition that ends before it has lost
+// records.
+func (db *DB) HighWater(ctx context.Context, partition int32) (p sealer.Position, ok bool, err error) {
+	marks, err := highWater(ctx, db.read)
+	p, ok = marks[partition]
+	return p, ok, err
 }
 
 // execer is the writing connection or a change.
@@ -21,47 +24,67 @@ type execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-func highWater(ctx context.Context, q Querier) (p sealer.Position, ok bool, err error) {
-	var text string
-	err = q.QueryRowContext(ctx, `SELECT position FROM high_water WHERE name = 'log'`).Scan(&text)
-	if errors.Is(err, sql.ErrNoRows) {
-		return p, false, nil
+// highWater returns the marks of all partitions that have one.
+func highWater(ctx context.Context, q Querier) (map[int32]sealer.Position, error) {
+	texts, err := List(ctx, q, "the log's high-water marks", Text, `SELECT position FROM high_water WHERE name = 'log' OR name LIKE 'log/%'`)
+	marks := map[int32]sealer.Position{}
+	for _, text := range texts {
+		p, err := sealer.ParsePosition(text)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the log's high-water marks: %w", err)
+		}
+		marks[p.Partition] = p
 	}
-	if err == nil {
-		p, err = sealer.ParsePosition(text)
+	return marks, err
+}
+
+// markName is what a partition's mark is known by.
+func markName(partition int32) string {
+	if partition == 0 {
+		return "log"
 	}
+	return fmt.Sprintf("log/%d", partition)
+}
+
+// SetHighWater records that the log is durable up to each of the positions, at most one
+// a partition. One before its partition's mark changes nothing: a mark only rises.
+func (db *DB) SetHighWater(ctx context.Context, ends ...sealer.Position) error {
+	return db.Change(ctx, func(tx *Tx) error { return tx.setHighWater(ctx, ends...) })
+}
+
+func (tx *Tx) setHighWater(ctx context.Context, ends ...sealer.Position) error {
+	marks, err := highWater(ctx, tx)
 	if err != nil {
-		return p, false, fmt.Errorf("cannot read the log's high-water mark: %w", err)
-	}
-	return p, true, nil
-}
-
-// SetHighWater records that the log is durable up to p. A position before the
-// recorded one changes nothing: the mark only rises.
-func (db *DB) SetHighWater(ctx context.Context, p sealer.Position) error {
-	return db.Change(ctx, func(tx *Tx) error { return tx.setHighWater(ctx, p) })
-}
-
-func (tx *Tx) setHighWater(ctx context.Context, p sealer.Position) error {
-	old, known, err := highWater(ctx, tx)
-	if err != nil || known && p.Compare(old) <= 0 {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO high_water (name, position) VALUES ('log', $1)
-		ON CONFLICT (name) DO UPDATE SET position = excluded.position`, p.String())
-	if err != nil {
-		return fmt.Errorf("cannot record the log's high-water mark: %w", err)
+	for _, p := range higher(ends, marks) {
+		_, err = tx.ExecContext(ctx, `INSERT INTO high_water (name, position) VALUES ($1, $2)
+			ON CONFLICT (name) DO UPDATE SET position = excluded.position`, markName(p.Partition), p.String())
+		if err != nil {
+			return fmt.Errorf("cannot record the log's high-water mark: %w", err)
+		}
 	}
 	return nil
+}
+
+// higher are the positions that move a mark.
+func higher(ends []sealer.Position, marks map[int32]sealer.Position) (moved []sealer.Position) {
+	for _, p := range ends {
+		if mark, known := marks[p.Partition]; !known || p.Compare(mark) > 0 {
+			moved = append(moved, p)
+		}
+	}
+	return moved
 }
 
 // followEvery is how often the mark follows the log: what the log loses at its
 // end, and stood there for longer, is noticed.
 const followEvery = time.Second
 
-// Follow records every second how far the log is durable, until ctx is done, and
-// once more then. A failure, as on a full disk, is logged once and tried again:
-// the mark is behind meanwhile, which is all that it costs.
+// Follow records every second how far each partition of the log is durable, until ctx
+// is done, and once more then. A failure, as on a full disk or of a partition without a
+// leader, is logged once and tried again: a mark is behind meanwhile, which is all that
+// it costs.
 func (db *DB) Follow(ctx context.Context, log Reader) error {
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
@@ -82,9 +105,23 @@ func (db *DB) Follow(ctx context.Context, log Reader) error {
 }
 
 func (db *DB) follow(ctx context.Context, log Reader) error {
-	_, end, err := log.Bounds(ctx, Partition)
+	n, err := log.Partitions(ctx)
 	if err != nil {
 		return err
 	}
-	return db.SetHighWater(ctx, end)
+	var ends []sealer.Position
+	var away error
+	for partition := range int32(n) {
+		_, end, err := log.Bounds(ctx, partition)
+		if err != nil {
+			away = errors.Join(away, err) // and the others go on
+			continue
+		}
+		ends = append(ends, end)
+	}
+	marks, err := highWater(ctx, db.read)
+	if err == nil && len(higher(ends, marks)) > 0 {
+		err = db.SetHighWater(ctx, ends...)
+	}
+	return errors.Join(away, err)
 }

@@ -46,6 +46,8 @@ func (l *memoryLog) Append(_ context.Context, r *sealer.Record) (sealer.Position
 	return at, nil
 }
 
+func (l *memoryLog) Partitions(context.Context) (int, error) { return 1, nil }
+
 func (l *memoryLog) Bounds(context.Context, int32) (first, end sealer.Position, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,7 +84,7 @@ func (l *memoryLog) fail(err error) {
 // cut forgets all from an offset on, and goes on there in another generation.
 func (l *memoryLog) cut(offset int64, generation uint32) {
 	l.entries = l.entries[:offset]
-	l.end = sealer.Position{Generation: generation, Offset: offset}
+	l.end = sealer.Position{Generation: generation, Partition: l.end.Partition, Offset: offset}
 }
 
 // deliver appends what other nodes write.
@@ -228,9 +230,9 @@ func TestOlderDatabaseIsRefusedUntilAllowed(t *testing.T) {
 	require.Len(t, feed.Changes, 1, "nodes hear of it at their first copy")
 	require.Equal(t, map[string]map[string]any{"database.rollback_accepted": {
 		"incarnation": db.Incarnation(), "previous": before, "missed": 2.0, "reapplied": 2.0,
-		"missedFrom": "1.0.21", "logEnd": log.end.String(),
+		"missedFrom": []any{"1.0.21"}, "logEnd": []any{log.end.String()}, "gaps": []any{},
 	}}, db.systemEvents(t))
-	mark, _, err := db.HighWater(t.Context())
+	mark, _, err := db.HighWater(t.Context(), 0)
 	require.NoError(t, err)
 	require.Greater(t, mark.Compare(marked), 0)
 
@@ -295,7 +297,7 @@ func TestMissingDatabaseAndMissingLog(t *testing.T) {
 	log.cut(0, 2)
 	require.NoError(t, db.Reconcile(t.Context(), History{Log: log, Accept: true}))
 	require.Equal(t, map[string]map[string]any{"log.rollback_accepted": {"endedAt": "1.0.1", "continuedAt": "2.0.0"}}, db.systemEvents(t))
-	mark, _, err := db.HighWater(t.Context())
+	mark, _, err := db.HighWater(t.Context(), 0)
 	require.NoError(t, err)
 	require.Equal(t, sealer.Position{Generation: 2}, mark)
 }
@@ -312,12 +314,11 @@ func TestShorterLogIsRecordedOnce(t *testing.T) {
 	older := copyDB(t, dir)
 
 	log.cut(7, 2)
-	loaded := sealer.Position{Generation: 1, Offset: 40}
 	db = mustOpen(t, dir)
 	for range 2 {
 		// The flag is not asked for: the log is in its new generation already, and the
 		// process may have died before it recorded that.
-		require.NoError(t, db.Reconcile(t.Context(), History{Log: log, Loaded: &loaded}))
+		require.NoError(t, db.Reconcile(t.Context(), History{Log: log, Loaded: loadedTo{0: {Generation: 1, Offset: 40}}}))
 	}
 	require.Equal(t, map[string]map[string]any{"log.rollback_accepted": {"endedAt": "1.0.40", "continuedAt": "2.0.7"}}, db.systemEvents(t))
 	db.relayAll(t, log)
@@ -349,8 +350,7 @@ func TestGapIsNamed(t *testing.T) {
 			require.ErrorContains(t, err, "between 1.0.10 and "+first)
 			require.NoError(t, db.Reconcile(t.Context(), History{Log: log, Accept: true}))
 			data := db.systemEvents(t)["database.rollback_accepted"]
-			require.Equal(t, "1.0.10", data["gapFrom"])
-			require.Equal(t, first, data["gapTo"])
+			require.Equal(t, []any{map[string]any{"from": "1.0.10", "to": first}}, data["gaps"])
 		})
 	}
 	t.Run("no gap", func(t *testing.T) {
@@ -382,7 +382,7 @@ func TestFollow(t *testing.T) {
 		defer db.Close()
 		log := newMemoryLog()
 		mark := func() int64 {
-			p, _, err := db.HighWater(t.Context())
+			p, _, err := db.HighWater(t.Context(), 0)
 			require.NoError(t, err)
 			return p.Offset
 		}
@@ -469,7 +469,7 @@ func TestKeyThatTheDatabaseDoesNotKnow(t *testing.T) {
 	err = db.Reconcile(t.Context(), History{Log: log})
 	require.ErrorIs(t, err, ErrOlder)
 	require.ErrorContains(t, err, "deliveries signed by the key "+unknown+", which it does not know, from position "+at.String()+" on")
-	m, err := db.missed(t.Context(), log)
+	m, err := db.missed(t.Context(), History{Log: log})
 	require.NoError(t, err)
 	require.ErrorContains(t, db.provable(t.Context(), m), "nothing could prove them")
 
@@ -480,7 +480,7 @@ func TestKeyThatTheDatabaseDoesNotKnow(t *testing.T) {
 	}
 	_, err = other.relay(t.Context(), log)
 	require.NoError(t, err)
-	m, err = db.missed(t.Context(), log)
+	m, err = db.missed(t.Context(), History{Log: log})
 	require.NoError(t, err)
 	require.NoError(t, db.Reconcile(t.Context(), History{Log: log, Accept: true, Replays: []Replay{
 		func(ctx context.Context, tx *Tx, e *sealer.Event) (bool, error) {

@@ -244,7 +244,7 @@ func (w *restoreWriter) goOn(ctx context.Context, db *DB, done *Restored) (err e
 		return err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
-	missed, err := db.missed(ctx, log)
+	missed, err := db.missed(ctx, History{Log: log})
 	if err != nil {
 		return err
 	}
@@ -254,7 +254,7 @@ func (w *restoreWriter) goOn(ctx context.Context, db *DB, done *Restored) (err e
 	if err := db.provable(ctx, missed); err != nil {
 		return err
 	}
-	done.Incarnation, done.LogEnd = db.incarnation, missed.end.String()
-	w.say("log           read from end to end; goes on at position %s", missed.end)
+	done.Incarnation, done.LogEnd = db.incarnation, missed.parts[logPartition].end.String()
+	w.say("log           read from end to end; goes on at position %s", done.LogEnd)
 	return nil
 }

@@ -55,21 +55,28 @@ type Loaded interface {
 	Resume(ctx context.Context, partition int32) (next sealer.Position, ok bool, err error)
 }
 
-// Ended says where a log ends, with the contract of pipeline.Reader.
+// Ended says where a log ends, and in which of its partitions a tenant is, with the
+// contract of pipeline.Reader.
 type Ended interface {
+	PartitionOf(ctx context.Context, tenantID string) (int32, error)
 	Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error)
 }
 
 // retryLoading is how soon a caller may ask again for what isn't loaded yet.
 const retryLoading = time.Second
 
-// Position is the position that the answer holds for: the one asked for, or all
-// that is loaded; nil while nothing is. One that isn't loaded yet is 503
+// Position is the position that the answer to a tenant holds for: the one asked for, or
+// all that is loaded; nil while nothing is. One that isn't loaded yet is 503
 // WAREHOUSE_BEHIND: a warehouse that is being rebuilt gets there, and answering
 // sooner would give another answer for a position that was answered before. One that
-// the log hasn't reached was never named, and is VALIDATION_FAILED.
-func (a AsOf) Position(ctx context.Context, w Loaded, log Ended) (*sealer.Position, error) {
-	next, loaded, err := w.Resume(ctx, Partition)
+// the log hasn't reached, or of a partition that is not the tenant's, was never named,
+// and is VALIDATION_FAILED.
+func (a AsOf) Position(ctx context.Context, w Loaded, log Ended, tenantID string) (*sealer.Position, error) {
+	partition, err := log.PartitionOf(ctx, tenantID)
+	if err != nil {
+		return nil, err
+	}
+	next, loaded, err := w.Resume(ctx, partition)
 	switch {
 	case err != nil:
 		return nil, err
@@ -78,12 +85,12 @@ func (a AsOf) Position(ctx context.Context, w Loaded, log Ended) (*sealer.Positi
 	case a.AsOf == "":
 		return &next, nil
 	}
-	at, err := GivenPosition("asOf", a.AsOf)
+	at, err := GivenPosition("asOf", a.AsOf, partition)
 	if err != nil {
 		return nil, err
 	}
 	if !loaded || at.Compare(next) > 0 {
-		if _, end, err := log.Bounds(ctx, Partition); err == nil && at.Compare(end) > 0 {
+		if _, end, err := log.Bounds(ctx, partition); err == nil && at.Compare(end) > 0 {
 			return nil, neverNamed("asOf")
 		}
 		return nil, api.Unavailable(api.WarehouseBehind, "the warehouse has not loaded that position yet", retryLoading)
@@ -92,13 +99,13 @@ func (a AsOf) Position(ctx context.Context, w Loaded, log Ended) (*sealer.Positi
 }
 
 // GivenPosition reads an optional position of a request; nil when it is empty. One
-// that this service can't have named is VALIDATION_FAILED.
-func GivenPosition(field, text string) (*sealer.Position, error) {
+// that this service can't have named to a tenant of the partition is VALIDATION_FAILED.
+func GivenPosition(field, text string, partition int32) (*sealer.Position, error) {
 	if text == "" {
 		return nil, nil
 	}
 	at, err := sealer.ParsePosition(text)
-	if err != nil || at.Partition != Partition {
+	if err != nil || at.Partition != partition {
 		return nil, neverNamed(field)
 	}
 	return &at, nil

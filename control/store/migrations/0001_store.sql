@@ -40,7 +40,8 @@ CREATE TABLE feed (
 CREATE INDEX feed_by_revision ON feed (revision, kind, id);
 CREATE INDEX feed_stopped ON feed (revision, kind, id) WHERE stopped = 1;
 
--- The newest log position known to be durable: one row.
+-- The newest log position known to be durable, of each partition: log is partition 0,
+-- log/1 is partition 1.
 CREATE TABLE high_water (
     name     TEXT PRIMARY KEY,
     position TEXT NOT NULL

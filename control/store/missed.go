@@ -1,0 +1,278 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"muniment/sealer"
+)
+
+// number is what an audit event is known by: the life of the database that wrote
+// it, and its place in that.
+type number struct{ epoch, seq uint64 }
+
+func (n number) after(m number) bool { return n.epoch > m.epoch || n.epoch == m.epoch && n.seq > m.seq }
+
+// missed is what an older database lacks.
+type missed struct {
+	parts  []part
+	events int
+	epoch  uint64 // the newest of them
+	// revision is the newest that one of them names.
+	revision int64
+	// signers are the keys of deliveries that the database does not know, and where
+	// each of them first signed. Some of the events may tell of them.
+	signers []signer
+}
+
+// part is what one partition of the log tells.
+type part struct {
+	mark   sealer.Position
+	marked bool
+	loaded *sealer.Position // by the warehouse; nil if nothing is
+	end    sealer.Position
+	// gap is set if the partition no longer holds all that came behind the mark.
+	gap *gap
+	// first is where the first event stands that the database never numbered.
+	first  sealer.Position
+	events int
+}
+
+type gap struct{ from, to sealer.Position }
+
+// reached is how long the partition is known to have been.
+func (p *part) reached() sealer.Position {
+	if p.loaded != nil && p.loaded.Compare(p.mark) > 0 {
+		return *p.loaded
+	}
+	return p.mark
+}
+
+type signer struct {
+	keyID string
+	first sealer.Position
+}
+
+func (s signer) String() string {
+	return fmt.Sprintf("deliveries signed by the key %s, which it does not know, from position %s on", s.keyID, s.first)
+}
+
+func (m *missed) any() bool {
+	return m.events > 0 || len(m.signers) > 0 || slices.ContainsFunc(m.parts, func(p part) bool { return p.gap != nil })
+}
+
+// ends are where the partitions end.
+func (m *missed) ends() (ends []sealer.Position) {
+	for _, p := range m.parts {
+		ends = append(ends, p.end)
+	}
+	return ends
+}
+
+// firsts are where the events begin, in each partition that holds some.
+func (m *missed) firsts() (firsts []sealer.Position) {
+	for _, p := range m.parts {
+		if p.events > 0 {
+			firsts = append(firsts, p.first)
+		}
+	}
+	return firsts
+}
+
+func (m missed) String() string {
+	text := fmt.Sprintf("the log holds %d events of control that it never wrote, from position %s on",
+		m.events, strings.Join(texts(m.firsts()), ", "))
+	if m.events == 0 {
+		text = "the log holds no events of control that it does not know"
+	}
+	for _, s := range m.signers {
+		text += fmt.Sprintf("; the log holds %s", s)
+	}
+	for _, p := range m.parts {
+		if p.gap != nil {
+			text += fmt.Sprintf("; what stood between %s and %s was removed from the log, so what was stopped there is unknown", p.gap.from, p.gap.to)
+		}
+	}
+	return text
+}
+
+func texts(positions []sealer.Position) []string {
+	list := []string{}
+	for _, p := range positions {
+		list = append(list, p.String())
+	}
+	return list
+}
+
+// missed reads each partition from its mark on. How far the database and the warehouse
+// are is read before the log's end, and what the database knows behind it: others may
+// use all three meanwhile.
+func (db *DB) missed(ctx context.Context, h History) (m missed, err error) {
+	n, err := h.Log.Partitions(ctx)
+	if err != nil {
+		return m, err
+	}
+	marks, err := highWater(ctx, db.read)
+	if err != nil {
+		return m, err
+	}
+	m.parts = make([]part, n)
+	from := make([]sealer.Position, n)
+	for i := range m.parts {
+		p := &m.parts[i]
+		p.mark, p.marked = marks[int32(i)]
+		if from[i], err = p.bound(ctx, h, int32(i)); err != nil {
+			return m, err
+		}
+	}
+	var known horizon
+	if known.last, err = db.newestNumber(ctx); err == nil {
+		known.keys, err = signingKeys(ctx, db.read)
+	}
+	for i := range m.parts {
+		if err == nil {
+			err = m.read(ctx, h.Log, &m.parts[i], from[i], known)
+		}
+	}
+	return m, err
+}
+
+// bound finds where the partition ends, and from where on it has to be read.
+func (p *part) bound(ctx context.Context, h History, partition int32) (from sealer.Position, err error) {
+	if h.Loaded != nil {
+		loaded, ok, err := h.Loaded.Resume(ctx, partition)
+		if err != nil {
+			return from, err
+		}
+		if ok {
+			p.loaded = &loaded
+		}
+	}
+	first, end, err := h.Log.Bounds(ctx, partition)
+	if err != nil {
+		return from, err
+	}
+	p.end, from = end, p.mark
+	if !p.marked {
+		from = sealer.Position{Generation: first.Generation, Partition: partition}
+	}
+	if reached := p.reached(); reached.Generation >= end.Generation && reached.Compare(end) > 0 {
+		return from, fmt.Errorf("partition %d of the log ends at %s and has reached %s before: it lost what stood there, or is another log", partition, end, reached)
+	}
+	// An empty log of a later generation has just lost everything, not its beginning.
+	if from.Compare(first) < 0 && (first != end || from.Generation == end.Generation) {
+		p.gap = &gap{from, first}
+	}
+	if p.gap != nil || from.Generation < end.Generation {
+		from = first
+	}
+	return from, nil
+}
+
+// read finds what the database lacks in a partition.
+func (m *missed) read(ctx context.Context, log Reader, p *part, from sealer.Position, known horizon) error {
+	return known.beyond(ctx, log, from, p.end, func(e *sealer.Entry, keyID string) error {
+		if keyID != "" {
+			m.signers = append(m.signers, signer{keyID, e.Position})
+			known.keys[keyID] = true
+			return nil
+		}
+		if p.events == 0 {
+			p.first = e.Position
+		}
+		p.events++
+		m.events++
+		m.epoch = max(m.epoch, e.Epoch)
+		event, err := sealer.ParseEvent(e.Event)
+		if err != nil {
+			return err
+		}
+		m.revision = max(m.revision, revisionOf(&event))
+		return nil
+	})
+}
+
+// horizon is how far a database knows the log: by the events of control that it has
+// numbered, and the keys that may have signed deliveries.
+type horizon struct {
+	last number
+	keys map[string]bool // nil: of no interest
+}
+
+// beyond calls fn for what a database can't know: events of control behind its
+// number, and deliveries signed by other keys, with the id of the key.
+func (h horizon) beyond(ctx context.Context, log Reader, from, to sealer.Position, fn func(e *sealer.Entry, keyID string) error) error {
+	return log.Scan(ctx, from, to, func(e sealer.Entry) error {
+		keyID := ""
+		switch {
+		case e.Node == Node:
+			if !(number{e.Epoch, e.Seq}).after(h.last) {
+				return nil
+			}
+		case h.keys == nil:
+			return nil
+		default:
+			if keyID = signedBy(e.Event); keyID == "" || h.keys[keyID] {
+				return nil
+			}
+		}
+		if err := fn(&e, keyID); err != nil {
+			return fmt.Errorf("record at %s: %w", e.Position, err)
+		}
+		return nil
+	})
+}
+
+// signedBy is the key that a delivery names, "" for another event.
+func signedBy(event []byte) string {
+	parts, err := sealer.SplitDelivery(event)
+	var signature struct {
+		KeyID string `json:"keyId"`
+	}
+	if err != nil || json.Unmarshal(parts.Signature, &signature) != nil {
+		return ""
+	}
+	return signature.KeyID
+}
+
+// signingKeys are the ids of all keys. The table is control/node's.
+func signingKeys(ctx context.Context, db *sql.DB) (map[string]bool, error) {
+	rows, err := db.QueryContext(ctx, `SELECT key_id FROM signing_keys`)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the signing keys: %w", err)
+	}
+	defer rows.Close()
+	keys := map[string]bool{}
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, fmt.Errorf("cannot list the signing keys: %w", err)
+		}
+		keys[id] = true
+	}
+	return keys, rows.Err()
+}
+
+// newestNumber is the newest that the database has given.
+func (db *DB) newestNumber(ctx context.Context) (n number, err error) {
+	n.epoch = db.epoch
+	if err = db.read.QueryRowContext(ctx, `SELECT value FROM counters WHERE name = 'outbox'`).Scan(&n.seq); err != nil {
+		err = fmt.Errorf("cannot read the outbox's counter: %w", err)
+	}
+	return n, err
+}
+
+// revisionOf reads the revision that a record's event names, 0 when it names none.
+func revisionOf(e *sealer.Event) int64 {
+	var record struct {
+		Revision int64 `json:"revision"`
+	}
+	if json.Unmarshal(e.Data, &record) != nil {
+		return 0
+	}
+	return record.Revision
+}

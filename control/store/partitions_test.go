@@ -1,0 +1,233 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// partedLog is a log of several partitions.
+type partedLog []*memoryLog
+
+func newPartedLog(n int) (log partedLog) {
+	for p := range int32(n) {
+		log = append(log, &memoryLog{end: sealer.Position{Generation: 1, Partition: p}})
+	}
+	return log
+}
+
+// homes are where the tenants of these tests are.
+var homes = map[string]int32{"tnt_a": 0, "tnt_b": 1, api.SystemTenant: 2}
+
+func (l partedLog) Partitions(context.Context) (int, error) { return len(l), nil }
+
+func (l partedLog) PartitionOf(_ context.Context, tenantID string) (int32, error) {
+	return homes[tenantID], nil
+}
+
+func (l partedLog) Append(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
+	return l[homes[r.TenantID]].Append(ctx, r)
+}
+
+func (l partedLog) Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error) {
+	return l[partition].Bounds(ctx, partition)
+}
+
+func (l partedLog) Scan(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
+	return l[from.Partition].Scan(ctx, from, to, fn)
+}
+
+// loadedTo is how far a warehouse is.
+type loadedTo map[int32]sealer.Position
+
+func (w loadedTo) Resume(_ context.Context, partition int32) (next sealer.Position, ok bool, err error) {
+	next, ok = w[partition]
+	return next, ok, nil
+}
+
+// marks are those of the first n partitions, "" where there is none.
+func (db *DB) marks(t *testing.T, n int) (all []string) {
+	t.Helper()
+	for p := range int32(n) {
+		mark, ok, err := db.HighWater(t.Context(), p)
+		require.NoError(t, err)
+		all = append(all, "")
+		if ok {
+			all[p] = mark.String()
+		}
+	}
+	return all
+}
+
+// emit emits an event of a tenant.
+func (db *DB) emit(t *testing.T, tenantID, eventType, subject string) {
+	t.Helper()
+	require.NoError(t, db.Change(t.Context(), func(tx *Tx) error {
+		return tx.Emit(t.Context(), sealer.Event{
+			TenantID: tenantID, Type: eventType, Actor: ByOperator(), Subject: sealer.Ref{Kind: "right", ID: subject}, Data: []byte("{}"),
+		})
+	}))
+}
+
+func TestMarksOfPartitions(t *testing.T) {
+	dir := t.TempDir()
+	db, log := mustOpen(t, dir), newPartedLog(12)
+	require.Equal(t, []string{"", "", ""}, db.marks(t, 3))
+	log[1].deliver(t, 3)
+	log[11].deliver(t, 7)
+	require.NoError(t, db.follow(t.Context(), log))
+	require.Equal(t, []string{"1.0.0", "1.1.3", "1.2.0"}, db.marks(t, 3))
+	require.Equal(t, "1.11.7", db.marks(t, 12)[11])
+
+	// One that can't be asked holds no other.
+	log[0].deliver(t, 1)
+	log[1].deliver(t, 1)
+	log[2].deliver(t, 1)
+	log[1].fail(errLog)
+	require.ErrorIs(t, db.follow(t.Context(), log), errLog)
+	require.Equal(t, []string{"1.0.1", "1.1.3", "1.2.1"}, db.marks(t, 3))
+	log[1].fail(nil)
+	require.NoError(t, db.follow(t.Context(), log))
+	require.Equal(t, []string{"1.0.1", "1.1.4", "1.2.1"}, db.marks(t, 3))
+
+	// Each rises by itself.
+	require.NoError(t, db.SetHighWater(t.Context(), sealer.Position{Generation: 1, Partition: 1, Offset: 2}, sealer.Position{Generation: 2}))
+	require.Equal(t, []string{"2.0.0", "1.1.4", "1.2.1"}, db.marks(t, 3))
+	require.NoError(t, db.Close())
+	require.Equal(t, []string{"2.0.0", "1.1.4", "1.2.1"}, mustOpen(t, dir).marks(t, 3))
+}
+
+func TestOlderDatabaseBesideSeveralPartitions(t *testing.T) {
+	dir, log := t.TempDir(), newPartedLog(3)
+	db := mustOpen(t, dir)
+	for tenantID := range homes {
+		db.emit(t, tenantID, "right.issued", "rgh_"+tenantID)
+	}
+	log[1].deliver(t, 10)
+	_, err := db.relay(t.Context(), log)
+	require.NoError(t, err)
+	require.NoError(t, db.follow(t.Context(), log))
+	marked := db.marks(t, 3)
+	require.Equal(t, []string{"1.0.1", "1.1.11", "1.2.1"}, marked)
+	require.NoError(t, db.Reconcile(t.Context(), History{Log: log}))
+	require.NoError(t, db.Close())
+	older := copyDB(t, dir)
+
+	db = mustOpen(t, dir)
+	log[0].deliver(t, 5)
+	db.emit(t, "tnt_b", "right.suspended", "rgh_tnt_b")
+	db.emit(t, api.SystemTenant, "signing_key.revoked", "key_a")
+	db.emit(t, "tnt_b", "right.revoked", "rgh_tnt_b")
+	_, err = db.relay(t.Context(), log)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+
+	db = mustOpen(t, older)
+	for _, part := range log {
+		part.scanned = 0
+	}
+	err = db.Reconcile(t.Context(), History{Log: log})
+	require.ErrorIs(t, err, ErrOlder)
+	require.ErrorContains(t, err, "3 events of control that it never wrote, from position 1.1.11, 1.2.1 on")
+	require.Equal(t, []int{5, 2, 1}, []int{log[0].scanned, log[1].scanned, log[2].scanned}, "each from its mark on")
+	require.Equal(t, marked, db.marks(t, 3))
+
+	var replayed []string
+	require.NoError(t, db.Reconcile(t.Context(), History{Log: log, Accept: true, Replays: []Replay{
+		func(_ context.Context, _ *Tx, e *sealer.Event) (bool, error) {
+			replayed = append(replayed, e.Type)
+			return true, nil
+		},
+	}}))
+	require.Equal(t, []string{"right.suspended", "right.revoked", "signing_key.revoked"}, replayed)
+	require.Equal(t, []string{"1.0.6", "1.1.13", "1.2.2"}, db.marks(t, 3))
+	data := db.systemEvents(t)["database.rollback_accepted"]
+	require.Equal(t, []any{"1.0.6", "1.1.13", "1.2.2"}, data["logEnd"])
+	require.Equal(t, []any{"1.1.11", "1.2.1"}, data["missedFrom"])
+	require.EqualValues(t, 3, data["missed"])
+	require.EqualValues(t, 3, data["reapplied"])
+
+	_, err = db.relay(t.Context(), log)
+	require.NoError(t, err)
+	require.NoError(t, db.Reconcile(t.Context(), History{Log: log}), "one history again")
+}
+
+// TestPartitionThatLostItsEnd has one of three partitions hold less than was seen of it.
+func TestPartitionThatLostItsEnd(t *testing.T) {
+	db, log := mustOpen(t, t.TempDir()), newPartedLog(3)
+	for _, part := range log {
+		part.deliver(t, 5)
+	}
+	require.NoError(t, db.follow(t.Context(), log))
+	ahead := loadedTo{2: {Generation: 1, Partition: 2, Offset: 9}}
+	for _, accept := range []bool{false, true} {
+		err := db.Reconcile(t.Context(), History{Log: log, Loaded: ahead, Accept: accept})
+		require.ErrorContains(t, err, "partition 2 of the log ends at 1.2.5 and has reached 1.2.9 before")
+	}
+	log[1].cut(3, 1)
+	for _, accept := range []bool{false, true} {
+		err := db.Reconcile(t.Context(), History{Log: log, Accept: accept})
+		require.ErrorContains(t, err, "partition 1 of the log ends at 1.1.3 and has reached 1.1.5 before")
+	}
+	require.Equal(t, []string{"1.0.5", "1.1.5", "1.2.5"}, db.marks(t, 3))
+
+	// In a later generation it goes on, and the others as they are.
+	log[1].cut(3, 2)
+	require.NoError(t, db.Reconcile(t.Context(), History{Log: log}))
+	require.Equal(t, map[string]map[string]any{"log.rollback_accepted": {"endedAt": "1.1.5", "continuedAt": "2.1.3"}}, db.systemEvents(t))
+	require.Equal(t, []string{"1.0.5", "2.1.3", "1.2.5"}, db.marks(t, 3))
+}
+
+func TestGapOfOnePartition(t *testing.T) {
+	db, log := mustOpen(t, t.TempDir()), newPartedLog(3)
+	for _, part := range log {
+		part.deliver(t, 5)
+	}
+	require.NoError(t, db.follow(t.Context(), log))
+	log[2].deliver(t, 5)
+	log[2].entries = slices.Delete(log[2].entries, 0, 7)
+	err := db.Reconcile(t.Context(), History{Log: log})
+	require.ErrorIs(t, err, ErrOlder)
+	require.ErrorContains(t, err, "between 1.2.5 and 1.2.7")
+	require.NoError(t, db.Reconcile(t.Context(), History{Log: log, Accept: true}))
+	require.Equal(t, []any{map[string]any{"from": "1.2.5", "to": "1.2.7"}}, db.systemEvents(t)["database.rollback_accepted"]["gaps"])
+}
+
+// TestPositionsAreOfTheTenantsPartition asks for answers as of positions.
+func TestPositionsAreOfTheTenantsPartition(t *testing.T) {
+	log := newPartedLog(3)
+	log[0].deliver(t, 3)
+	log[1].deliver(t, 8)
+	loaded := loadedTo{0: {Generation: 1, Offset: 3}, 1: {Generation: 1, Partition: 1, Offset: 6}}
+	ask := func(tenantID, asOf string) (string, string) {
+		at, err := AsOf{AsOf: asOf}.Position(t.Context(), loaded, log, tenantID)
+		if err != nil {
+			refused := api.From(err)
+			return "", string(refused.Code) + " " + string(refused.Reason)
+		}
+		if at == nil {
+			return "nothing", ""
+		}
+		return at.String(), ""
+	}
+	for _, c := range []struct{ tenantID, asOf, at, refused string }{
+		{"tnt_a", "", "1.0.3", ""},
+		{"tnt_b", "", "1.1.6", ""},
+		{api.SystemTenant, "", "nothing", ""},
+		{"tnt_b", "1.1.5", "1.1.5", ""},
+		{"tnt_b", "1.0.2", "", "VALIDATION_FAILED "},
+		{"tnt_a", "1.1.2", "", "VALIDATION_FAILED "},
+		{"tnt_b", "1.1.7", "", "INTERNAL_ERROR WAREHOUSE_BEHIND"},
+		{"tnt_b", "1.1.9", "", "VALIDATION_FAILED "},
+		{api.SystemTenant, "1.2.0", "", "INTERNAL_ERROR WAREHOUSE_BEHIND"},
+	} {
+		at, refused := ask(c.tenantID, c.asOf)
+		require.Equal(t, c.at, at, "%+v", c)
+		require.Equal(t, c.refused, refused, "%+v", c)
+	}
+}
