@@ -2,42 +2,17 @@ package kafka
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"math/big"
-	"net"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
-)
 
-// certificate signs itself for 127.0.0.1.
-func certificate(tb testing.TB) (tls.Certificate, *x509.CertPool) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(tb, err)
-	template := &x509.Certificate{
-		SerialNumber:          big.NewInt(1),
-		Subject:               pkix.Name{CommonName: "broker"},
-		NotAfter:              time.Now().Add(time.Hour),
-		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
-		IsCA:                  true,
-		BasicConstraintsValid: true,
-		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	require.NoError(tb, err)
-	parsed, err := x509.ParseCertificate(der)
-	require.NoError(tb, err)
-	pool := x509.NewCertPool()
-	pool.AddCert(parsed)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
-}
+	"muniment/gateway/certs"
+	"muniment/gateway/certs/certstest"
+)
 
 // refusal is why a log doesn't get ready.
 func refusal(tb testing.TB, cfg Config) string {
@@ -52,24 +27,82 @@ func refusal(tb testing.TB, cfg Config) string {
 }
 
 func TestTLS(t *testing.T) {
-	own, pool := certificate(t)
-	_, others := certificate(t)
-	brokers := fakeBrokers(t, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{own}}))
-	cfg := Config{Brokers: brokers, TLS: &tls.Config{RootCAs: pool}}
-	_, err := Topic{Replication: 1}.Migrate(t.Context(), cfg, false)
+	authority, other := certstest.New(t), certstest.New(t)
+	pair := authority.Issue(t, certstest.Leaf{})
+	server, err := certs.Server(certs.Options{Use: "broker"}, certs.ServerFlags{Cert: pair.Cert, Key: pair.Key})
 	require.NoError(t, err)
+	brokers := fakeBrokers(t, kfake.TLS(server))
+	with := func(f certs.ClientFlags) Config {
+		c, err := certs.NewClient(certs.Options{Use: "kafka"}, f)
+		require.NoError(t, err)
+		return Config{Brokers: brokers, TLS: c.TLS()}
+	}
+	good := with(certs.ClientFlags{CA: authority.File})
+	_, err = Topic{Replication: 1}.Migrate(t.Context(), good, false)
+	require.NoError(t, err)
+	appends := func() {
+		t.Helper()
+		l := mustOpen(t, good)
+		r := testRecord("tnt_a", 0)
+		_, err = l.Append(t.Context(), &r)
+		require.NoError(t, err)
+		require.NoError(t, l.Ready())
+	}
+	appends()
+
+	require.Contains(t, refusal(t, with(certs.ClientFlags{CA: other.File})), "certificate signed by unknown authority")
+	require.Contains(t, refusal(t, with(certs.ClientFlags{TLS: true})), "certificate signed by unknown authority")
+	require.Contains(t, refusal(t, with(certs.ClientFlags{CA: authority.File, ServerName: "kafka.example.com"})), "kafka.example.com")
+	require.Contains(t, refusal(t, Config{Brokers: brokers}), "TLS, user or password")
+
+	other.Replace(t, pair, certstest.Leaf{}) // the brokers are somebody else's now
+	require.Contains(t, refusal(t, good), "certificate signed by unknown authority")
+	text, err := os.ReadFile(other.File)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(authority.File, text, 0o600))
+	appends()
+}
+
+// TestPasswordIsReadAnew changes the password under an open log.
+func TestPasswordIsReadAnew(t *testing.T) {
+	brokers := fakeBrokers(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "node", "new"), kfake.Superuser("PLAIN", "node", "new"))
+	file := filepath.Join(t.TempDir(), "password")
+	cfg := Config{Brokers: brokers, SASL: SASL{Mechanism: "scram-sha-256", User: "node", PasswordNow: certs.PasswordFile(file).Password()}}
+	_, err := Open(cfg)
+	require.ErrorContains(t, err, file+": no such file")
+	require.NoError(t, os.WriteFile(file, []byte("old\n"), 0o600))
+	require.Contains(t, refusal(t, cfg), "TLS, user or password")
+
 	l := mustOpen(t, cfg)
+	require.NoError(t, os.WriteFile(file, []byte("new\n"), 0o600))
+	_, err = Topic{Replication: 1}.Migrate(t.Context(), cfg, false)
+	require.NoError(t, err)
 	r := testRecord("tnt_a", 0)
 	_, err = l.Append(t.Context(), &r)
+	require.NoError(t, err, "a log that was open before")
+	cfg.SASL.Mechanism = "plain"
+	_, err = mustOpen(t, cfg).Append(t.Context(), &r)
 	require.NoError(t, err)
-	require.NoError(t, l.Ready())
+}
 
-	cfg.TLS = &tls.Config{RootCAs: others}
-	require.Contains(t, refusal(t, cfg), "certificate signed by unknown authority")
-	cfg.TLS = &tls.Config{RootCAs: pool, ServerName: "kafka.example.com"}
-	require.Contains(t, refusal(t, cfg), "kafka.example.com")
-	cfg.TLS = nil
-	require.Contains(t, refusal(t, cfg), "TLS, user or password")
+// TestGroupOverTLS: members of a consumer group have connections of their own.
+func TestGroupOverTLS(t *testing.T) {
+	authority := certstest.New(t)
+	pair := authority.Issue(t, certstest.Leaf{})
+	server, err := certs.Server(certs.Options{Use: "broker"}, certs.ServerFlags{Cert: pair.Cert, Key: pair.Key})
+	require.NoError(t, err)
+	client, err := certs.NewClient(certs.Options{Use: "kafka"}, certs.ClientFlags{CA: authority.File})
+	require.NoError(t, err)
+	cfg := Config{
+		Brokers: fakeBrokers(t, kfake.TLS(server), kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", "node", "secret")),
+		TLS:     client.TLS(),
+		SASL:    SASL{Mechanism: "scram-sha-512", User: "node", PasswordNow: func() (string, error) { return "secret", nil }},
+	}
+	_, err = Topic{Partitions: 3, Replication: 1}.Migrate(t.Context(), cfg, false)
+	require.NoError(t, err)
+	var r roll
+	r.member(t, cfg, quick(t), "a")
+	r.requireShares(t, map[string]int{"a": 3})
 }
 
 func TestSASL(t *testing.T) {
@@ -77,13 +110,13 @@ func TestSASL(t *testing.T) {
 		kfake.Superuser("PLAIN", "node", "secret"),
 		kfake.Superuser("SCRAM-SHA-256", "node-256", "secret, with = and ,"),
 		kfake.Superuser("SCRAM-SHA-512", "node-512", "secret"))
-	cfg := Config{Brokers: brokers, SASL: SASL{"plain", "node", "secret"}}
+	cfg := Config{Brokers: brokers, SASL: SASL{Mechanism: "plain", User: "node", Password: "secret"}}
 	_, err := Topic{Replication: 1}.Migrate(t.Context(), cfg, false)
 	require.NoError(t, err)
 	for _, good := range []SASL{
-		{"plain", "node", "secret"},
-		{"SCRAM-SHA-256", "node-256", "secret, with = and ,"},
-		{"scram-sha-512", "node-512", "secret"},
+		{Mechanism: "plain", User: "node", Password: "secret"},
+		{Mechanism: "SCRAM-SHA-256", User: "node-256", Password: "secret, with = and ,"},
+		{Mechanism: "scram-sha-512", User: "node-512", Password: "secret"},
 	} {
 		cfg.SASL = good
 		r := testRecord("tnt_a", 0)
@@ -91,17 +124,17 @@ func TestSASL(t *testing.T) {
 		require.NoError(t, err, good.Mechanism)
 	}
 	for _, bad := range []SASL{
-		{"plain", "node", "wrong"},
-		{"scram-sha-256", "node-256", "wrong"},
-		{"scram-sha-512", "nobody", "secret"},
+		{Mechanism: "plain", User: "node", Password: "wrong"},
+		{Mechanism: "scram-sha-256", User: "node-256", Password: "wrong"},
+		{Mechanism: "scram-sha-512", User: "nobody", Password: "secret"},
 	} {
 		cfg.SASL = bad
 		require.Contains(t, refusal(t, cfg), "TLS, user or password", bad.Mechanism)
 	}
-	cfg.SASL = SASL{"kerberos", "node", "secret"}
+	cfg.SASL = SASL{Mechanism: "kerberos", User: "node", Password: "secret"}
 	_, err = Open(cfg)
 	require.ErrorContains(t, err, `SASL mechanism "kerberos" is none of`)
-	cfg.SASL = SASL{"scram-sha-256", "node", "\a"} // SASLprep (RFC 4013) has no place for it
+	cfg.SASL = SASL{Mechanism: "scram-sha-256", User: "node", Password: "\a"} // SASLprep (RFC 4013) has no place for it
 	_, err = Open(cfg)
 	require.Error(t, err)
 }

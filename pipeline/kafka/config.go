@@ -31,9 +31,9 @@ type Config struct {
 	// ClientID is how the brokers' logs and quotas name this process; default "muniment".
 	ClientID string
 
-	// TLS encrypts every connection; nil is plain TCP. An empty ServerName stands for
-	// the host that is dialled. It may answer with other certificates over time.
-	TLS *tls.Config
+	// TLS is asked, for each connection, how to encrypt it and whom to trust as the host
+	// that is dialled; nil is plain TCP.
+	TLS func(host string) *tls.Config
 	// SASL authenticates every connection; the zero value does not.
 	SASL SASL
 
@@ -69,17 +69,38 @@ type Config struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
+type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
+
 // SASL is a user's way to authenticate.
 type SASL struct {
 	// Mechanism is plain, scram-sha-256 or scram-sha-512; empty is none.
 	Mechanism      string
 	User, Password string
+	// PasswordNow is asked for each connection, in place of Password; nil: it stays
+	// the same.
+	PasswordNow func() (string, error)
 }
 
+// mechanism is nil where there is no authentication.
 func (s SASL) mechanism() (sasl.Mechanism, error) {
-	switch strings.ToLower(s.Mechanism) {
-	case "":
+	if s.Mechanism == "" {
 		return nil, nil
+	}
+	m, err := s.now()
+	if err != nil || s.PasswordNow == nil {
+		return m, err
+	}
+	return fresh{m.Name(), s}, nil
+}
+
+// now is the mechanism with the password of now.
+func (s SASL) now() (m sasl.Mechanism, err error) {
+	if s.PasswordNow != nil {
+		if s.Password, err = s.PasswordNow(); err != nil {
+			return nil, err
+		}
+	}
+	switch strings.ToLower(s.Mechanism) {
 	case "plain":
 		return plain.Mechanism{Username: s.User, Password: s.Password}, nil
 	case "scram-sha-256":
@@ -88,6 +109,22 @@ func (s SASL) mechanism() (sasl.Mechanism, error) {
 		return scram.Mechanism(scram.SHA512, s.User, s.Password)
 	}
 	return nil, fmt.Errorf("SASL mechanism %q is none of plain, scram-sha-256, scram-sha-512", s.Mechanism)
+}
+
+// fresh is a mechanism that learns the password anew for each connection.
+type fresh struct {
+	name string
+	sasl SASL
+}
+
+func (f fresh) Name() string { return f.name }
+
+func (f fresh) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
+	m, err := f.sasl.now()
+	if err != nil {
+		return nil, nil, err
+	}
+	return m.Start(ctx)
 }
 
 const (
@@ -115,6 +152,9 @@ func (c Config) complete() (Config, error) {
 	if c.OnFailure == nil {
 		c.OnFailure = func(error) {}
 	}
+	if c.TLS != nil {
+		c.Dial, c.TLS = overTLS(c.Dial, c.TLS), nil // once
+	}
 	switch {
 	case len(c.Brokers) == 0:
 		return c, errors.New("kafka: Brokers is empty")
@@ -124,6 +164,29 @@ func (c Config) complete() (Config, error) {
 		return c, errors.New("kafka: a size is negative")
 	}
 	return c, nil
+}
+
+// overTLS opens connections that have verified the broker.
+func overTLS(dial dialFunc, configOf func(host string) *tls.Config) dialFunc {
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		below, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		conn := tls.Client(below, configOf(host))
+		if err := conn.HandshakeContext(ctx); err != nil {
+			below.Close()
+			return nil, fmt.Errorf("no TLS with %s: %w", address, err)
+		}
+		return conn, nil
+	}
 }
 
 // client reaches the brokers; the transport's idle connections are the caller's to
@@ -136,7 +199,6 @@ func (c Config) client() (*kafkago.Client, *kafkago.Transport, error) {
 	t := &kafkago.Transport{
 		Dial:           c.Dial,
 		ClientID:       c.ClientID,
-		TLS:            c.TLS,
 		SASL:           mechanism,
 		MetadataTTL:    metadataTTL,
 		MetadataTopics: []string{c.Topic},

@@ -153,7 +153,6 @@ func (g *Group) run(ctx context.Context, load func(ctx context.Context, partitio
 		Dialer: &kafkago.Dialer{
 			ClientID:      g.log.cfg.ClientID,
 			Timeout:       requestTime,
-			TLS:           g.log.cfg.TLS,
 			SASLMechanism: mechanism,
 			DialFunc:      until(calls, g.log.cfg.Dial),
 		},
