@@ -7,16 +7,13 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -213,13 +210,13 @@ func TestControlProcesses(t *testing.T) {
 func TestDatabaseAway(t *testing.T) {
 	s := newScaled(t)
 	s.migrate(t)
-	wire := newWire(t, s.database)
-	s.database = wire.url
+	wire := storetest.NewWire(t, s.database)
+	s.database = wire.URL
 	p := s.start(t)
 	client := bench.Client{API: p.api, Key: createTenant(t, s.exe, s.data).APIKey}
 	rightID := issueRights(t, client)["DOOH"]
 
-	wire.cut()
+	wire.Cut()
 	for _, try := range []func() (*http.Response, error){
 		func() (*http.Response, error) { return ask(t, client, "GET", "/v1/rights/"+rightID) },
 		func() (*http.Response, error) { return ask(t, client, "POST", "/v1/rights/"+rightID+"/suspend") },
@@ -242,7 +239,7 @@ func TestDatabaseAway(t *testing.T) {
 	require.NoError(t, resp.Body.Close())
 	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 
-	wire.restore()
+	wire.Restore()
 	p.awaitReady(t, http.StatusOK)
 	late.awaitReady(t, http.StatusOK)
 	require.NoError(t, client.Do(t.Context(), "POST", "/v1/rights/"+rightID+"/suspend", map[string]any{}, nil))
@@ -258,61 +255,6 @@ func ask(t *testing.T, client bench.Client, method, path string) (*http.Response
 	req.Header.Set("Authorization", "Bearer "+client.Key)
 	return http.DefaultClient.Do(req)
 }
-
-// wire leads to a database, and can be cut.
-type wire struct {
-	url  string
-	away atomic.Bool
-
-	mu    sync.Mutex
-	conns map[net.Conn]bool
-}
-
-func newWire(t *testing.T, database string) *wire {
-	u, err := url.Parse(database)
-	require.NoError(t, err)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { ln.Close() })
-	w := &wire{conns: map[net.Conn]bool{}}
-	to := u.Host
-	u.Host = ln.Addr().String()
-	w.url = u.String()
-	go func() {
-		for {
-			in, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("tcp", to)
-			if err != nil || !w.add(in, out) {
-				in.Close()
-				continue
-			}
-			go func() { _, _ = io.Copy(out, in); out.Close() }()
-			go func() { _, _ = io.Copy(in, out); in.Close() }()
-		}
-	}()
-	return w
-}
-
-func (w *wire) add(in, out net.Conn) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.conns[in], w.conns[out] = true, true
-	return !w.away.Load()
-}
-
-func (w *wire) cut() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.away.Store(true)
-	for c := range w.conns {
-		c.Close()
-	}
-}
-
-func (w *wire) restore() { w.away.Store(false) }
 
 // joinRequest is a node's, with a key that it made itself.
 func joinRequest(t *testing.T, nodeID, invitation string) api.JoinRequest {

@@ -44,8 +44,11 @@ func translate(status int, message string, errs []error) *api.Error {
 			return api.From(err)
 		}
 	}
-	if store.Away(errors.Join(errs...)) {
+	switch err := errors.Join(errs...); {
+	case store.Away(err):
 		return api.Unavailable(api.DatabaseUnavailable, "control's database does not answer", time.Second)
+	case errors.Is(err, store.ErrWentBack):
+		return api.Unavailable(api.DatabaseUnavailable, "control's database has gone back to an older state: an operator has to look", time.Minute)
 	}
 	switch {
 	case status == http.StatusUnprocessableEntity:

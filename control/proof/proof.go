@@ -53,7 +53,7 @@
 //
 // State is the database's (heads, roots, packs) and the folder's (one file a
 // pack, and its nodes). There is no state in memory but a lock for each tenant that is sealing.
-// The database down or the disk full: 500, and nothing has happened.
+// The database away or the disk full: 503, and nothing has happened.
 //
 // Non-goals here: the events that live spools still hold (pending is always empty on
 // the embedded log), settlement.

@@ -142,7 +142,7 @@ func (db *DB) listen(ctx context.Context) {
 			return
 		}
 		if !failing {
-			db.cfg.Logger.Error("the database is away, or its notifications are lost; looking again now and then", "err", err)
+			db.cfg.Logger.Warn("the database is away, or its notifications are lost; looking again now and then", "err", err)
 		}
 		failing = true
 		db.wake()

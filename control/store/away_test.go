@@ -1,0 +1,124 @@
+package store
+
+import (
+	"bytes"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/store/storetest"
+	"muniment/gateway/api"
+)
+
+// wired opens a database through a wire.
+func wired(t *testing.T, logger *slog.Logger) (*DB, *storetest.Wire) {
+	t.Helper()
+	_, at := storetest.Place(t, t.TempDir())
+	wire := storetest.NewWire(t, at)
+	return mustOpenAt(t, Config{URL: wire.URL, Logger: logger}), wire
+}
+
+// unavailable asserts a 503 and returns what it says.
+func unavailable(t *testing.T, err error) string {
+	t.Helper()
+	told, ok := errors.AsType[*api.Error](err)
+	require.True(t, ok, "%v", err)
+	require.Equal(t, api.DatabaseUnavailable, told.Reason)
+	require.Equal(t, 503, told.GetStatus())
+	require.Equal(t, 1, told.RetryAfterSeconds())
+	return told.Message
+}
+
+// TestWhileTheDatabaseIsAway cuts the wire under a relay, a poll and callers, and
+// restores it: everything goes on, and each part has said once that it can't.
+func TestWhileTheDatabaseIsAway(t *testing.T) {
+	onPostgres(t)
+	var said bytes.Buffer
+	db, wire := wired(t, slog.New(slog.NewTextHandler(&said, nil)))
+	log := new(faultyLog)
+	stop := db.mustRelay(t, log)
+	db.mustEmit(t, "tnt_a", "rgh_1")
+	require.NoError(t, db.Drain(t.Context(), "tnt_a"))
+	require.NoError(t, db.Ready(t.Context()))
+
+	wire.Cut()
+	for range 20 {
+		err := db.Change(t.Context(), func(tx *Tx) error { t.Error("it can't have begun"); return nil })
+		require.Contains(t, unavailable(t, err), "nothing was changed")
+		_, _, err = db.Right(t.Context(), "rgh_a")
+		require.True(t, Away(err), "%v", err)
+		require.True(t, Away(db.Ready(t.Context())))
+		require.True(t, Away(db.Note(t.Context(), `DELETE FROM node_polls`)))
+	}
+	_, err := Open(t.Context(), Config{URL: wire.URL})
+	unavailable(t, err)
+
+	wire.Restore()
+	require.Equal(t, int64(1), db.mustPublish(t, "rgh_a", api.RightActive))
+	db.mustEmit(t, "tnt_a", "rgh_2")
+	require.NoError(t, db.Drain(t.Context(), "tnt_a"))
+	require.NoError(t, db.Ready(t.Context()))
+	stop()
+	require.Equal(t, []string{"rgh_1", "rgh_2"}, log.subjects(t))
+	require.NoError(t, db.Close())
+	require.Equal(t, 1, strings.Count(said.String(), "the database is away"), said.String())
+	require.LessOrEqual(t, strings.Count(said.String(), "cannot relay"), 1, said.String())
+}
+
+// TestRestartedDatabase ends every connection as a server does that stops.
+func TestRestartedDatabase(t *testing.T) {
+	onPostgres(t)
+	db, _ := wired(t, nil)
+	db.mustPublish(t, "rgh_a", api.RightActive)
+	_, _, err := db.Right(t.Context(), "rgh_a") // a connection that is kept
+	require.NoError(t, err)
+	other, err := sql.Open("pgx", db.cfg.URL)
+	require.NoError(t, err)
+	defer other.Close()
+	_, err = other.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+	require.NoError(t, err)
+	back := func() bool {
+		_, _, err := db.Right(t.Context(), "rgh_a")
+		require.True(t, err == nil || Away(err), "%v", err)
+		changeErr := db.Change(t.Context(), func(*Tx) error { return nil })
+		if changeErr != nil {
+			unavailable(t, changeErr)
+		}
+		return err == nil && changeErr == nil
+	}
+	require.Eventually(t, back, 10*time.Second, time.Millisecond)
+}
+
+// TestCommitInDoubt loses the answer to a commit: it is told as what it is, and who
+// reads finds out.
+func TestCommitInDoubt(t *testing.T) {
+	onPostgres(t)
+	db, wire := wired(t, nil)
+	db.mustPublish(t, "rgh_a", api.RightActive)
+	wire.CutBehind("commit")
+	revoke := func(tx *Tx) error {
+		revision, err := tx.Revision(t.Context())
+		if err != nil {
+			return err
+		}
+		return tx.Publish(t.Context(), api.Change{Revision: revision, Right: &api.Right{ID: "rgh_a", State: api.RightRevoked, Revision: revision}})
+	}
+	require.Contains(t, unavailable(t, db.Change(t.Context(), revoke)), "read whether it was made")
+	committed := func() bool {
+		r, _, err := db.Right(t.Context(), "rgh_a")
+		return err == nil && r.State == api.RightRevoked && r.Revision == 2
+	}
+	require.Eventually(t, committed, 10*time.Second, time.Millisecond, "it was made, once")
+	require.Equal(t, int64(3), db.mustPublish(t, "rgh_b", api.RightActive))
+}
+
+func TestAwayIsNotWrong(t *testing.T) {
+	for _, err := range []error{nil, errors.New("x"), sql.ErrNoRows, ErrWentBack, api.Conflict("x"), t.Context().Err()} {
+		require.False(t, Away(err), "%v", err)
+	}
+}
