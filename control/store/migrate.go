@@ -3,35 +3,81 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 )
 
-// Migrate brings the schema of a PostgreSQL database up to date, as Open does, and
-// returns the names of the migrations that it applied. A dry run returns the names of
-// those that it would apply, and changes nothing. The schema only ever grows.
+// Migrate creates a PostgreSQL database where there is none, brings its schema up to
+// date, as Open does, and returns the names of the migrations that it applied. A dry run
+// returns the names of those that it would apply, and changes nothing. The schema only
+// ever grows.
 func Migrate(ctx context.Context, url string, dryRun bool) (names []string, err error) {
 	cfg := Config{URL: url}
 	config, err := connection(url)
 	if err != nil {
 		return nil, fmt.Errorf("cannot migrate control's database %s: %w", cfg.name(), err)
 	}
-	db := stdlib.OpenDB(*config)
-	defer db.Close()
-	db.SetMaxOpenConns(1)
-	do := migratePostgres
-	if dryRun {
-		do = pending
-	}
-	if names, err = do(ctx, db); err != nil {
+	if names, err = migrateURL(ctx, config, dryRun); err != nil {
 		return nil, fmt.Errorf("cannot migrate control's database %s: %w", cfg.name(), err)
 	}
 	return names, nil
+}
+
+func migrateURL(ctx context.Context, config *pgx.ConnConfig, dryRun bool) (names []string, err error) {
+	db := stdlib.OpenDB(*config)
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	there := true
+	if err := db.PingContext(ctx); sqlState(err) == noSuchDatabase {
+		there = false
+	} else if err != nil {
+		return nil, err
+	}
+	switch {
+	case dryRun && !there:
+		return behind(0)
+	case dryRun:
+		return pending(ctx, db)
+	case !there:
+		if err := create(ctx, config); err != nil {
+			return nil, err
+		}
+	}
+	return migratePostgres(ctx, db)
+}
+
+// SQLSTATE codes of PostgreSQL, appendix A of its manual.
+const (
+	noSuchDatabase    = "3D000"
+	duplicateDatabase = "42P04"
+)
+
+func sqlState(err error) string {
+	if known, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return known.Code
+	}
+	return ""
+}
+
+// create makes the database, by way of the one that every server has.
+func create(ctx context.Context, config *pgx.ConnConfig) error {
+	maintenance := config.Copy()
+	maintenance.Database = "postgres"
+	db := stdlib.OpenDB(*maintenance)
+	defer db.Close()
+	_, err := db.ExecContext(ctx, "CREATE DATABASE "+pgx.Identifier{config.Database}.Sanitize())
+	if sqlState(err) == duplicateDatabase { // made by another process just now
+		return nil
+	}
+	return err
 }
 
 // migratePostgres has processes that start together migrate one after the other.
@@ -56,6 +102,11 @@ func pending(ctx context.Context, db *sql.DB) (names []string, err error) {
 			return nil, err
 		}
 	}
+	return behind(have)
+}
+
+// behind lists the migrations behind a version.
+func behind(have int64) (names []string, err error) {
 	files, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil {
 		return nil, err
