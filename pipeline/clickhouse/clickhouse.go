@@ -42,6 +42,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"strings"
 	"time"
 
@@ -61,9 +62,12 @@ type Config struct {
 	// protocol, http:// or https:// for HTTP. Further parameters are those of
 	// clickhouse-go. The database is needed. Required.
 	URL string
-	// TLS secures the connections; nil leaves that to the URL (https, or the
-	// parameter secure=true).
-	TLS *tls.Config
+	// TLS is asked, for each connection, how to encrypt it and whom to trust as the host
+	// that is dialled; an empty host stands for whichever is. nil leaves that to the URL
+	// (https, or the parameter secure=true).
+	TLS func(host string) *tls.Config
+	// Password is asked for each connection, in place of the URL's; nil: that counts.
+	Password func() (string, error)
 	// Cluster is the name of a cluster, as the servers' configuration has it, whose
 	// replicas hold the tables. Default: one server.
 	Cluster string
@@ -109,8 +113,14 @@ func (c Config) options() (*clickhouse.Options, error) {
 		return nil, errors.New("clickhouse warehouse: Connections is negative")
 	}
 	if c.TLS != nil {
-		opt.TLS = c.TLS
+		opt.TLS = c.TLS("")
 	}
+	if c.Password != nil {
+		if opt.Auth.Password, err = c.Password(); err != nil {
+			return nil, fmt.Errorf("clickhouse warehouse: %w", err)
+		}
+	}
+	opt.DialStrategy = c.dial
 	if opt.Compression == nil {
 		opt.Compression = &clickhouse.Compression{Method: clickhouse.CompressionLZ4}
 	}
@@ -132,6 +142,27 @@ func (c Config) options() (*clickhouse.Options, error) {
 	maps.Copy(settings, opt.Settings)
 	opt.Settings = settings
 	return opt, nil
+}
+
+// dial opens a connection of the pool with the certificates and the password of now.
+func (c Config) dial(ctx context.Context, id int, opt *clickhouse.Options, dial clickhouse.Dial) (clickhouse.DialResult, error) {
+	return clickhouse.DefaultDialStrategy(ctx, id, opt, func(ctx context.Context, address string, opt *clickhouse.Options) (clickhouse.DialResult, error) {
+		now := *opt
+		if c.TLS != nil {
+			host, _, err := net.SplitHostPort(address)
+			if err != nil {
+				return clickhouse.DialResult{}, err
+			}
+			now.TLS = c.TLS(host)
+		}
+		if c.Password != nil {
+			var err error
+			if now.Auth.Password, err = c.Password(); err != nil {
+				return clickhouse.DialResult{}, err
+			}
+		}
+		return dial(ctx, address, &now)
+	})
 }
 
 // withDatabase is opt for another database; empty is the server's default one.

@@ -17,7 +17,7 @@ func TestConfigIsChecked(t *testing.T) {
 		"URL can't be read":       {URL: "clickhouse://u:s3cret@host:9000/db?dial_timeout=never"},
 		"URL names no database":   {URL: "clickhouse://u:s3cret@host:9000"},
 		"Timeout is negative":     {URL: "clickhouse://u:s3cret@host:9000/db", Timeout: -time.Second},
-		"URL begins with http://": {URL: "http://u:s3cret@host:8123/db", TLS: &tls.Config{}},
+		"URL begins with http://": {URL: "http://u:s3cret@host:8123/db", TLS: func(string) *tls.Config { return &tls.Config{} }},
 		"Connections is negative": {URL: "clickhouse://u:s3cret@host:9000/db", Connections: -1},
 	} {
 		_, err := Open(t.Context(), cfg)
@@ -29,8 +29,8 @@ func TestConfigIsChecked(t *testing.T) {
 }
 
 func TestConfigBecomesOptions(t *testing.T) {
-	secure := &tls.Config{ServerName: "warehouse"}
-	opt, err := Config{URL: "https://u:p@a:8443,b:8443/db?max_threads=3", TLS: secure, Cluster: "c"}.options()
+	secure := &tls.Config{}
+	opt, err := Config{URL: "https://u:p@a:8443,b:8443/db?max_threads=3", TLS: func(string) *tls.Config { return secure }, Cluster: "c"}.options()
 	require.NoError(t, err)
 	require.Equal(t, clickhouse.HTTP, opt.Protocol)
 	require.Equal(t, []string{"a:8443", "b:8443"}, opt.Addr)
