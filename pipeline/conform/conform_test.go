@@ -743,6 +743,30 @@ func TestWarehouseSuiteCatches(t *testing.T) {
 				return err
 			}
 		}},
+		{"a release counts in its own partition alone", "a release may stand in another partition than its record", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.held = func(ctx context.Context, q pipeline.HeldQuery) ([]pipeline.SetAside, int64, error) {
+				var n int64
+				for _, s := range w.setAside {
+					near := slices.DeleteFunc(slices.Clone(w.rows), func(r pipeline.Row) bool { return r.Partition != s.Position.Partition })
+					if !released(near, s) {
+						n++
+					}
+				}
+				return nil, n, nil
+			}
+		}},
+		{"a release counts for a position in every partition", "a release may stand in another partition than its record", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.load = func(ctx context.Context, b pipeline.Batch) error {
+				for _, r := range b.Rows {
+					if at, err := sealer.ParsePosition(r.SubjectID); err == nil && r.Type == pipeline.TypeReleased {
+						at.Partition ^= 7
+						r.SubjectID, r.EventID = at.String(), r.EventID+"-"
+						b.Rows = append(b.Rows, r)
+					}
+				}
+				return w.MemoryWarehouse.Load(ctx, b)
+			}
+		}},
 		{"a release counts for what was set aside before it", "a release may be loaded before its record", func(w *wrongWarehouse, _ *WarehouseEngine) {
 			w.setAsides = func(context.Context, string) ([]pipeline.SetAside, error) { return w.setAside, nil }
 		}},

@@ -138,3 +138,61 @@ func checkEarlyRelease(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	requireHeld(tb, ctx, w, "tnt_a")
 	requireRows(tb, []pipeline.Row{genuine, free}, everything(tb, ctx, w, "tnt_a"))
 }
+
+// checkReleaseElsewhere: the system's events stand in a partition of their own, and a
+// record may stand in one that is not its tenant's.
+func checkReleaseElsewhere(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	in := func(partition int32, offset int64) sealer.Position {
+		return sealer.Position{Generation: 1, Partition: partition, Offset: offset}
+	}
+	genuine, stray := audit("tnt_a", in(3, 0)), audit("tnt_a", in(4, 1))
+	noise, twin, strayed := unloaded("", "", in(3, 2)), unloaded("", "", in(4, 2)), unloaded("tnt_a", "evt_1", in(4, 3))
+	ofNoise, ofStray := release(pipeline.SystemTenant, in(5, 7), in(3, 2)), release("tnt_a", in(3, 4), in(4, 1))
+	load := func(row pipeline.Row, aside ...pipeline.SetAside) {
+		b := pipeline.Batch{Partition: row.Partition, Rows: []pipeline.Row{row}, SetAside: aside, Next: row.Next()}
+		require.NoError(tb, w.Load(ctx, b))
+	}
+	total := func(want int) {
+		_, n, err := w.Held(ctx, pipeline.HeldQuery{})
+		require.NoError(tb, err)
+		require.EqualValues(tb, want, n)
+	}
+	load(genuine, noise)
+	load(audit("tnt_b", in(4, 0)), twin, strayed)
+	requireHeld(tb, ctx, w, "tnt_a", noise, strayed)
+	load(ofNoise)
+	requireHeld(tb, ctx, w, "tnt_a", strayed)
+	requireHeld(tb, ctx, w, "tnt_b", twin)
+	total(2)
+	load(release("tnt_a", in(3, 3), in(4, 3)))
+	requireHeld(tb, ctx, w, "tnt_a")
+	total(1)
+
+	// What is a row in another partition is none any more. The release comes first, as
+	// another loader may be ahead.
+	load(ofStray)
+	load(stray)
+	n, err := w.CountEvents(ctx, "tnt_a")
+	require.NoError(tb, err)
+	setAside(tb, ctx, w, asideOf(stray))
+	for range 2 {
+		total(1)
+		_, err = w.Event(ctx, "tnt_a", stray.EventID)
+		require.ErrorIs(tb, err, pipeline.ErrNoEvent)
+		left, err := w.CountEvents(ctx, "tnt_a")
+		require.NoError(tb, err)
+		require.Equal(tb, n-1, left)
+		load(stray)
+		load(genuine, noise)
+		load(ofNoise)
+	}
+	load(release(pipeline.SystemTenant, in(5, 8), in(4, 2)))
+	total(0)
+	requireHeld(tb, ctx, w, "tnt_b")
+	for partition, want := range map[int32]int64{3: 5, 4: 2, 5: 9} {
+		next, ok, err := w.Resume(ctx, partition)
+		require.NoError(tb, err)
+		require.True(tb, ok)
+		require.Equal(tb, in(partition, want), next)
+	}
+}

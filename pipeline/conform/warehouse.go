@@ -44,6 +44,7 @@ var warehouseCases = []testCase[WarehouseEngine]{
 	{"what is held is listed and counted", checkHeld},
 	{"a released record holds nobody and is no row, whatever is loaded again", checkReleases},
 	{"a release may be loaded before its record", checkEarlyRelease},
+	{"a release may stand in another partition than its record", checkReleaseElsewhere},
 }
 
 // noon is the time around which test events happen; rows have milliseconds.
