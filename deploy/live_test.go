@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,9 +28,11 @@ import (
 	"muniment/bench"
 	"muniment/gateway"
 	"muniment/gateway/certs"
+	"muniment/pipeline"
 	"muniment/pipeline/edge"
 	"muniment/pipeline/kafka"
 	"muniment/pipeline/segment"
+	"muniment/pipeline/sqlite"
 	"muniment/sealer"
 )
 
@@ -120,7 +123,8 @@ func deliver(t *testing.T, client bench.Client) {
 	})
 }
 
-// serveScaled opens the log of an edge on a topic, with a certificate, and writes to it.
+// serveScaled opens the log of an edge on a topic, with a certificate, and writes to it,
+// and loads what is written.
 func serveScaled(t *testing.T) (admin string) {
 	t.Helper()
 	all, dir := prometheus.NewRegistry(), t.TempDir()
@@ -142,20 +146,29 @@ func serveScaled(t *testing.T) (admin string) {
 	log, err := edge.Open(edge.Config{Promise: spooled, Dir: filepath.Join(dir, "copies"), Registerer: all})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, log.Close()) })
+	warehouse, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(dir, "warehouse.db")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, warehouse.Close()) })
+	group, err := topic.Group(kafka.GroupConfig{})
+	require.NoError(t, err)
+	fleet, err := pipeline.NewFleet(pipeline.FleetConfig{Assignment: group, Loader: pipeline.LoaderConfig{
+		Log: topic, Warehouse: warehouse, RetentionUsed: topic.RetentionUsed, RetentionEvery: time.Second, Registerer: all,
+	}})
+	require.NoError(t, err)
 	cert, key := certificate(t, dir)
 	_, err = certs.Server(certs.Options{Use: "api", Registerer: all}, certs.ServerFlags{Cert: cert, Key: key})
 	require.NoError(t, err)
 
 	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	var works sync.WaitGroup
+	works.Go(func() { _ = fleet.Run(ctx) }) // a loader that stops is seen in the metrics
+	works.Go(func() {
 		for n := 0; ctx.Err() == nil; n++ {
 			_, _ = log.Append(ctx, &sealer.Record{TenantID: "tnt_a", EventID: fmt.Sprintf("evt_%026d", n),
 				Node: "nod_a", Epoch: 1, Seq: uint64(n + 1), Event: fmt.Appendf(nil, `{"n":%d}`, n)})
 		}
-	}()
-	t.Cleanup(func() { stop(); <-done })
+	})
+	t.Cleanup(func() { stop(); works.Wait() })
 	server := httptest.NewServer(gateway.Admin{Gatherer: all}.Handler())
 	t.Cleanup(server.Close)
 	return server.URL

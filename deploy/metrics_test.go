@@ -107,7 +107,9 @@ func registered(t *testing.T) shown {
 	warehouse, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(dir, "warehouse.db")})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, warehouse.Close()) })
-	_, err = pipeline.NewLoader(pipeline.LoaderConfig{Log: spool, Warehouse: warehouse, Registerer: all})
+	_, err = pipeline.NewLoader(pipeline.LoaderConfig{Log: topic, Warehouse: warehouse, RetentionUsed: topic.RetentionUsed, Registerer: all})
+	require.NoError(t, err)
+	_, err = topic.Group(kafka.GroupConfig{})
 	require.NoError(t, err)
 
 	nodes, err := node.New(ctx, node.Config{DB: db, Dir: filepath.Join(dir, "keys"), Registerer: all})
