@@ -74,7 +74,7 @@ func (c *migrateCmd) Run(out io.Writer) error {
 
 func (c *migrateCmd) migrate(ctx context.Context, tell func(engine, change string)) error {
 	if c.Database != "" {
-		names, err := store.Migrate(ctx, c.Database, c.DryRun)
+		names, err := store.Migrate(ctx, store.Config{URL: c.Database}, c.DryRun)
 		for _, name := range names {
 			tell("postgresql", "apply "+name)
 		}

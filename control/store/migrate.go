@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 )
@@ -19,20 +18,19 @@ import (
 // date, as Open does, and returns the names of the migrations that it applied. A dry run
 // returns the names of those that it would apply, and changes nothing. The schema only
 // ever grows.
-func Migrate(ctx context.Context, url string, dryRun bool) (names []string, err error) {
-	cfg := Config{URL: url}
-	config, err := connection(url)
+func Migrate(ctx context.Context, cfg Config, dryRun bool) (names []string, err error) {
+	config, err := connection(cfg.URL)
 	if err != nil {
 		return nil, fmt.Errorf("cannot migrate control's database %s: %w", cfg.name(), err)
 	}
-	if names, err = migrateURL(ctx, config, dryRun); err != nil {
+	if names, err = cfg.migrate(ctx, config, dryRun); err != nil {
 		return nil, fmt.Errorf("cannot migrate control's database %s: %w", cfg.name(), err)
 	}
 	return names, nil
 }
 
-func migrateURL(ctx context.Context, config *pgx.ConnConfig, dryRun bool) (names []string, err error) {
-	db := stdlib.OpenDB(*config)
+func (cfg *Config) migrate(ctx context.Context, config *pgx.ConnConfig, dryRun bool) (names []string, err error) {
+	db := cfg.pool(config)
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	there := true
@@ -47,7 +45,7 @@ func migrateURL(ctx context.Context, config *pgx.ConnConfig, dryRun bool) (names
 	case dryRun:
 		return pending(ctx, db)
 	case !there:
-		if err := create(ctx, config); err != nil {
+		if err := cfg.create(ctx, config); err != nil {
 			return nil, err
 		}
 	}
@@ -68,10 +66,10 @@ func sqlState(err error) string {
 }
 
 // create makes the database, by way of the one that every server has.
-func create(ctx context.Context, config *pgx.ConnConfig) error {
+func (cfg *Config) create(ctx context.Context, config *pgx.ConnConfig) error {
 	maintenance := config.Copy()
 	maintenance.Database = "postgres"
-	db := stdlib.OpenDB(*maintenance)
+	db := cfg.pool(maintenance)
 	defer db.Close()
 	_, err := db.ExecContext(ctx, "CREATE DATABASE "+pgx.Identifier{config.Database}.Sanitize())
 	if sqlState(err) == duplicateDatabase { // made by another process just now

@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/stdlib"
 )
 
 // # PostgreSQL
@@ -63,15 +62,15 @@ func (db *DB) openPostgres(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	db.write = stdlib.OpenDB(*config)
+	db.write = db.cfg.pool(config)
 	db.write.SetMaxOpenConns(1)
 	if _, err := migratePostgres(ctx, db.write); err != nil {
 		return err
 	}
 	readOnly := config.Copy()
 	readOnly.RuntimeParams["default_transaction_read_only"] = "on"
-	db.read = stdlib.OpenDB(*readOnly)
-	notes := stdlib.OpenDB(*config)
+	db.read = db.cfg.pool(readOnly)
+	notes := db.cfg.pool(config)
 	notes.SetMaxOpenConns(1)
 	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
 	db.pg = &postgres{config: config, notes: notes, stop: stop, done: make(chan struct{})}
@@ -152,7 +151,7 @@ func (db *DB) listen(ctx context.Context) {
 
 // listenOnce listens on one connection until that fails.
 func (db *DB) listenOnce(ctx context.Context, failing *bool) error {
-	conn, err := pgx.ConnectConfig(ctx, db.pg.config)
+	conn, err := db.cfg.connect(ctx, db.pg.config)
 	if err != nil {
 		return err
 	}
@@ -202,7 +201,7 @@ func (db *DB) leads(ctx context.Context) (leads bool, err error) {
 		}
 		db.resign(ctx)
 	}
-	conn, err := pgx.ConnectConfig(ctx, db.pg.config)
+	conn, err := db.cfg.connect(ctx, db.pg.config)
 	if err != nil {
 		return false, fmt.Errorf("cannot ask who relays: %w", err)
 	}

@@ -35,6 +35,7 @@ package store
 
 import (
 	"context"
+	"crypto/tls"
 	"database/sql"
 	"embed"
 	"errors"
@@ -72,6 +73,12 @@ type Config struct {
 	// URL of a PostgreSQL database, instead of Path:
 	// postgres://user:password@host:port/database?sslmode=verify-full&sslrootcert=FILE
 	URL string
+	// TLS is asked, for each connection, how to encrypt it and whom to trust as the host
+	// that is dialled; it overrules what the URL says of TLS (sslmode and its like). nil:
+	// the URL counts, whose files are read once.
+	TLS func(host string) *tls.Config
+	// Password is asked for each connection, in place of the URL's; nil: that counts.
+	Password func() (string, error)
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 	// Logger; nil is slog.Default.
