@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -24,8 +25,10 @@ type shelves []conform.MemoryLog
 
 func (s shelves) Partitions(context.Context) (int, error) { return len(s), nil }
 
-func (s shelves) PartitionOf(context.Context, string) (int32, error) {
-	return 0, errors.New("records are put where a test wants them")
+// PartitionOf reads the partition from the tenant's id.
+func (s shelves) PartitionOf(_ context.Context, tenantID string) (int32, error) {
+	partition, err := strconv.Atoi(strings.TrimPrefix(tenantID, "tnt_"))
+	return int32(partition), err
 }
 
 func (s shelves) Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error) {
@@ -57,12 +60,13 @@ func (s shelves) Wait(ctx context.Context, at sealer.Position) error {
 	return s[partition].Wait(ctx, at)
 }
 
-// fill appends deliveries from to to−1, each to the partition of its number.
+// fill appends deliveries from to to−1, by turns to the tenants of all partitions.
 func (s shelves) fill(tb testing.TB, from, to int) {
 	tb.Helper()
 	for n := from; n < to; n++ {
-		r := delivered(tb, "tnt_a", n)
-		_, err := s[n%len(s)].Append(tb.Context(), &r)
+		partition := n % len(s)
+		r := delivered(tb, fmt.Sprint("tnt_", partition), n)
+		_, err := s[partition].Append(tb.Context(), &r)
 		require.NoError(tb, err)
 	}
 }
@@ -147,9 +151,11 @@ func TestFleetLoadsAllPartitions(t *testing.T) {
 		text, err := f.Tell(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "partitions [0 1 2], 0 records behind the log", text)
-		n, err := w.CountEvents(t.Context(), "tnt_a")
-		require.NoError(t, err)
-		require.EqualValues(t, 20, n)
+		for partition, want := range []int64{7, 7, 6} {
+			n, err := w.CountEvents(t.Context(), fmt.Sprint("tnt_", partition))
+			require.NoError(t, err)
+			require.Equal(t, want, n)
+		}
 		require.NoError(t, stop())
 		requireNoMetrics(t, reg)
 	})

@@ -349,12 +349,20 @@ func (l *Loader) read(ctx context.Context, next sealer.Position) ([]sealer.Entry
 // them. It tries until they are there.
 func (l *Loader) load(ctx context.Context, entries []sealer.Entry) (sealer.Position, error) {
 	begun := l.cfg.Now()
-	b := newBatch(entries)
+	var homes map[string]int32
+	err := l.retry(ctx, "cannot tell where tenants are", func() (err error) {
+		homes, err = l.homes(ctx, entries)
+		return err
+	})
+	if err != nil {
+		return sealer.Position{}, err
+	}
+	b := newBatch(entries, homes)
 	for _, s := range b.SetAside {
 		l.log.ErrorContext(ctx, "record set aside, sealing is held",
 			"position", s.Position.String(), "tenant", s.TenantID, "err", s.Reason)
 	}
-	err := l.retry(ctx, "cannot load into the warehouse", func() error {
+	err = l.retry(ctx, "cannot load into the warehouse", func() error {
 		err := l.cfg.Warehouse.Load(ctx, b)
 		if err != nil {
 			// The alarm on a warehouse that is away is its lag.
@@ -371,8 +379,27 @@ func (l *Loader) load(ctx context.Context, entries []sealer.Entry) (sealer.Posit
 	return b.Next, nil
 }
 
-// newBatch checks a contiguous, non-empty run of entries on all cores.
-func newBatch(entries []sealer.Entry) Batch {
+// homes are the partitions of the tenants that the entries name.
+func (l *Loader) homes(ctx context.Context, entries []sealer.Entry) (map[string]int32, error) {
+	homes := map[string]int32{}
+	for i := range entries {
+		id := entries[i].TenantID
+		if _, known := homes[id]; known {
+			continue
+		}
+		partition, err := l.cfg.Log.PartitionOf(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		homes[id] = partition
+	}
+	return homes, nil
+}
+
+// newBatch checks a contiguous, non-empty run of entries on all cores. One outside of
+// its tenant's partition fails, however sound it is: positions of two partitions have no
+// order, and as a copy it could move an event to before what is sealed.
+func newBatch(entries []sealer.Entry, homes map[string]int32) Batch {
 	rows := make([]Row, len(entries))
 	faults := make([]error, len(entries))
 	share := max(64, (len(entries)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
@@ -380,7 +407,11 @@ func newBatch(entries []sealer.Entry) Batch {
 	for from := 0; from < len(entries); from += share {
 		checkers.Go(func() {
 			for i := from; i < min(from+share, len(entries)); i++ {
-				rows[i], faults[i] = NewRow(entries[i])
+				e := &entries[i]
+				rows[i], faults[i] = NewRow(*e)
+				if home := homes[e.TenantID]; faults[i] == nil && home != e.Partition {
+					faults[i] = fmt.Errorf("record at %s: %s is in partition %d", e.Position, e.TenantID, home)
+				}
 			}
 		})
 	}

@@ -24,6 +24,14 @@ type reader struct {
 	bounds func(context.Context, int32) (sealer.Position, sealer.Position, error)
 	scan   func(context.Context, sealer.Position, sealer.Position, func(sealer.Entry) error) error
 	wait   func(context.Context, sealer.Position) error
+	home   func(context.Context, string) (int32, error)
+}
+
+func (r *reader) PartitionOf(ctx context.Context, tenantID string) (int32, error) {
+	if r.home != nil {
+		return r.home(ctx, tenantID)
+	}
+	return r.Reader.PartitionOf(ctx, tenantID)
 }
 
 func (r *reader) Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error) {
@@ -175,6 +183,46 @@ func TestLoaderBoundsBatchesByBytes(t *testing.T) {
 		}
 		_, stop := start(t, m.cfg)
 		require.Equal(t, []int{2, 2, 1}, sizes)
+		require.NoError(t, stop())
+	})
+}
+
+// TestLoaderSetsAsideWhatIsOutsideOfItsPartition has records of a tenant of another
+// partition in this one. Where that is has to be known first.
+func TestLoaderSetsAsideWhatIsOutsideOfItsPartition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.fill(t, 0, 2)
+		stray := delivered(t, "tnt_b", 2)
+		at, err := m.log.Append(t.Context(), &stray)
+		require.NoError(t, err)
+		m.fill(t, 2, 3)
+		away := true
+		m.reader.home = func(_ context.Context, tenantID string) (int32, error) {
+			if away {
+				return 0, errors.New("no broker")
+			}
+			return map[string]int32{"tnt_a": 0, "tnt_b": 3}[tenantID], nil
+		}
+		_, stop := start(t, m.cfg)
+		_, loaded, err := m.warehouse.Resume(t.Context(), 0)
+		require.NoError(t, err)
+		require.False(t, loaded)
+		away = false
+		time.Sleep(time.Minute)
+		requireLoaded(t, &m.warehouse, 3)
+		held, err := m.warehouse.SetAsides(t.Context(), "tnt_b")
+		require.NoError(t, err)
+		require.Equal(t, []pipeline.SetAside{{
+			Position: at, TenantID: "tnt_b", EventID: stray.EventID, Record: sealer.AppendRecord(nil, &stray),
+			Reason: "record at 1.0.2: tnt_b is in partition 3",
+		}}, held)
+		n, err := m.warehouse.CountEvents(t.Context(), "tnt_b")
+		require.NoError(t, err)
+		require.Zero(t, n)
+		held, err = m.warehouse.SetAsides(t.Context(), "tnt_a")
+		require.NoError(t, err)
+		require.Empty(t, held)
 		require.NoError(t, stop())
 	})
 }

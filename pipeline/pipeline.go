@@ -15,8 +15,8 @@
 // That nobody else loads the partition is never relied on.
 //
 // What can't be trusted is never dropped and never loaded: a record whose
-// headers, event and witness disagree is set aside with its position and reason
-// (see SetAside), and holds sealing for its tenant until an operator releases it
+// headers, event and witness disagree, or that is outside of its tenant's partition, is
+// set aside with its position and reason (see SetAside), and holds sealing for its tenant until an operator releases it
 // (see TypeReleased).
 package pipeline
 
