@@ -26,10 +26,11 @@ import (
 
 // commands is the command line. Each flag is also an environment variable.
 type commands struct {
-	Up      upCmd      `cmd:"" help:"Run everything in one process, on one data folder."`
-	Control controlCmd `cmd:"" help:"Run one of the control processes of a service on more than one machine."`
-	Migrate migrateCmd `cmd:"" help:"Make the topic and the tables of a service on more than one machine, or let them grow."`
-	Tenant  struct {
+	Up       upCmd       `cmd:"" help:"Run everything in one process, on one data folder."`
+	Control  controlCmd  `cmd:"" help:"Run one of the control processes of a service on more than one machine."`
+	Pipeline pipelineCmd `cmd:"" help:"Load the event log into the warehouse: any number of processes share the work."`
+	Migrate  migrateCmd  `cmd:"" help:"Make the topic and the tables of a service on more than one machine, or let them grow."`
+	Tenant   struct {
 		running
 		tenant.TenantCommands
 	} `cmd:"" help:"Administer the tenants of a running server."`

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"muniment/gateway"
+	"muniment/pipeline"
+	"muniment/pipeline/clickhouse"
+	"muniment/pipeline/kafka"
+)
+
+// pipelineCmd is one of any number of loader processes. It keeps nothing: where to
+// load from is what the warehouse says.
+type pipelineCmd struct {
+	kafkaFlags
+	clickhouseFlags
+
+	Admin    string     `default:"127.0.0.1:9090" help:"Address for operators: metrics and health."`
+	Log      string     `default:"text" enum:"text,json" help:"Form of the log: ${enum}."`
+	LogLevel slog.Level `default:"info" help:"Least level that is logged: debug, info, warn or error."`
+
+	Group          string        `default:"muniment.pipeline" help:"Consumer group whose members share the partitions."`
+	SessionTimeout time.Duration `default:"10s" help:"How long the partitions of a loader that died stay unloaded; brokers refuse less than 6s."`
+	FromAll        bool          `help:"Load every partition, without a consumer group: for a service with one loader."`
+	BatchSize      int           `default:"5000" help:"Most records of one batch."`
+}
+
+// Validate refuses what would only fail once the loader runs.
+func (c *pipelineCmd) Validate() error {
+	if c.BatchSize < 1 {
+		return errors.New("--batch-size must be positive")
+	}
+	if c.SessionTimeout < time.Second {
+		return errors.New("--session-timeout must be at least a second")
+	}
+	return nil
+}
+
+// Run loads until it is told to stop. It waits for engines that are away.
+func (c *pipelineCmd) Run() (err error) {
+	ctx, stop := interrupted()
+	defer stop()
+	logger := newLogger(c.Log, c.LogLevel)
+	started := false
+	defer func() { err = stopped(ctx, logger, started, err) }()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
+	failed := make(chan error, 8)
+	topic := c.kafkaFlags.config(logger, registry)
+	topic.OnFailure = func(err error) { failed <- err }
+	eventLog, err := kafka.Open(topic)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, eventLog)
+	where := c.clickhouseFlags.config()
+	where.Away = true
+	warehouse, err := clickhouse.Open(ctx, where)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, warehouse)
+	checks := []gateway.Check{
+		{Name: "log", Ready: func(context.Context) error { return eventLog.Ready() }},
+		{Name: "clickhouse", Ready: warehouse.Ready},
+	}
+	assignment := pipeline.AllPartitions(eventLog)
+	if !c.FromAll {
+		group, err := eventLog.Group(kafka.GroupConfig{Name: c.Group, SessionTimeout: c.SessionTimeout, Loaded: warehouse.Resume})
+		if err != nil {
+			return err
+		}
+		assignment = group
+		checks = append(checks, gateway.Check{Name: "group", Ready: func(context.Context) error { return group.Ready() }})
+	}
+	fleet, err := pipeline.NewFleet(pipeline.FleetConfig{Assignment: assignment, Loader: pipeline.LoaderConfig{
+		Log: eventLog, Warehouse: warehouse, RetentionUsed: eventLog.RetentionUsed, BatchSize: c.BatchSize,
+		Logger: logger, Registerer: registry,
+	}})
+	if err != nil {
+		return err
+	}
+
+	// This is where the listener gets its TLS.
+	listener, err := net.Listen("tcp", c.Admin)
+	if err != nil {
+		return err
+	}
+	logger.Info("muniment pipeline is starting", "admin", "http://"+listener.Addr().String(), "topic", c.Topic)
+	operators := gateway.Admin{
+		Gatherer: registry,
+		Checks:   append(checks, gateway.Check{Name: "loaders", Ready: fleet.Ready}),
+		Notes:    []gateway.Note{{Name: "loaders", Tell: fleet.Tell}},
+	}.Handler()
+	operated, background := newParts(ctx, failed), newParts(ctx, failed)
+	defer operated.stop()
+	defer background.stop()
+	operated.run("the admin listener", func(ctx context.Context) error { return serve(ctx, listener, operators) })
+	background.run("the loaders", fleet.Run)
+
+	serving, done := untilFailed(ctx, failed)
+	defer done()
+	started = true
+	<-serving.Done()
+	if cause := context.Cause(serving); ctx.Err() == nil && cause != nil {
+		return cause
+	}
+	background.stop()
+	logger.Info("muniment pipeline has stopped")
+	return nil
+}
