@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"muniment/sealer"
@@ -109,19 +110,22 @@ func (db *DB) follow(ctx context.Context, log Reader) error {
 	if err != nil {
 		return err
 	}
+	// All at once: one without a leader takes the log's whole patience.
+	all, faults := make([]sealer.Position, n), make([]error, n)
+	var asked sync.WaitGroup
+	for partition := range all {
+		asked.Go(func() { _, all[partition], faults[partition] = log.Bounds(ctx, int32(partition)) })
+	}
+	asked.Wait()
 	var ends []sealer.Position
-	var away error
-	for partition := range int32(n) {
-		_, end, err := log.Bounds(ctx, partition)
-		if err != nil {
-			away = errors.Join(away, err) // and the others go on
-			continue
+	for partition, end := range all {
+		if faults[partition] == nil {
+			ends = append(ends, end)
 		}
-		ends = append(ends, end)
 	}
 	marks, err := highWater(ctx, db.read)
 	if err == nil && len(higher(ends, marks)) > 0 {
 		err = db.SetHighWater(ctx, ends...)
 	}
-	return errors.Join(away, err)
+	return errors.Join(append(faults, err)...)
 }

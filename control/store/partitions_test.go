@@ -3,7 +3,9 @@ package store
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -40,6 +42,24 @@ func (l partedLog) Bounds(ctx context.Context, partition int32) (first, end seal
 
 func (l partedLog) Scan(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
 	return l[from.Partition].Scan(ctx, from, to, fn)
+}
+
+// slowLog answers when all of its partitions are asked.
+type slowLog struct {
+	partedLog
+	asked *sync.WaitGroup
+}
+
+func (l slowLog) Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error) {
+	l.asked.Done()
+	all := make(chan struct{})
+	go func() { l.asked.Wait(); close(all) }()
+	select {
+	case <-all:
+		return l.partedLog.Bounds(ctx, partition)
+	case <-ctx.Done():
+		return first, end, ctx.Err()
+	}
 }
 
 // loadedTo is how far a warehouse is.
@@ -94,6 +114,13 @@ func TestMarksOfPartitions(t *testing.T) {
 	log[1].fail(nil)
 	require.NoError(t, db.follow(t.Context(), log))
 	require.Equal(t, []string{"1.0.1", "1.1.4", "1.2.1"}, db.marks(t, 3))
+
+	// None waits for another.
+	slow := slowLog{log, new(sync.WaitGroup)}
+	slow.asked.Add(len(log))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	require.NoError(t, db.follow(ctx, slow))
 
 	// Each rises by itself.
 	require.NoError(t, db.SetHighWater(t.Context(), sealer.Position{Generation: 1, Partition: 1, Offset: 2}, sealer.Position{Generation: 2}))
