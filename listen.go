@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -31,7 +34,7 @@ func (s *switchable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve answers on a listener until ctx ends, and then finishes what has begun.
 func serve(ctx context.Context, ln net.Listener, handler http.Handler) error {
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(handshakes{os.Stderr}, "", log.LstdFlags)}
 	drained := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -43,6 +46,33 @@ func serve(ctx context.Context, ln net.Listener, handler http.Handler) error {
 		return err
 	}
 	return <-drained
+}
+
+// secured serves TLS on a listener; cfg is nil for a plain one.
+func secured(ln net.Listener, cfg *tls.Config) net.Listener {
+	if cfg == nil {
+		return ln
+	}
+	return tls.NewListener(ln, cfg)
+}
+
+// urlOf is where a listener that is secured so can be reached.
+func urlOf(ln net.Listener, cfg *tls.Config) string {
+	if cfg == nil {
+		return "http://" + ln.Addr().String()
+	}
+	return "https://" + ln.Addr().String()
+}
+
+// handshakes keeps failed handshakes out of the log: whoever can connect could fill
+// it.
+type handshakes struct{ io.Writer }
+
+func (w handshakes) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("TLS handshake error")) {
+		return len(line), nil
+	}
+	return w.Writer.Write(line)
 }
 
 // insideListener leads the gateway to control without a port that others could

@@ -10,9 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -21,6 +23,7 @@ import (
 	"muniment/control/node"
 	"muniment/control/proof"
 	"muniment/control/tenant"
+	"muniment/gateway/certs"
 	"muniment/sealer"
 )
 
@@ -95,12 +98,18 @@ const adminFile = "admin.json"
 type adminAccess struct {
 	URL   string `json:"url"`
 	Token string `json:"token"`
+	// Certificate is the file of the one that the listener shows; empty without TLS.
+	Certificate string `json:"certificate,omitempty"`
 }
 
 // running says which server an administrative command speaks to.
 type running struct {
 	Data  string `default:"./muniment-data" help:"Data folder of the running server, which holds its admin token." type:"path"`
 	Admin string `help:"Address of its admin listener; default: what the data folder says." placeholder:"ADDR"`
+
+	AdminCA   string `help:"Certificate authorities to trust as that server (PEM); default: the server's own certificate, which the data folder names." placeholder:"FILE" type:"path"`
+	AdminCert string `help:"Certificate to show it (PEM)." placeholder:"FILE" type:"path"`
+	AdminKey  string `help:"Key of that certificate (PEM)." placeholder:"FILE" type:"path"`
 }
 
 // Do calls the server's admin listener.
@@ -119,10 +128,34 @@ func (c *running) Do(method, path string, in, out any) error {
 		return fmt.Errorf("cannot read %s: %w", adminFile, err)
 	}
 	if c.Admin != "" {
-		access.URL = "http://" + c.Admin
+		scheme, _, _ := strings.Cut(access.URL, "://")
+		access.URL = scheme + "://" + c.Admin
 	}
-	client := bench.Client{API: access.URL, Key: access.Token}
+	over, err := c.trusted(access)
+	if err != nil {
+		return err
+	}
+	client := bench.Client{API: access.URL, Key: access.Token, HTTP: over}
 	return client.Do(ctx, method, path, in, out)
+}
+
+// trusted is how to reach the server: nil without TLS.
+func (c *running) trusted(access adminAccess) (*http.Client, error) {
+	if !strings.HasPrefix(access.URL, "https://") {
+		return nil, nil
+	}
+	var client *certs.Client
+	var err error
+	flags := certs.ClientFlags{TLS: true, CA: c.AdminCA, Cert: c.AdminCert, Key: c.AdminKey}
+	if c.AdminCA == "" && access.Certificate != "" {
+		client, err = certs.NewPinned(certs.Options{Use: "admin"}, flags, access.Certificate)
+	} else {
+		client, err = certs.NewClient(certs.Options{Use: "admin"}, flags)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return client.HTTP(), nil
 }
 
 // AfterApply hands the server to the commands of the rooms.

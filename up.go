@@ -19,6 +19,7 @@ import (
 
 	"muniment/control/store"
 	"muniment/gateway"
+	"muniment/gateway/certs"
 	"muniment/gateway/snapshot"
 	"muniment/pipeline"
 	"muniment/pipeline/segment"
@@ -34,6 +35,9 @@ type upCmd struct {
 	Log      string        `default:"text" enum:"text,json" help:"Form of the log: ${enum}."`
 	LogLevel slog.Level    `default:"info" help:"Least level that is logged: debug, info, warn or error."`
 	Keep     time.Duration `default:"168h" help:"How long the event log keeps what is loaded, at least 25h."`
+
+	TLS      certs.ServerFlags `embed:"" prefix:"tls-" group:"TLS of the API:"`
+	AdminTLS certs.ServerFlags `embed:"" prefix:"admin-tls-" group:"TLS of the address for operators:"`
 
 	TenantCap int `help:"How many deliveries of one tenant are in hand at a time, more are answered 429; default: a quarter of what the node takes." placeholder:"N"`
 
@@ -79,6 +83,14 @@ func (c *upCmd) Run() (err error) {
 		return err
 	}
 	defer closing(&err, claim)
+	apiTLS, err := certs.Server(certs.Options{Use: "api", Logger: logger, Registerer: registry}, c.TLS)
+	if err != nil {
+		return err
+	}
+	adminTLS, err := certs.Server(certs.Options{Use: "admin", Logger: logger, Registerer: registry}, c.AdminTLS)
+	if err != nil {
+		return err
+	}
 	// Both ports are taken before anything is opened: callers queue while a long log
 	// is checked, instead of being refused.
 	listener, err := gateway.Listen(ctx, c.Listen)
@@ -91,8 +103,8 @@ func (c *upCmd) Run() (err error) {
 		return err
 	}
 	defer adminListener.Close()
-	logger.Info("muniment is starting", "api", "http://"+listener.Addr().String(),
-		"admin", "http://"+adminListener.Addr().String(), "data", c.Data)
+	adminURL := urlOf(adminListener, adminTLS)
+	logger.Info("muniment is starting", "api", urlOf(listener, apiTLS), "admin", adminURL, "data", c.Data)
 
 	// Operators are answered from the first moment on: whoever watches /livez must not
 	// kill a process for checking a long log.
@@ -102,7 +114,7 @@ func (c *upCmd) Run() (err error) {
 	}}.Handler())
 	operated := newParts(ctx, failed)
 	defer operated.stop()
-	operated.run("the admin listener", func(ctx context.Context) error { return serve(ctx, adminListener, operators) })
+	operated.run("the admin listener", func(ctx context.Context) error { return serve(ctx, secured(adminListener, adminTLS), operators) })
 
 	db, err := store.Open(ctx, store.Config{Path: filepath.Join(c.Data, "control.db"), Logger: logger, Registerer: registry})
 	if err != nil {
@@ -155,7 +167,7 @@ func (c *upCmd) Run() (err error) {
 	inside := &insideListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	edge, err := gateway.New(gateway.Config{
 		NodeID: nodeID, Epoch: epoch, Rights: view, Log: eventLog, Signer: signer, DialControl: inside.Dial,
-		MaxTenantInFlight: c.TenantCap, Logger: logger, Registerer: registry,
+		TLS: apiTLS, MaxTenantInFlight: c.TenantCap, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err
@@ -171,7 +183,7 @@ func (c *upCmd) Run() (err error) {
 		Mount: map[string]http.Handler{"/admin/": ctl.Admin()},
 	}.Handler())
 
-	access, err := json.Marshal(adminAccess{URL: "http://" + adminListener.Addr().String(), Token: token})
+	access, err := json.Marshal(adminAccess{URL: adminURL, Token: token, Certificate: c.AdminTLS.Cert})
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,6 +15,8 @@ import (
 type Client struct {
 	API string
 	Key string
+	// HTTP sends the requests; nil is http.DefaultClient.
+	HTTP *http.Client
 }
 
 // Do calls an operation and decodes the data of its envelope into out (nil to
@@ -81,5 +84,5 @@ func (c Client) send(ctx context.Context, method, path string, body any) (*http.
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	return http.DefaultClient.Do(req)
+	return cmp.Or(c.HTTP, http.DefaultClient).Do(req)
 }
