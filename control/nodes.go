@@ -23,9 +23,22 @@ func (c *Control) nodeRoutes(a huma.API) {
 		return store.Tell(c.cfg.Nodes.Join(ctx, in.Body))
 	})
 	huma.Register(a, operation("start", http.MethodPost, api.PathStart, "Count a start of the node"),
-		func(ctx context.Context, _ *struct{}) (*store.Answer[api.Started], error) {
-			epoch, err := c.cfg.Nodes.Start(ctx, nodeFrom(ctx))
-			return store.Tell(api.Started{Epoch: epoch}, err)
+		func(ctx context.Context, in *struct {
+			Body *api.StartRequest // may be absent
+		}) (*store.Answer[api.Started], error) {
+			var q api.StartRequest
+			if in.Body != nil {
+				q = *in.Body
+			}
+			return store.Tell(c.cfg.Nodes.Start(ctx, nodeFrom(ctx), q))
+		})
+	huma.Register(a, operation("enrol", http.MethodPost, api.PathEnrol, "Enrol the node's next signing key"),
+		func(ctx context.Context, in *struct{ Body api.EnrolRequest }) (*store.Answer[api.SigningKey], error) {
+			return store.Tell(c.cfg.Nodes.EnrolKey(ctx, nodeFrom(ctx), in.Body))
+		})
+	huma.Register(a, operation("retire", http.MethodPost, api.PathRetire, "Tell that an old signing key is out of use"),
+		func(ctx context.Context, in *struct{ Body api.RetireRequest }) (*store.Answer[api.SigningKey], error) {
+			return store.Tell(c.cfg.Nodes.RetireKey(ctx, nodeFrom(ctx), in.Body))
 		})
 	huma.Register(a, operation("feed", http.MethodPost, api.PathFeed, "Ask for what came after a revision"),
 		func(ctx context.Context, in *struct{ Body api.FeedRequest }) (*store.Answer[api.Feed], error) {

@@ -212,3 +212,72 @@ func TestRemoteNamesWhatIsWrong(t *testing.T) {
 	_, err = snapshot.NewRemote("https://control.internal:9443", "", nil)
 	require.ErrorContains(t, err, "enrol it first")
 }
+
+// enrol asks for a next key of the node, in force from a moment on.
+func (n newcomer) enrol(h *house, credential string, key ed25519.PrivateKey, from time.Time) answer {
+	h.t.Helper()
+	pub := base64.RawURLEncoding.EncodeToString(key.Public().(ed25519.PublicKey))
+	body, err := json.Marshal(api.EnrolRequest{
+		PublicKey: pub, NotBefore: from, Signature: base64.RawURLEncoding.EncodeToString(ed25519.Sign(key, api.EnrolText(n.id, pub))),
+	})
+	require.NoError(h.t, err)
+	return send(h.t, h.control.Nodes(), credential, "POST", api.PathEnrol, string(body))
+}
+
+func (h *house) retire(credential, keyID string, at time.Time) answer {
+	h.t.Helper()
+	body, err := json.Marshal(api.RetireRequest{KeyID: keyID, NotAfter: at})
+	require.NoError(h.t, err)
+	return send(h.t, h.control.Nodes(), credential, "POST", api.PathRetire, string(body))
+}
+
+// TestNodeKeys enrols a node's next key and retires the old one, each twice, and
+// refuses what would harm what was signed before.
+func TestNodeKeys(t *testing.T) {
+	h := newHouse(t)
+	n, next := newNewcomer(t), newNewcomer(t).key
+	credential := get[string](t, h.join(n.request(h.invite())).ok(), "credential")
+	other := newNewcomer(t)
+	foreign := get[string](t, h.join(other.request(h.invite())).ok(), "credential")
+	id := func(key ed25519.PrivateKey) string { return sealer.KeyID(key.Public().(ed25519.PublicKey)) }
+	told := func(a answer) (k api.SigningKey) {
+		text, err := json.Marshal(a.ok())
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(text, &k))
+		return k
+	}
+	ending := func(credential string, keyIDs ...string) []any {
+		body, err := json.Marshal(api.FeedRequest{SigningKeys: keyIDs})
+		require.NoError(t, err)
+		feed, _ := send(t, h.control.Nodes(), credential, "POST", api.PathFeed, string(body)).ok()["signingKeys"].([]any)
+		return feed
+	}
+
+	h.retire(credential, id(n.key), time.Now()).refused(409, api.StateConflict) // it is the newest
+	n.enrol(h, credential, next, time.Now().Add(time.Hour)).refused(409, api.StateConflict)
+	n.enrol(h, credential, next, time.Now().Add(-time.Hour)).refused(409, api.StateConflict)
+	n.enrol(h, credential, other.key, time.Now()).refused(409, api.StateConflict)
+	other.enrol(h, credential, next, time.Now()).refused(422, api.ValidationFailed) // it names another node
+	require.Empty(t, ending(credential, id(n.key)))
+
+	from := time.Now().UTC().Truncate(time.Millisecond).Add(5 * time.Second)
+	first := told(n.enrol(h, credential, next, from))
+	require.Equal(t, api.SigningKey{KeyID: id(next), NotBefore: from}, first)
+	require.Equal(t, "key.rotated", h.newest(api.SystemTenant, 1)[0])
+	require.Equal(t, first, told(n.enrol(h, credential, next, from.Add(time.Second))), "the same key once more changes nothing")
+	require.Len(t, ending(credential, id(n.key), id(next)), 1, "the feed tells that the old one ends")
+	require.Empty(t, ending(foreign, id(n.key)), "and tells nobody else")
+
+	h.retire(foreign, id(n.key), from).refused(404, api.ResourceNotFound)
+	// A node can't disown what it signed before the next key.
+	old := told(h.retire(credential, id(n.key), from.Add(-time.Hour)))
+	require.Equal(t, from, old.NotAfter)
+	require.Equal(t, "key.retired", h.newest(api.SystemTenant, 1)[0])
+	require.Equal(t, old, told(h.retire(credential, id(n.key), from.Add(time.Minute))), "a window only gets shorter")
+
+	// Who starts is told what the directory says of its keys.
+	body, err := json.Marshal(api.StartRequest{SigningKeys: []string{id(n.key), id(next), id(other.key)}})
+	require.NoError(t, err)
+	started := send(t, h.control.Nodes(), credential, "POST", api.PathStart, string(body)).ok()
+	require.Len(t, get[[]any](t, started, "signingKeys"), 2)
+}

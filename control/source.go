@@ -33,17 +33,29 @@ func (s *Source) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error
 	for {
 		changed := s.db.Changed()
 		f, err := s.db.Feed(ctx, req)
-		if err != nil || f.Newest != req.After {
+		if err != nil {
 			return f, err
+		}
+		if f.Newest != req.After {
+			return s.withKeys(ctx, f, req)
 		}
 		select {
 		case <-changed:
 		case <-timeout.C:
-			return f, nil
+			return s.withKeys(ctx, f, req)
 		case <-ctx.Done():
 			return api.Feed{}, ctx.Err()
 		}
 	}
+}
+
+// withKeys adds what the directory says of the node's keys. It is read after the rest:
+// a key that was revoked before the answer is revoked in it.
+func (s *Source) withKeys(ctx context.Context, f api.Feed, req api.FeedRequest) (_ api.Feed, err error) {
+	if len(req.SigningKeys) > 0 {
+		f.SigningKeys, err = s.nodes.EndingKeys(ctx, req.NodeID, req.SigningKeys)
+	}
+	return f, err
 }
 
 // Right reads one right; nil when there is none. asOf is the database's newest

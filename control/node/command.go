@@ -84,6 +84,9 @@ func (s *Succession) print(out io.Writer, asJSON bool) (err error) {
 		err = json.NewEncoder(out).Encode(s)
 	case s.Waiting != nil:
 		err = s.Waiting.print(out)
+	case s.Key == nil:
+		_, err = fmt.Fprintf(out, "The node %s was asked for another key, and makes it once it reaches control; %s is valid until %s at most.\n",
+			s.Replaced.NodeID, s.Replaced.KeyID, s.Replaced.NotAfter)
 	case s.Replaced != nil:
 		_, err = fmt.Fprintf(out, "%s signs from %s on; %s is valid until %s\n", s.Key.KeyID, s.Key.NotBefore, s.Replaced.KeyID, s.Replaced.NotAfter)
 	default:
@@ -96,7 +99,7 @@ func (s *Succession) print(out io.Writer, asJSON bool) (err error) {
 type RevokeCommand struct {
 	KeyID  string `arg:"" help:"The key (muniment signing-key list)."`
 	Reason string `help:"Told in the audit log."`
-	Force  bool   `help:"Seal what can be sealed, and revoke it although some tenants can't be: the answer names them."`
+	Force  bool   `help:"Seal what can be sealed, and revoke it although some tenants can't be, which the answer names, or a node in a process of its own did not put it out of use."`
 	JSON   bool   `help:"Print one JSON object."`
 }
 
@@ -137,6 +140,29 @@ func (c *DelegateCommand) Run(server Server, out io.Writer) error {
 		return fmt.Errorf("cannot hand in the delegation: %w", err)
 	}
 	return s.print(out, c.JSON)
+}
+
+// NodeCommands are what "muniment node" does, in the form that kong reads.
+type NodeCommands struct {
+	Invite InviteCommand `cmd:"" help:"Let one node in a process of its own join, within an hour."`
+}
+
+// InviteCommand makes an invitation.
+type InviteCommand struct {
+	JSON bool `help:"Print one JSON object."`
+}
+
+// Run asks the server.
+func (c *InviteCommand) Run(server Server, out io.Writer) error {
+	var v Invitation
+	if err := server.Do(http.MethodPost, "/admin/nodes/invitations", nil, &v); err != nil {
+		return fmt.Errorf("cannot invite a node: %w", err)
+	}
+	if c.JSON {
+		return json.NewEncoder(out).Encode(v)
+	}
+	_, err := fmt.Fprintf(out, "%s\n\nIt lets one node join until %s, and is not shown again.\n", v.Token, v.ExpiresAt)
+	return err
 }
 
 // RootCommands are what "muniment root" does, beside the root key and without a server.

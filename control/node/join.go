@@ -24,7 +24,7 @@ import (
 // An operator makes an invitation, which lets one node join, within an hour. The
 // node brings the public half of a key that it made itself, proves that it has the
 // other half, and gets a credential for all that it asks later. Until its key is in
-// the directory it has signed nothing.
+// the directory it has signed nothing. Its later keys: enrol.go.
 
 // prefixInvitation begins an invitation's id.
 const prefixInvitation api.Prefix = "inv_"
@@ -197,16 +197,20 @@ func (r *Room) Authenticate(ctx context.Context, credential string) (nodeID stri
 	return nodeID, nil
 }
 
-// Start counts a start of a node that has joined.
-func (r *Room) Start(ctx context.Context, nodeID string) (epoch uint64, err error) {
+// Start counts a start of a node that has joined, and tells it what the directory says
+// of its keys.
+func (r *Room) Start(ctx context.Context, nodeID string, q api.StartRequest) (v api.Started, err error) {
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
-		epoch, err = startNode(ctx, tx, nodeID, tx.Now())
+		v.Epoch, err = startNode(ctx, tx, nodeID, tx.Now())
 		return err
 	})
-	if err != nil {
-		return 0, fmt.Errorf("cannot start the node %s: %w", nodeID, err)
+	if err == nil {
+		v.SigningKeys, err = r.told(ctx, nodeID, q.SigningKeys, func(*signingKey) bool { return true })
 	}
-	return epoch, nil
+	if err != nil {
+		return api.Started{}, fmt.Errorf("cannot start the node %s: %w", nodeID, err)
+	}
+	return v, nil
 }
 
 // newBearer makes a bearer token for an id, and the hash to know it by.

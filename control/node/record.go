@@ -55,6 +55,13 @@ type signingKey struct {
 	revision   int64
 }
 
+// endAt ends the key's window, which only ever gets shorter.
+func (k *signingKey) endAt(end time.Time) {
+	if k.NotAfter == nil || end.Before(*k.NotAfter) {
+		k.NotAfter = &end
+	}
+}
+
 func (k *signingKey) view(now time.Time) *SigningKey {
 	v := &SigningKey{
 		KeyID: k.KeyID, Purpose: k.Purpose, NodeID: k.node, PublicKey: k.PublicKey,

@@ -51,6 +51,10 @@ type Revoked struct {
 // A receipt by the key passes from then on only as part of a pack that was sealed
 // before; a pack by it only with a later pack of the chain by another key. A current
 // directory key can't be revoked while no other can take over: the root is needed.
+//
+// A node in a process of its own is asked to put the key out of use first. One that is
+// live and does not is no reason to wait for with Force: then the key is revoked, and
+// the node is told with its next answer of the feed, within the lease's bound.
 func (r *Room) Revoke(ctx context.Context, keyID string, q Revocation, by sealer.Ref) (Revoked, error) {
 	r.admin.Lock()
 	defer r.admin.Unlock()
@@ -71,6 +75,15 @@ func (r *Room) Revoke(ctx context.Context, keyID string, q Revocation, by sealer
 
 func (r *Room) revoke(ctx context.Context, row *signingKey, q Revocation, by sealer.Ref) (v Revoked, err error) {
 	g := r.ringOf(row)
+	joined := false
+	if g == nil {
+		if joined, err = r.hasJoined(ctx, row.node); err == nil && joined {
+			v.Successor, err = r.putOutOfUse(ctx, row, q.Force, by)
+		}
+		if err != nil {
+			return Revoked{}, err
+		}
+	}
 	if g != nil && g.current().signer.KeyID == row.KeyID {
 		s, err := r.rotate(ctx, g, by)
 		if err != nil {
@@ -99,6 +112,9 @@ func (r *Room) revoke(ctx context.Context, row *signingKey, q Revocation, by sea
 		return Revoked{}, err
 	}
 	v.Key = *after.view(r.db.Now())
+	if joined {
+		r.Await(ctx, after.revision) // the node is told by the feed, and signs nothing without it
+	}
 	return v, nil
 }
 

@@ -55,9 +55,25 @@ func (r *Room) key(ctx context.Context, keyID string) (*signingKey, error) {
 // newestKey is the newest row of a role whose window has not ended, nil when there
 // is none.
 func (r *Room) newestKey(ctx context.Context, role role) (*signingKey, error) {
-	return store.One(ctx, r.db.Read(), fmt.Sprintf("the key for %s", role), scanKey, `SELECT `+keyColumns+` FROM signing_keys
+	return newestKey(ctx, r.db.Read(), role, r.db.Now())
+}
+
+func newestKey(ctx context.Context, q store.Querier, role role, now time.Time) (*signingKey, error) {
+	return store.One(ctx, q, fmt.Sprintf("the key for %s", role), scanKey, `SELECT `+keyColumns+` FROM signing_keys
 		WHERE purpose = $1 AND node_id = $2 AND revoked_at IS NULL AND (not_after IS NULL OR not_after > $3)
-		ORDER BY not_before DESC, revision DESC LIMIT 1`, role.purpose, role.node, store.At(r.db.Now()))
+		ORDER BY not_before DESC, revision DESC LIMIT 1`, role.purpose, role.node, store.At(now))
+}
+
+// nodeKeys lists the keys of a node, oldest first.
+func nodeKeys(ctx context.Context, q store.Querier, nodeID string) ([]signingKey, error) {
+	return store.List(ctx, q, "the keys of the node "+nodeID, scanKey, `SELECT `+keyColumns+` FROM signing_keys
+		WHERE purpose = $1 AND node_id = $2 ORDER BY not_before, revision`, sealer.PurposeReceipt, nodeID)
+}
+
+// hasJoined says whether the node is in a process of its own.
+func (r *Room) hasJoined(ctx context.Context, nodeID string) (bool, error) {
+	id, err := store.One(ctx, r.db.Read(), "the node "+nodeID, store.Text, `SELECT node_id FROM node_credentials WHERE node_id = $1`, nodeID)
+	return id != nil, err
 }
 
 // keys lists every key, oldest first.

@@ -15,7 +15,8 @@ import (
 
 // Succession says which key signs now.
 type Succession struct {
-	// Key is the new key; null while it waits for the root.
+	// Key is the new key; null while it waits for the root, or if a node in a process of
+	// its own was asked to make it, and has not yet.
 	Key *SigningKey `json:"key"`
 	// Replaced is the old one; null if the first key of its role was made.
 	Replaced *SigningKey `json:"replaced"`
@@ -36,7 +37,8 @@ type Waiting struct {
 // of a node before Rotate returns, that of packs once the seals at work must have
 // ended.
 //
-// A directory key needs the root's delegation: see Delegate for when it is offline.
+// A directory key needs the root's delegation: see Delegate for when it is offline. A
+// node in a process of its own makes its next key itself: see recall.
 func (r *Room) Rotate(ctx context.Context, keyID string, by sealer.Ref) (Succession, error) {
 	r.admin.Lock()
 	defer r.admin.Unlock()
@@ -46,7 +48,7 @@ func (r *Room) Rotate(ctx context.Context, keyID string, by sealer.Ref) (Success
 	}
 	g := r.ringOf(row)
 	if g == nil {
-		return Succession{}, api.Conflict("the key does not sign in this process")
+		return r.recall(ctx, row, by)
 	}
 	if current := g.current().signer.KeyID; current != keyID {
 		return Succession{}, api.Conflict("the key is not current: " + current + " is")
@@ -135,27 +137,28 @@ func (r *Room) handOver(ctx context.Context, g *ring, key *private, by sealer.Re
 // write puts the key into the directory, ends the one before, and tells of it by
 // one event.
 func (r *Room) write(ctx context.Context, row, before *signingKey, end time.Time, by sealer.Ref) error {
-	return r.db.Change(ctx, func(tx *store.Tx) (err error) {
-		if row.revision, err = tx.Revision(ctx); err != nil {
-			return err
-		}
-		if err := insertKey(ctx, tx, row); err != nil {
-			return err
-		}
-		if before == nil {
-			return emit(ctx, tx, "key.enrolled", row, by, row.describe())
-		}
-		if before.NotAfter == nil || end.Before(*before.NotAfter) {
-			before.NotAfter = &end
-		}
-		before.revision = row.revision
-		if err := updateKey(ctx, tx, before); err != nil {
-			return err
-		}
-		told := before.describe()
-		told["successor"] = row.describe()
-		return emit(ctx, tx, "key.rotated", before, by, told)
-	})
+	return r.db.Change(ctx, func(tx *store.Tx) error { return enter(ctx, tx, row, before, end, by) })
+}
+
+// enter is write in a transaction of the caller's.
+func enter(ctx context.Context, tx *store.Tx, row, before *signingKey, end time.Time, by sealer.Ref) (err error) {
+	if row.revision, err = tx.Revision(ctx); err != nil {
+		return err
+	}
+	if err := insertKey(ctx, tx, row); err != nil {
+		return err
+	}
+	if before == nil {
+		return emit(ctx, tx, "key.enrolled", row, by, row.describe())
+	}
+	before.endAt(end)
+	before.revision = row.revision
+	if err := updateKey(ctx, tx, before); err != nil {
+		return err
+	}
+	told := before.describe()
+	told["successor"] = row.describe()
+	return emit(ctx, tx, "key.rotated", before, by, told)
 }
 
 // drainFor bounds the wait for deliveries that were signed but are not in the log:

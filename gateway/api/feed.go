@@ -18,6 +18,8 @@ type FeedRequest struct {
 	After int64 `json:"after"`
 	// Limit is the most changes wanted, 0 for the default.
 	Limit int `json:"limit"`
+	// SigningKeys are the ids of the keys that a node in a process of its own holds.
+	SigningKeys []string `json:"signingKeys,omitempty" maxItems:"100"`
 }
 
 // Feed is control's answer, read from the primary database after the question
@@ -32,6 +34,9 @@ type Feed struct {
 	// than Newest when there are more.
 	UpTo    int64    `json:"upTo"`
 	Changes []Change `json:"changes"`
+	// SigningKeys are those of the keys asked for that end or are revoked. A lease that
+	// rests on this answer covers no signature by a key that is revoked in it.
+	SigningKeys []SigningKey `json:"signingKeys,omitempty"`
 }
 
 // Change is the newest state of one right or key. Exactly one of them is set.

@@ -14,7 +14,9 @@ const (
 	PathRights = "/nodes/rights" // GET …/{rightId} → RightAnswer
 	PathKeys   = "/nodes/keys"   // GET …/{keyId} → KeyAnswer
 	PathJoin   = "/nodes/join"   // POST JoinRequest → Joined
-	PathStart  = "/nodes/start"  // POST → Started
+	PathStart  = "/nodes/start"  // POST StartRequest → Started
+	PathEnrol  = "/nodes/enrol"  // POST EnrolRequest → SigningKey
+	PathRetire = "/nodes/retire" // POST RetireRequest → SigningKey
 )
 
 // RightAnswer is what control knows of one right: null if there is none.
@@ -57,8 +59,63 @@ type Joined struct {
 	NotBefore time.Time `json:"notBefore"`
 }
 
+// StartRequest is how a node that has joined presents itself at a start.
+type StartRequest struct {
+	// SigningKeys are the ids of the keys that the node holds.
+	SigningKeys []string `json:"signingKeys,omitempty" maxItems:"100"`
+}
+
 // Started is the answer to a node that starts.
 type Started struct {
 	// Epoch counts the node's starts, from 1.
 	Epoch uint64 `json:"epoch"`
+	// SigningKeys are those of the keys asked for that the directory has as the node's.
+	SigningKeys []SigningKey `json:"signingKeys"`
+}
+
+// # A node's signing keys
+//
+// A node makes its keys itself. The next one is enrolled before it signs: its window
+// begins at a moment that the node names by its own clock, which dates its receipts,
+// and that of the key before ends KeyOverlap later. As long as the answer is not
+// there the node signs on with the old key, at most for that long; and once nothing
+// that was signed with it is under way any more, it tells by RetireRequest where the
+// old window ends in truth.
+//
+// Control asks for another key by ending the window of the current one, KeyOverlap
+// ahead, or by revoking it. The node learns that from Started or Feed.
+
+// KeyOverlap is for how long the windows of two keys of a node overlap at most.
+const KeyOverlap = time.Hour
+
+// SigningKey is what the directory says of a signing key of the node that asks.
+type SigningKey struct {
+	KeyID     string    `json:"keyId"`
+	NotBefore time.Time `json:"notBefore"`
+	// NotAfter is zero while the window is open, RevokedAt while the key is trusted.
+	NotAfter  time.Time `json:"notAfter,omitzero"`
+	RevokedAt time.Time `json:"revokedAt,omitzero"`
+}
+
+// EnrolRequest enrols a node's next key. Sent again, it is answered as the first time,
+// whatever NotBefore it has then.
+type EnrolRequest struct {
+	// PublicKey is 32 bytes in base64url.
+	PublicKey string `json:"publicKey"`
+	// NotBefore is the moment from which on the key may sign.
+	NotBefore time.Time `json:"notBefore"`
+	// Signature of EnrolText by that key, in base64url.
+	Signature string `json:"signature"`
+}
+
+// EnrolText is what a node signs to prove that it has its next key.
+func EnrolText(nodeID, publicKey string) []byte {
+	return fmt.Appendf(nil, "muniment node key/v1\n%s\n%s\n", nodeID, publicKey)
+}
+
+// RetireRequest tells that a key, which is not the node's newest, has signed nothing
+// for NotAfter or later, and never will; and that what it signed is durable.
+type RetireRequest struct {
+	KeyID    string    `json:"keyId"`
+	NotAfter time.Time `json:"notAfter"`
 }

@@ -67,7 +67,11 @@ func (v *View) poll(ctx context.Context, asked time.Duration) (news bool, err er
 	ctx, cancel := context.WithTimeout(ctx, feedTimeout)
 	defer cancel()
 	after := v.Applied()
-	f, err := v.cfg.Source.Feed(ctx, api.FeedRequest{NodeID: v.cfg.NodeID, After: after})
+	q := api.FeedRequest{NodeID: v.cfg.NodeID, After: after}
+	if v.cfg.Signer != nil {
+		q.SigningKeys = v.cfg.Signer.SigningKeys()
+	}
+	f, err := v.cfg.Source.Feed(ctx, q)
 	if err != nil {
 		return false, err
 	}
@@ -75,6 +79,9 @@ func (v *View) poll(ctx context.Context, asked time.Duration) (news bool, err er
 		return false, err
 	}
 	v.apply(&f)
+	if v.cfg.Signer != nil {
+		v.cfg.Signer.Learn(f.SigningKeys)
+	}
 	if f.UpTo == f.Newest {
 		v.lease.Store(int64(asked) + 1)
 	}

@@ -64,6 +64,15 @@ type Source interface {
 	Key(ctx context.Context, keyID string) (k *api.Key, asOf int64, err error)
 }
 
+// Signer is who signs on this node with keys of its own.
+type Signer interface {
+	// SigningKeys names the keys that the node holds.
+	SigningKeys() []string
+	// Learn takes what the directory says of those of them that end or are revoked. Once
+	// it has returned, no signature by a revoked key begins. It must not block.
+	Learn(keys []api.SigningKey)
+}
+
 // Right is a right that a delivery can be decided by. It is immutable.
 type Right struct {
 	api.Right
@@ -76,6 +85,9 @@ type Config struct {
 	Source Source
 	// NodeID names this node in its questions.
 	NodeID string
+	// Signer is told what the feed says of the node's own keys, before the lease of
+	// that answer begins. Nil: the keys are control's matter.
+	Signer Signer
 	// Bound is the longest age of a lease. Default 30 s.
 	Bound time.Duration
 	// Capacity is how many rights, and how many keys, are cached. Default 100,000.
