@@ -33,6 +33,7 @@ var rooms = map[string][]string{
 	"gateway/auth":            {"gateway/api"},
 	"gateway/certs":           {},
 	"gateway/certs/certstest": {},
+	"gateway/identity":        {"gateway/api", "gateway/snapshot", "sealer", "sealer/keyfile"},
 	"gateway/snapshot":        {"gate", "gateway/api", "gateway/auth"},
 	"pipeline":                {"gate", "sealer"},
 	"pipeline/clickhouse":     {"gate", "pipeline", "sealer"},

@@ -1,0 +1,92 @@
+package identity
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"muniment/gateway/api"
+	"muniment/sealer/keyfile"
+)
+
+// # The folder
+//
+//	node.json       the id, and once it has joined the credential; mode 0600
+//	<key id>.key    a private key each (keyfile)
+//	LOCK            whose the folder is
+//
+// A file is on disk before anybody is told what is in it.
+
+const savedFile = "node.json"
+
+// saved is node.json.
+type saved struct {
+	NodeID     string `json:"nodeId"`
+	Credential string `json:"credential,omitempty"`
+}
+
+func makeDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return keyfile.Sync(filepath.Dir(dir))
+}
+
+// load reads node.json; it is empty where there is none.
+func load(dir string) (s saved, err error) {
+	path := filepath.Join(dir, savedFile)
+	text, err := keyfile.ReadSecret(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err == nil && !api.IsID(api.PrefixNode, s.NodeID) {
+		err = fmt.Errorf("%q is no node id", s.NodeID)
+	}
+	if err != nil {
+		return saved{}, fmt.Errorf("cannot read %s: %w", path, err)
+	}
+	return s, nil
+}
+
+func (s saved) save(dir string) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return keyfile.Write(filepath.Join(dir, savedFile), append(text, '\n'), 0o600)
+}
+
+func keyPath(dir, keyID string) string { return filepath.Join(dir, keyID+".key") }
+
+func makeKey(dir string) (*keyfile.Key, error) {
+	return keyfile.Make(func(keyID string) string { return keyPath(dir, keyID) })
+}
+
+var keyName = regexp.MustCompile(`^([0-9a-f]{32})\.key$`)
+
+// loadKeys reads every key of the folder.
+func loadKeys(dir string) (keys []*keyfile.Key, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		name := keyName.FindStringSubmatch(e.Name())
+		if name == nil {
+			continue
+		}
+		key, err := keyfile.Load(keyPath(dir, name[1]), name[1])
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}

@@ -1,0 +1,194 @@
+package identity
+
+import (
+	"context"
+	"crypto"
+	"crypto/ed25519"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control"
+	"muniment/control/node"
+	"muniment/control/store"
+	"muniment/control/store/storetest"
+	"muniment/control/tenant"
+	"muniment/gateway/snapshot"
+	"muniment/sealer"
+)
+
+// house is control, with its real routes over HTTP, which may be made to fail.
+type house struct {
+	t      *testing.T
+	rooms  *node.Room
+	db     *store.DB
+	server *httptest.Server
+
+	mu sync.Mutex
+	// fault decides over a request: it may say that control is away, or that the answer
+	// is lost. Nil: neither.
+	fault func(path string) trouble
+}
+
+// trouble is what befalls a request.
+type trouble int
+
+const (
+	none trouble = iota
+	away         // control does not get it
+	lost         // control has done it, and its answer gets lost
+)
+
+func newHouse(t *testing.T) *house {
+	t.Helper()
+	h := &house{t: t}
+	dir := t.TempDir()
+	var err error
+	path, url := storetest.Place(t, dir)
+	h.db, err = store.Open(t.Context(), store.Config{Path: path, URL: url})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.db.Close()) })
+	h.rooms, err = node.New(t.Context(), node.Config{DB: h.db, Dir: filepath.Join(dir, "keys")})
+	require.NoError(t, err)
+	no := func(context.Context, string) (int64, error) { return 0, nil }
+	tenants, err := tenant.New(tenant.Config{DB: h.db, Nodes: h.rooms, Counters: tenant.Counters{Bases: no, Rights: no, Events: no}})
+	require.NoError(t, err)
+	c, err := control.New(control.Config{
+		DB: h.db, Nodes: h.rooms, Tenants: tenants, Rooms: []control.Room{h.rooms, tenants}, Log: nowhere{}, AdminToken: "token",
+	})
+	require.NoError(t, err)
+	nodes := c.Nodes()
+	h.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.mu.Lock()
+		befalls := none
+		if h.fault != nil {
+			befalls = h.fault(r.URL.Path)
+		}
+		h.mu.Unlock()
+		switch befalls {
+		case none:
+			nodes.ServeHTTP(w, r)
+			return
+		case lost:
+			nodes.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		panic(http.ErrAbortHandler)
+	}))
+	h.server.Config.ErrorLog = nil
+	t.Cleanup(h.server.Close)
+	return h
+}
+
+type nowhere struct{}
+
+func (nowhere) Append(context.Context, *sealer.Record) (sealer.Position, error) {
+	return sealer.Position{}, errors.New("nobody relays here")
+}
+
+func (h *house) setFault(fault func(path string) trouble) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.fault = fault
+}
+
+func (h *house) invite() string {
+	h.t.Helper()
+	v, err := h.rooms.Invite(h.t.Context(), store.ByOperator())
+	require.NoError(h.t, err)
+	return v.Token
+}
+
+func (h *house) config(dir string) Config {
+	return Config{Dir: dir, Control: h.server.URL, Client: h.server.Client()}
+}
+
+// open opens a node that may join.
+func (h *house) open(dir string) *Node {
+	h.t.Helper()
+	cfg := h.config(dir)
+	cfg.Invitation = h.invite()
+	n, err := Open(h.t.Context(), cfg)
+	require.NoError(h.t, err)
+	h.t.Cleanup(func() { _ = n.Close() })
+	return n
+}
+
+// follow runs a node and a view that tells it what the feed says, until end is called.
+func (h *house) follow(n *Node) (end func()) {
+	h.t.Helper()
+	source, err := snapshot.NewRemote(h.server.URL, n.Credential(), h.server.Client())
+	require.NoError(h.t, err)
+	view, err := snapshot.New(snapshot.Config{Source: source, NodeID: n.ID(), Signer: n})
+	require.NoError(h.t, err)
+	ctx, stop := context.WithCancel(h.t.Context())
+	var both sync.WaitGroup
+	both.Go(func() { _ = view.Run(ctx) })
+	both.Go(func() { _ = n.Run(ctx) })
+	end = sync.OnceFunc(func() {
+		stop()
+		both.Wait()
+		view.Close()
+	})
+	h.t.Cleanup(end)
+	require.Eventually(h.t, func() bool { return view.Fresh() == nil }, 10*time.Second, time.Millisecond)
+	return end
+}
+
+// signed is a signature of a moment.
+type signed struct {
+	at        time.Time
+	keyID     string
+	signature []byte
+}
+
+var text = []byte("a receipt")
+
+// sign signs for a moment as a delivery does.
+func (n *Node) sign(at time.Time) (signed, error) {
+	s, done, err := n.Signer(context.Background(), at)
+	if err != nil {
+		return signed{}, err
+	}
+	defer done()
+	signature, err := s.Key.Sign(nil, text, crypto.Hash(0))
+	return signed{at.UTC().Truncate(time.Millisecond), s.KeyID, signature}, err
+}
+
+// requireValid holds signatures against the directory as an auditor has it.
+func (h *house) requireValid(all ...signed) {
+	h.t.Helper()
+	published, err := h.rooms.Directory(h.t.Context())
+	require.NoError(h.t, err)
+	d, err := sealer.VerifyDirectory(published, h.rooms.RootVkey())
+	require.NoError(h.t, err)
+	for _, s := range all {
+		pub, code := d.Find(s.keyID, sealer.PurposeReceipt, s.at)
+		require.Empty(h.t, code, "key %s at %s", s.keyID, s.at)
+		require.True(h.t, ed25519.Verify(pub, text, s.signature))
+	}
+}
+
+// keys are the node's keys at control, oldest first.
+func (h *house) keys(nodeID string) (keys []node.SigningKey) {
+	h.t.Helper()
+	list, err := h.rooms.SigningKeys(h.t.Context())
+	require.NoError(h.t, err)
+	for _, k := range list.Keys {
+		if k.NodeID == nodeID {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+func keyFiles(t *testing.T, dir string) []string {
+	files, err := filepath.Glob(filepath.Join(dir, "*.key"))
+	require.NoError(t, err)
+	return files
+}

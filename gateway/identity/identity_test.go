@@ -1,0 +1,136 @@
+package identity
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/gateway/api"
+	"muniment/sealer/keyfile"
+)
+
+func TestFirstStartAndLater(t *testing.T) {
+	h := newHouse(t)
+	dir := filepath.Join(t.TempDir(), "identity")
+	n := h.open(dir)
+	require.True(t, api.IsID(api.PrefixNode, n.ID()))
+	require.Equal(t, uint64(1), n.Epoch())
+	first, err := n.sign(time.Now())
+	require.NoError(t, err)
+	h.requireValid(first)
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 3)
+	for _, e := range entries {
+		info, err := e.Info()
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode(), e.Name())
+	}
+
+	_, err = Open(t.Context(), h.config(dir))
+	require.ErrorIs(t, err, keyfile.ErrInUse)
+	require.NoError(t, n.Close())
+
+	for epoch := uint64(2); epoch < 4; epoch++ {
+		again, err := Open(t.Context(), h.config(dir)) // without an invitation
+		require.NoError(t, err)
+		require.Equal(t, n.ID(), again.ID())
+		require.Equal(t, epoch, again.Epoch())
+		later, err := again.sign(time.Now())
+		require.NoError(t, err)
+		require.Equal(t, first.keyID, later.keyID)
+		h.requireValid(first, later)
+		require.NoError(t, again.Close())
+	}
+	require.Len(t, h.keys(n.ID()), 1)
+}
+
+func TestErrorsSayWhatToDo(t *testing.T) {
+	h := newHouse(t)
+	dir := t.TempDir()
+	_, err := Open(t.Context(), h.config(dir))
+	require.ErrorContains(t, err, "muniment node invite")
+
+	cfg := h.config(dir)
+	cfg.Invitation = "inv_x.y"
+	_, err = Open(t.Context(), cfg)
+	require.ErrorContains(t, err, "401 AUTH_INVALID")
+	require.ErrorContains(t, err, "remove "+dir)
+	require.NotContains(t, err.Error(), "inv_x.y")
+
+	// An invitation is for one node; who was refused may come with another.
+	used := h.invite()
+	cfg.Invitation = used
+	n, err := Open(t.Context(), cfg)
+	require.NoError(t, err)
+	other := h.config(t.TempDir())
+	other.Invitation = used
+	_, err = Open(t.Context(), other)
+	require.ErrorContains(t, err, "used by another node")
+	other.Invitation = h.invite()
+	second, err := Open(t.Context(), other)
+	require.NoError(t, err)
+	require.NotEqual(t, n.ID(), second.ID())
+	require.NoError(t, second.Close())
+
+	// Control does not know the credential any more.
+	require.NoError(t, n.Close())
+	_, err = Open(t.Context(), Config{Dir: dir, Control: newHouse(t).server.URL})
+	require.ErrorContains(t, err, "remove "+dir)
+
+	require.NoError(t, os.Chmod(filepath.Join(dir, savedFile), 0o644))
+	_, err = Open(t.Context(), h.config(dir))
+	require.ErrorContains(t, err, "others may read it")
+
+	for want, cfg := range map[string]Config{
+		"Dir": {Control: "https://control"}, "URL": {Dir: dir}, "neither https": {Dir: dir, Control: "http://control"},
+		"RotateEvery": {Dir: dir, Control: "https://control", RotateEvery: -1},
+	} {
+		_, err := Open(t.Context(), cfg)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// TestControlAway starts while control is away, which comes back later.
+func TestControlAway(t *testing.T) {
+	h := newHouse(t)
+	asked := make(chan struct{}, 100)
+	h.setFault(func(string) trouble { asked <- struct{}{}; return away })
+	cfg := h.config(t.TempDir())
+	cfg.Invitation = h.invite()
+	impatient, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := Open(impatient, cfg)
+		ended <- err
+	}()
+	for range 3 {
+		<-asked
+	}
+	stop()
+	require.ErrorIs(t, <-ended, context.Canceled)
+
+	type opened struct {
+		n   *Node
+		err error
+	}
+	waited := make(chan opened, 1)
+	go func() {
+		n, err := Open(t.Context(), cfg)
+		waited <- opened{n, err}
+	}()
+	for range 3 {
+		<-asked
+	}
+	h.setFault(nil)
+	o := <-waited
+	require.NoError(t, o.err)
+	s, err := o.n.sign(time.Now())
+	require.NoError(t, err)
+	h.requireValid(s)
+	require.NoError(t, o.n.Close())
+}

@@ -1,0 +1,126 @@
+package identity
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"muniment/gateway/api"
+	"muniment/sealer"
+	"muniment/sealer/keyfile"
+)
+
+// invite tells what an operator has to do.
+const invite = "make an invitation with muniment node invite, and start the node with it"
+
+// join presents the node to control, with the one key that it has, which it makes if
+// it has none, and keeps the credential.
+func (n *Node) join(ctx context.Context, files []*keyfile.Key) ([]*keyfile.Key, error) {
+	if n.cfg.Invitation == "" {
+		return nil, errors.New("the node has not joined yet, and has no invitation: " + invite)
+	}
+	if len(files) == 0 {
+		key, err := makeKey(n.cfg.Dir)
+		if err != nil {
+			return nil, err
+		}
+		files = []*keyfile.Key{key}
+	}
+	pub := base64.RawURLEncoding.EncodeToString(files[0].Pub)
+	signature, err := sign(files[0], api.JoinText(n.saved.NodeID, pub, n.cfg.Invitation))
+	if err != nil {
+		return nil, err
+	}
+	q := api.JoinRequest{Invitation: n.cfg.Invitation, NodeID: n.saved.NodeID, PublicKey: pub, Signature: signature}
+	n.saved.Credential = "" // it is the invitation that counts
+	var joined api.Joined
+	if err := n.ask(ctx, "join", api.PathJoin, q, &joined); err != nil {
+		if refusal(err) != nil {
+			err = fmt.Errorf("%w\nIf the invitation is used up or too old, remove %s, %s", err, n.cfg.Dir, invite)
+		}
+		return nil, err
+	}
+	n.saved.Credential = joined.Credential
+	n.cfg.Logger.Info("the node has joined", "nodeId", n.saved.NodeID, "keyId", sealer.KeyID(files[0].Pub))
+	return files, n.saved.save(n.cfg.Dir)
+}
+
+func sign(key *keyfile.Key, text []byte) (string, error) {
+	signature, err := key.Sign(nil, text, &ed25519.Options{})
+	return base64.RawURLEncoding.EncodeToString(signature), err
+}
+
+// start counts the start, and learns what the directory says of the keys. A credential
+// that is refused may be void because the request to join went out twice, and the
+// answer of the first came last: then the node joins once more.
+func (n *Node) start(ctx context.Context, files []*keyfile.Key) ([]api.SigningKey, error) {
+	q := api.StartRequest{}
+	for _, f := range files {
+		q.SigningKeys = append(q.SigningKeys, sealer.KeyID(f.Pub))
+	}
+	var started api.Started
+	err := n.ask(ctx, "tell control of the start", api.PathStart, q, &started)
+	if r := refusal(err); r != nil && r.Status == http.StatusUnauthorized {
+		if n.cfg.Invitation == "" || len(files) == 0 {
+			return nil, fmt.Errorf("%w\nIf control was restored from a time before the node joined, remove %s, %s", err, n.cfg.Dir, invite)
+		}
+		if _, err = n.join(ctx, files); err == nil {
+			err = n.ask(ctx, "tell control of the start", api.PathStart, q, &started)
+		}
+	}
+	n.epoch = started.Epoch
+	return started.SigningKeys, err
+}
+
+// sort tells the keys in force from those that are not enrolled yet, and destroys the
+// others.
+func (n *Node) sort(files []*keyfile.Key, known []api.SigningKey) error {
+	for _, f := range files {
+		id := sealer.KeyID(f.Pub)
+		i := slices.IndexFunc(known, func(k api.SigningKey) bool { return k.KeyID == id })
+		switch {
+		case i >= 0 && known[i].RevokedAt.IsZero() && (known[i].NotAfter.IsZero() || n.cfg.Now().Before(known[i].NotAfter)):
+			n.keys = append(n.keys, n.hold(f, known[i]))
+		case i < 0 && n.next == nil:
+			n.next = &next{file: f, unsure: true} // the last process may have asked
+		default:
+			if err := f.Destroy(); err != nil {
+				return err
+			}
+		}
+	}
+	slices.SortFunc(n.keys, oldestFirst)
+	n.latest = n.cfg.Now() // what the last process lent for is not later
+	if len(n.keys) > 0 {
+		n.handOver()
+	}
+	return nil
+}
+
+// ready enrols the key that was not yet, and another if there is none to sign with.
+func (n *Node) ready(ctx context.Context) error {
+	for n.next != nil || n.current() == nil {
+		err := n.enrol(ctx)
+		switch {
+		case err == nil:
+		case ctx.Err() != nil, n.current() == nil && refusal(err) != nil:
+			return err
+		case refusal(err) != nil:
+			n.cfg.Logger.Error("cannot enrol the next signing key; the current one signs on", "err", err)
+			return nil
+		default:
+			n.cfg.Logger.Warn("waiting for control", "to", "enrol a signing key", "err", err)
+			sleep(ctx, n.backOff())
+		}
+	}
+	n.pause = 0
+	if from := n.current().from; n.cfg.Now().Before(from) {
+		n.cfg.Logger.Warn("the clock stands before the key's window: nothing is signed until it has come",
+			"keyId", n.current().signer.KeyID, "notBefore", sealer.FormatTime(from))
+	}
+	return nil
+}

@@ -1,0 +1,220 @@
+package identity
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"muniment/gateway/api"
+	"muniment/sealer"
+	"muniment/sealer/keyfile"
+)
+
+// next is a key that is not enrolled, as far as is known.
+type next struct {
+	file *keyfile.Key
+	// unsure is true once a request went out whose answer is not known: control may have
+	// ended the window of the current key.
+	unsure bool
+}
+
+const (
+	// lead is how long after it was asked for the window of the next key begins, where
+	// another key can sign until then.
+	lead = time.Second
+	// straggling is how long after it read the clock a delivery may ask for a key.
+	straggling = 100 * time.Millisecond
+	// look is how often Run looks whether anything is due by the clock.
+	look = time.Minute
+)
+
+// Run rotates the node's key when that is due, and sees old keys off, until ctx is
+// done. What fails is tried again.
+func (n *Node) Run(ctx context.Context) error {
+	for {
+		wait, err := n.step(ctx)
+		if err != nil && ctx.Err() == nil {
+			n.cfg.Logger.Error("cannot change the signing key now, trying again", "err", err)
+			wait = n.backOff()
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-n.wake:
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+		timer.Stop()
+	}
+}
+
+func (n *Node) backOff() time.Duration {
+	n.pause = min(max(leastPause, 2*n.pause), mostPause)
+	return n.pause
+}
+
+// step does what is due, and says when to look again.
+func (n *Node) step(ctx context.Context) (wait time.Duration, err error) {
+	if err := n.bury(); err != nil {
+		return 0, err
+	}
+	if n.next != nil || n.isDue() {
+		if err := n.enrol(ctx); err != nil {
+			return 0, err
+		}
+	}
+	wait, err = n.retire(ctx)
+	if err == nil {
+		n.pause = 0
+	}
+	return wait, err
+}
+
+// isDue says whether another key has to take over from the current one.
+func (n *Node) isDue() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	k := n.newest()
+	return k == nil || !k.notAfter.IsZero() || n.cfg.RotateEvery > 0 && !n.cfg.Now().Before(k.from.Add(n.cfg.RotateEvery))
+}
+
+// bury destroys the files of revoked keys.
+func (n *Node) bury() error {
+	n.mu.Lock()
+	dead := n.dead
+	n.dead = nil
+	n.mu.Unlock()
+	for i, k := range dead {
+		n.cfg.Logger.Warn("a signing key was revoked", "keyId", k.signer.KeyID)
+		if err := k.file.Destroy(); err != nil {
+			n.mu.Lock()
+			n.dead = append(n.dead, dead[i:]...)
+			n.mu.Unlock()
+			return err
+		}
+	}
+	return nil
+}
+
+// enrol brings the next key, which it makes if there is none, into the directory, and
+// lets it take over.
+func (n *Node) enrol(ctx context.Context) error {
+	if n.next == nil {
+		file, err := makeKey(n.cfg.Dir)
+		if err != nil {
+			return fmt.Errorf("cannot make the next signing key: %w", err)
+		}
+		n.next = &next{file: file}
+	}
+	pub := base64.RawURLEncoding.EncodeToString(n.next.file.Pub)
+	signature, err := sign(n.next.file, api.EnrolText(n.saved.NodeID, pub))
+	if err != nil {
+		return err
+	}
+	q := api.EnrolRequest{PublicKey: pub, NotBefore: n.announce(), Signature: signature}
+	var told api.SigningKey
+	if err := n.once(ctx, api.PathEnrol, q, &told); err != nil {
+		if refusal(err) == nil {
+			n.next.unsure = true
+		} else if !n.next.unsure {
+			n.withdraw()
+		}
+		return fmt.Errorf("cannot enrol the next signing key: %w", err)
+	}
+	n.take(told)
+	return nil
+}
+
+// announce is the moment from which on the next key is to sign. From here on the
+// current one signs no longer than its window has left once control has heard of it.
+func (n *Node) announce() time.Time {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	from := n.cfg.Now()
+	if n.latest.After(from) {
+		from = n.latest // the clock stepped back
+	}
+	from = nextMilli(from)
+	if k := n.newest(); k != nil {
+		if from = from.Add(lead); !from.After(k.from) {
+			from = nextMilli(k.from)
+		}
+		k.end(from.Add(api.KeyOverlap))
+	}
+	return from
+}
+
+// withdraw takes back what announce did, when control has certainly not heard of it.
+func (n *Node) withdraw() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if k := n.newest(); k != nil {
+		k.until = k.notAfter
+	}
+}
+
+// take makes the next key current.
+func (n *Node) take(told api.SigningKey) {
+	k := n.hold(n.next.file, told)
+	n.next = nil
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !told.RevokedAt.IsZero() {
+		k.file.Forget()
+		n.dead = append(n.dead, k)
+		n.due()
+		return
+	}
+	n.keys = append(n.keys, k)
+	slices.SortFunc(n.keys, oldestFirst)
+	n.handOver()
+	n.cfg.Logger.Info("another signing key takes over", "keyId", told.KeyID, "from", sealer.FormatTime(told.NotBefore))
+}
+
+// retire sees off the keys that another has taken over from, once nothing that they
+// signed is under way. wait is how long the next of them takes at least.
+func (n *Node) retire(ctx context.Context) (wait time.Duration, err error) {
+	wait = n.drained()
+	for len(n.retiring) > 0 {
+		k := n.retiring[0]
+		q := api.RetireRequest{KeyID: k.signer.KeyID, NotAfter: k.until}
+		err := n.once(ctx, api.PathRetire, q, new(api.SigningKey))
+		if err != nil && refusal(err) == nil {
+			return 0, fmt.Errorf("cannot tell control that the key %s is out of use: %w", k.signer.KeyID, err)
+		}
+		if err = errors.Join(err, k.file.Destroy()); err != nil {
+			n.cfg.Logger.Error("an old signing key is out of use, but not wholly seen off", "keyId", k.signer.KeyID, "err", err)
+		}
+		n.retiring = n.retiring[1:]
+	}
+	return wait, nil
+}
+
+// drained moves the keys that are out of use from keys to retiring.
+func (n *Node) drained() (wait time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	wait = look
+	if n.cfg.RotateEvery > 0 && len(n.keys) > 0 {
+		wait = max(straggling, min(wait, n.newest().from.Add(n.cfg.RotateEvery).Sub(n.cfg.Now())))
+	}
+	newest := n.newest()
+	n.keys = slices.DeleteFunc(n.keys, func(k *key) bool {
+		if k == newest {
+			return false
+		}
+		left := k.until.Add(straggling).Sub(n.cfg.Now())
+		if left > 0 || k.lent > 0 {
+			wait = min(wait, max(left, straggling))
+			return false
+		}
+		k.file.Forget()
+		n.retiring = append(n.retiring, k)
+		return true
+	})
+	return wait
+}

@@ -1,0 +1,361 @@
+package identity
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/node"
+	"muniment/control/store"
+	"muniment/gateway/api"
+)
+
+// signing signs without a pause from several sides until end is called, which tells
+// what was signed. Every error fails the test.
+func (n *Node) signing(t *testing.T) (end func() []signed) {
+	var stop atomic.Bool
+	var mu sync.Mutex
+	var all []signed
+	var sides sync.WaitGroup
+	for range 4 {
+		sides.Go(func() {
+			var own []signed
+			for tick := time.NewTicker(500 * time.Microsecond); !stop.Load(); <-tick.C {
+				s, err := n.sign(time.Now())
+				if err != nil {
+					t.Errorf("nothing signs: %v", err)
+					break
+				}
+				own = append(own, s)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, own...)
+		})
+	}
+	return func() []signed {
+		stop.Store(true)
+		sides.Wait()
+		return all
+	}
+}
+
+// requireWindows asks that the windows of a node's keys follow each other, with the
+// last one open.
+func requireWindows(t *testing.T, keys []node.SigningKey) {
+	t.Helper()
+	for i, k := range keys {
+		if i == len(keys)-1 {
+			require.True(t, k.NotAfter.IsZero(), "the newest key is current")
+			continue
+		}
+		require.False(t, k.NotAfter.Before(keys[i+1].NotBefore.Time), "no gap before %s", keys[i+1].KeyID)
+		require.Less(t, k.NotAfter.Sub(keys[i+1].NotBefore.Time), time.Minute, "the window of %s was closed", k.KeyID)
+	}
+}
+
+// TestRotationWhenAsked rotates three times under load.
+func TestRotationWhenAsked(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	dir := t.TempDir()
+	n := h.open(dir)
+	end := h.follow(n)
+	signed := n.signing(t)
+	for i := range 3 {
+		keys := h.keys(n.ID())
+		require.Len(t, keys, i+1)
+		s, err := h.rooms.Rotate(t.Context(), keys[i].KeyID, store.ByOperator())
+		require.NoError(t, err)
+		require.NotNil(t, s.Key, "the node follows, and makes its key at once")
+		require.Equal(t, keys[i].KeyID, s.Replaced.KeyID)
+		// Seen off: the window is closed where it ended, and the file destroyed.
+		require.Eventually(t, func() bool {
+			files := keyFiles(t, dir)
+			return len(files) == 1 && filepath.Base(files[0]) == s.Key.KeyID+".key"
+		}, 20*time.Second, 5*time.Millisecond)
+		_, err = h.rooms.Rotate(t.Context(), keys[i].KeyID, store.ByOperator())
+		require.Equal(t, api.StateConflict, api.From(err).Code)
+	}
+	all := signed()
+	end()
+	keys := h.keys(n.ID())
+	require.Len(t, keys, 4)
+	requireWindows(t, keys)
+	h.requireValid(all...)
+	by := map[string]int{}
+	for _, s := range all {
+		by[s.keyID]++
+	}
+	require.Len(t, by, 4)
+}
+
+// TestRotationByAge rotates every half second under load.
+func TestRotationByAge(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	cfg := h.config(t.TempDir())
+	cfg.Invitation, cfg.RotateEvery = h.invite(), 500*time.Millisecond
+	n, err := Open(t.Context(), cfg)
+	require.NoError(t, err)
+	defer n.Close()
+	end := h.follow(n)
+	signed := n.signing(t)
+	require.Eventually(t, func() bool { return len(h.keys(n.ID())) >= 3 }, 30*time.Second, 10*time.Millisecond)
+	h.requireValid(signed()...)
+	end()
+}
+
+// TestLostAnswers loses the first answers of each kind while keys rotate under load.
+func TestLostAnswers(t *testing.T) {
+	t.Parallel()
+	for _, befalls := range []trouble{away, lost} {
+		for _, path := range []string{api.PathEnrol, api.PathRetire} {
+			t.Run(fmt.Sprint(path, befalls), func(t *testing.T) {
+				t.Parallel()
+				h := newHouse(t)
+				dir := t.TempDir()
+				n := h.open(dir)
+				left := 4
+				h.setFault(func(p string) trouble {
+					if p != path || left == 0 {
+						return none
+					}
+					left--
+					return befalls
+				})
+				end := h.follow(n)
+				signed := n.signing(t)
+				_, err := h.rooms.Rotate(t.Context(), h.keys(n.ID())[0].KeyID, store.ByOperator())
+				require.NoError(t, err)
+				require.Eventually(t, func() bool {
+					keys := h.keys(n.ID())
+					return len(keys) == 2 && n.current().signer.KeyID == keys[1].KeyID && len(keyFiles(t, dir)) == 1
+				}, 30*time.Second, 5*time.Millisecond)
+				h.requireValid(signed()...)
+				end()
+				require.Zero(t, left)
+				requireWindows(t, h.keys(n.ID()))
+			})
+		}
+	}
+}
+
+// TestCrashes ends the process at each of its requests, before and after control has
+// served it: the next start finds its way, and nothing that was signed is in doubt.
+func TestCrashes(t *testing.T) {
+	t.Parallel()
+	for _, befalls := range []trouble{away, lost} {
+		for at := 1; at <= 4; at++ { // join, start, enrol, retire
+			t.Run(fmt.Sprint(at, befalls), func(t *testing.T) {
+				t.Parallel()
+				h := newHouse(t)
+				cfg := h.config(t.TempDir())
+				cfg.Invitation = h.invite()
+				ctx, kill := context.WithCancel(t.Context())
+				defer kill()
+				requests := 0
+				h.setFault(func(string) trouble {
+					if requests++; requests < at {
+						return none
+					}
+					kill()
+					if requests == at {
+						return befalls
+					}
+					return away
+				})
+				var all []signed
+				n, err := Open(ctx, cfg)
+				if err == nil {
+					s, err := n.sign(time.Now())
+					require.NoError(t, err)
+					all = append(all, s)
+					n.Learn([]api.SigningKey{{KeyID: s.keyID, NotAfter: time.Now().Add(api.KeyOverlap)}})
+					require.NoError(t, n.Run(ctx)) // rotates, and ends by the crash
+					if s, err = n.sign(time.Now()); err == nil {
+						all = append(all, s)
+					}
+					require.NoError(t, n.Close())
+				}
+				require.Equal(t, at, requests, "the crash has come")
+
+				h.setFault(nil)
+				n, err = Open(t.Context(), cfg)
+				require.NoError(t, err)
+				defer n.Close()
+				end := h.follow(n)
+				require.Eventually(t, func() bool {
+					s, err := n.sign(time.Now())
+					all = append(all, s)
+					return err == nil && len(keyFiles(t, cfg.Dir)) == 1
+				}, 20*time.Second, 5*time.Millisecond)
+				end()
+				h.requireValid(all...)
+				requireWindows(t, h.keys(n.ID()))
+			})
+		}
+	}
+}
+
+// TestCrashBeforeAnythingIsAsked finds what a first start leaves on disk.
+func TestCrashBeforeAnythingIsAsked(t *testing.T) {
+	h := newHouse(t)
+	id := api.NewID(api.PrefixNode, time.Now())
+	dir := t.TempDir()
+	require.NoError(t, saved{NodeID: id}.save(dir))
+	require.Equal(t, id, h.open(dir).ID())
+
+	dir = t.TempDir()
+	id = api.NewID(api.PrefixNode, time.Now())
+	require.NoError(t, saved{NodeID: id}.save(dir))
+	key, err := makeKey(dir)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, ".new-1"), []byte("half"), 0o600))
+	n := h.open(dir)
+	require.Equal(t, id, n.ID())
+	require.Equal(t, key.Path, keyFiles(t, dir)[0])
+}
+
+// TestRevocation revokes a key under load: it is put out of use first, so nothing that
+// it signed comes later, and signing goes on.
+func TestRevocation(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	n := h.open(t.TempDir())
+	end := h.follow(n)
+	signed := n.signing(t)
+	old := h.keys(n.ID())[0].KeyID
+	sealed := false
+	v, err := h.rooms.Revoke(t.Context(), old, node.Revocation{Seal: func(context.Context, string) ([]node.Unsealed, error) {
+		require.NotEqual(t, old, n.current().signer.KeyID, "it signs nothing any more when that is sealed")
+		sealed = true
+		return nil, nil
+	}}, store.ByOperator())
+	require.NoError(t, err)
+	require.True(t, sealed)
+	require.NotNil(t, v.Successor)
+	all := signed()
+	end()
+	last := time.Time{}
+	for _, s := range all {
+		if s.keyID != old {
+			h.requireValid(s)
+		} else if s.at.After(last) {
+			last = s.at
+		}
+	}
+	keys := h.keys(n.ID())
+	require.True(t, last.Before(keys[0].NotAfter.Time))
+	require.True(t, last.Before(keys[0].RevokedAt.Time))
+}
+
+// TestRevocationOfAStubbornNode revokes by force while the node can't enrol another
+// key: it signs nothing from the moment on at which it is told, until it can.
+func TestRevocationOfAStubbornNode(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	dir := t.TempDir()
+	n := h.open(dir)
+	h.setFault(func(path string) trouble {
+		if path == api.PathEnrol {
+			return away
+		}
+		return none
+	})
+	end := h.follow(n)
+	borrowed, done, err := n.Signer(t.Context(), time.Now())
+	require.NoError(t, err)
+	old := borrowed.KeyID
+
+	impatient, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	_, err = h.rooms.Revoke(impatient, old, node.Revocation{}, store.ByOperator())
+	stop()
+	require.Error(t, err)
+	_, err = n.sign(time.Now())
+	require.NoError(t, err, "it was asked, and signs on")
+
+	revoked := make(chan error, 1)
+	go func() {
+		_, err := h.rooms.Revoke(t.Context(), old, node.Revocation{Force: true}, store.ByOperator())
+		revoked <- err
+	}()
+	require.NoError(t, <-revoked)
+	require.Eventually(t, func() bool { return n.current() == nil }, 10*time.Second, time.Millisecond)
+	_, err = n.sign(time.Now())
+	require.Error(t, err)
+	_, err = borrowed.Key.Sign(nil, text, nil)
+	require.Equal(t, api.NoSigningKey, api.From(err).Reason, "not even who had borrowed it")
+	done()
+	require.NoError(t, n.Close())
+
+	// The next start has no key either, and waits for one; then it signs.
+	end()
+	h.setFault(nil)
+	n, err = Open(t.Context(), h.config(dir))
+	require.NoError(t, err)
+	defer n.Close()
+	s, err := n.sign(time.Now())
+	require.NoError(t, err)
+	require.NotEqual(t, old, s.keyID)
+	h.requireValid(s)
+}
+
+// TestClockOfTheNode is two minutes ahead of control's: nothing rotates, and the
+// current key signs on; once it is set right the next key takes over.
+func TestClockOfTheNode(t *testing.T) {
+	h := newHouse(t)
+	var ahead atomic.Int64
+	cfg := h.config(t.TempDir())
+	cfg.Invitation = h.invite()
+	cfg.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	n, err := Open(t.Context(), cfg)
+	require.NoError(t, err)
+	defer n.Close()
+	ahead.Store(int64(2 * time.Minute))
+	n.Learn([]api.SigningKey{{KeyID: n.current().signer.KeyID, NotAfter: time.Now().Add(api.KeyOverlap)}})
+	_, err = n.step(t.Context())
+	require.ErrorContains(t, err, "set the node's clock")
+	s, err := n.sign(cfg.Now())
+	require.NoError(t, err)
+	h.requireValid(s)
+
+	ahead.Store(0)
+	n.mu.Lock()
+	n.latest = time.Time{}
+	n.mu.Unlock()
+	_, err = n.step(t.Context())
+	require.NoError(t, err)
+	require.Len(t, h.keys(n.ID()), 2)
+
+	// A moment before all windows has no key.
+	_, _, err = n.Signer(t.Context(), time.Now().Add(-time.Hour))
+	require.ErrorContains(t, err, "no key")
+}
+
+// TestOverlapIsTheLimit has control never answer: the current key signs no longer than
+// its window would last if it had got the request.
+func TestOverlapIsTheLimit(t *testing.T) {
+	h := newHouse(t)
+	n := h.open(t.TempDir())
+	h.setFault(func(string) trouble { return lost })
+	old := n.current()
+	require.Error(t, n.enrol(t.Context()))
+	h.setFault(nil)
+	keys := h.keys(n.ID())
+	require.Len(t, keys, 2)
+	require.Equal(t, keys[0].NotAfter.UTC(), old.until)
+	s, err := n.sign(old.until.Add(-time.Millisecond))
+	require.NoError(t, err)
+	require.Equal(t, keys[0].KeyID, s.keyID)
+	h.requireValid(s)
+	_, err = n.sign(old.until)
+	require.Error(t, err)
+}
