@@ -45,7 +45,7 @@ deploy-test: build ## deploy/ before the tools that read it: hadolint, Helm, Kub
 	$(DEPLOY_TOOLS)/hadolint deploy/Dockerfile
 	promtool check config deploy/prometheus/prometheus.yml
 	promtool test rules deploy/prometheus/rules_test.yml
-	$(DEPLOY_TOOLS)/helm lint --quiet --set existingSecret=engines --set kafka.brokers=kafka:9092 deploy/helm
+	$(DEPLOY_TOOLS)/helm lint --quiet --set existingSecret=engines --set existingTLS=control --set kafka.brokers=kafka:9092 deploy/helm
 	PATH=$(DEPLOY_TOOLS):$$PATH go test -count 1 -tags tools ./deploy
 
 run: build ## everything in one process, data in ./muniment-data

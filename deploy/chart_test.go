@@ -16,7 +16,7 @@ import (
 )
 
 // needed are the values without which the chart has to be refused.
-var needed = []string{"existingSecret=engines", "kafka.brokers=kafka-0:9092,kafka-1:9092"}
+var needed = []string{"existingSecret=engines", "existingTLS=control", "kafka.brokers=kafka-0:9092,kafka-1:9092"}
 
 func helm(t *testing.T, values ...string) (text string, err error) {
 	t.Helper()
@@ -38,12 +38,13 @@ func TestChartRefuses(t *testing.T) {
 		saying string
 	}{
 		"no secret":               {needed[1:], "existingSecret"},
-		"no brokers":              {needed[:1], "brokers"},
-		"a broker without a port": {append(needed[:1:1], "kafka.brokers=kafka"), "brokers"},
-		"a secret as a value":     {append(needed[:2:2], "database=postgres://a:b@c/d"), "database"},
-		"no edge":                 {append(needed[:2:2], "gateway.replicas=0"), "replicas"},
-		"a misspelt value":        {append(needed[:2:2], "gateway.replica=3"), "replica"},
-		"two controls, one disk":  {append(needed[:2:2], "control.storage.accessMode=ReadWriteOnce"), "accessMode"},
+		"no certificate":          {append(needed[:1:1], needed[2]), "existingTLS"},
+		"no brokers":              {needed[:2], "brokers"},
+		"a broker without a port": {append(needed[:2:2], "kafka.brokers=kafka"), "brokers"},
+		"a secret as a value":     {append(needed[:3:3], "database=postgres://a:b@c/d"), "database"},
+		"fewer than no edge":      {append(needed[:3:3], "gateway.replicas=-1"), "replicas"},
+		"a misspelt value":        {append(needed[:3:3], "gateway.replica=3"), "replica"},
+		"two controls, one disk":  {append(needed[:3:3], "control.storage.accessMode=ReadWriteOnce"), "accessMode"},
 	} {
 		_, err := helm(t, bad.values...)
 		require.ErrorContains(t, err, bad.saying, name)
@@ -54,11 +55,11 @@ func TestChartRefuses(t *testing.T) {
 func TestChart(t *testing.T) {
 	for name, values := range map[string][]string{
 		"least": needed,
-		"most": append(needed[:2:2], "existingFiles=certs", "networkPolicy.enabled=true", "imagePullSecrets[0].name=pull",
+		"most": append(needed[:3:3], "existingFiles=certs", "networkPolicy.enabled=true", "imagePullSecrets[0].name=pull",
 			"networkPolicy.monitoring[0].namespaceSelector.matchLabels.name=monitoring", "gateway.storage.className=fast",
 			"control.storage.existingClaim=packs", "env[0].name=MUNIMENT_KAFKA_CA", "env[0].value=/etc/muniment/kafka.pem",
-			"gateway.service.annotations.a=b", "image.tag=sha"),
-		"one control": append(needed[:2:2], "control.replicas=1", "control.storage.accessMode=ReadWriteOnce"),
+			"gateway.service.annotations.a=b", "gateway.existingInvitation=invitation", "image.tag=sha"),
+		"one control": append(needed[:3:3], "control.replicas=1", "control.storage.accessMode=ReadWriteOnce"),
 	} {
 		text, err := helm(t, values...)
 		require.NoError(t, err, name)
