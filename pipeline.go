@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -88,6 +89,13 @@ func (c *pipelineCmd) Run() (err error) {
 	if err != nil {
 		return err
 	}
+	// One process is enough to check the rollups: the one that loads the first partition.
+	reconciler, err := clickhouse.NewReconciler(clickhouse.ReconcilerConfig{
+		Warehouse: warehouse, Active: func() bool { return slices.Contains(fleet.Partitions(), 0) }, Logger: logger, Registerer: registry,
+	})
+	if err != nil {
+		return err
+	}
 
 	// This is where the listener gets its TLS.
 	listener, err := net.Listen("tcp", c.Admin)
@@ -105,6 +113,7 @@ func (c *pipelineCmd) Run() (err error) {
 	defer background.stop()
 	operated.run("the admin listener", func(ctx context.Context) error { return serve(ctx, listener, operators) })
 	background.run("the loaders", fleet.Run)
+	background.run("the reconciler", reconciler.Run)
 
 	serving, done := untilFailed(ctx, failed)
 	defer done()

@@ -23,8 +23,9 @@
 // batch can have changed. Of two that were computed at once the one that has read the
 // higher position counts, then the one that began to read later. They are for
 // analysts (migrations/0002_views.sql, queries.sql, analyst.sql); the answers of this
-// package are never read from them, and Drift compares the two. Loading the log again
-// computes all of them anew.
+// package are never read from them. Drift compares the two, a Reconciler does so all
+// the time and repairs the one difference that a loader can leave. Loading the log
+// again computes all of them anew.
 //
 // A server that is away or full makes Load and every question return an error; the
 // loader keeps the batch and tries again. Every call has a deadline.

@@ -125,13 +125,7 @@ func (w *Warehouse) replace(ctx context.Context, touchedSlices map[slice]bool) e
 		f.add("(" + strings.Join(slices.Sorted(maps.Keys(places)), " OR ") + ")")
 	}
 	f.add("(tenant_id, " + hourOf("rendered_at") + fmt.Sprintf(", generation, intDiv(position, %d)) IN (SELECT tenant_id, hour, generation, slice FROM touched)", slicePositions))
-	// FINAL would read much of the tenants' history for a few slices. The rows of a
-	// slice are found by their places, and the lowest copies of their events by key.
-	inSlices := `SELECT tenant_id, event_id FROM events WHERE receipt_id != '' AND ` + f.String()
-	from := judged(`(SELECT `+decided+` FROM events WHERE `+f.String()+` AND (tenant_id, event_id, place) IN (
-			SELECT tenant_id, event_id, min(place) FROM events WHERE (tenant_id, event_id) IN (`+inSlices+`) GROUP BY tenant_id, event_id)
-		LIMIT 1 BY tenant_id, event_id)`,
-		`(SELECT tenant_id, idempotency, at FROM events WHERE `+f.String()+`)`)
+	from := lowest(f)
 	// A place that was read once never goes back, even if a copy at a lower one has
 	// replaced the row that stood there: hence the second half.
 	return w.conn.Exec(clickhouse.Context(ctx, clickhouse.WithExternalTable(touched)), `
@@ -146,6 +140,17 @@ func (w *Warehouse) replace(ctx context.Context, touchedSlices map[slice]bool) e
 			FROM metering_hours FINAL
 			WHERE (tenant_id, hour, generation, slice) IN (SELECT tenant_id, hour, generation, slice FROM touched))
 		GROUP BY tenant_id, hour, generation, slice`)
+}
+
+// lowest is as decisions, for rows that lie close together and are all copies that f
+// keeps of their events. FINAL would read much of the tenants' history for them: they
+// are found by f, and the lowest copies of their events by key.
+func lowest(f filter) (from string) {
+	kept := `SELECT tenant_id, event_id FROM events WHERE receipt_id != '' AND ` + f.String()
+	return judged(`(SELECT `+decided+` FROM events WHERE receipt_id != '' AND `+f.String()+` AND (tenant_id, event_id, place) IN (
+			SELECT tenant_id, event_id, min(place) FROM events WHERE (tenant_id, event_id) IN (`+kept+`) GROUP BY tenant_id, event_id)
+		LIMIT 1 BY tenant_id, event_id)`,
+		`(SELECT tenant_id, idempotency, at FROM events WHERE `+f.String()+`)`)
 }
 
 // Drift compares the rollups with the deduplicated rows, hour by hour and line by
