@@ -147,6 +147,8 @@ func TestKeyDirectoryIsPublicAndVerifies(t *testing.T) {
 	d, err := sealer.VerifyDirectory([]byte(a.text), h.nodes.RootVkey())
 	require.NoError(t, err)
 	require.Len(t, d.Keys, 3)
-	_, code := d.Find(h.nodes.PackSigner().KeyID, sealer.PurposePack, time.Now())
+	signer, err := h.nodes.PackSigner(t.Context())
+	require.NoError(t, err)
+	_, code := d.Find(signer.KeyID, sealer.PurposePack, time.Now())
 	require.Empty(t, code)
 }

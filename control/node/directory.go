@@ -22,12 +22,23 @@ import (
 // change in it is issued later than every one without.
 func (r *Room) Directory(ctx context.Context) ([]byte, error) {
 	r.renew(ctx)
-	// No key changes between the read and the signature.
+	// No key changes here between the read and the signature.
 	r.change.RLock()
 	defer r.change.RUnlock()
 	rows, err := r.keys(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if row := newest(rows, directoryRole, r.db.Now()); r.shared != nil && row != nil && r.directory.find(row.KeyID) == nil {
+		r.change.RUnlock()
+		err := r.catchUp(ctx, r.directory)
+		r.change.RLock()
+		if err != nil {
+			return nil, err
+		}
+		if rows, err = r.keys(ctx); err != nil {
+			return nil, err
+		}
 	}
 	d := sealer.Directory{IssuedAt: issue(r.db.Now(), rows)}
 	var newest int64
@@ -75,7 +86,7 @@ func (r *Room) openDirectory(ctx context.Context) (err error) {
 		if err != nil {
 			r.cfg.Logger.Warn("a directory key goes on waiting", "err", err)
 		}
-		r.renew(ctx)
+		r.renewNow(ctx)
 		return nil
 	}
 	if err != nil {
@@ -143,8 +154,11 @@ func (r *Room) rotateDirectory(ctx context.Context, by sealer.Ref) (Succession, 
 // is one that Rotate left waiting here; the delegation is what sealer.Delegate
 // returned, and in force. What can't be used is refused with api.Conflict.
 func (r *Room) Delegate(ctx context.Context, delegation string, by sealer.Ref) (Succession, error) {
-	r.admin.Lock()
-	defer r.admin.Unlock()
+	done, err := r.administer(ctx, true)
+	if err != nil {
+		return Succession{}, fmt.Errorf("cannot take the delegation: %w", err)
+	}
+	defer done()
 	s, err := r.delegate(ctx, delegation, by)
 	if err != nil {
 		return Succession{}, fmt.Errorf("cannot take the delegation: %w", err)

@@ -75,7 +75,8 @@ var packRole = role{sealer.PurposePack, control}
 // Config of the room. DB and Dir are required.
 type Config struct {
 	DB *store.DB
-	// Dir is the folder of the key files; it is made when it is missing.
+	// Dir is the folder of the key files; it is made when it is missing. Control
+	// processes that share a database share it (several.go).
 	Dir string
 	// Root names the root key. Default "muniment".
 	Root string
@@ -158,6 +159,11 @@ func New(ctx context.Context, cfg Config) (*Room, error) {
 }
 
 func (r *Room) open(ctx context.Context) error {
+	release, err := r.db.Turn(ctx, true)
+	if err != nil {
+		return err
+	}
+	defer release()
 	known, err := r.keys(ctx)
 	if err != nil {
 		return err
@@ -240,10 +246,6 @@ func (r *Room) ReceiptSigner(nodeID string) (func(ctx context.Context, at time.T
 		return k.signer, k.done, nil
 	}, nil
 }
-
-// PackSigner is control's current proof_pack_signing key. It may sign for
-// Config.SealTime, whatever happens to it, unless it is revoked: then it fails.
-func (r *Room) PackSigner() *sealer.Signer { return r.packs.current().signer }
 
 // RootVkey is the root key's verifying half as C2SP vkey: the one thing that an
 // auditor has to be given.

@@ -126,7 +126,7 @@ func TestFirstStartMakesEverything(t *testing.T) {
 	signer := r.borrow(t, "nod_a", p.now)
 	modes := map[string]os.FileMode{
 		"root.skey": 0o600, "root.vkey": 0o644, "directory-" + r.directory.current().signer.KeyID + ".key": 0o600,
-		"pack-" + r.PackSigner().KeyID + ".key": 0o600, "node-nod_a-" + signer.KeyID + ".key": 0o600,
+		"pack-" + r.mustPackSigner(t).KeyID + ".key": 0o600, "node-nod_a-" + signer.KeyID + ".key": 0o600,
 	}
 	require.ElementsMatch(t, slices.Collect(maps.Keys(modes)), p.files(t), "no file is left behind")
 	for name, mode := range modes {
@@ -143,7 +143,7 @@ func TestFirstStartMakesEverything(t *testing.T) {
 	d, err := sealer.VerifyDirectory(text, strings.TrimSpace(string(vkey)))
 	require.NoError(t, err)
 	require.Equal(t, "nod_a", signer.Node)
-	for keyID, purpose := range map[string]string{signer.KeyID: sealer.PurposeReceipt, r.PackSigner().KeyID: sealer.PurposePack} {
+	for keyID, purpose := range map[string]string{signer.KeyID: sealer.PurposeReceipt, r.mustPackSigner(t).KeyID: sealer.PurposePack} {
 		_, code := d.Find(keyID, purpose, p.now)
 		require.Empty(t, code)
 		_, code = d.Find(keyID, purpose, p.now.Add(-time.Millisecond))

@@ -56,8 +56,11 @@ type Revoked struct {
 // live and does not is no reason to wait for with Force: then the key is revoked, and
 // the node is told with its next answer of the feed, within the lease's bound.
 func (r *Room) Revoke(ctx context.Context, keyID string, q Revocation, by sealer.Ref) (Revoked, error) {
-	r.admin.Lock()
-	defer r.admin.Unlock()
+	done, err := r.administer(ctx, true)
+	if err != nil {
+		return Revoked{}, fmt.Errorf("cannot revoke the key %s: %w", keyID, err)
+	}
+	defer done()
 	row, err := r.known(ctx, keyID)
 	if err != nil {
 		return Revoked{}, err
@@ -93,6 +96,11 @@ func (r *Room) revoke(ctx context.Context, row *signingKey, q Revocation, by sea
 			return Revoked{}, api.Conflict("the root has to delegate to the key " + s.Waiting.KeyID + " first: the directory needs a signature")
 		}
 		v.Successor = s.Key
+	}
+	if row.Purpose == sealer.PurposePack {
+		if err := r.leave(ctx, row.KeyID); err != nil {
+			return Revoked{}, err
+		}
 	}
 	if q.Seal != nil {
 		if v.Unsealed, err = q.Seal(ctx, row.KeyID); err == nil && !q.Force {

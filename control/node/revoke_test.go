@@ -114,10 +114,10 @@ func TestForcedRevocation(t *testing.T) {
 func TestRevokedPackKeyStopsSealsAtWork(t *testing.T) {
 	p := newPlace(t)
 	r, _ := p.mustStart(t)
-	atWork := r.PackSigner()
+	atWork := r.mustPackSigner(t)
 	v, err := r.Revoke(t.Context(), atWork.KeyID, Revocation{}, operator)
 	require.NoError(t, err)
-	require.Equal(t, v.Successor.KeyID, r.PackSigner().KeyID)
+	require.Equal(t, v.Successor.KeyID, r.mustPackSigner(t).KeyID)
 	_, err = atWork.Key.Sign(nil, []byte("pack"), crypto.Hash(0))
 	require.ErrorIs(t, err, keyfile.ErrDestroyed)
 	require.NoFileExists(t, packRole.path(p.keys(), atWork.KeyID))

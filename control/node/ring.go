@@ -111,6 +111,29 @@ func (g *ring) newest() *held {
 	return g.keys[len(g.keys)-1]
 }
 
+// all are the ring's keys, oldest first.
+func (g *ring) all() []*held {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.keys)
+}
+
+// add makes a key current that another process has made so.
+func (g *ring) add(k *held) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.keys = append(g.keys, k)
+}
+
+// amend moves the end of a key's window to where the directory has it.
+func (g *ring) amend(k *held, until *time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if k.until = (time.Time{}); until != nil {
+		k.until = *until
+	}
+}
+
 // window is that of the current key; zero if there is none.
 func (g *ring) window() (from, until time.Time) {
 	g.mu.Lock()

@@ -40,8 +40,11 @@ type Waiting struct {
 // A directory key needs the root's delegation: see Delegate for when it is offline. A
 // node in a process of its own makes its next key itself: see recall.
 func (r *Room) Rotate(ctx context.Context, keyID string, by sealer.Ref) (Succession, error) {
-	r.admin.Lock()
-	defer r.admin.Unlock()
+	done, err := r.administer(ctx, true)
+	if err != nil {
+		return Succession{}, fmt.Errorf("cannot rotate the key %s: %w", keyID, err)
+	}
+	defer done()
 	row, err := r.known(ctx, keyID)
 	if err != nil {
 		return Succession{}, err
@@ -190,7 +193,8 @@ func (r *Room) destroy(g *ring, k *held) {
 
 // openRing loads the current key of a role; the ring is empty when there is none.
 // The role's other keys are out of use, as whoever signed with them is gone with
-// the last process: their files are destroyed.
+// the last process: their files are destroyed. Where there are other processes that
+// waits until their windows have ended.
 func (r *Room) openRing(ctx context.Context, role role) (*ring, error) {
 	g := &ring{role: role, now: r.db.Now}
 	current, err := r.newestKey(ctx, role)
@@ -208,6 +212,7 @@ func (r *Room) openRing(ctx context.Context, role role) (*ring, error) {
 		}
 		switch {
 		case current != nil && id == current.KeyID:
+		case row != nil && r.shared != nil && row.RevokedAt == nil && row.NotAfter != nil && row.NotAfter.After(r.db.Now()):
 		case row != nil:
 			if err := keyfile.Destroy(role.path(r.cfg.Dir, id)); err != nil {
 				return nil, err

@@ -243,10 +243,10 @@ func TestPackKeyOutlivesItsRotation(t *testing.T) {
 	p := newPlace(t)
 	p.sealTime = 200 * time.Millisecond
 	r, _ := p.mustStart(t)
-	old := r.PackSigner()
+	old := r.mustPackSigner(t)
 	s, err := r.Rotate(t.Context(), old.KeyID, operator)
 	require.NoError(t, err)
-	require.Equal(t, s.Key.KeyID, r.PackSigner().KeyID)
+	require.Equal(t, s.Key.KeyID, r.mustPackSigner(t).KeyID)
 	_, err = old.Key.Sign(nil, []byte("pack"), crypto.Hash(0))
 	require.NoError(t, err)
 	d := r.verified(t)
@@ -267,12 +267,13 @@ func TestPackKeyOutlivesItsRotation(t *testing.T) {
 // TestStartCleansUp: what is out of use is destroyed, what is lost is replaced, what
 // is unknown is left alone.
 func TestStartCleansUp(t *testing.T) {
+	t.Setenv("MUNIMENT_TEST_POSTGRES", "") // where processes share the keys: TestStartLeavesKeysInUse
 	p := newPlace(t)
 	p.sealTime = time.Hour
 	r, stop := p.mustStart(t)
 	_, err := r.Enrol(t.Context(), "nod_a")
 	require.NoError(t, err)
-	retiring, lost := r.PackSigner().KeyID, r.borrow(t, "nod_a", p.now).KeyID
+	retiring, lost := r.mustPackSigner(t).KeyID, r.borrow(t, "nod_a", p.now).KeyID
 	s, err := r.Rotate(t.Context(), retiring, operator)
 	require.NoError(t, err)
 	require.FileExists(t, packRole.path(p.keys(), retiring))
@@ -287,7 +288,7 @@ func TestStartCleansUp(t *testing.T) {
 	require.NoError(t, err)
 	require.NoFileExists(t, packRole.path(p.keys(), retiring), "nobody signs with it any more")
 	require.FileExists(t, unknown.Path)
-	require.Equal(t, s.Key.KeyID, r.PackSigner().KeyID)
+	require.Equal(t, s.Key.KeyID, r.mustPackSigner(t).KeyID)
 	next := r.borrow(t, "nod_a", p.now).KeyID
 	require.NotEqual(t, lost, next)
 	d := r.verified(t)

@@ -32,10 +32,28 @@ func (r *Room) renew(ctx context.Context) {
 	from, until := r.directory.window()
 	now := r.db.Now()
 	left := until.Sub(now)
-	if left > early(from, until) || !r.admin.TryLock() {
+	if left > early(from, until) {
+		return
+	}
+	done, err := r.administer(ctx, false)
+	if err != nil {
+		r.cfg.Logger.Warn("the directory key can't be renewed", "until", sealer.FormatTime(until), "err", err)
+	}
+	if done == nil {
 		return // whoever changes a key now may need the directory for it
 	}
-	defer r.admin.Unlock()
+	defer done()
+	r.renewNow(ctx)
+}
+
+// renewNow is renew for who has the turn to change keys.
+func (r *Room) renewNow(ctx context.Context) {
+	from, until := r.directory.window()
+	now := r.db.Now()
+	left := until.Sub(now)
+	if left > early(from, until) {
+		return
+	}
 	every := repeated
 	if left <= 0 {
 		every = urgent

@@ -64,7 +64,7 @@ func TestRenewalDuringARevocation(t *testing.T) {
 	r, _ := p.mustStart(t)
 	first := r.delegated(t)
 	p.now = first.NotAfter.Add(-time.Hour)
-	_, err := r.Revoke(t.Context(), r.PackSigner().KeyID, Revocation{Seal: func(context.Context, string) ([]Unsealed, error) {
+	_, err := r.Revoke(t.Context(), r.mustPackSigner(t).KeyID, Revocation{Seal: func(context.Context, string) ([]Unsealed, error) {
 		require.Equal(t, first, r.delegated(t))
 		return nil, nil
 	}}, operator)

@@ -319,8 +319,16 @@ func (d *draft) commit(ctx context.Context) error {
 	return err
 }
 
+// errLeft refuses a pack whose key is about to be revoked.
+var errLeft = api.Unavailable(api.NoSigningKey, "the key of packs was revoked while the pack was sealed", time.Second)
+
 // move writes the head, the pack and the audit event.
 func (d *draft) move(ctx context.Context, tx *store.Tx) error {
+	if vouches, err := d.keys.Vouches(ctx, tx, d.pack.Header.SigningKeyID); err != nil {
+		return err
+	} else if !vouches {
+		return errLeft
+	}
 	revision, err := tx.Revision(ctx)
 	if err != nil {
 		return err

@@ -77,7 +77,9 @@ import (
 // Keys signs packs and knows all keys. control/node implements it.
 type Keys interface {
 	// PackSigner is the current proof_pack_signing key.
-	PackSigner() *sealer.Signer
+	PackSigner(ctx context.Context) (*sealer.Signer, error)
+	// Vouches says whether a pack by the key may still be committed by the change.
+	Vouches(ctx context.Context, tx *store.Tx, keyID string) (bool, error)
 	// Directory is the signed key directory, canonical JSON. It holds every key
 	// before that key's first use.
 	Directory(ctx context.Context) ([]byte, error)

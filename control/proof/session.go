@@ -61,8 +61,11 @@ type repeat struct {
 }
 
 func (r *Room) newSession(ctx context.Context, tenantID, leaving string, by sealer.Ref, end sealer.Position) (*session, error) {
-	s := &session{Room: r, tenantID: tenantID, leaving: leaving, by: by, end: end, signer: r.keys.PackSigner(), repeats: map[string]repeat{}}
+	s := &session{Room: r, tenantID: tenantID, leaving: leaving, by: by, end: end, repeats: map[string]repeat{}}
 	var err error
+	if s.signer, err = r.keys.PackSigner(ctx); err != nil {
+		return nil, err
+	}
 	if s.directoryText, err = r.keys.Directory(ctx); err != nil {
 		return nil, err
 	}

@@ -34,6 +34,7 @@ import (
 const (
 	lockChange = 0x6d756e69_0001
 	lockRelay  = 0x6d756e69_0002
+	lockTurn   = 0x6d756e69_0003
 )
 
 // Channels of notifications, of commits and of notes. They say nothing more: whoever

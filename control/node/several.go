@@ -1,0 +1,140 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"muniment/control/store"
+	"muniment/sealer"
+)
+
+// # Keys of several processes
+//
+// Processes that share a database share the folder of the key files, too: one volume,
+// or the same files mounted for each. Which key of a role is current says the
+// database. A process looks there before it signs a pack or a directory, and loads the
+// key that another process has made; a folder that lacks it is not the one that they
+// share, and nothing is signed from it. One process at a time opens the folder or
+// changes keys (administer), and the others go on signing meanwhile.
+//
+// A key that is about to be revoked leaves in a change of its own, before everything
+// that it signed is sealed: a pack that another process was sealing with it is not
+// committed any more (Vouches).
+//
+// Windows and moments of issue are by the clock of the process that signs: keep the
+// clocks of the machines together. Of two directories by different processes that are
+// issued within their clocks' difference either may bear the later time.
+
+// administer lets one process at a time change keys, and has this one know what others
+// have changed. Whoever gets done must call it; without wait it is nil when somebody
+// else is at work.
+func (r *Room) administer(ctx context.Context, wait bool) (done func(), err error) {
+	if wait {
+		r.admin.Lock()
+	} else if !r.admin.TryLock() {
+		return nil, nil
+	}
+	release, err := r.db.Turn(ctx, wait)
+	if err != nil || release == nil {
+		r.admin.Unlock()
+		return nil, err
+	}
+	done = func() {
+		release()
+		r.admin.Unlock()
+	}
+	for _, g := range []*ring{r.directory, r.packs} {
+		if err := r.catchUp(ctx, g); err != nil {
+			done()
+			return nil, err
+		}
+	}
+	return done, nil
+}
+
+// catchUp takes over what another process has changed about the keys of a role of
+// control's.
+func (r *Room) catchUp(ctx context.Context, g *ring) error {
+	if r.shared == nil {
+		return nil
+	}
+	r.change.Lock()
+	defer r.change.Unlock()
+	all, err := r.keys(ctx)
+	if err != nil {
+		return err
+	}
+	for _, k := range g.all() {
+		i := slices.IndexFunc(all, func(row signingKey) bool { return row.KeyID == k.signer.KeyID })
+		switch {
+		case i < 0: // not written yet
+		case all[i].RevokedAt != nil:
+			r.destroy(g, k)
+		default:
+			g.amend(k, all[i].NotAfter)
+		}
+	}
+	row := newest(all, g.role, r.db.Now())
+	if row == nil || g.find(row.KeyID) != nil {
+		return nil
+	}
+	key, err := loadKey(r.cfg.Dir, g.role, row.KeyID)
+	if err != nil {
+		return fmt.Errorf("the current key for %s is not in the folder that control processes share: %w", g.role, err)
+	}
+	for _, k := range g.all() {
+		time.AfterFunc(r.cfg.SealTime, func() { r.destroy(g, k) })
+	}
+	g.add(g.hold(key, row))
+	return nil
+}
+
+// newest is the row that newestKey reads.
+func newest(rows []signingKey, role role, now time.Time) (newest *signingKey) {
+	for i, row := range rows {
+		ended := row.RevokedAt != nil || row.NotAfter != nil && !row.NotAfter.After(now)
+		if row.Purpose != role.purpose || row.node != role.node || ended {
+			continue
+		}
+		later := newest == nil || row.NotBefore.After(newest.NotBefore) || row.NotBefore.Equal(newest.NotBefore) && row.revision > newest.revision
+		if later {
+			newest = &rows[i]
+		}
+	}
+	return newest
+}
+
+// PackSigner is control's current proof_pack_signing key. It may sign for
+// Config.SealTime, whatever happens to it, unless it is revoked: then it fails, or what
+// it signed is not taken (Vouches).
+func (r *Room) PackSigner(ctx context.Context) (*sealer.Signer, error) {
+	if err := r.catchUp(ctx, r.packs); err != nil {
+		return nil, fmt.Errorf("cannot sign packs: %w", err)
+	}
+	k := r.packs.current()
+	if k == nil {
+		return nil, fmt.Errorf("cannot sign packs: there is no key for %s", packRole)
+	}
+	return k.signer, nil
+}
+
+// Vouches says whether what a key signed may still be committed by a change: not once
+// the key is about to be revoked.
+func (r *Room) Vouches(ctx context.Context, tx *store.Tx, keyID string) (bool, error) {
+	var gone bool
+	err := tx.QueryRowContext(ctx, `SELECT leaving = 1 OR revoked_at IS NOT NULL FROM signing_keys WHERE key_id = $1`, keyID).Scan(&gone)
+	if err != nil {
+		return false, fmt.Errorf("cannot tell whether the key %s leaves: %w", keyID, err)
+	}
+	return !gone, nil
+}
+
+// leave has nothing be taken any more that the key signs.
+func (r *Room) leave(ctx context.Context, keyID string) error {
+	return r.db.Change(ctx, func(tx *store.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE signing_keys SET leaving = 1 WHERE key_id = $1`, keyID)
+		return err
+	})
+}

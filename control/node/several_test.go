@@ -1,0 +1,171 @@
+package node
+
+import (
+	"context"
+	"crypto"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/store"
+	"muniment/control/store/storetest"
+	"muniment/sealer"
+	"muniment/sealer/keyfile"
+)
+
+func (r *Room) mustPackSigner(t *testing.T) *sealer.Signer {
+	t.Helper()
+	s, err := r.PackSigner(t.Context())
+	require.NoError(t, err)
+	return s
+}
+
+// signs says whether the process signs packs with a key that every verifier finds in
+// the directory of either process.
+func (r *Room) signs(t *testing.T, as string, all ...*Room) {
+	t.Helper()
+	s := r.mustPackSigner(t)
+	require.Equal(t, as, s.KeyID)
+	_, err := s.Key.Sign(nil, []byte("x"), crypto.Hash(0))
+	require.NoError(t, err)
+	for _, other := range all {
+		public, _ := other.verified(t).Find(s.KeyID, sealer.PurposePack, r.db.Now())
+		require.Equal(t, s.Key.Public(), public)
+	}
+}
+
+// TestProcessesShareTheirKeys rotates and revokes keys at one process, and signs at
+// the other.
+func TestProcessesShareTheirKeys(t *testing.T) {
+	p := newPlace(t)
+	p.sealTime = time.Hour
+	a, b := p.two(t)
+	first := a.mustPackSigner(t).KeyID
+	b.signs(t, first, a, b)
+
+	s, err := a.Rotate(t.Context(), first, store.ByOperator())
+	require.NoError(t, err)
+	p.now = p.now.Add(time.Minute)
+	b.signs(t, s.Key.KeyID, a, b)
+	_, err = b.Rotate(t.Context(), first, store.ByOperator())
+	require.ErrorContains(t, err, "is not current")
+	third, err := b.Rotate(t.Context(), s.Key.KeyID, store.ByOperator())
+	require.NoError(t, err)
+	p.now = p.now.Add(time.Minute)
+	a.signs(t, third.Key.KeyID, a, b)
+
+	directory := a.directory.current().signer.KeyID
+	rotated, err := b.Rotate(t.Context(), directory, store.ByOperator())
+	require.NoError(t, err)
+	p.now = p.now.Add(time.Minute)
+	a.verified(t)
+	require.Equal(t, rotated.Key.KeyID, a.directory.current().signer.KeyID)
+}
+
+// TestRevokedAtAnotherProcess: a seal that was at work with the key comes to nothing.
+func TestRevokedAtAnotherProcess(t *testing.T) {
+	p := newPlace(t)
+	a, b := p.two(t)
+	atWork := b.mustPackSigner(t)
+	vouches := func() (ok bool) {
+		require.NoError(t, b.db.Change(t.Context(), func(tx *store.Tx) (err error) {
+			ok, err = b.Vouches(t.Context(), tx, atWork.KeyID)
+			return err
+		}))
+		return ok
+	}
+	require.True(t, vouches())
+	sealed := false
+	v, err := a.Revoke(t.Context(), atWork.KeyID, Revocation{Seal: func(context.Context, string) ([]Unsealed, error) {
+		sealed = true
+		require.False(t, vouches(), "before the last packs over it are sealed")
+		return nil, nil
+	}}, store.ByOperator())
+	require.NoError(t, err)
+	require.True(t, sealed)
+	p.now = p.now.Add(time.Minute)
+	b.signs(t, v.Successor.KeyID, a, b)
+	require.False(t, vouches())
+	_, err = atWork.Key.Sign(nil, []byte("x"), crypto.Hash(0))
+	require.ErrorIs(t, err, keyfile.ErrDestroyed)
+}
+
+// TestProcessesStartTogether on an empty folder: they come to one key of each role.
+func TestProcessesStartTogether(t *testing.T) {
+	if os.Getenv("MUNIMENT_TEST_POSTGRES") == "" {
+		t.Skip("needs PostgreSQL: make test-stack, or set MUNIMENT_TEST_POSTGRES") // a SQLite file has no other process
+	}
+	p := newPlace(t)
+	var starting sync.WaitGroup
+	var rooms [4]*Room
+	for i := range rooms {
+		_, url := storetest.Place(t, p.dir)
+		starting.Go(func() {
+			db, err := store.Open(t.Context(), store.Config{URL: url, Now: p.read})
+			if err == nil {
+				t.Cleanup(func() { db.Close() })
+				rooms[i], err = New(t.Context(), Config{DB: db, Dir: p.keys()})
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	starting.Wait()
+	for _, r := range rooms {
+		require.NotNil(t, r)
+		require.Equal(t, rooms[0].RootVkey(), r.RootVkey())
+		r.signs(t, rooms[0].mustPackSigner(t).KeyID, rooms[:]...)
+	}
+	list, err := rooms[0].SigningKeys(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list.Keys, 2)
+}
+
+// TestOtherFolder: a process whose folder is its own does not sign, and takes nothing
+// over.
+func TestOtherFolder(t *testing.T) {
+	p := newPlace(t)
+	a, b := p.two(t)
+	b.cfg.Dir = filepath.Join(t.TempDir(), "keys")
+	require.NoError(t, os.Mkdir(b.cfg.Dir, 0o700))
+	first := a.mustPackSigner(t).KeyID
+	b.signs(t, first, a, b)
+	s, err := a.Rotate(t.Context(), first, store.ByOperator())
+	require.NoError(t, err)
+	_, err = b.PackSigner(t.Context())
+	require.ErrorContains(t, err, "is not in the folder that control processes share")
+	_, err = b.Rotate(t.Context(), s.Key.KeyID, store.ByOperator())
+	require.ErrorContains(t, err, "is not in the folder")
+	p.now = p.now.Add(time.Minute)
+	a.signs(t, s.Key.KeyID, a)
+
+	_, err = New(t.Context(), Config{DB: a.db, Dir: filepath.Join(t.TempDir(), "another")})
+	require.ErrorContains(t, err, "it is not the key folder of this database")
+}
+
+// TestStartLeavesKeysInUse: a process that starts removes no file that another may
+// still need, and later does.
+func TestStartLeavesKeysInUse(t *testing.T) {
+	p := newPlace(t)
+	p.sealTime = time.Hour
+	a, _ := p.two(t)
+	first := a.mustPackSigner(t).KeyID
+	_, err := a.Rotate(t.Context(), first, store.ByOperator())
+	require.NoError(t, err)
+	open := func() []string {
+		_, err := a.openRing(t.Context(), packRole)
+		require.NoError(t, err)
+		ids, err := packRole.files(p.keys())
+		require.NoError(t, err)
+		return ids
+	}
+	require.True(t, slices.Contains(open(), first))
+	p.now = p.now.Add(2 * time.Hour)
+	require.False(t, slices.Contains(open(), first))
+}
