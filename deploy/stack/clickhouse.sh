@@ -8,10 +8,13 @@
 #
 #   MUNIMENT_STACK            where everything lives; default ./bin/stack
 #   MUNIMENT_STACK_CACHE      where downloads are kept; default $MUNIMENT_STACK/cache
+#   MUNIMENT_STACK_TLS        1: TLS on the two ports, by a proxy (tls.py): this way of
+#                             starting the server has none. The plain ports are those
+#                             plus 1. See tls.sh
 #   MUNIMENT_CLICKHOUSE_TCP   port of the native protocol; default 19000
 #   MUNIMENT_CLICKHOUSE_HTTP  port of the HTTP protocol; default 18123
 #
-# Needs bash, npm, gcc, curl, tar and openssl.
+# Needs bash, npm, gcc, curl, tar and openssl; for TLS also Python 3.
 set -euo pipefail
 
 package=@chdb/lib-linux-x64-gnu@26.7.3-stable.1
@@ -26,6 +29,13 @@ cache=${MUNIMENT_STACK_CACHE:-$stack/cache}
 tcp=${MUNIMENT_CLICKHOUSE_TCP:-19000}
 http=${MUNIMENT_CLICKHOUSE_HTTP:-18123}
 home=$stack/clickhouse
+. "$here/tls.sh"
+plain_tcp=$tcp
+plain_http=$http
+if [ -n "$tls" ]; then
+	plain_tcp=$((tcp + 1))
+	plain_http=$((http + 1))
+fi
 
 # fetch leaves the library and its launcher in the cache.
 fetch() {
@@ -61,8 +71,8 @@ configure() {
 		<clickhouse>
 			<path>$home/data/</path>
 			<users_config>$home/users.xml</users_config>
-			<tcp_port>$tcp</tcp_port>
-			<http_port>$http</http_port>
+			<tcp_port>$plain_tcp</tcp_port>
+			<http_port>$plain_http</http_port>
 			<logger><level>information</level><log>$home/server.log</log><errorlog>$home/error.log</errorlog></logger>
 			<mark_cache_size>67108864</mark_cache_size>
 			<max_server_memory_usage>3000000000</max_server_memory_usage>
@@ -71,7 +81,10 @@ configure() {
 }
 
 alive() { [ -s "$home/pid" ] && kill -0 "$(cat "$home/pid")" 2>/dev/null; }
-answers() { curl --silent --fail --max-time 2 --output /dev/null "http://127.0.0.1:$http/ping"; }
+ping() { curl --silent --fail --max-time 2 --output /dev/null "$@"; }
+answers() {
+	ping "http://127.0.0.1:$plain_http/ping" && { [ -z "$tls" ] || ping --cacert "$stack/tls/ca.crt" "https://127.0.0.1:$http/ping"; }
+}
 
 up() {
 	if alive; then
@@ -91,6 +104,12 @@ up() {
 				function_sleep_max_microseconds_per_block = 100000000 FORMAT Null" \
 		</dev/null >"$home/out.log" 2>&1 &
 	echo $! >"$home/pid"
+	if [ -n "$tls" ]; then
+		certificates
+		setsid python3 "$here/tls.py" "$stack/tls/server.crt" "$stack/tls/server.key" "$tcp:$plain_tcp" "$http:$plain_http" \
+			</dev/null >"$home/tls.log" 2>&1 &
+		echo $! >"$home/tls.pid"
+	fi
 	for _ in $(seq 300); do
 		if answers; then
 			echo "clickhouse: up on 127.0.0.1:$tcp (native) and 127.0.0.1:$http (HTTP), process $(cat "$home/pid")" >&2
@@ -106,6 +125,10 @@ up() {
 }
 
 down() {
+	if [ -s "$home/tls.pid" ]; then
+		kill "$(cat "$home/tls.pid")" 2>/dev/null || true
+		rm -f "$home/tls.pid"
+	fi
 	if alive; then
 		kill -9 "$(cat "$home/pid")"
 		for _ in $(seq 100); do
@@ -121,6 +144,13 @@ env() {
 	local password analyst
 	password=$(cat "$home/muniment.password")
 	analyst=$(cat "$home/analyst.password")
+	if [ -n "$tls" ]; then
+		echo "export MUNIMENT_TEST_TLS_CA='$stack/tls/ca.crt'"
+		echo "export MUNIMENT_TEST_TLS_CLICKHOUSE='clickhouse://muniment@127.0.0.1:$tcp'"
+		echo "export MUNIMENT_TEST_TLS_CLICKHOUSE_HTTP='https://muniment@127.0.0.1:$http'"
+		echo "export MUNIMENT_TEST_TLS_CLICKHOUSE_PASSWORD='$home/muniment.password'"
+		return
+	fi
 	echo "export MUNIMENT_TEST_CLICKHOUSE='clickhouse://muniment:$password@127.0.0.1:$tcp'"
 	echo "export MUNIMENT_TEST_CLICKHOUSE_HTTP='http://muniment:$password@127.0.0.1:$http'"
 	echo "export MUNIMENT_TEST_CLICKHOUSE_ANALYST='clickhouse://analyst:$analyst@127.0.0.1:$tcp'"

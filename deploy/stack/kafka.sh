@@ -11,6 +11,7 @@
 #                          100 further each, controllers one behind their broker.
 #   MUNIMENT_KAFKA_NODES   how many brokers; default 1. It stays for the life of the
 #                          data in $MUNIMENT_STACK/kafka.
+#   MUNIMENT_STACK_TLS     1: TLS and SCRAM-SHA-512 alone, for the user muniment; see tls.sh
 #   MUNIMENT_KAFKA_HEAP    heap of a broker; default 320m
 #
 # Needs bash, Java 17 and mvn.
@@ -28,6 +29,9 @@ nodes=${MUNIMENT_KAFKA_NODES:-1}
 heap=${MUNIMENT_KAFKA_HEAP:-320m}
 home=$stack/kafka
 libs=$cache/kafka-$version
+. "$here/tls.sh"
+protocol=PLAINTEXT
+[ -z "$tls" ] || protocol=SASL_SSL
 
 fetch() {
 	if [ ! -d "$libs" ]; then
@@ -48,6 +52,11 @@ configure() {
 		voters="$voters,$i@127.0.0.1:$(($(broker_port "$i") + 1))"
 	done
 	mkdir -p "$home"
+	if [ -n "$tls" ]; then
+		certificates
+		drawn "$home/muniment.password"
+		drawn "$home/broker.password"
+	fi
 	cat >"$home/log4j2.properties" <<-PROPERTIES
 		appender.o.type=Console
 		appender.o.name=o
@@ -63,11 +72,11 @@ configure() {
 			process.roles=broker,controller
 			node.id=$i
 			controller.quorum.voters=${voters#,}
-			listeners=PLAINTEXT://127.0.0.1:$p,CONTROLLER://127.0.0.1:$((p + 1))
-			advertised.listeners=PLAINTEXT://127.0.0.1:$p
-			listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+			listeners=$protocol://127.0.0.1:$p,CONTROLLER://127.0.0.1:$((p + 1))
+			advertised.listeners=$protocol://127.0.0.1:$p
+			listener.security.protocol.map=$protocol:$protocol,CONTROLLER:PLAINTEXT
 			controller.listener.names=CONTROLLER
-			inter.broker.listener.name=PLAINTEXT
+			inter.broker.listener.name=$protocol
 			log.dirs=$home/node$i
 			auto.create.topics.enable=false
 			default.replication.factor=$nodes
@@ -83,15 +92,36 @@ configure() {
 			broker.heartbeat.interval.ms=500
 			broker.session.timeout.ms=$((nodes > 1 ? 3000 : 2000))
 		PROPERTIES
+		[ -z "$tls" ] || secure >>"$home/node$i.properties"
 		[ -e "$home/node$i/meta.properties" ] || new+=("$i")
 	done
 	if [ ${#new[@]} -gt 0 ]; then
 		tool() { java -cp "$libs/*" -Dlog4j2.configurationFile="$home/log4j2.properties" kafka.tools.StorageTool "$@" 2>>"$home/format.log"; }
 		[ -s "$home/cluster" ] || tool random-uuid | tail -n 1 >"$home/cluster"
+		local users=() user
+		if [ -n "$tls" ]; then
+			for user in muniment broker; do
+				users+=(--add-scram "SCRAM-SHA-512=[name=$user,password=$(cat "$home/$user.password")]")
+			done
+		fi
 		for i in "${new[@]}"; do
-			tool format -t "$(cat "$home/cluster")" -c "$home/node$i.properties" >>"$home/format.log"
+			tool format -t "$(cat "$home/cluster")" -c "$home/node$i.properties" ${users[@]+"${users[@]}"} >>"$home/format.log"
 		done
 	fi
+}
+
+# secure prints what a node needs for TLS and SCRAM; the brokers are users as well.
+secure() {
+	cat <<-PROPERTIES
+		sasl.enabled.mechanisms=SCRAM-SHA-512
+		sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512
+		listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username="broker" password="$(cat "$home/broker.password")";
+		ssl.keystore.type=PEM
+		ssl.keystore.location=$stack/tls/server.pem
+		ssl.truststore.type=PEM
+		ssl.truststore.location=$stack/tls/ca.crt
+		ssl.enabled.protocols=TLSv1.3
+	PROPERTIES
 }
 
 alive() { [ -s "$home/node$1.pid" ] && kill -0 "$(cat "$home/node$1.pid")" 2>/dev/null; }
@@ -162,6 +192,12 @@ addresses() {
 
 # env prints what the tests want to know.
 env() {
+	if [ -n "$tls" ]; then
+		echo "export MUNIMENT_TEST_TLS_CA='$stack/tls/ca.crt'"
+		echo "export MUNIMENT_TEST_TLS_KAFKA=$(addresses)"
+		echo "export MUNIMENT_TEST_TLS_KAFKA_PASSWORD='$home/muniment.password'"
+		return
+	fi
 	echo "export MUNIMENT_TEST_KAFKA=$(addresses)"
 	echo "export MUNIMENT_TEST_KAFKA_CACHE='$cache'"
 }

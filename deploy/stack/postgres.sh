@@ -8,6 +8,7 @@
 #   MUNIMENT_STACK           where everything lives; default ./bin/stack
 #   MUNIMENT_STACK_CACHE     where downloads are kept; default $MUNIMENT_STACK/cache
 #   MUNIMENT_POSTGRES_PORT   default 15432
+#   MUNIMENT_STACK_TLS       1: TLS alone; see tls.sh
 #   MUNIMENT_POSTGRES_BIN    folder of initdb and pg_ctl; default: see above
 #
 # Needs bash and openssl; without Debian's PostgreSQL also mvn, unzip, tar and xz.
@@ -24,6 +25,7 @@ stack=$(cd "$stack" && pwd)
 cache=${MUNIMENT_STACK_CACHE:-$stack/cache}
 port=${MUNIMENT_POSTGRES_PORT:-15432}
 home=$stack/postgres
+. "$here/tls.sh"
 
 # locate sets bin, the folder of the programs.
 locate() {
@@ -67,6 +69,10 @@ up() {
 	if [ ! -s "$home/password" ]; then
 		openssl rand -hex 16 >"$home/password"
 	fi
+	if [ -n "$tls" ]; then
+		certificates
+		(umask 077 && cp "$stack/tls/server.key" "$stack/tls/server.crt" "$home")
+	fi
 	if [ "$(id -u)" = 0 ]; then
 		chown -R "$owner" "$home"
 	fi
@@ -79,9 +85,12 @@ up() {
 	if [ ! -s "$home/data/PG_VERSION" ]; then
 		as "$bin/initdb" -D "$home/data" --username postgres --pwfile "$home/password" --auth scram-sha-256 \
 			--encoding UTF8 --locale C >"$home.initdb.log" 2>&1 || { cat "$home.initdb.log" >&2; return 1; }
+		[ -z "$tls" ] || sed -i 's/^host /hostssl /' "$home/data/pg_hba.conf"
 	fi
+	local ssl=""
+	[ -z "$tls" ] || ssl="-c ssl=on -c ssl_cert_file='$home/server.crt' -c ssl_key_file='$home/server.key'"
 	if ! as "$bin/pg_ctl" -D "$home/data" -w -l "$home/server.log" \
-		-o "-p $port -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c max_connections=200" start >/dev/null; then
+		-o "-p $port -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c max_connections=200 $ssl" start >/dev/null; then
 		tail -n 20 "$home/server.log" >&2
 		return 1
 	fi
@@ -96,6 +105,12 @@ down() {
 
 # env prints what the tests want to know; it holds the password.
 env() {
+	if [ -n "$tls" ]; then
+		echo "export MUNIMENT_TEST_TLS_CA='$stack/tls/ca.crt'"
+		echo "export MUNIMENT_TEST_TLS_POSTGRES='postgres://postgres@127.0.0.1:$port/postgres'"
+		echo "export MUNIMENT_TEST_TLS_POSTGRES_PASSWORD='$home/password'"
+		return
+	fi
 	echo "export MUNIMENT_TEST_POSTGRES='postgres://postgres:$(cat "$home/password")@127.0.0.1:$port/postgres?sslmode=disable'"
 }
 

@@ -6,7 +6,8 @@
 # starts it and returns once it answers, or says why not and fails; down stops it,
 # and its data stay; env prints lines for a shell to evaluate. Messages go to the
 # standard error. State lives under $MUNIMENT_STACK, by default ./bin/stack;
-# downloads, which outlive it, under $MUNIMENT_STACK_CACHE.
+# downloads, which outlive it, under $MUNIMENT_STACK_CACHE. With MUNIMENT_STACK_TLS=1
+# the engines speak TLS alone and ask for passwords: see tls.sh.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
