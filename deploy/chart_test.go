@@ -90,6 +90,7 @@ type pod struct {
 	Containers []struct {
 		Name            string
 		Args            []string
+		Env             []struct{ Name string }
 		LivenessProbe   probe `yaml:"livenessProbe"`
 		ReadinessProbe  probe `yaml:"readinessProbe"`
 		SecurityContext struct {

@@ -29,6 +29,7 @@ import (
 	"muniment/gateway"
 	"muniment/gateway/certs"
 	"muniment/pipeline"
+	"muniment/pipeline/clickhouse"
 	"muniment/pipeline/edge"
 	"muniment/pipeline/kafka"
 	"muniment/pipeline/segment"
@@ -154,6 +155,11 @@ func serveScaled(t *testing.T) (admin string) {
 	fleet, err := pipeline.NewFleet(pipeline.FleetConfig{Assignment: group, Loader: pipeline.LoaderConfig{
 		Log: topic, Warehouse: warehouse, RetentionUsed: topic.RetentionUsed, RetentionEvery: time.Second, Registerer: all,
 	}})
+	require.NoError(t, err)
+	away, err := clickhouse.Open(t.Context(), clickhouse.Config{URL: "clickhouse://u:p@127.0.0.1:1/muniment", Away: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, away.Close()) })
+	_, err = clickhouse.NewReconciler(clickhouse.ReconcilerConfig{Warehouse: away, Registerer: all})
 	require.NoError(t, err)
 	cert, key := certificate(t, dir)
 	_, err = certs.Server(certs.Options{Use: "api", Registerer: all}, certs.ServerFlags{Cert: cert, Key: key})

@@ -28,6 +28,7 @@ import (
 	"muniment/gateway/certs"
 	"muniment/gateway/snapshot"
 	"muniment/pipeline"
+	"muniment/pipeline/clickhouse"
 	"muniment/pipeline/edge"
 	"muniment/pipeline/kafka"
 	"muniment/pipeline/segment"
@@ -110,6 +111,12 @@ func registered(t *testing.T) shown {
 	_, err = pipeline.NewLoader(pipeline.LoaderConfig{Log: topic, Warehouse: warehouse, RetentionUsed: topic.RetentionUsed, Registerer: all})
 	require.NoError(t, err)
 	_, err = topic.Group(kafka.GroupConfig{})
+	require.NoError(t, err)
+
+	away, err := clickhouse.Open(ctx, clickhouse.Config{URL: "clickhouse://u:p@127.0.0.1:1/muniment", Away: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, away.Close()) })
+	_, err = clickhouse.NewReconciler(clickhouse.ReconcilerConfig{Warehouse: away, Registerer: all})
 	require.NoError(t, err)
 
 	nodes, err := node.New(ctx, node.Config{DB: db, Dir: filepath.Join(dir, "keys"), Registerer: all})
