@@ -76,7 +76,7 @@ func newHouse(t *testing.T) *house {
 			nodes.ServeHTTP(w, r)
 			return
 		case lost:
-			nodes.ServeHTTP(httptest.NewRecorder(), r)
+			nodes.ServeHTTP(httptest.NewRecorder(), r.WithContext(context.WithoutCancel(r.Context())))
 		}
 		panic(http.ErrAbortHandler)
 	}))

@@ -2,6 +2,7 @@ package identity
 
 import (
 	"context"
+	"crypto"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -180,9 +181,17 @@ func TestCrashes(t *testing.T) {
 					all = append(all, s)
 					n.Learn([]api.SigningKey{{KeyID: s.keyID, NotAfter: time.Now().Add(api.KeyOverlap)}})
 					require.NoError(t, n.Run(ctx)) // rotates, and ends by the crash
-					if s, err = n.sign(time.Now()); err == nil {
+					// It may have signed with the old key for moments of the new one.
+					require.Eventually(t, func() bool {
+						s, err := n.sign(time.Now())
+						require.NoError(t, err)
 						all = append(all, s)
-					}
+						keys := h.keys(n.ID())
+						if at == 3 && befalls == away {
+							return len(keys) == 1
+						}
+						return len(keys) == 2 && s.at.After(keys[1].NotBefore.Time)
+					}, 10*time.Second, time.Millisecond)
 					require.NoError(t, n.Close())
 				}
 				require.Equal(t, at, requests, "the crash has come")
@@ -255,6 +264,26 @@ func TestRevocation(t *testing.T) {
 	keys := h.keys(n.ID())
 	require.True(t, last.Before(keys[0].NotAfter.Time))
 	require.True(t, last.Before(keys[0].RevokedAt.Time))
+}
+
+// TestLearn tells of a revocation while a delivery has the key: it signs nothing from
+// then on, and the answer is a 503.
+func TestLearn(t *testing.T) {
+	h := newHouse(t)
+	n := h.open(t.TempDir())
+	borrowed, done, err := n.Signer(t.Context(), time.Now())
+	require.NoError(t, err)
+	require.Equal(t, []string{borrowed.KeyID}, n.SigningKeys())
+	n.Learn([]api.SigningKey{{KeyID: "0123", RevokedAt: time.Now()}})
+	_, err = borrowed.Key.Sign(nil, text, crypto.Hash(0))
+	require.NoError(t, err)
+	n.Learn([]api.SigningKey{{KeyID: borrowed.KeyID, RevokedAt: time.Now()}})
+	_, err = borrowed.Key.Sign(nil, text, crypto.Hash(0))
+	require.Equal(t, api.NoSigningKey, api.From(err).Reason)
+	done()
+	_, err = n.sign(time.Now())
+	require.Error(t, err)
+	require.Empty(t, n.SigningKeys())
 }
 
 // TestRevocationOfAStubbornNode revokes by force while the node can't enrol another
