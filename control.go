@@ -174,9 +174,33 @@ func (c *controlCmd) reconcile(ctx context.Context, logger *slog.Logger, db *sto
 	if err := patiently(ctx, logger, "log", func(error) bool { return true }, log.Ready); err != nil {
 		return err
 	}
+	if err := c.sameTopic(ctx, db, log); err != nil {
+		return err
+	}
 	err := db.Reconcile(ctx, store.History{Log: log, Replays: replays(), Accept: c.AcceptRollback})
 	if errors.Is(err, store.ErrOlder) {
 		err = fmt.Errorf("%w\nRestore the newest copy of the database, or start once with --accept-rollback to go on with what is here", err)
+	}
+	return err
+}
+
+// sameTopic refuses a topic that was made anew, or restored, since the database saw it,
+// unless that is accepted.
+func (c *controlCmd) sameTopic(ctx context.Context, db *store.DB, log *kafka.Log) error {
+	n, err := log.Partitions(ctx)
+	for i := range n {
+		mark, known, err := db.HighWater(ctx, int32(i))
+		if err != nil {
+			return err
+		}
+		_, end, err := log.Bounds(ctx, int32(i))
+		if err != nil {
+			return err
+		}
+		if known && end.Generation > mark.Generation && !c.AcceptRollback {
+			return fmt.Errorf("the topic %s is not the one that the database knows: partition %d ends at %s, and had reached %s\n"+
+				"Name the right topic, or start once with --accept-rollback to go on with this one", c.Topic, i, end, mark)
+		}
 	}
 	return err
 }

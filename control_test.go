@@ -26,6 +26,7 @@ import (
 	"muniment/control/store/storetest"
 	"muniment/gateway/api"
 	"muniment/gateway/snapshot"
+	"muniment/pipeline/kafka"
 )
 
 // scaled is what control processes share: a database, a topic and a data folder. The
@@ -51,7 +52,7 @@ func newScaled(t *testing.T) *scaled {
 // migrate runs the command and returns what it printed.
 func (s *scaled) migrate(t *testing.T, more ...string) string {
 	t.Helper()
-	args := append([]string{"migrate", "--kafka", s.kafka, "--partitions", "1", "--replication", "1", "--database", s.database}, more...)
+	args := append([]string{"migrate", "--kafka", s.kafka, "--partitions", "4", "--replication", "1", "--database", s.database}, more...)
 	out, err := exec.Command(s.exe, args...).CombinedOutput()
 	require.NoError(t, err, string(out))
 	return string(out)
@@ -140,8 +141,15 @@ func (p *controlProcess) stop(t *testing.T) {
 	require.NoError(t, <-p.exited, p.log())
 }
 
-// follow has a node join at a process, and keeps it following the feed there.
+// follow has a node join at a process and follow its feed.
 func (p *controlProcess) follow(t *testing.T, s *scaled) (nodeID string, view *snapshot.View) {
+	t.Helper()
+	nodeID, credential := p.join(t, s)
+	return nodeID, p.view(t, nodeID, credential)
+}
+
+// join has a node join at a process.
+func (p *controlProcess) join(t *testing.T, s *scaled) (nodeID, credential string) {
 	t.Helper()
 	var access adminAccess
 	text, err := os.ReadFile(filepath.Join(s.data, adminFile))
@@ -152,16 +160,25 @@ func (p *controlProcess) follow(t *testing.T, s *scaled) (nodeID string, view *s
 	nodeID = api.NewID(api.PrefixNode, time.Now())
 	var joined api.Joined
 	require.NoError(t, bench.Client{API: p.nodes}.Do(t.Context(), "POST", api.PathJoin, joinRequest(t, nodeID, invited.Token), &joined))
-	source, err := snapshot.NewRemote(p.nodes, joined.Credential, nil)
+	return nodeID, joined.Credential
+}
+
+// bound is that of nodes here, which it takes to see a lease end.
+const bound = 2 * time.Second
+
+// view keeps a node following the feed of a process, and returns once it may sign.
+func (p *controlProcess) view(t *testing.T, nodeID, credential string) *snapshot.View {
+	t.Helper()
+	source, err := snapshot.NewRemote(p.nodes, credential, nil)
 	require.NoError(t, err)
-	view, err = snapshot.New(snapshot.Config{Source: source, NodeID: nodeID})
+	view, err := snapshot.New(snapshot.Config{Source: source, NodeID: nodeID, Bound: bound})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- view.Run(ctx) }()
 	t.Cleanup(func() { stop(); <-ended; view.Close() })
 	require.Eventually(t, func() bool { return view.Fresh() == nil }, 20*time.Second, time.Millisecond)
-	return nodeID, view
+	return view
 }
 
 // TestControlProcesses has two of them, a node at the second, and a caller who revokes
@@ -170,7 +187,7 @@ func TestControlProcesses(t *testing.T) {
 	s := newScaled(t)
 	planned := s.migrate(t, "--dry-run")
 	require.Contains(t, planned, "postgresql: apply 0001_store.sql\n")
-	require.Contains(t, planned, "kafka: create topic muniment.events: 1 partitions, 1 replicas")
+	require.Contains(t, planned, "kafka: create topic muniment.events: 4 partitions, 1 replicas")
 	require.Contains(t, planned, "nothing was changed\n")
 	done := s.migrate(t)
 	require.Contains(t, done, "postgresql: apply 0001_store.sql\n")
@@ -247,6 +264,100 @@ func TestDatabaseAway(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Contains(p.log(), "the database is back") }, 20*time.Second, 10*time.Millisecond)
 	late.stop(t)
 	p.stop(t)
+}
+
+// TestDatabaseRestored puts a backup in the place of the database, under processes that
+// run and a node. Nothing is signed by it, nobody starts on it, until that is accepted;
+// then what was revoked after the backup is revoked.
+func TestDatabaseRestored(t *testing.T) {
+	s := newScaled(t)
+	s.migrate(t)
+	wire := storetest.NewWire(t, s.database)
+	s.database = wire.URL
+	first, second := s.start(t), s.start(t)
+	key := createTenant(t, s.exe, s.data)
+	client := bench.Client{API: first.api, Key: key.APIKey}
+	rights := issueRights(t, client)
+	before, after := rights["DOOH"], rights["CTV"]
+	revoke := func(rightID string) {
+		require.NoError(t, client.Do(t.Context(), "POST", "/v1/rights/"+rightID+"/revoke", map[string]any{}, nil))
+	}
+	stateOf := func(client bench.Client, rightID string) string {
+		var told struct{ Right struct{ State string } }
+		require.NoError(t, client.Do(t.Context(), "GET", "/v1/rights/"+rightID, nil, &told))
+		return told.Right.State
+	}
+	nodeID, credential := second.join(t, s)
+	revoke(before)
+
+	wire.Cut()
+	backup := t.TempDir()
+	storetest.Copy(t, s.data, backup)
+	wire.Restore()
+	first.awaitReady(t, http.StatusOK)
+	second.awaitReady(t, http.StatusOK)
+	view := second.view(t, nodeID, credential)
+	_, err := view.Right(t.Context(), key.TenantID, after)
+	require.NoError(t, err)
+	revoke(after)
+	relayed := func() bool {
+		resp, err := http.Get(first.admin + "/metrics")
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		return strings.Contains(string(text), "\nmuniment_store_outbox_events 0\n")
+	}
+	require.Eventually(t, relayed, 20*time.Second, 10*time.Millisecond)
+
+	wire.Cut()
+	storetest.Replace(t, backup, s.data)
+	wire.Restore()
+	for _, p := range []*controlProcess{first, second} {
+		require.Eventually(t, func() bool { _, told := p.ready(t); return strings.Contains(told, "gone back to an older state") }, 20*time.Second, 10*time.Millisecond)
+		resp, err := ask(t, bench.Client{API: p.api, Key: key.APIKey}, "GET", "/v1/rights/"+after)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+	}
+	require.Eventually(t, func() bool { return view.Fresh() != nil }, 10*bound, 10*time.Millisecond, "its lease ends, and there is no other")
+	refused := s.launch(t)
+	require.Error(t, <-refused.exited)
+	require.Contains(t, refused.log(), "--accept-rollback")
+	first.stop(t)
+	second.stop(t)
+	require.Error(t, view.Fresh())
+
+	accepting := s.start(t, "--accept-rollback")
+	other := s.start(t)
+	for _, p := range []*controlProcess{accepting, other} {
+		client := bench.Client{API: p.api, Key: key.APIKey}
+		require.Equal(t, "REVOKED", stateOf(client, before))
+		require.Equal(t, "REVOKED", stateOf(client, after), "revoked in between")
+		require.Equal(t, "ACTIVE", stateOf(client, rights["AUDIO"]))
+		again := p.view(t, nodeID, credential)
+		_, err := again.Right(t.Context(), key.TenantID, after)
+		require.Equal(t, api.StateConflict, api.From(err).Code)
+	}
+	other.stop(t)
+	accepting.stop(t)
+}
+
+// TestTopicMadeAnew: records of another topic are not those that the database knows.
+func TestTopicMadeAnew(t *testing.T) {
+	s := newScaled(t)
+	s.migrate(t)
+	p := s.start(t)
+	createTenant(t, s.exe, s.data)
+	p.stop(t) // the marks are written once more
+	topic := kafka.Config{Brokers: strings.Split(s.kafka, ",")}
+	_, err := kafka.Topic{Partitions: 4, Replication: 1, Renew: true}.Migrate(t.Context(), topic, false)
+	require.NoError(t, err)
+	refused := s.launch(t)
+	require.Error(t, <-refused.exited)
+	require.Contains(t, refused.log(), "is not the one that the database knows")
+	s.start(t, "--accept-rollback").stop(t)
+	s.start(t).stop(t)
 }
 
 func ask(t *testing.T, client bench.Client, method, path string) (*http.Response, error) {
