@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,9 +123,9 @@ func TestFleetLoadsAllPartitions(t *testing.T) {
 		log := make(shelves, 3)
 		log.fill(t, 0, 10)
 		var w conform.MemoryWarehouse
-		away := true
+		var here atomic.Bool
 		s := &sink{Sink: &w, load: func(ctx context.Context, b pipeline.Batch) error {
-			if away {
+			if !here.Load() {
 				return errors.New("away")
 			}
 			return w.Load(ctx, b)
@@ -136,7 +137,7 @@ func TestFleetLoadsAllPartitions(t *testing.T) {
 		})
 		require.Equal(t, []int32{0, 1, 2}, f.Partitions())
 		requireFleetLag(t, f, 10)
-		away = false
+		here.Store(true)
 		log.fill(t, 10, 20)
 		for _, p := range f.Partitions() {
 			_, end, err := log.Bounds(t.Context(), p)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -197,9 +198,9 @@ func TestLoaderSetsAsideWhatIsOutsideOfItsPartition(t *testing.T) {
 		at, err := m.log.Append(t.Context(), &stray)
 		require.NoError(t, err)
 		m.fill(t, 2, 3)
-		away := true
+		var here atomic.Bool
 		m.reader.home = func(_ context.Context, tenantID string) (int32, error) {
-			if away {
+			if !here.Load() {
 				return 0, errors.New("no broker")
 			}
 			return map[string]int32{"tnt_a": 0, "tnt_b": 3}[tenantID], nil
@@ -208,7 +209,7 @@ func TestLoaderSetsAsideWhatIsOutsideOfItsPartition(t *testing.T) {
 		_, loaded, err := m.warehouse.Resume(t.Context(), 0)
 		require.NoError(t, err)
 		require.False(t, loaded)
-		away = false
+		here.Store(true)
 		time.Sleep(time.Minute)
 		requireLoaded(t, &m.warehouse, 3)
 		held, err := m.warehouse.SetAsides(t.Context(), "tnt_b")
