@@ -100,7 +100,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	defer stop()
 	answered := make(chan struct{}, 1)
 	load := &bench.Load{
-		Addr: hostPort(h.client.API), Key: h.client.Key, Clients: 64, Name: "load", Deliveries: deliveries,
+		Addrs: []string{hostPort(h.client.API)}, Key: h.client.Key, Clients: 64, Name: "load", Deliveries: deliveries,
 		Answered: func(int) {
 			select {
 			case answered <- struct{}{}:

@@ -41,7 +41,7 @@ func TestKillUnderLoad(t *testing.T) {
 		require.NoError(t, err)
 		killAt, reached := 1+random.IntN(2200), make(chan struct{})
 		load := &bench.Load{
-			Addr: hostPort(client.API), Key: client.Key, Clients: 256, Name: "round-" + string(rune('a'+round)), Deliveries: deliveries,
+			Addrs: []string{hostPort(client.API)}, Key: client.Key, Clients: 256, Name: "round-" + string(rune('a'+round)), Deliveries: deliveries,
 			Answered: func(n int) {
 				if n == killAt {
 					close(reached)

@@ -265,7 +265,7 @@ func startLoad(t *testing.T, client bench.Client, rights map[string]string) *str
 				return
 			}
 			load := &bench.Load{
-				Addr: hostPort(client.API), Key: client.Key, Clients: 16, Name: fmt.Sprintf("round-%d", round), Deliveries: deliveries,
+				Addrs: []string{hostPort(client.API)}, Key: client.Key, Clients: 16, Name: fmt.Sprintf("round-%d", round), Deliveries: deliveries,
 				Answered: func(int) { s.answered.Add(1) },
 			}
 			answers, err := load.Run(ctx)

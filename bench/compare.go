@@ -191,7 +191,7 @@ func (c *Comparison) prepare(ctx context.Context, t *target) (err error) {
 		t.signers = map[string]ed25519.PublicKey{bareKeyID: bareKey().Public().(ed25519.PublicKey)}
 		t.rights = anyRights()
 	} else {
-		r, err := register(ctx, c.Exe, t.server)
+		r, err := register(ctx, c.Exe, t.server, t.server.API)
 		if err != nil {
 			return err
 		}

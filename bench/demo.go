@@ -29,6 +29,7 @@ import (
 	"strings"
 	"time"
 
+	"muniment/pipeline"
 	"muniment/pipeline/segment"
 	"muniment/sealer"
 )
@@ -42,6 +43,8 @@ type Demo struct {
 	Exe string
 	// Dir is an existing empty folder that the story may fill. The caller removes it.
 	Dir string
+	// Stack has the story told on a Cluster; nil tells it of the embedded service.
+	Stack *Stack
 	// Out is where the story is told; Live says that it is a terminal, so that
 	// progress may overwrite its own line.
 	Out  io.Writer
@@ -55,21 +58,42 @@ type Demo struct {
 // errUnequal says that the story was told to its end and its sums disagree.
 var errUnequal = errors.New("the sums don't agree: evidence was lost, doubled or altered")
 
+// stage is the service in one of its two forms, as the story needs it.
+type stage interface {
+	// raise starts everything, from nothing.
+	raise(ctx context.Context) error
+	// operator is the server that administrative commands speak to.
+	operator() *Server
+	// apis are the base URLs that deliveries go to; the first one takes all else too.
+	apis() []string
+	// strike kills with SIGKILL, starts again what it killed, and says what that was.
+	strike(ctx context.Context) (what string, err error)
+	// root is the file of the root key.
+	root() string
+	// stop ends everything with SIGTERM.
+	stop() error
+	// log is what the log holds once everything has stopped, and how many copies it
+	// holds besides.
+	log(ctx context.Context) (found receipts, copies int, err error)
+	// end kills what still runs, and removes what was only made for the story.
+	end()
+}
+
 // Run tells the story. It returns an error if any step fails or any equality of
 // the closing table doesn't hold.
 func (d *Demo) Run(ctx context.Context) error {
 	started := time.Now()
-	data := filepath.Join(d.Dir, "data")
-	d.say("1  Start  muniment up, everything in one process, data in a throw-away folder")
-	server, err := StartServer(ctx, d.Exe, data, "127.0.0.1:0", "127.0.0.1:0")
-	if err != nil {
+	var on stage = &alone{d: d}
+	if d.Stack != nil {
+		on = newScaled(d)
+	}
+	defer on.end()
+	if err := on.raise(ctx); err != nil {
 		return err
 	}
-	defer func() { server.Kill() }()
-	d.note("ready on %s", server.API)
 
 	d.say("2  Register  a tenant, 3 legal bases, a right on each of 10 substrates")
-	client, rights, err := d.register(ctx, server)
+	client, rights, err := d.register(ctx, on)
 	if err != nil {
 		return err
 	}
@@ -79,13 +103,11 @@ func (d *Demo) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var answers []Answer
-	var took time.Duration
-	if server, answers, took, err = d.deliver(ctx, server, client, deliveries); err != nil {
+	b := &books{several: d.Stack != nil}
+	if b.answers, b.took, err = d.deliver(ctx, on, client, deliveries); err != nil {
 		return err
 	}
-	b := &books{answers: answers, took: took}
-	if b.told, err = tallyAnswers(answers); err != nil {
+	if b.told, err = tallyAnswers(b.answers); err != nil {
 		return err
 	}
 
@@ -99,16 +121,15 @@ func (d *Demo) Run(ctx context.Context) error {
 	}
 
 	d.say("5  Verify  in another process, with nothing but the packs and the root key")
-	root := filepath.Join(data, "keys", "root.vkey")
-	if err := d.verify(ctx, root, packs); err != nil {
+	if err := d.verify(ctx, on.root(), packs); err != nil {
 		return err
 	}
 
-	d.say("6  Stop  with SIGTERM, and count what is on disk")
-	if err := server.Stop(); err != nil {
+	d.say("6  Stop  with SIGTERM, and count what is in the log")
+	if err := on.stop(); err != nil {
 		return err
 	}
-	if b.log, err = receiptsInLog(ctx, filepath.Join(data, "log")); err != nil {
+	if b.log, b.copies, err = on.log(ctx); err != nil {
 		return err
 	}
 	if b.packs, err = receiptsInPacks(packs); err != nil {
@@ -123,9 +144,54 @@ func (d *Demo) Run(ctx context.Context) error {
 	return nil
 }
 
+// alone is muniment up: one process on one folder.
+type alone struct {
+	d      *Demo
+	server *Server
+}
+
+func (a *alone) data() string      { return filepath.Join(a.d.Dir, "data") }
+func (a *alone) operator() *Server { return a.server }
+func (a *alone) apis() []string    { return []string{a.server.API} }
+func (a *alone) root() string      { return filepath.Join(a.data(), "keys", "root.vkey") }
+func (a *alone) stop() error       { return a.server.Stop() }
+
+func (a *alone) raise(ctx context.Context) (err error) {
+	a.d.say("1  Start  muniment up, everything in one process, data in a throw-away folder")
+	if a.server, err = StartServer(ctx, a.d.Exe, a.data(), "127.0.0.1:0", "127.0.0.1:0"); err == nil {
+		a.d.note("ready on %s", a.server.API)
+	}
+	return err
+}
+
+func (a *alone) strike(ctx context.Context) (string, error) {
+	a.server.Kill()
+	restarted, err := StartServer(ctx, a.d.Exe, a.data(), hostOf(a.server.API), hostOf(a.server.Admin))
+	if err == nil {
+		a.server = restarted
+	}
+	return "the server", err
+}
+
+func (a *alone) log(ctx context.Context) (receipts, int, error) {
+	log, err := segment.OpenReader(filepath.Join(a.data(), "log"))
+	if err != nil {
+		return nil, 0, err
+	}
+	defer log.Close()
+	found, err := receiptsInLog(ctx, log)
+	return found, 0, err
+}
+
+func (a *alone) end() {
+	if a.server != nil {
+		a.server.Kill()
+	}
+}
+
 // register makes tenant, bases and rights; it returns the rights by substrate.
-func (d *Demo) register(ctx context.Context, server *Server) (Client, map[string]string, error) {
-	r, err := register(ctx, d.Exe, server)
+func (d *Demo) register(ctx context.Context, on stage) (Client, map[string]string, error) {
+	r, err := register(ctx, d.Exe, on.operator(), on.apis()[0])
 	if err != nil {
 		return Client{}, nil, err
 	}
@@ -133,12 +199,13 @@ func (d *Demo) register(ctx context.Context, server *Server) (Client, map[string
 	return r.client, r.rights, nil
 }
 
-// deliver posts everything and kills the server once, when 45 % is answered.
-func (d *Demo) deliver(ctx context.Context, server *Server, client Client, deliveries []Delivery) (*Server, []Answer, time.Duration, error) {
+// deliver posts everything and strikes once, when 45 % is answered. The time that it
+// took leaves the strike out.
+func (d *Demo) deliver(ctx context.Context, on stage, client Client, deliveries []Delivery) ([]Answer, time.Duration, error) {
 	killAt := len(deliveries) * 45 / 100
 	reached := make(chan struct{})
 	load := &Load{
-		Addr: strings.TrimPrefix(client.API, "http://"), Key: client.Key, Clients: d.Clients, Name: "demo", Deliveries: deliveries,
+		Key: client.Key, Clients: d.Clients, Name: "demo", Deliveries: deliveries,
 		Answered: func(n int) {
 			if n == killAt {
 				close(reached)
@@ -147,6 +214,9 @@ func (d *Demo) deliver(ctx context.Context, server *Server, client Client, deliv
 				d.progress(n, len(deliveries))
 			}
 		},
+	}
+	for _, api := range on.apis() {
+		load.Addrs = append(load.Addrs, hostOf(api))
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -163,22 +233,21 @@ func (d *Demo) deliver(ctx context.Context, server *Server, client Client, deliv
 	var down time.Duration
 	select {
 	case r := <-finished:
-		return server, nil, 0, fmt.Errorf("the load ended before the kill: %w", r.err)
+		return nil, 0, fmt.Errorf("the load ended before the kill: %w", r.err)
 	case <-reached:
-		server.Kill()
-		d.note("kill -9 after %s answers", count(killAt))
 		at := time.Now()
-		restarted, err := StartServer(ctx, d.Exe, server.Data, hostOf(server.API), hostOf(server.Admin))
+		what, err := on.strike(ctx)
 		if err != nil {
 			cancel(err)
 			<-finished
-			return server, nil, 0, err
+			return nil, 0, err
 		}
-		server, down = restarted, time.Since(at)
-		d.note("started again, ready after %.2f s; the clients retry what was not answered", down.Seconds())
+		down = time.Since(at)
+		d.note("kill -9 of %s after %s answers; started again, ready after %.2f s", what, count(killAt), down.Seconds())
+		d.note("the clients retry what was not answered")
 	}
 	r := <-finished
-	return server, r.answers, time.Since(start) - down, r.err
+	return r.answers, time.Since(start) - down, r.err
 }
 
 // seal seals and downloads every pack of the tenant, oldest first.
@@ -276,20 +345,23 @@ func (d *Demo) runVerifier(ctx context.Context, anchor string, packs []string) (
 	return cmd.CombinedOutput()
 }
 
-// receiptsInLog counts, by id, the receipts that stand in a log on disk.
-func receiptsInLog(ctx context.Context, dir string) (receipts, error) {
-	log, err := segment.OpenReader(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
-	first, end, err := log.Bounds(ctx, 0)
+// receiptsInLog counts, by id, the receipts that stand in a log.
+func receiptsInLog(ctx context.Context, log pipeline.Reader) (receipts, error) {
+	partitions, err := log.Partitions(ctx)
 	if err != nil {
 		return nil, err
 	}
 	found := receipts{}
-	err = log.Scan(ctx, first, end, func(e sealer.Entry) error { return found.add(e.Event) })
-	return found, err
+	for p := range int32(partitions) {
+		first, end, err := log.Bounds(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		if err := log.Scan(ctx, first, end, func(e sealer.Entry) error { return found.add(e.Event) }); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
 }
 
 // receiptsInPacks counts, by id, the receipts of pack files.

@@ -15,8 +15,9 @@ import (
 // delivery that gets no answer, a 429 or a 503 is sent again, byte for byte and
 // with the same idempotency key, until it is answered or ctx ends.
 type Load struct {
-	// Addr is the host and port of the server.
-	Addr string
+	// Addrs are the hosts and ports of the servers: a client stays with one of them,
+	// which alone remembers what it has answered.
+	Addrs []string
 	// Key is the API key.
 	Key     string
 	Clients int
@@ -49,16 +50,16 @@ const retryPause = 10 * time.Millisecond
 // with the error, an unanswered delivery having status 0.
 func (l *Load) Run(ctx context.Context) ([]Answer, error) {
 	answers := make([]Answer, len(l.Deliveries))
-	client := &fasthttp.HostClient{
-		Addr: l.Addr, MaxConns: l.Clients, RetryIfErr: neverRetry,
-		ReadTimeout: 20 * time.Second, WriteTimeout: 20 * time.Second,
-		NoDefaultUserAgentHeader: true, DisablePathNormalizing: true,
-	}
-	defer client.CloseIdleConnections()
 	var next, done atomic.Int64
 	var clients sync.WaitGroup
-	for range l.Clients {
+	for i := range l.Clients {
 		clients.Go(func() {
+			client := &fasthttp.HostClient{
+				Addr: l.Addrs[i%len(l.Addrs)], MaxConns: 1, RetryIfErr: neverRetry,
+				ReadTimeout: 20 * time.Second, WriteTimeout: 20 * time.Second,
+				NoDefaultUserAgentHeader: true, DisablePathNormalizing: true,
+			}
+			defer client.CloseIdleConnections()
 			for {
 				i := int(next.Add(1)) - 1
 				if i >= len(l.Deliveries) {
@@ -89,7 +90,7 @@ func (l *Load) post(ctx context.Context, client *fasthttp.HostClient, i int) Ans
 	defer fasthttp.ReleaseRequest(req)
 	defer fasthttp.ReleaseResponse(resp)
 	req.Header.SetMethod(fasthttp.MethodPost)
-	req.SetRequestURI("http://" + l.Addr + "/v1/delivery")
+	req.SetRequestURI("http://" + client.Addr + "/v1/delivery")
 	req.Header.Set("Authorization", "Bearer "+l.Key)
 	req.Header.Set("Idempotency-Key", fmt.Sprintf("%s-%d", l.Name, i))
 	req.Header.SetContentType("application/json")

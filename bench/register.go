@@ -17,8 +17,9 @@ type registered struct {
 	rights   map[string]string // by substrate
 }
 
-// register makes a tenant on a running server, three bases, and the rights.
-func register(ctx context.Context, exe string, server *Server) (*registered, error) {
+// register makes a tenant on a running server, and through an API three bases and the
+// rights.
+func register(ctx context.Context, exe string, server *Server, api string) (*registered, error) {
 	out, err := exec.CommandContext(ctx, exe, "tenant", "create", "--data", server.Data, "--org", "org_demo", "--json").Output()
 	if err != nil {
 		return nil, fmt.Errorf("cannot create a tenant: %w%s", err, stderrOf(err))
@@ -27,7 +28,7 @@ func register(ctx context.Context, exe string, server *Server) (*registered, err
 	if err := json.Unmarshal(out, &tenant); err != nil {
 		return nil, fmt.Errorf("cannot read the tenant: %w", err)
 	}
-	r := &registered{client: Client{API: server.API, Key: tenant.APIKey}, tenantID: tenant.TenantID, rights: map[string]string{}}
+	r := &registered{client: Client{API: api, Key: tenant.APIKey}, tenantID: tenant.TenantID, rights: map[string]string{}}
 
 	from := time.Now().UTC().Add(-time.Hour).Format(time.RFC3339)
 	var bases []string

@@ -14,11 +14,12 @@ import (
 	"time"
 )
 
-// Server is a `muniment up` in a process of its own, on ports of its choice.
-// Its methods are for one goroutine, except Kill.
+// Server is a process of the service, `muniment up` or a part of the scaled one, on
+// ports of its choice. Its methods are for one goroutine, except Kill.
 type Server struct {
-	// API and Admin are base URLs, without a slash at the end.
-	API, Admin string
+	// API and Admin are base URLs, without a slash at the end, and Nodes is where
+	// control listens for gateways; what the process doesn't have is empty.
+	API, Admin, Nodes string
 	// Data is its data folder.
 	Data string
 
@@ -67,19 +68,27 @@ func start(ctx context.Context, cmd *exec.Cmd, data string) (*Server, error) {
 	return s, nil
 }
 
-// addresses are in the first line that the server logs.
-var addresses = regexp.MustCompile(`\bapi=(\S+) admin=(\S+)`)
+// address finds those that the first line of the server's log names.
+var address = regexp.MustCompile(`\b(api|admin|nodes)=(\S+)`)
 
 // awaitReady learns from the first line of the log where the server listens, and
 // asks it until it is ready.
 func (s *Server) awaitReady(ctx context.Context, first <-chan string) error {
 	select {
 	case line := <-first:
-		m := addresses.FindStringSubmatch(line)
-		if m == nil {
+		for _, m := range address.FindAllStringSubmatch(line, -1) {
+			switch m[1] {
+			case "api":
+				s.API = m[2]
+			case "admin":
+				s.Admin = m[2]
+			case "nodes":
+				s.Nodes = m[2]
+			}
+		}
+		if s.Admin == "" {
 			return fmt.Errorf("the server's first line names no addresses: %q", line)
 		}
-		s.API, s.Admin = m[1], m[2]
 	case <-ctx.Done():
 		return fmt.Errorf("the server said nothing: %w", ctx.Err())
 	}

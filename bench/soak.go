@@ -123,7 +123,7 @@ type soaking struct {
 // server.
 func (r *soaking) register(ctx context.Context) error {
 	for _, to := range []*[][]byte{&r.requests, &r.greedy} {
-		tenant, err := register(ctx, r.exe, r.server)
+		tenant, err := register(ctx, r.exe, r.server, r.server.API)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,229 @@
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Engines are those that a scaled service stands on. What else its processes must be
+// told to reach them, such as certificates and passwords, they find in the environment.
+type Engines struct {
+	// Kafka is host:port of some brokers, with commas in between.
+	Kafka string
+	// ClickHouse and Database (PostgreSQL) are URLs. A Cluster puts databases of its own
+	// into their paths.
+	ClickHouse, Database string
+}
+
+// Cluster is the scaled service as processes of this machine: gateways, loaders, and
+// control behind a balancer. It stands on a topic and on two databases of its own, which
+// it leaves to the engines. The parts may be killed and started again one by one; its
+// methods are for one goroutine.
+type Cluster struct {
+	Exe     string
+	Dir     string // existing; gets a folder and a log for each process
+	Engines Engines
+	// Topic, ClickHouse and Database are what it made for itself.
+	Topic, ClickHouse, Database string
+
+	// GatewayFlags are further ones of every gateway.
+	GatewayFlags []string
+	// Front is where all gateways forward requests to, and Doors where each of them gets
+	// its rights: a balancer of its own. Both stand in front of Controls.
+	Front *Balancer
+	Doors []*Balancer
+	// The parts, by their number. One that was killed stays, until it is started again.
+	Controls, Loaders, Gateways []*Server
+}
+
+// Size is how many processes of each kind there are, and partitions of the topic.
+type Size struct{ Gateways, Loaders, Controls, Partitions int }
+
+// Raise makes topic and databases and starts everything. If that fails, End ends what
+// runs already.
+func (c *Cluster) Raise(ctx context.Context, size Size) (err error) {
+	var random [6]byte
+	_, _ = rand.Read(random[:]) // never fails
+	name := "muniment_" + hex.EncodeToString(random[:])
+	c.Topic = name
+	if c.ClickHouse, err = atDatabase(c.Engines.ClickHouse, name); err != nil {
+		return err
+	}
+	if c.Database, err = atDatabase(c.Engines.Database, name); err != nil {
+		return err
+	}
+	if out, err := c.command(ctx, "migrate", "--partitions", strconv.Itoa(size.Partitions), "--replication", "1").CombinedOutput(); err != nil {
+		return fmt.Errorf("cannot migrate: %w: %s", err, out)
+	}
+	for i := range size.Controls {
+		c.Controls = append(c.Controls, nil)
+		if err := c.StartControl(ctx, i); err != nil {
+			return err
+		}
+	}
+	var apis []string
+	for _, p := range c.Controls {
+		apis = append(apis, hostOf(p.API))
+	}
+	if c.Front, err = NewBalancer(apis...); err != nil {
+		return err
+	}
+	for i := range size.Loaders {
+		c.Loaders = append(c.Loaders, nil)
+		if err := c.StartLoader(ctx, i); err != nil {
+			return err
+		}
+	}
+	for i := range size.Gateways {
+		door, err := NewBalancer(c.ControlDoors()...)
+		if err != nil {
+			return err
+		}
+		c.Doors, c.Gateways = append(c.Doors, door), append(c.Gateways, nil)
+		if err := c.StartGateway(ctx, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Operator is the server that administrative commands speak to.
+func (c *Cluster) Operator() *Server { return c.Controls[0] }
+
+// APIs are the base URLs of the gateways.
+func (c *Cluster) APIs() (all []string) {
+	for _, g := range c.Gateways {
+		all = append(all, g.API)
+	}
+	return all
+}
+
+// ControlDoors are the addresses at which control listens for nodes.
+func (c *Cluster) ControlDoors() (all []string) {
+	for _, p := range c.Controls {
+		all = append(all, hostOf(p.Nodes))
+	}
+	return all
+}
+
+// Root is the file of the root key.
+func (c *Cluster) Root() string { return filepath.Join(c.Operator().Data, "keys", "root.vkey") }
+
+// atDatabase is an engine's URL with another database in its path.
+func atDatabase(engine, name string) (string, error) {
+	u, err := url.Parse(engine)
+	if err != nil || u.Host == "" {
+		return "", errors.New("an engine's address is no URL") // which may hold a password
+	}
+	u.Path = "/" + name
+	return u.String(), nil
+}
+
+// command is a command of the service whose environment names the engines.
+func (c *Cluster) command(ctx context.Context, arg ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, c.Exe, arg...)
+	cmd.Env = append(os.Environ(), "MUNIMENT_KAFKA="+c.Engines.Kafka, "MUNIMENT_TOPIC="+c.Topic,
+		"MUNIMENT_CLICKHOUSE="+c.ClickHouse, "MUNIMENT_DATABASE="+c.Database)
+	return cmd
+}
+
+// start starts a part, at the addresses of the one before it.
+func (c *Cluster) start(ctx context.Context, verb string, i int, parts []*Server, listens []string, arg ...string) error {
+	was := parts[i]
+	if was == nil {
+		free := "127.0.0.1:0"
+		was = &Server{API: free, Admin: free, Nodes: free}
+	}
+	at := map[string]string{"listen": was.API, "admin": was.Admin, "nodes": was.Nodes}
+	for _, name := range listens {
+		arg = append(arg, "--"+name, hostOf(at[name]))
+	}
+	started, err := start(ctx, c.command(context.WithoutCancel(ctx), append([]string{verb}, arg...)...), filepath.Join(c.Dir, verb+strconv.Itoa(i+1)))
+	if err != nil {
+		return fmt.Errorf("cannot start %s %d: %w", verb, i+1, err)
+	}
+	started.Data, parts[i] = c.dataOf(verb, i), started
+	return nil
+}
+
+// StartControl starts a control process, for the first time or again.
+func (c *Cluster) StartControl(ctx context.Context, i int) error {
+	return c.start(ctx, "control", i, c.Controls, []string{"listen", "nodes", "admin"}, "--data", c.dataOf("control", i))
+}
+
+// StartLoader starts a loader, for the first time or again.
+func (c *Cluster) StartLoader(ctx context.Context, i int) error {
+	return c.start(ctx, "pipeline", i, c.Loaders, []string{"admin"})
+}
+
+// StartGateway starts a gateway, for the first time, when it is invited, or again.
+func (c *Cluster) StartGateway(ctx context.Context, i int) error {
+	arg := append([]string{"--data", c.dataOf("gateway", i), "--control", c.Front.Addr(), "--nodes", "http://" + c.Doors[i].Addr()}, c.GatewayFlags...)
+	if c.Gateways[i] == nil {
+		invitation, err := c.invite(ctx)
+		if err != nil {
+			return err
+		}
+		arg = append(arg, "--invitation", invitation)
+	}
+	return c.start(ctx, "gateway", i, c.Gateways, []string{"listen", "admin"}, arg...)
+}
+
+// dataOf is a part's folder: all of control share one.
+func (c *Cluster) dataOf(verb string, i int) string {
+	if verb == "control" {
+		return filepath.Join(c.Dir, verb)
+	}
+	return filepath.Join(c.Dir, verb+strconv.Itoa(i+1))
+}
+
+func (c *Cluster) invite(ctx context.Context) (token string, err error) {
+	out, err := exec.CommandContext(ctx, c.Exe, "node", "invite", "--data", c.Operator().Data, "--json").Output()
+	var invitation struct{ Token string }
+	if err == nil {
+		err = json.Unmarshal(out, &invitation)
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot invite a gateway: %w%s", err, strings.TrimSpace(stderrOf(err)))
+	}
+	return invitation.Token, nil
+}
+
+// Stop ends the gateways first, with SIGTERM, then the loaders, then control: each is
+// there until the last of those that need it has gone.
+func (c *Cluster) Stop() error {
+	for _, parts := range [][]*Server{c.Gateways, c.Loaders, c.Controls} {
+		for _, p := range parts {
+			if err := p.Stop(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// End kills what still runs.
+func (c *Cluster) End() {
+	for _, parts := range [][]*Server{c.Gateways, c.Loaders, c.Controls} {
+		for _, p := range parts {
+			if p != nil {
+				p.Kill()
+			}
+		}
+	}
+	for _, d := range append(c.Doors, c.Front) {
+		if d != nil {
+			_ = d.Close()
+		}
+	}
+}
