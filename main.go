@@ -31,6 +31,7 @@ import (
 type commands struct {
 	Up       upCmd       `cmd:"" help:"Run everything in one process, on one data folder."`
 	Control  controlCmd  `cmd:"" help:"Run one of the control processes of a service on more than one machine."`
+	Gateway  gatewayCmd  `cmd:"" help:"Run an edge node of a service on more than one machine."`
 	Pipeline pipelineCmd `cmd:"" help:"Load the event log into the warehouse: any number of processes share the work."`
 	Migrate  migrateCmd  `cmd:"" help:"Make the topic and the tables of a service on more than one machine, or let them grow."`
 	Tenant   struct {
@@ -45,6 +46,10 @@ type commands struct {
 		running
 		node.Commands
 	} `cmd:"" help:"Administer the keys that a running server signs with."`
+	Node struct {
+		running
+		node.NodeCommands
+	} `cmd:"" help:"Let edge nodes join a running service."`
 	SetAside struct {
 		running
 		proof.SetAsideCommands

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 
 	"muniment/bench"
+	"muniment/pipeline/kafka"
 )
 
 type demoCmd struct {
@@ -13,6 +15,19 @@ type demoCmd struct {
 	Clients    int    `default:"64" help:"Concurrent clients."`
 	Seed       uint64 `default:"1" help:"Seed of the traffic."`
 	Keep       string `placeholder:"DIR" help:"Tell the story in this new folder and keep it."`
+
+	Stack      bool     `env:"MUNIMENT_DEMO_STACK" help:"Tell it of 3 gateways, 2 loaders and 2 control processes, on engines that run already; what it makes there stays."`
+	Kafka      []string `help:"With --stack: some brokers." placeholder:"HOST:PORT"`
+	ClickHouse string   `name:"clickhouse" help:"With --stack: any database of the server." placeholder:"URL"`
+	Database   string   `help:"With --stack: any database of the PostgreSQL server." placeholder:"URL"`
+}
+
+// Validate refuses half a stack.
+func (c *demoCmd) Validate() error {
+	if c.Stack && (len(c.Kafka) == 0 || c.ClickHouse == "" || c.Database == "") {
+		return errors.New("--stack needs --kafka, --clickhouse and --database")
+	}
+	return nil
 }
 
 // Run tells the story in a folder that is removed afterwards.
@@ -42,6 +57,14 @@ func (c *demoCmd) Run() error {
 	demo := bench.Demo{
 		Exe: exe, Dir: dir, Out: os.Stdout, Live: info.Mode()&os.ModeCharDevice != 0,
 		Deliveries: c.Deliveries, Clients: c.Clients, Seed: c.Seed,
+	}
+	if c.Stack {
+		demo.Stack = &bench.Stack{
+			Engines: bench.Engines{Kafka: strings.Join(c.Kafka, ","), ClickHouse: c.ClickHouse, Database: c.Database},
+			OpenLog: func(topic string) (bench.ReadCloser, error) {
+				return kafka.Open(kafka.Config{Brokers: c.Kafka, Topic: topic})
+			},
+		}
 	}
 	return demo.Run(ctx)
 }

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"muniment/control/store"
+	"muniment/gateway"
+	"muniment/gateway/identity"
+	"muniment/gateway/snapshot"
+	"muniment/pipeline/edge"
+	"muniment/pipeline/kafka"
+	"muniment/pipeline/segment"
+)
+
+// gatewayCmd is an edge node.
+type gatewayCmd struct {
+	kafkaFlags
+
+	Data        string        `default:"./muniment-node" help:"The node's folder: its identity, its spool, its copies. It must survive the process: what is in the spool was promised." type:"path"`
+	Listen      string        `default:"127.0.0.1:8080" help:"Address of the API."`
+	Admin       string        `default:"127.0.0.1:9090" help:"Address for operators: metrics, health."`
+	Control     string        `required:"" help:"Where control, or a balancer in front of several, takes the API's requests: all but deliveries." placeholder:"HOST:PORT"`
+	Nodes       string        `required:"" help:"Where control, or such a balancer, listens for nodes. Over http only on this machine." placeholder:"URL"`
+	Invitation  string        `help:"What lets the node join, for its first start: muniment node invite." placeholder:"TOKEN"`
+	Bound       time.Duration `default:"30s" help:"How long the node signs without news of rights."`
+	Patience    time.Duration `default:"2s" help:"How long a record waits for Kafka before the node's own disk makes the promise."`
+	SpoolBytes  int64         `default:"8589934592" help:"Size of the spool, in bytes. When it is full, deliveries are refused."`
+	CopyBytes   int64         `default:"4294967296" help:"Size of the copies, in bytes, from which retries of the last day are answered."`
+	TenantCap   int           `help:"How many deliveries of one tenant are in hand at a time, more are answered 429; default: a quarter of what the node takes." placeholder:"N"`
+	RotateEvery time.Duration `default:"2160h" help:"Age at which the node rotates its signing key."`
+	DrainDelay  time.Duration `help:"How long a stopping node goes on accepting connections, for balancers to take notice."`
+	Log         string        `default:"text" enum:"text,json" help:"Form of the log: ${enum}."`
+	LogLevel    slog.Level    `default:"info" help:"Least level that is logged: debug, info, warn or error."`
+}
+
+// Run serves until it is told to stop. Everything is opened in the order in which
+// it is needed, and closed in the reverse one.
+func (c *gatewayCmd) Run() (err error) {
+	ctx, stop := interrupted()
+	defer stop()
+	// A blocked fdatasync of the spool holds a P until the runtime takes it back.
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(2 * runtime.NumCPU())
+	}
+	logger := newLogger(c.Log, c.LogLevel)
+	started := false
+	defer func() { err = stopped(ctx, logger, started, err) }()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
+	if err := store.MakeDir(c.Data); err != nil {
+		return err
+	}
+	claim, err := store.Claim(c.Data)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, claim)
+	listener, err := gateway.Listen(ctx, c.Listen)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	adminListener, err := net.Listen("tcp", c.Admin)
+	if err != nil {
+		return err
+	}
+	defer adminListener.Close()
+	logger.Info("muniment gateway is starting", "api", "http://"+listener.Addr().String(),
+		"admin", "http://"+adminListener.Addr().String(), "data", c.Data)
+
+	failed := make(chan error, 8)
+	operators := newSwitch(gateway.Admin{Gatherer: registry, Checks: []gateway.Check{
+		{Name: "start", Ready: func(context.Context) error { return errors.New("the node has not begun its service with control yet") }},
+	}}.Handler())
+	operated := newParts(ctx, failed)
+	defer operated.stop()
+	operated.run("the admin listener", func(ctx context.Context) error { return serve(ctx, adminListener, operators) })
+
+	reach := c.kafkaFlags.config(logger, registry)
+	reach.OnFailure = func(err error) { failed <- err }
+	topic, err := kafka.Open(reach)
+	if err != nil {
+		return err
+	}
+	spool, err := segment.Open(segment.Config{
+		Dir: filepath.Join(c.Data, "spool"), MaxBytes: c.SpoolBytes, Log: logger,
+		Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"log": "spool"}, registry),
+		OnFailure:  func(err error) { failed <- err },
+	})
+	if err != nil {
+		return errors.Join(err, topic.Close())
+	}
+	defer closing(&err, spool)
+	promise, err := kafka.OpenSpooled(kafka.SpoolConfig{
+		Log: topic, Spool: spool, Mark: filepath.Join(c.Data, "spool.mark"), Patience: c.Patience, Logger: logger, Registerer: registry,
+	})
+	if err != nil {
+		return errors.Join(err, topic.Close())
+	}
+	defer closing(&err, promise)
+	eventLog, err := edge.Open(edge.Config{
+		Promise: promise, Dir: filepath.Join(c.Data, "copies"), MaxBytes: c.CopyBytes, Logger: logger, Registerer: registry,
+	})
+	if err != nil {
+		return err
+	}
+	defer closing(&err, eventLog)
+
+	node, err := identity.Open(ctx, identity.Config{
+		Dir: filepath.Join(c.Data, "identity"), Control: c.Nodes, Invitation: c.Invitation, RotateEvery: c.RotateEvery, Logger: logger,
+	})
+	if err != nil {
+		return err
+	}
+	defer closing(&err, node)
+	source, err := snapshot.NewRemote(c.Nodes, node.Credential(), nil)
+	if err != nil {
+		return err
+	}
+	view, err := snapshot.New(snapshot.Config{
+		Source: source, NodeID: node.ID(), Bound: c.Bound, Signer: node, Logger: logger, Registerer: registry,
+	})
+	if err != nil {
+		return err
+	}
+	server, err := gateway.New(gateway.Config{
+		NodeID: node.ID(), Epoch: node.Epoch(), Rights: view, Log: eventLog, Signer: node.Signer, DialControl: c.dialControl,
+		MaxTenantInFlight: c.TenantCap, DrainDelay: c.DrainDelay, Logger: logger, Registerer: registry,
+	})
+	if err != nil {
+		return err
+	}
+	operators.Set(gateway.Admin{
+		Gatherer: registry,
+		Checks: []gateway.Check{
+			{Name: "gateway", Ready: func(context.Context) error { return server.Ready() }},
+			{Name: "spool", Ready: func(context.Context) error { return spool.Err() }},
+			{Name: "control", Ready: server.ControlReady},
+		},
+		Notes: []gateway.Note{
+			noted("kafka", func(context.Context) error { return topic.Ready() }),
+			{Name: "spooled", Tell: func(context.Context) (string, error) {
+				return fmt.Sprintf("%d records that Kafka does not have yet", promise.Pending()), nil
+			}},
+		},
+	}.Handler())
+
+	// What runs behind the gateway ends after it: it needs all of them to drain.
+	background := newParts(ctx, failed)
+	defer background.stop()
+	background.run("the view of rights", view.Run)
+	background.run("the node's identity", node.Run)
+	background.run("the copies' retention", eventLog.Run)
+
+	serving, done := untilFailed(ctx, failed)
+	defer done()
+	started = true
+	if err := server.Run(serving, listener); err != nil {
+		return err
+	}
+	if cause := context.Cause(serving); ctx.Err() == nil && cause != nil {
+		return cause
+	}
+	logger.Info("muniment gateway has stopped", "nodeId", node.ID())
+	return nil
+}
+
+// dialControl connects to where requests are forwarded to.
+func (c *gatewayCmd) dialControl() (net.Conn, error) {
+	return net.DialTimeout("tcp", c.Control, controlDialTimeout)
+}
+
+// controlDialTimeout bounds one attempt to reach control.
+const controlDialTimeout = 5 * time.Second
