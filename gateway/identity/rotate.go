@@ -34,12 +34,16 @@ const (
 // Run rotates the node's key when that is due, and sees old keys off, until ctx is
 // done. What fails is tried again.
 func (n *Node) Run(ctx context.Context) error {
+	failing := false
 	for {
 		wait, err := n.step(ctx)
-		if err != nil && ctx.Err() == nil {
-			n.cfg.Logger.Error("cannot change the signing key now, trying again", "err", err)
+		if err != nil {
+			if !failing && ctx.Err() == nil {
+				n.cfg.Logger.Error("cannot change the signing key now, trying again", "err", err)
+			}
 			wait = n.backOff()
 		}
+		failing = err != nil
 		timer := time.NewTimer(wait)
 		select {
 		case <-n.wake:
