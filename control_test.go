@@ -2,16 +2,20 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -27,12 +31,13 @@ import (
 	"muniment/gateway/api"
 	"muniment/gateway/snapshot"
 	"muniment/pipeline/kafka"
+	"muniment/sealer"
 )
 
-// scaled is what control processes share: a database, a topic and a data folder. The
-// warehouse is away.
+// scaled is what control processes share: a database, a topic, a warehouse, which is
+// away unless a test has one, and a data folder.
 type scaled struct {
-	exe, data, database, kafka string
+	exe, data, database, kafka, topic, clickhouse string
 }
 
 func newScaled(t *testing.T) *scaled {
@@ -44,7 +49,10 @@ func newScaled(t *testing.T) *scaled {
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
 	require.NoError(t, err)
 	t.Cleanup(cluster.Close)
-	s := &scaled{exe: muniment(t), data: filepath.Join(t.TempDir(), "data"), kafka: strings.Join(cluster.ListenAddrs(), ",")}
+	s := &scaled{
+		exe: muniment(t), data: filepath.Join(t.TempDir(), "data"), kafka: strings.Join(cluster.ListenAddrs(), ","),
+		topic: kafka.DefaultTopic, clickhouse: "clickhouse://127.0.0.1:1/muniment",
+	}
 	_, s.database = storetest.Place(t, s.data)
 	return s
 }
@@ -52,7 +60,7 @@ func newScaled(t *testing.T) *scaled {
 // migrate runs the command and returns what it printed.
 func (s *scaled) migrate(t *testing.T, more ...string) string {
 	t.Helper()
-	args := append([]string{"migrate", "--kafka", s.kafka, "--partitions", "4", "--replication", "1", "--database", s.database}, more...)
+	args := append([]string{"migrate", "--kafka", s.kafka, "--topic", s.topic, "--partitions", "4", "--replication", "1", "--database", s.database}, more...)
 	out, err := exec.Command(s.exe, args...).CombinedOutput()
 	require.NoError(t, err, string(out))
 	return string(out)
@@ -78,7 +86,7 @@ func (s *scaled) start(t *testing.T, more ...string) *controlProcess {
 func (s *scaled) launch(t *testing.T, more ...string) *controlProcess {
 	t.Helper()
 	cmd := exec.Command(s.exe, append([]string{
-		"control", "--database", s.database, "--kafka", s.kafka, "--clickhouse", "clickhouse://127.0.0.1:1/muniment", "--data", s.data,
+		"control", "--database", s.database, "--kafka", s.kafka, "--topic", s.topic, "--clickhouse", s.clickhouse, "--data", s.data,
 		"--listen", "127.0.0.1:0", "--nodes", "127.0.0.1:0", "--admin", "127.0.0.1:0",
 	}, more...)...)
 	pipe, err := cmd.StderrPipe()
@@ -223,6 +231,60 @@ func TestControlProcesses(t *testing.T) {
 	first.stop(t)
 }
 
+// TestControlSealsOnTheStack has two processes and a loader on the engines, and seals
+// at either process what the other is asked for: the packs are one chain, by keys that
+// the root vouches for.
+func TestControlSealsOnTheStack(t *testing.T) {
+	s := newScaled(t)
+	server := os.Getenv("MUNIMENT_TEST_CLICKHOUSE")
+	if server == "" {
+		require.Empty(t, os.Getenv("MUNIMENT_TEST_STACK"), "the stack is up, but MUNIMENT_TEST_CLICKHOUSE names no server")
+		t.Skip("needs ClickHouse: make test-stack, or set MUNIMENT_TEST_CLICKHOUSE")
+	}
+	s.topic = fmt.Sprintf("muniment.test.%d", time.Now().UnixNano())
+	if brokers := os.Getenv("MUNIMENT_TEST_KAFKA"); brokers != "" {
+		s.kafka = brokers
+	}
+	u, err := url.Parse(server)
+	require.NoError(t, err)
+	u.Path = "/" + strings.ReplaceAll(s.topic, ".", "_")
+	s.clickhouse = u.String()
+	require.Contains(t, s.migrate(t, "--clickhouse", s.clickhouse, "--dry-run"), "clickhouse: apply 0001_")
+	s.migrate(t, "--clickhouse", s.clickhouse)
+	require.Equal(t, "everything is up to date\n", s.migrate(t, "--clickhouse", s.clickhouse))
+
+	first, second := s.start(t), s.start(t)
+	loader := startLoader(t, s.exe, "--kafka", s.kafka, "--topic", s.topic, "--clickhouse", s.clickhouse, "--from-all")
+	one := bench.Client{API: first.api, Key: createTenant(t, s.exe, s.data).APIKey}
+	two := bench.Client{API: second.api, Key: one.Key}
+	rightID := issueRights(t, one)["DOOH"]
+	verifyPacks(t, s.exe, s.data, sealAndExport(t, two))
+
+	var keys node.SigningKeys
+	text, err := exec.Command(s.exe, "signing-key", "list", "--data", s.data, "--json").Output()
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &keys))
+	i := slices.IndexFunc(keys.Keys, func(k node.SigningKey) bool { return k.Purpose == sealer.PurposePack })
+	// The one that started last rotates, the other seals on.
+	out, err := exec.Command(s.exe, "signing-key", "rotate", keys.Keys[i].KeyID, "--data", s.data).CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.NoError(t, two.Do(t.Context(), "POST", "/v1/rights/"+rightID+"/suspend", map[string]any{}, nil))
+	packs := sealAndExport(t, one)
+	require.Len(t, packs, 2)
+	verifyPacks(t, s.exe, s.data, packs)
+	for n, file := range packs {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		header, _, _ := bytes.Cut(text, []byte("\n"))
+		require.Equal(t, n == 0, bytes.Contains(header, []byte(`"signingKeyId":"`+keys.Keys[i].KeyID+`"`)))
+	}
+	_, notes := first.ready(t)
+	require.Contains(t, notes, `{"name":"clickhouse","note":"ready"}`)
+	loader.end(t)
+	second.stop(t)
+	first.stop(t)
+}
+
 // TestDatabaseAway cuts the connections to the database, and lets them through again.
 func TestDatabaseAway(t *testing.T) {
 	s := newScaled(t)
@@ -350,7 +412,7 @@ func TestTopicMadeAnew(t *testing.T) {
 	p := s.start(t)
 	createTenant(t, s.exe, s.data)
 	p.stop(t) // the marks are written once more
-	topic := kafka.Config{Brokers: strings.Split(s.kafka, ",")}
+	topic := kafka.Config{Brokers: strings.Split(s.kafka, ","), Topic: s.topic}
 	_, err := kafka.Topic{Partitions: 4, Replication: 1, Renew: true}.Migrate(t.Context(), topic, false)
 	require.NoError(t, err)
 	refused := s.launch(t)
