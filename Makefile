@@ -6,7 +6,7 @@ FUZZTIME ?= 2m
 FUZZFLAGS ?= -fuzzminimizetime 1s
 FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
-.PHONY: demo run build test test-independent check lint-openapi race stack stack-down test-stack deploy-test faults fuzz bench bench-parts bench-update soak help
+.PHONY: demo demo-stack run build test test-independent check lint-openapi race stack stack-down test-stack deploy-test faults fuzz bench bench-parts bench-update soak help
 
 demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
 	@./bin/muniment demo
@@ -47,6 +47,11 @@ deploy-test: build ## deploy/ before the tools that read it: hadolint, Helm, Kub
 	promtool test rules deploy/prometheus/rules_test.yml
 	$(DEPLOY_TOOLS)/helm lint --quiet --set existingSecret=engines --set existingTLS=control --set kafka.brokers=kafka:9092 deploy/helm
 	PATH=$(DEPLOY_TOOLS):$$PATH go test -count 1 -tags tools ./deploy
+
+demo-stack: build ## the demo's story on 3 gateways, 2 loaders and 2 control processes, on the engines of make stack
+	@trap './deploy/stack/stack.sh down' EXIT; \
+	./deploy/stack/stack.sh up && eval "$$(./deploy/stack/stack.sh env)" && \
+	./bin/muniment demo --stack --kafka "$$MUNIMENT_TEST_KAFKA" --clickhouse "$$MUNIMENT_TEST_CLICKHOUSE" --database "$$MUNIMENT_TEST_POSTGRES"
 
 run: build ## everything in one process, data in ./muniment-data
 	./bin/muniment up
