@@ -20,6 +20,7 @@ import (
 	"muniment/control/store"
 	"muniment/gateway"
 	"muniment/gateway/api"
+	"muniment/gateway/certs"
 	"muniment/pipeline/clickhouse"
 	"muniment/pipeline/kafka"
 )
@@ -39,6 +40,10 @@ type controlCmd struct {
 	Log      string        `default:"text" enum:"text,json" help:"Form of the log: ${enum}."`
 	LogLevel slog.Level    `default:"info" help:"Least level that is logged: debug, info, warn or error."`
 
+	TLS      certs.ServerFlags `embed:"" prefix:"tls-" group:"TLS of the address for gateways' requests:"`
+	NodesTLS certs.ServerFlags `embed:"" prefix:"nodes-tls-" group:"TLS of the address for rights and keys:"`
+	AdminTLS certs.ServerFlags `embed:"" prefix:"admin-tls-" group:"TLS of the address for operators:"`
+
 	AcceptRollback bool `help:"Go on although the database or the log was restored from an older copy than the other."`
 }
 
@@ -56,32 +61,36 @@ func (c *controlCmd) Run() (err error) {
 		return err
 	}
 
-	// Three doors, for three kinds of callers. This is where a listener gets its TLS.
+	// Three doors, for three kinds of callers.
 	failed := make(chan error, 8)
 	operated, served := newParts(ctx, failed), newParts(ctx, failed)
 	defer operated.stop()
-	open := func(on *parts, name, address string, first http.Handler) (*switchable, string, error) {
+	open := func(on *parts, name, address string, flags certs.ServerFlags, first http.Handler) (*switchable, string, error) {
+		cfg, err := certs.Server(certs.Options{Use: name, Logger: logger, Registerer: registry}, flags)
+		if err != nil {
+			return nil, "", err
+		}
 		ln, err := net.Listen("tcp", address)
 		if err != nil {
 			return nil, "", err
 		}
 		door := newSwitch(first)
-		on.run(name, func(ctx context.Context) error { return serve(ctx, ln, door) })
-		return door, "http://" + ln.Addr().String(), nil
+		on.run("the listener for "+name, func(ctx context.Context) error { return serve(ctx, secured(ln, cfg), door) })
+		return door, urlOf(ln, cfg), nil
 	}
 	starting := http.HandlerFunc(refuseAtStart)
-	operators, adminURL, err := open(operated, "the admin listener", c.Admin, gateway.Admin{Gatherer: registry, Checks: []gateway.Check{
+	operators, adminURL, err := open(operated, "admin", c.Admin, c.AdminTLS, gateway.Admin{Gatherer: registry, Checks: []gateway.Check{
 		{Name: "start", Ready: func(context.Context) error { return errors.New("control is waiting for its engines") }},
 	}}.Handler())
 	if err != nil {
 		return err
 	}
 	defer served.stop()
-	callers, apiURL, err := open(served, "the API's listener", c.Listen, starting)
+	callers, apiURL, err := open(served, "api", c.Listen, c.TLS, starting)
 	if err != nil {
 		return err
 	}
-	nodes, nodesURL, err := open(served, "the nodes' listener", c.Nodes, starting)
+	nodes, nodesURL, err := open(served, "nodes", c.Nodes, c.NodesTLS, starting)
 	if err != nil {
 		return err
 	}
@@ -110,7 +119,7 @@ func (c *controlCmd) Run() (err error) {
 		return err
 	}
 
-	access, err := sharedAccess(c.Data, adminURL)
+	access, err := sharedAccess(c.Data, adminAccess{URL: adminURL, Certificate: c.AdminTLS.Cert})
 	if err != nil {
 		return err
 	}
@@ -208,20 +217,20 @@ func (c *controlCmd) sameTopic(ctx context.Context, db *store.DB, log *kafka.Log
 // sharedAccess reads how operators speak to the processes of a data folder, or makes
 // it: one token opens the admin listener of each of them. The address is that of the
 // process that started last.
-func sharedAccess(data, url string) (access adminAccess, err error) {
+func sharedAccess(data string, own adminAccess) (access adminAccess, err error) {
 	path := filepath.Join(data, adminFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		// Of several that start at once one makes it: a link, unlike a renaming, fails
 		// where a file is.
 		access.Token = rand.Text()
-		own := path + "." + access.Token[:8]
+		fresh := path + "." + access.Token[:8]
 		if text, err = json.Marshal(access); err == nil {
-			err = store.WriteFile(own, text, 0o600)
+			err = store.WriteFile(fresh, text, 0o600)
 		}
 		if err == nil {
-			defer os.Remove(own)
-			if err = os.Link(own, path); errors.Is(err, fs.ErrExist) {
+			defer os.Remove(fresh)
+			if err = os.Link(fresh, path); errors.Is(err, fs.ErrExist) {
 				text, err = os.ReadFile(path)
 			}
 		}
@@ -232,7 +241,7 @@ func sharedAccess(data, url string) (access adminAccess, err error) {
 	if err == nil && access.Token == "" {
 		err = errors.New("it holds no token: remove it")
 	}
-	access.URL = url
+	access.URL, access.Certificate = own.URL, own.Certificate
 	if err == nil {
 		text, err = json.Marshal(access)
 	}

@@ -29,6 +29,8 @@ import (
 	"muniment/control/node"
 	"muniment/control/store/storetest"
 	"muniment/gateway/api"
+	"muniment/gateway/certs"
+	"muniment/gateway/certs/certstest"
 	"muniment/gateway/snapshot"
 	"muniment/pipeline/kafka"
 	"muniment/sealer"
@@ -420,6 +422,41 @@ func TestTopicMadeAnew(t *testing.T) {
 	require.Contains(t, refused.log(), "is not the one that the database knows")
 	s.start(t, "--accept-rollback").stop(t)
 	s.start(t).stop(t)
+}
+
+// TestControlTLS serves each listener with a certificate of its own.
+func TestControlTLS(t *testing.T) {
+	s := newScaled(t)
+	s.migrate(t)
+	authority := certstest.New(t)
+	nodes, admin := authority.Issue(t, certstest.Leaf{}), authority.Issue(t, certstest.Leaf{})
+	refused := exec.Command(s.exe, "control", "--database", s.database, "--kafka", s.kafka, "--clickhouse", s.clickhouse, "--data", s.data,
+		"--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--nodes-tls-cert", nodes.Cert, "--nodes-tls-key", admin.Key)
+	out, err := refused.CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "TLS for nodes: the key in "+admin.Key+" is not that of the certificate")
+
+	p := s.launch(t, "--nodes-tls-cert", nodes.Cert, "--nodes-tls-key", nodes.Key, "--admin-tls-cert", admin.Cert, "--admin-tls-key", admin.Key)
+	require.True(t, strings.HasPrefix(p.api, "http://"), p.api)
+	require.True(t, strings.HasPrefix(p.nodes, "https://"), p.nodes)
+	client, err := certs.NewClient(certs.Options{Use: "control"}, certs.ClientFlags{CA: authority.File})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		resp, err := client.HTTP().Get(p.admin + "/readyz")
+		if err != nil {
+			return false
+		}
+		require.NoError(t, resp.Body.Close())
+		return resp.StatusCode == http.StatusOK
+	}, 20*time.Second, 10*time.Millisecond)
+	createTenant(t, s.exe, s.data) // it knows the certificate by the data folder
+	source, err := snapshot.NewRemote(p.nodes, "nod_x.y", client.HTTP())
+	require.NoError(t, err)
+	_, err = source.Feed(t.Context(), api.FeedRequest{})
+	require.ErrorContains(t, err, "401 AUTH_INVALID")
+	_, err = http.Get(p.nodes)
+	require.ErrorContains(t, err, "certificate")
+	p.stop(t)
 }
 
 func ask(t *testing.T, client bench.Client, method, path string) (*http.Response, error) {
