@@ -26,12 +26,16 @@ stack-down: ## stop them; their data stay in ./bin/stack
 	@./deploy/stack/stack.sh down
 
 # The rooms with tests that ask for an engine; with the stack up, none may skip them.
-ON_STACK = $(shell grep -rlE 'MUNIMENT_TEST_(KAFKA|CLICKHOUSE|POSTGRES)|storetest\.Place' --include='*_test.go' . | xargs -n 1 dirname | sort -u)
+ON_STACK = $(shell grep -rlE 'MUNIMENT_TEST_(KAFKA|CLICKHOUSE|POSTGRES)|storetest\.Place' --include='*_test.go' * | grep / | xargs -n 1 dirname | sort -u | sed 's|^|./|')
+# And those of the commands.
+COMMANDS_ON_STACK = $(shell grep -hoE '^func Test[A-Za-z]+' control_test.go pipeline_test.go stack_test.go | cut -d ' ' -f 2 | paste -sd '|')
 
 test-stack: ## the tests that need the engines, on a stack that is started and stopped for them
 	@trap './deploy/stack/stack.sh down' EXIT; \
 	./deploy/stack/stack.sh up && eval "$$(./deploy/stack/stack.sh env)" && \
-	MUNIMENT_TEST_STACK=1 go test -count 1 -p 1 -timeout 30m $(ON_STACK)
+	export MUNIMENT_TEST_STACK=1 && \
+	go test -count 1 -p 1 -timeout 30m $(ON_STACK) && \
+	go test -count 1 -timeout 30m -run '^($(COMMANDS_ON_STACK))$$' .
 
 # The tools that read deploy/, but for Prometheus; Helm is built from source, minutes once.
 HELM = helm.sh/helm/v3/cmd/helm@v3.20.2

@@ -44,7 +44,7 @@ func TestStoryOnTheStack(t *testing.T) {
 		"--kafka", e.Kafka, "--clickhouse", e.ClickHouse, "--database", e.Database)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))
-	require.Regexp(t, `receipts acknowledged +[\d,]+  =`, string(out))
+	require.Regexp(t, `metered \+ suppressed \+ duplicates +[\d,]+  =`, string(out))
 }
 
 // cluster raises one, and ends it with the test.
