@@ -96,19 +96,29 @@ func (c *controlCmd) Run() (err error) {
 	}
 	logger.Info("muniment control is starting", "api", apiURL, "admin", adminURL, "nodes", nodesURL, "data", c.Data)
 
-	db, err := c.openDatabase(ctx, store.Config{URL: c.Database, Logger: logger, Registerer: registry})
+	database, err := c.databaseFlags.config(logger, registry)
+	if err != nil {
+		return err
+	}
+	topic, err := c.kafkaFlags.config(logger, registry)
+	if err != nil {
+		return err
+	}
+	where, err := c.clickhouseFlags.config(logger, registry)
+	if err != nil {
+		return err
+	}
+	db, err := c.openDatabase(ctx, database)
 	if err != nil {
 		return err
 	}
 	defer closing(&err, db)
-	topic := c.kafkaFlags.config(logger, registry)
 	topic.OnFailure = func(err error) { failed <- err }
 	eventLog, err := kafka.Open(topic)
 	if err != nil {
 		return err
 	}
 	defer closing(&err, eventLog)
-	where := c.clickhouseFlags.config()
 	where.Away = true
 	warehouse, err := clickhouse.Open(ctx, where)
 	if err != nil {

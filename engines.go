@@ -2,38 +2,106 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"muniment/control/store"
+	"muniment/gateway/certs"
 	"muniment/pipeline/clickhouse"
 	"muniment/pipeline/kafka"
 )
 
-// The flags that say where an engine is, for every command that uses it. Files of
-// certificates and passwords of a hop belong beside its address.
+// The flags that say where an engine is, for every command that uses it, with the
+// files of certificates and passwords of the hop. No password is a flag: those are read
+// from files, or stand in a URL.
 
+// kafkaFlags are those of a command that can't do without Kafka.
 type kafkaFlags struct {
-	Kafka []string `required:"" help:"Some brokers of Kafka, which holds the event log." placeholder:"HOST:PORT"`
-	Topic string   `default:"muniment.events" help:"Its topic."`
+	Kafka []string `required:"" group:"Kafka:" help:"Some brokers of Kafka, which holds the event log." placeholder:"HOST:PORT"`
+	Topic string   `default:"muniment.events" group:"Kafka:" help:"Its topic."`
+	kafkaHop
 }
 
-func (f *kafkaFlags) config(logger *slog.Logger, registry prometheus.Registerer) kafka.Config {
-	return kafka.Config{Brokers: f.Kafka, Topic: f.Topic, Log: logger, Registerer: registry}
+func (f *kafkaFlags) config(logger *slog.Logger, registry prometheus.Registerer) (kafka.Config, error) {
+	return f.kafkaHop.config(kafka.Config{Brokers: f.Kafka, Topic: f.Topic, Log: logger, Registerer: registry})
 }
 
+// kafkaHop is how brokers are trusted, and who we are to them.
+type kafkaHop struct {
+	KafkaTLS  certs.ClientFlags `embed:"" prefix:"kafka-" group:"Kafka:"`
+	KafkaSASL saslFlags         `embed:"" prefix:"kafka-sasl-" group:"Kafka:"`
+}
+
+type saslFlags struct {
+	Mechanism    string             `help:"Authenticate to the brokers so: plain, scram-sha-256 or scram-sha-512." placeholder:"NAME"`
+	User         string             `help:"As this user." placeholder:"NAME"`
+	PasswordFile certs.PasswordFile `help:"File of that user's password. Read anew for each connection." placeholder:"FILE" type:"path"`
+}
+
+// config completes one that names brokers and topic.
+func (f *kafkaHop) config(cfg kafka.Config) (kafka.Config, error) {
+	s := f.KafkaSASL
+	switch {
+	case s != saslFlags{} && s.Mechanism == "":
+		return cfg, errors.New("--kafka-sasl-mechanism is missing")
+	case s != saslFlags{} && (s.User == "" || s.PasswordFile == ""):
+		return cfg, errors.New("--kafka-sasl-mechanism needs --kafka-sasl-user and --kafka-sasl-password-file")
+	}
+	hop, err := certs.NewClient(certs.Options{Use: "kafka", Logger: cfg.Log, Registerer: cfg.Registerer}, f.KafkaTLS)
+	if err != nil {
+		return cfg, err
+	}
+	cfg.TLS = hop.TLS()
+	cfg.SASL = kafka.SASL{Mechanism: s.Mechanism, User: s.User, PasswordNow: s.PasswordFile.Password()}
+	return cfg, nil
+}
+
+// clickhouseFlags are those of a command that can't do without the warehouse.
 type clickhouseFlags struct {
-	ClickHouse string `name:"clickhouse" required:"" help:"URL of the warehouse: clickhouse://user:password@host:9000/database, or http(s)://…" placeholder:"URL"`
-	Cluster    string `help:"Name of the ClickHouse cluster whose replicas hold the tables; default: one server."`
+	ClickHouse string `name:"clickhouse" required:"" group:"ClickHouse:" help:"URL of the warehouse: clickhouse://user:password@host:9000/database, or http(s)://…" placeholder:"URL"`
+	Cluster    string `group:"ClickHouse:" help:"Name of the ClickHouse cluster whose replicas hold the tables; default: one server."`
+	clickhouseHop
 }
 
-func (f *clickhouseFlags) config() clickhouse.Config {
-	return clickhouse.Config{URL: f.ClickHouse, Cluster: f.Cluster}
+func (f *clickhouseFlags) config(logger *slog.Logger, registry prometheus.Registerer) (clickhouse.Config, error) {
+	return f.clickhouseHop.config(clickhouse.Config{URL: f.ClickHouse, Cluster: f.Cluster}, logger, registry)
 }
 
+type clickhouseHop struct {
+	ClickHouseTLS          certs.ClientFlags  `embed:"" prefix:"clickhouse-" group:"ClickHouse:"`
+	ClickHousePasswordFile certs.PasswordFile `name:"clickhouse-password-file" group:"ClickHouse:" help:"File of the password, in place of the URL's. Read anew for each connection." placeholder:"FILE" type:"path"`
+}
+
+// config completes one that says where the warehouse is.
+func (f *clickhouseHop) config(cfg clickhouse.Config, logger *slog.Logger, registry prometheus.Registerer) (clickhouse.Config, error) {
+	hop, err := certs.NewClient(certs.Options{Use: "clickhouse", Logger: logger, Registerer: registry}, f.ClickHouseTLS)
+	cfg.TLS, cfg.Password = hop.TLS(), f.ClickHousePasswordFile.Password()
+	return cfg, err
+}
+
+// databaseFlags are those of a command that can't do without control's database.
 type databaseFlags struct {
-	Database string `required:"" help:"URL of control's PostgreSQL database: postgres://user:password@host/database?sslmode=verify-full" placeholder:"URL"`
+	Database string `required:"" group:"PostgreSQL:" help:"URL of control's PostgreSQL database: postgres://user:password@host/database?sslmode=verify-full" placeholder:"URL"`
+	databaseHop
+}
+
+func (f *databaseFlags) config(logger *slog.Logger, registry prometheus.Registerer) (store.Config, error) {
+	return f.databaseHop.config(store.Config{URL: f.Database, Logger: logger, Registerer: registry})
+}
+
+type databaseHop struct {
+	DatabaseTLS          certs.ClientFlags  `embed:"" prefix:"database-" group:"PostgreSQL:"`
+	DatabasePasswordFile certs.PasswordFile `group:"PostgreSQL:" help:"File of the password, in place of the URL's. Read anew for each connection." placeholder:"FILE" type:"path"`
+}
+
+// config completes one that says where the database is.
+func (f *databaseHop) config(cfg store.Config) (store.Config, error) {
+	hop, err := certs.NewClient(certs.Options{Use: "database", Logger: cfg.Logger, Registerer: cfg.Registerer}, f.DatabaseTLS)
+	cfg.TLS, cfg.Password = hop.TLS(), f.DatabasePasswordFile.Password()
+	return cfg, err
 }
 
 // lookAgain is how often a process that starts looks whether an engine is there.

@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +19,7 @@ import (
 
 	"muniment/control/store"
 	"muniment/gateway"
+	"muniment/gateway/certs"
 	"muniment/gateway/identity"
 	"muniment/gateway/snapshot"
 	"muniment/pipeline/edge"
@@ -42,6 +46,11 @@ type gatewayCmd struct {
 	DrainDelay  time.Duration `help:"How long a stopping node goes on accepting connections, for balancers to take notice."`
 	Log         string        `default:"text" enum:"text,json" help:"Form of the log: ${enum}."`
 	LogLevel    slog.Level    `default:"info" help:"Least level that is logged: debug, info, warn or error."`
+
+	TLS        certs.ServerFlags `embed:"" prefix:"tls-" group:"TLS of the API:"`
+	AdminTLS   certs.ServerFlags `embed:"" prefix:"admin-tls-" group:"TLS of the address for operators:"`
+	ControlTLS certs.ClientFlags `embed:"" prefix:"control-" group:"TLS with control, for the API's requests:"`
+	NodesTLS   certs.ClientFlags `embed:"" prefix:"nodes-" group:"TLS with control, for rights and keys:"`
 }
 
 // Run serves until it is told to stop. Everything is opened in the order in which
@@ -67,6 +76,10 @@ func (c *gatewayCmd) Run() (err error) {
 		return err
 	}
 	defer closing(&err, claim)
+	hops, err := c.openHops(logger, registry)
+	if err != nil {
+		return err
+	}
 	listener, err := gateway.Listen(ctx, c.Listen)
 	if err != nil {
 		return err
@@ -77,8 +90,8 @@ func (c *gatewayCmd) Run() (err error) {
 		return err
 	}
 	defer adminListener.Close()
-	logger.Info("muniment gateway is starting", "api", "http://"+listener.Addr().String(),
-		"admin", "http://"+adminListener.Addr().String(), "data", c.Data)
+	logger.Info("muniment gateway is starting", "api", urlOf(listener, hops.api),
+		"admin", urlOf(adminListener, hops.admin), "data", c.Data)
 
 	failed := make(chan error, 8)
 	operators := newSwitch(gateway.Admin{Gatherer: registry, Checks: []gateway.Check{
@@ -86,9 +99,12 @@ func (c *gatewayCmd) Run() (err error) {
 	}}.Handler())
 	operated := newParts(ctx, failed)
 	defer operated.stop()
-	operated.run("the admin listener", func(ctx context.Context) error { return serve(ctx, adminListener, operators) })
+	operated.run("the admin listener", func(ctx context.Context) error { return serve(ctx, secured(adminListener, hops.admin), operators) })
 
-	reach := c.kafkaFlags.config(logger, registry)
+	reach, err := c.kafkaFlags.config(logger, registry)
+	if err != nil {
+		return err
+	}
 	reach.OnFailure = func(err error) { failed <- err }
 	topic, err := kafka.Open(reach)
 	if err != nil {
@@ -119,13 +135,13 @@ func (c *gatewayCmd) Run() (err error) {
 	defer closing(&err, eventLog)
 
 	node, err := identity.Open(ctx, identity.Config{
-		Dir: filepath.Join(c.Data, "identity"), Control: c.Nodes, Invitation: c.Invitation, RotateEvery: c.RotateEvery, Logger: logger,
+		Dir: filepath.Join(c.Data, "identity"), Control: c.Nodes, Client: hops.nodes, Invitation: c.Invitation, RotateEvery: c.RotateEvery, Logger: logger,
 	})
 	if err != nil {
 		return err
 	}
 	defer closing(&err, node)
-	source, err := snapshot.NewRemote(c.Nodes, node.Credential(), nil)
+	source, err := snapshot.NewRemote(c.Nodes, node.Credential(), hops.nodes)
 	if err != nil {
 		return err
 	}
@@ -136,7 +152,7 @@ func (c *gatewayCmd) Run() (err error) {
 		return err
 	}
 	server, err := gateway.New(gateway.Config{
-		NodeID: node.ID(), Epoch: node.Epoch(), Rights: view, Log: eventLog, Signer: node.Signer, DialControl: c.dialControl,
+		NodeID: node.ID(), Epoch: node.Epoch(), Rights: view, Log: eventLog, Signer: node.Signer, DialControl: hops.dialControl, TLS: hops.api,
 		MaxTenantInFlight: c.TenantCap, DrainDelay: c.DrainDelay, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
@@ -179,9 +195,38 @@ func (c *gatewayCmd) Run() (err error) {
 	return nil
 }
 
-// dialControl connects to where requests are forwarded to.
-func (c *gatewayCmd) dialControl() (net.Conn, error) {
-	return net.DialTimeout("tcp", c.Control, controlDialTimeout)
+// hops are the TLS of a gateway's listeners, and how it reaches control; but Kafka's.
+type hops struct {
+	api, admin  *tls.Config
+	nodes       *http.Client
+	dialControl func() (net.Conn, error)
+}
+
+func (c *gatewayCmd) openHops(logger *slog.Logger, registry prometheus.Registerer) (h hops, err error) {
+	use := func(name string) certs.Options {
+		return certs.Options{Use: name, Logger: logger, Registerer: registry}
+	}
+	if h.api, err = certs.Server(use("api"), c.TLS); err != nil {
+		return h, err
+	}
+	if h.admin, err = certs.Server(use("admin"), c.AdminTLS); err != nil {
+		return h, err
+	}
+	if c.NodesTLS.On() && !strings.HasPrefix(c.Nodes, "https://") {
+		return h, errors.New("--nodes must begin with https:// where certificates are given for it")
+	}
+	nodes, err := certs.NewClient(use("nodes"), c.NodesTLS)
+	if err != nil {
+		return h, err
+	}
+	h.nodes = nodes.HTTP()
+	control, err := certs.NewClient(use("control"), c.ControlTLS)
+	h.dialControl = func() (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), controlDialTimeout)
+		defer cancel()
+		return control.Dial(ctx, "tcp", c.Control)
+	}
+	return h, err
 }
 
 // controlDialTimeout bounds one attempt to reach control.

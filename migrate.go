@@ -14,11 +14,14 @@ import (
 
 // migrateCmd makes the tables and topics of a scaled service, and lets them grow.
 type migrateCmd struct {
-	Kafka      []string `help:"Some brokers of Kafka, for the topic of the event log." placeholder:"HOST:PORT"`
-	Topic      string   `default:"muniment.events" help:"The topic."`
-	ClickHouse string   `name:"clickhouse" help:"URL of the warehouse." placeholder:"URL"`
-	Cluster    string   `help:"Name of the ClickHouse cluster whose replicas hold the tables; default: one server."`
-	Database   string   `help:"URL of control's PostgreSQL database." placeholder:"URL"`
+	Kafka      []string `group:"Kafka:" help:"Some brokers of Kafka, for the topic of the event log." placeholder:"HOST:PORT"`
+	Topic      string   `default:"muniment.events" group:"Kafka:" help:"The topic."`
+	ClickHouse string   `name:"clickhouse" group:"ClickHouse:" help:"URL of the warehouse." placeholder:"URL"`
+	Cluster    string   `group:"ClickHouse:" help:"Name of the ClickHouse cluster whose replicas hold the tables; default: one server."`
+	Database   string   `group:"PostgreSQL:" help:"URL of control's PostgreSQL database." placeholder:"URL"`
+	kafkaHop
+	clickhouseHop
+	databaseHop
 
 	Partitions  int           `default:"12" help:"Partitions of the topic, for its life: a tenant is in one."`
 	Replication int           `default:"3" help:"Brokers that keep a partition."`
@@ -74,7 +77,11 @@ func (c *migrateCmd) Run(out io.Writer) error {
 
 func (c *migrateCmd) migrate(ctx context.Context, tell func(engine, change string)) error {
 	if c.Database != "" {
-		names, err := store.Migrate(ctx, store.Config{URL: c.Database}, c.DryRun)
+		cfg, err := c.databaseHop.config(store.Config{URL: c.Database})
+		if err != nil {
+			return err
+		}
+		names, err := store.Migrate(ctx, cfg, c.DryRun)
 		for _, name := range names {
 			tell("postgresql", "apply "+name)
 		}
@@ -83,7 +90,11 @@ func (c *migrateCmd) migrate(ctx context.Context, tell func(engine, change strin
 		}
 	}
 	if c.ClickHouse != "" {
-		names, err := clickhouse.Migrate(ctx, clickhouse.Config{URL: c.ClickHouse, Cluster: c.Cluster}, c.DryRun)
+		cfg, err := c.clickhouseHop.config(clickhouse.Config{URL: c.ClickHouse, Cluster: c.Cluster}, nil, nil)
+		if err != nil {
+			return err
+		}
+		names, err := clickhouse.Migrate(ctx, cfg, c.DryRun)
 		for _, name := range names {
 			tell("clickhouse", "apply "+name)
 		}
@@ -94,8 +105,12 @@ func (c *migrateCmd) migrate(ctx context.Context, tell func(engine, change strin
 	if len(c.Kafka) == 0 {
 		return nil
 	}
+	cfg, err := c.kafkaHop.config(kafka.Config{Brokers: c.Kafka, Topic: c.Topic})
+	if err != nil {
+		return err
+	}
 	topic := kafka.Topic{Partitions: c.Partitions, Replication: c.Replication, Retention: c.Retention}
-	changes, err := topic.Migrate(ctx, kafka.Config{Brokers: c.Kafka, Topic: c.Topic}, c.DryRun)
+	changes, err := topic.Migrate(ctx, cfg, c.DryRun)
 	for _, change := range changes {
 		tell("kafka", change.String())
 	}

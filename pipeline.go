@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"muniment/gateway"
+	"muniment/gateway/certs"
 	"muniment/pipeline"
 	"muniment/pipeline/clickhouse"
 	"muniment/pipeline/kafka"
@@ -26,6 +27,8 @@ type pipelineCmd struct {
 	Admin    string     `default:"127.0.0.1:9090" help:"Address for operators: metrics and health."`
 	Log      string     `default:"text" enum:"text,json" help:"Form of the log: ${enum}."`
 	LogLevel slog.Level `default:"info" help:"Least level that is logged: debug, info, warn or error."`
+
+	AdminTLS certs.ServerFlags `embed:"" prefix:"admin-tls-" group:"TLS of the address for operators:"`
 
 	Group          string        `default:"muniment.pipeline" help:"Consumer group whose members share the partitions."`
 	SessionTimeout time.Duration `default:"10s" help:"How long the partitions of a loader that died stay unloaded; brokers refuse less than 6s."`
@@ -55,14 +58,24 @@ func (c *pipelineCmd) Run() (err error) {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	failed := make(chan error, 8)
-	topic := c.kafkaFlags.config(logger, registry)
+	adminTLS, err := certs.Server(certs.Options{Use: "admin", Logger: logger, Registerer: registry}, c.AdminTLS)
+	if err != nil {
+		return err
+	}
+	topic, err := c.kafkaFlags.config(logger, registry)
+	if err != nil {
+		return err
+	}
 	topic.OnFailure = func(err error) { failed <- err }
 	eventLog, err := kafka.Open(topic)
 	if err != nil {
 		return err
 	}
 	defer closing(&err, eventLog)
-	where := c.clickhouseFlags.config()
+	where, err := c.clickhouseFlags.config(logger, registry)
+	if err != nil {
+		return err
+	}
 	where.Away = true
 	warehouse, err := clickhouse.Open(ctx, where)
 	if err != nil {
@@ -97,12 +110,11 @@ func (c *pipelineCmd) Run() (err error) {
 		return err
 	}
 
-	// This is where the listener gets its TLS.
 	listener, err := net.Listen("tcp", c.Admin)
 	if err != nil {
 		return err
 	}
-	logger.Info("muniment pipeline is starting", "admin", "http://"+listener.Addr().String(), "topic", c.Topic)
+	logger.Info("muniment pipeline is starting", "admin", urlOf(listener, adminTLS), "topic", c.Topic)
 	operators := gateway.Admin{
 		Gatherer: registry,
 		Checks:   append(checks, gateway.Check{Name: "loaders", Ready: fleet.Ready}),
@@ -111,7 +123,7 @@ func (c *pipelineCmd) Run() (err error) {
 	operated, background := newParts(ctx, failed), newParts(ctx, failed)
 	defer operated.stop()
 	defer background.stop()
-	operated.run("the admin listener", func(ctx context.Context) error { return serve(ctx, listener, operators) })
+	operated.run("the admin listener", func(ctx context.Context) error { return serve(ctx, secured(listener, adminTLS), operators) })
 	background.run("the loaders", fleet.Run)
 	background.run("the reconciler", reconciler.Run)
 
