@@ -26,7 +26,7 @@ import (
 )
 
 // controlCmd is one of any number of control processes on one database. They share
-// the data folder too: one volume, or the same files mounted for each.
+// the data folder too: one volume that all of them may write to.
 type controlCmd struct {
 	databaseFlags
 	kafkaFlags

@@ -12,9 +12,9 @@ import (
 
 // # Keys of several processes
 //
-// Processes that share a database share the folder of the key files, too: one volume,
-// or the same files mounted for each. Which key of a role is current says the
-// database. A process looks there before it signs a pack or a directory, and loads the
+// Processes that share a database share the folder of the key files, too: one volume
+// that all of them may write to. Which key of a role is current says the database. A
+// process looks there before it signs a pack or a directory, and loads the
 // key that another process has made; a folder that lacks it is not the one that they
 // share, and nothing is signed from it. One process at a time opens the folder or
 // changes keys (administer), and the others go on signing meanwhile.
