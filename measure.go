@@ -2,9 +2,12 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
+
+	"github.com/alecthomas/kong"
 
 	"muniment/bench"
 	"muniment/pipeline/kafka"
@@ -17,9 +20,16 @@ type demoCmd struct {
 	Keep       string `placeholder:"DIR" help:"Tell the story in this new folder and keep it."`
 
 	Stack      bool     `env:"MUNIMENT_DEMO_STACK" help:"Tell it of 3 gateways, 2 loaders and 2 control processes, on engines that run already; what it makes there stays."`
-	Kafka      []string `help:"With --stack: some brokers." placeholder:"HOST:PORT"`
-	ClickHouse string   `name:"clickhouse" help:"With --stack: any database of the server." placeholder:"URL"`
-	Database   string   `help:"With --stack: any database of the PostgreSQL server." placeholder:"URL"`
+	Kafka      []string `group:"Kafka:" help:"With --stack: some brokers." placeholder:"HOST:PORT"`
+	ClickHouse string   `name:"clickhouse" group:"ClickHouse:" help:"With --stack: any database of the server." placeholder:"URL"`
+	Database   string   `group:"PostgreSQL:" help:"With --stack: any database of the PostgreSQL server." placeholder:"URL"`
+	kafkaHop
+	clickhouseHop
+	databaseHop
+
+	PartsCert string `group:"TLS of the processes:" help:"With --stack: each listener shows this certificate, for 127.0.0.1 (PEM)." placeholder:"FILE" type:"path"`
+	PartsKey  string `group:"TLS of the processes:" help:"Its key (PEM)." placeholder:"FILE" type:"path"`
+	PartsCA   string `group:"TLS of the processes:" help:"Authorities that vouch for it (PEM)." placeholder:"FILE" type:"path"`
 }
 
 // Validate refuses half a stack.
@@ -27,11 +37,24 @@ func (c *demoCmd) Validate() error {
 	if c.Stack && (len(c.Kafka) == 0 || c.ClickHouse == "" || c.Database == "") {
 		return errors.New("--stack needs --kafka, --clickhouse and --database")
 	}
+	if parts := c.PartsCert + c.PartsKey + c.PartsCA; parts != "" && (c.PartsCert == "" || c.PartsKey == "" || c.PartsCA == "") {
+		return errors.New("--parts-cert, --parts-key and --parts-ca belong together")
+	}
 	return nil
 }
 
+// environment is the flags that were given for engines, as variables for the processes.
+func environment(k *kong.Context) (env []string) {
+	for _, p := range k.Path {
+		if p.Flag != nil && p.Flag.Group != nil && len(p.Flag.Envs) > 0 {
+			env = append(env, fmt.Sprintf("%s=%v", p.Flag.Envs[0], p.Flag.Target))
+		}
+	}
+	return env
+}
+
 // Run tells the story in a folder that is removed afterwards.
-func (c *demoCmd) Run() error {
+func (c *demoCmd) Run(k *kong.Context) error {
 	if c.Deliveries < 1000 || c.Clients < 1 {
 		return errors.New("a demo takes at least 1000 deliveries and 1 client")
 	}
@@ -60,10 +83,17 @@ func (c *demoCmd) Run() error {
 	}
 	if c.Stack {
 		demo.Stack = &bench.Stack{
-			Engines: bench.Engines{Kafka: strings.Join(c.Kafka, ","), ClickHouse: c.ClickHouse, Database: c.Database},
+			Engines: bench.Engines{Kafka: strings.Join(c.Kafka, ","), ClickHouse: c.ClickHouse, Database: c.Database, Env: environment(k)},
 			OpenLog: func(topic string) (bench.ReadCloser, error) {
-				return kafka.Open(kafka.Config{Brokers: c.Kafka, Topic: topic})
+				cfg, err := c.kafkaHop.config(kafka.Config{Brokers: c.Kafka, Topic: topic})
+				if err != nil {
+					return nil, err
+				}
+				return kafka.Open(cfg)
 			},
+		}
+		if c.PartsCert != "" {
+			demo.Stack.TLS = &bench.Certificates{Cert: c.PartsCert, Key: c.PartsKey, CA: c.PartsCA}
 		}
 	}
 	return demo.Run(ctx)

@@ -3,10 +3,13 @@ package bench
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -23,6 +26,36 @@ type Engines struct {
 	// ClickHouse and Database (PostgreSQL) are URLs. A Cluster puts databases of its own
 	// into their paths.
 	ClickHouse, Database string
+	// Env holds variables that are set besides, as name=value.
+	Env []string
+}
+
+// Certificates are files with which all parts of a Cluster speak TLS.
+type Certificates struct {
+	// Cert and Key are what each listener shows: good for 127.0.0.1.
+	Cert, Key string
+	// CA is whom the parts trust as each other, and we as them.
+	CA string
+}
+
+func (c *Certificates) trust() (*tls.Config, error) {
+	text, err := os.ReadFile(c.CA)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the certificate authorities: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s holds no certificate in PEM", c.CA)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool}, nil
+}
+
+// env are the flags of all commands, as variables.
+func (c *Certificates) env() (all []string) {
+	for _, listener := range []string{"TLS", "NODES_TLS", "ADMIN_TLS"} {
+		all = append(all, "MUNIMENT_"+listener+"_CERT="+c.Cert, "MUNIMENT_"+listener+"_KEY="+c.Key)
+	}
+	return append(all, "MUNIMENT_CONTROL_CA="+c.CA, "MUNIMENT_NODES_CA="+c.CA)
 }
 
 // Cluster is the scaled service as processes of this machine: gateways, loaders, and
@@ -36,6 +69,8 @@ type Cluster struct {
 	// Topic, ClickHouse and Database are what it made for itself.
 	Topic, ClickHouse, Database string
 
+	// TLS of the parts; nil: they speak plain HTTP.
+	TLS *Certificates
 	// GatewayFlags are further ones of every gateway.
 	GatewayFlags []string
 	// Front is where all gateways forward requests to, and Doors where each of them gets
@@ -44,6 +79,8 @@ type Cluster struct {
 	Doors []*Balancer
 	// The parts, by their number. One that was killed stays, until it is started again.
 	Controls, Loaders, Gateways []*Server
+
+	trusted *tls.Config // nil: plain HTTP
 }
 
 // Size is how many processes of each kind there are, and partitions of the topic.
@@ -61,6 +98,11 @@ func (c *Cluster) Raise(ctx context.Context, size Size) (err error) {
 	}
 	if c.Database, err = atDatabase(c.Engines.Database, name); err != nil {
 		return err
+	}
+	if c.TLS != nil {
+		if c.trusted, err = c.TLS.trust(); err != nil {
+			return err
+		}
 	}
 	if out, err := c.command(ctx, "migrate", "--partitions", strconv.Itoa(size.Partitions), "--replication", "1").CombinedOutput(); err != nil {
 		return fmt.Errorf("cannot migrate: %w: %s", err, out)
@@ -132,8 +174,11 @@ func atDatabase(engine, name string) (string, error) {
 // command is a command of the service whose environment names the engines.
 func (c *Cluster) command(ctx context.Context, arg ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.Exe, arg...)
-	cmd.Env = append(os.Environ(), "MUNIMENT_KAFKA="+c.Engines.Kafka, "MUNIMENT_TOPIC="+c.Topic,
+	cmd.Env = append(append(os.Environ(), c.Engines.Env...), "MUNIMENT_KAFKA="+c.Engines.Kafka, "MUNIMENT_TOPIC="+c.Topic,
 		"MUNIMENT_CLICKHOUSE="+c.ClickHouse, "MUNIMENT_DATABASE="+c.Database)
+	if c.TLS != nil {
+		cmd.Env = append(cmd.Env, c.TLS.env()...)
+	}
 	return cmd
 }
 
@@ -148,7 +193,11 @@ func (c *Cluster) start(ctx context.Context, verb string, i int, parts []*Server
 	for _, name := range listens {
 		arg = append(arg, "--"+name, hostOf(at[name]))
 	}
-	started, err := start(ctx, c.command(context.WithoutCancel(ctx), append([]string{verb}, arg...)...), filepath.Join(c.Dir, verb+strconv.Itoa(i+1)))
+	client := http.DefaultClient
+	if c.trusted != nil {
+		client = &http.Client{Transport: &http.Transport{TLSClientConfig: c.trusted}}
+	}
+	started, err := startAsking(ctx, c.command(context.WithoutCancel(ctx), append([]string{verb}, arg...)...), filepath.Join(c.Dir, verb+strconv.Itoa(i+1)), client)
 	if err != nil {
 		return fmt.Errorf("cannot start %s %d: %w", verb, i+1, err)
 	}
@@ -168,7 +217,7 @@ func (c *Cluster) StartLoader(ctx context.Context, i int) error {
 
 // StartGateway starts a gateway, for the first time, when it is invited, or again.
 func (c *Cluster) StartGateway(ctx context.Context, i int) error {
-	arg := append([]string{"--data", c.dataOf("gateway", i), "--control", c.Front.Addr(), "--nodes", "http://" + c.Doors[i].Addr()}, c.GatewayFlags...)
+	arg := append([]string{"--data", c.dataOf("gateway", i), "--control", c.Front.Addr(), "--nodes", c.scheme() + c.Doors[i].Addr()}, c.GatewayFlags...)
 	if c.Gateways[i] == nil {
 		invitation, err := c.invite(ctx)
 		if err != nil {
@@ -177,6 +226,14 @@ func (c *Cluster) StartGateway(ctx context.Context, i int) error {
 		arg = append(arg, "--invitation", invitation)
 	}
 	return c.start(ctx, "gateway", i, c.Gateways, []string{"listen", "admin"}, arg...)
+}
+
+// scheme is how the parts' listeners are spoken to.
+func (c *Cluster) scheme() string {
+	if c.TLS == nil {
+		return "http://"
+	}
+	return "https://"
 }
 
 // dataOf is a part's folder: all of control share one.

@@ -17,6 +17,7 @@ package bench
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -66,6 +67,8 @@ type stage interface {
 	operator() *Server
 	// apis are the base URLs that deliveries go to; the first one takes all else too.
 	apis() []string
+	// trust is TLS with those; nil if they speak plain HTTP.
+	trust() *tls.Config
 	// strike kills with SIGKILL, starts again what it killed, and says what that was.
 	strike(ctx context.Context) (what string, err error)
 	// root is the file of the root key.
@@ -150,11 +153,12 @@ type alone struct {
 	server *Server
 }
 
-func (a *alone) data() string      { return filepath.Join(a.d.Dir, "data") }
-func (a *alone) operator() *Server { return a.server }
-func (a *alone) apis() []string    { return []string{a.server.API} }
-func (a *alone) root() string      { return filepath.Join(a.data(), "keys", "root.vkey") }
-func (a *alone) stop() error       { return a.server.Stop() }
+func (a *alone) data() string       { return filepath.Join(a.d.Dir, "data") }
+func (a *alone) operator() *Server  { return a.server }
+func (a *alone) apis() []string     { return []string{a.server.API} }
+func (a *alone) root() string       { return filepath.Join(a.data(), "keys", "root.vkey") }
+func (a *alone) trust() *tls.Config { return nil }
+func (a *alone) stop() error        { return a.server.Stop() }
 
 func (a *alone) raise(ctx context.Context) (err error) {
 	a.d.say("1  Start  muniment up, everything in one process, data in a throw-away folder")
@@ -205,7 +209,7 @@ func (d *Demo) deliver(ctx context.Context, on stage, client Client, deliveries 
 	killAt := len(deliveries) * 45 / 100
 	reached := make(chan struct{})
 	load := &Load{
-		Key: client.Key, Clients: d.Clients, Name: "demo", Deliveries: deliveries,
+		TLS: on.trust(), Key: client.Key, Clients: d.Clients, Name: "demo", Deliveries: deliveries,
 		Answered: func(n int) {
 			if n == killAt {
 				close(reached)
@@ -391,7 +395,7 @@ func copyFile(from, to string) error {
 }
 
 func hostOf(url string) string {
-	host := strings.TrimPrefix(url, "http://")
+	host := strings.TrimPrefix(strings.TrimPrefix(url, "http://"), "https://")
 	if _, _, err := net.SplitHostPort(host); err != nil {
 		return url
 	}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"slices"
 	"sync"
@@ -18,6 +19,8 @@ type Load struct {
 	// Addrs are the hosts and ports of the servers: a client stays with one of them,
 	// which alone remembers what it has answered.
 	Addrs []string
+	// TLS is spoken with them; nil is plain HTTP.
+	TLS *tls.Config
 	// Key is the API key.
 	Key     string
 	Clients int
@@ -55,7 +58,7 @@ func (l *Load) Run(ctx context.Context) ([]Answer, error) {
 	for i := range l.Clients {
 		clients.Go(func() {
 			client := &fasthttp.HostClient{
-				Addr: l.Addrs[i%len(l.Addrs)], MaxConns: 1, RetryIfErr: neverRetry,
+				Addr: l.Addrs[i%len(l.Addrs)], IsTLS: l.TLS != nil, TLSConfig: l.TLS, MaxConns: 1, RetryIfErr: neverRetry,
 				ReadTimeout: 20 * time.Second, WriteTimeout: 20 * time.Second,
 				NoDefaultUserAgentHeader: true, DisablePathNormalizing: true,
 			}
@@ -90,7 +93,11 @@ func (l *Load) post(ctx context.Context, client *fasthttp.HostClient, i int) Ans
 	defer fasthttp.ReleaseRequest(req)
 	defer fasthttp.ReleaseResponse(resp)
 	req.Header.SetMethod(fasthttp.MethodPost)
-	req.SetRequestURI("http://" + client.Addr + "/v1/delivery")
+	scheme := "http://"
+	if client.IsTLS {
+		scheme = "https://"
+	}
+	req.SetRequestURI(scheme + client.Addr + "/v1/delivery")
 	req.Header.Set("Authorization", "Bearer "+l.Key)
 	req.Header.Set("Idempotency-Key", fmt.Sprintf("%s-%d", l.Name, i))
 	req.Header.SetContentType("application/json")

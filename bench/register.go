@@ -28,7 +28,7 @@ func register(ctx context.Context, exe string, server *Server, api string) (*reg
 	if err := json.Unmarshal(out, &tenant); err != nil {
 		return nil, fmt.Errorf("cannot read the tenant: %w", err)
 	}
-	r := &registered{client: Client{API: api, Key: tenant.APIKey}, tenantID: tenant.TenantID, rights: map[string]string{}}
+	r := &registered{client: Client{API: api, Key: tenant.APIKey, HTTP: server.HTTP}, tenantID: tenant.TenantID, rights: map[string]string{}}
 
 	from := time.Now().UTC().Add(-time.Hour).Format(time.RFC3339)
 	var bases []string

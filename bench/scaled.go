@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"strings"
 
@@ -11,6 +12,8 @@ import (
 // Stack is what Demo needs to tell its story on a Cluster.
 type Stack struct {
 	Engines Engines
+	// TLS is that of the Cluster; nil: its parts speak plain HTTP.
+	TLS *Certificates
 	// OpenLog opens a topic for reading.
 	OpenLog func(topic string) (ReadCloser, error)
 }
@@ -28,24 +31,33 @@ type scaled struct {
 }
 
 func newScaled(d *Demo) *scaled {
-	return &scaled{Cluster{Exe: d.Exe, Dir: d.Dir, Engines: d.Stack.Engines}, d}
+	return &scaled{Cluster{Exe: d.Exe, Dir: d.Dir, Engines: d.Stack.Engines, TLS: d.Stack.TLS}, d}
 }
 
-func (s *scaled) operator() *Server { return s.Operator() }
-func (s *scaled) root() string      { return s.Root() }
-func (s *scaled) apis() []string    { return s.APIs() }
-func (s *scaled) stop() error       { return s.Stop() }
-func (s *scaled) end()              { s.End() }
+func (s *scaled) operator() *Server  { return s.Operator() }
+func (s *scaled) root() string       { return s.Root() }
+func (s *scaled) apis() []string     { return s.APIs() }
+func (s *scaled) trust() *tls.Config { return s.trusted }
+func (s *scaled) stop() error        { return s.Stop() }
+func (s *scaled) end()               { s.End() }
 
 func (s *scaled) raise(ctx context.Context) (err error) {
 	size := Size{Gateways: 3, Loaders: 2, Controls: 2, Partitions: 6}
-	s.d.say("1  Start  %d gateways, %d loaders and %d control processes on Kafka, ClickHouse and PostgreSQL", size.Gateways, size.Loaders, size.Controls)
+	s.d.say("1  Start  %d gateways, %d loaders and %d control processes on Kafka, ClickHouse and PostgreSQL%s", size.Gateways, size.Loaders, size.Controls, s.manner())
 	if err := s.Raise(ctx, size); err != nil {
 		return err
 	}
 	s.d.note("on the topic %s and databases of that name, which stay", s.Topic)
 	s.d.note("ready on %s", strings.Join(s.apis(), " "))
 	return nil
+}
+
+// manner tells how the parts speak to each other.
+func (s *scaled) manner() string {
+	if s.TLS == nil {
+		return ""
+	}
+	return ", with TLS on each listener"
 }
 
 // strike kills one process of each kind.

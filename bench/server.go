@@ -22,6 +22,8 @@ type Server struct {
 	API, Admin, Nodes string
 	// Data is its data folder.
 	Data string
+	// HTTP asks it, and trusts it if it speaks TLS.
+	HTTP *http.Client
 
 	cmd    *exec.Cmd
 	exited chan error
@@ -36,6 +38,11 @@ func StartServer(ctx context.Context, exe, data, listen, admin string) (*Server,
 
 // start runs a command that serves data and names its addresses as muniment up does.
 func start(ctx context.Context, cmd *exec.Cmd, data string) (*Server, error) {
+	return startAsking(ctx, cmd, data, http.DefaultClient)
+}
+
+// startAsking does so with a client that trusts the server.
+func startAsking(ctx context.Context, cmd *exec.Cmd, data string, client *http.Client) (*Server, error) {
 	pipe, err := cmd.StderrPipe()
 	if err != nil {
 		return nil, err
@@ -48,7 +55,7 @@ func start(ctx context.Context, cmd *exec.Cmd, data string) (*Server, error) {
 		log.Close()
 		return nil, fmt.Errorf("cannot start %s: %w", cmd.Path, err)
 	}
-	s := &Server{Data: data, cmd: cmd, exited: make(chan error, 1)}
+	s := &Server{Data: data, HTTP: client, cmd: cmd, exited: make(chan error, 1)}
 	first := make(chan string, 1)
 	go func() {
 		defer log.Close()
@@ -95,7 +102,7 @@ func (s *Server) awaitReady(ctx context.Context, first <-chan string) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if resp, err := http.Get(s.Admin + "/readyz"); err == nil {
+		if resp, err := s.HTTP.Get(s.Admin + "/readyz"); err == nil {
 			resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {
 				return nil
