@@ -71,8 +71,9 @@ type Cluster struct {
 
 	// TLS of the parts; nil: they speak plain HTTP.
 	TLS *Certificates
-	// GatewayFlags are further ones of every gateway.
-	GatewayFlags []string
+	// GatewayFlags and LoaderFlags are further ones of every gateway and every loader,
+	// MigrateFlags of the migration.
+	GatewayFlags, LoaderFlags, MigrateFlags []string
 	// Front is where all gateways forward requests to, and Doors where each of them gets
 	// its rights: a balancer of its own. Both stand in front of Controls.
 	Front *Balancer
@@ -104,7 +105,8 @@ func (c *Cluster) Raise(ctx context.Context, size Size) (err error) {
 			return err
 		}
 	}
-	if out, err := c.command(ctx, "migrate", "--partitions", strconv.Itoa(size.Partitions), "--replication", "1").CombinedOutput(); err != nil {
+	migrate := append([]string{"migrate", "--partitions", strconv.Itoa(size.Partitions), "--replication", "1"}, c.MigrateFlags...)
+	if out, err := c.command(ctx, migrate...).CombinedOutput(); err != nil {
 		return fmt.Errorf("cannot migrate: %w: %s", err, out)
 	}
 	for i := range size.Controls {
@@ -212,7 +214,7 @@ func (c *Cluster) StartControl(ctx context.Context, i int) error {
 
 // StartLoader starts a loader, for the first time or again.
 func (c *Cluster) StartLoader(ctx context.Context, i int) error {
-	return c.start(ctx, "pipeline", i, c.Loaders, []string{"admin"})
+	return c.start(ctx, "pipeline", i, c.Loaders, []string{"admin"}, c.LoaderFlags...)
 }
 
 // StartGateway starts a gateway, for the first time, when it is invited, or again.

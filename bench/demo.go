@@ -106,11 +106,11 @@ func (d *Demo) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b := &books{several: d.Stack != nil}
+	b := &books{several: d.Stack != nil, told: newTally()}
 	if b.answers, b.took, err = d.deliver(ctx, on, client, deliveries); err != nil {
 		return err
 	}
-	if b.told, err = tallyAnswers(b.answers); err != nil {
+	if err := b.told.add(b.answers); err != nil {
 		return err
 	}
 

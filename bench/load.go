@@ -27,6 +27,10 @@ type Load struct {
 	// Name makes the idempotency keys: "<Name>-<index>".
 	Name       string
 	Deliveries []Delivery
+	// Pause is how long a client waits between two deliveries.
+	Pause time.Duration
+	// Stop, if set, ends the load early when it is closed: no further delivery is begun.
+	Stop <-chan struct{}
 	// Answered, if set, is called after each answer with the number of answers so
 	// far, from many goroutines.
 	Answered func(n int)
@@ -49,8 +53,9 @@ type Answer struct {
 const retryPause = 10 * time.Millisecond
 
 // Run posts every delivery and returns the answers in the order of the
-// deliveries. It fails only if ctx ends first; the answers so far are returned
-// with the error, an unanswered delivery having status 0.
+// deliveries, those that were begun if it was stopped. It fails only if ctx ends
+// first; the answers so far are returned with the error, an unanswered delivery
+// having status 0.
 func (l *Load) Run(ctx context.Context) ([]Answer, error) {
 	answers := make([]Answer, len(l.Deliveries))
 	var next, done atomic.Int64
@@ -63,7 +68,7 @@ func (l *Load) Run(ctx context.Context) ([]Answer, error) {
 				NoDefaultUserAgentHeader: true, DisablePathNormalizing: true,
 			}
 			defer client.CloseIdleConnections()
-			for {
+			for !l.stopped() {
 				i := int(next.Add(1)) - 1
 				if i >= len(l.Deliveries) {
 					return
@@ -74,14 +79,30 @@ func (l *Load) Run(ctx context.Context) ([]Answer, error) {
 				if n := done.Add(1); l.Answered != nil {
 					l.Answered(int(n))
 				}
+				if l.Pause > 0 {
+					select {
+					case <-time.After(l.Pause):
+					case <-ctx.Done():
+					}
+				}
 			}
 		})
 	}
 	clients.Wait()
-	if int(done.Load()) < len(l.Deliveries) {
-		return answers, fmt.Errorf("only %d of %d deliveries were answered: %w", done.Load(), len(l.Deliveries), context.Cause(ctx))
+	answers = answers[:min(int(next.Load()), len(answers))]
+	if want := len(answers); int(done.Load()) < want {
+		return answers, fmt.Errorf("only %d of %d deliveries were answered: %w", done.Load(), want, context.Cause(ctx))
 	}
 	return answers, nil
+}
+
+func (l *Load) stopped() bool {
+	select {
+	case <-l.Stop: // never, if it is nil
+		return true
+	default:
+		return false
+	}
 }
 
 // neverRetry keeps the client from sending a delivery again by itself: attempts

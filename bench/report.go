@@ -46,6 +46,16 @@ func (r receipts) count(receipt []byte) error {
 	return nil
 }
 
+// join adds what stands in another place.
+func (r receipts) join(more receipts) {
+	for id, f := range more {
+		if r[id] == nil {
+			r[id] = &found{text: f.text}
+		}
+		r[id].times += f.times
+	}
+}
+
 // differences counts receipts that were acknowledged and are missing here or say
 // something else, those that stand here more than once, and those that nobody
 // was told of.
@@ -73,6 +83,12 @@ type meterTotals struct {
 	Receipts, Metered, Suppressed, Duplicates, QuantityMs int64
 }
 
+func (m meterTotals) plus(o meterTotals) meterTotals {
+	return meterTotals{
+		m.Receipts + o.Receipts, m.Metered + o.Metered, m.Suppressed + o.Suppressed, m.Duplicates + o.Duplicates, m.QuantityMs + o.QuantityMs,
+	}
+}
+
 // tally is what the clients were told.
 type tally struct {
 	acknowledged        receipts
@@ -84,8 +100,12 @@ type tally struct {
 	retried, replayed   int
 }
 
-func tallyAnswers(answers []Answer) (*tally, error) {
-	t := &tally{acknowledged: receipts{}, refusals: map[string]int{}, others: map[int]int{}}
+func newTally() *tally {
+	return &tally{acknowledged: receipts{}, refusals: map[string]int{}, others: map[int]int{}}
+}
+
+// add counts further answers.
+func (t *tally) add(answers []Answer) error {
 	for _, a := range answers {
 		if a.Attempts > 1 {
 			t.retried++
@@ -104,12 +124,12 @@ func tallyAnswers(answers []Answer) (*tally, error) {
 			Violations []struct{ Code string }
 		}
 		if err := json.Unmarshal(a.Body, &body); err != nil {
-			return nil, fmt.Errorf("cannot read an answer: %w", err)
+			return fmt.Errorf("cannot read an answer: %w", err)
 		}
 		switch a.Status {
 		case 200:
 			if err := t.acknowledged.count(body.Data.Receipt); err != nil {
-				return nil, err
+				return err
 			}
 			if body.Data.Metering.Metered {
 				t.metered++
@@ -126,7 +146,7 @@ func tallyAnswers(answers []Answer) (*tally, error) {
 			t.others[a.Status]++
 		}
 	}
-	return t, nil
+	return nil
 }
 
 // books are what each keeper of receipts holds when the story ends.

@@ -67,21 +67,35 @@ func requireFault(t *testing.T, name, fault string, spoil func(*books)) {
 
 func TestTally(t *testing.T) {
 	ok := `{"data":{"receipt":{"receiptId":"rcp_%d"},"metering":{"metered":%t,"quantityMs":%d}}}`
-	got, err := tallyAnswers([]Answer{
+	got := newTally()
+	require.NoError(t, got.add([]Answer{
 		{Status: 200, Attempts: 1, Body: fmt.Appendf(nil, ok, 1, true, 20)},
 		{Status: 200, Attempts: 2, Replayed: true, Body: fmt.Appendf(nil, ok, 2, false, 0)},
 		{Status: 412, Attempts: 1, Body: []byte(`{"violations":[{"code":"A"},{"code":"B"}]}`)},
-		{Status: 422, Attempts: 1, Body: []byte(`{}`)},
-	})
-	require.NoError(t, err)
+	}))
+	require.NoError(t, got.add([]Answer{{Status: 422, Attempts: 1, Body: []byte(`{}`)}}))
 	require.Len(t, got.acknowledged, 2)
 	require.Equal(t, map[string]int{"A": 1, "B": 1}, got.refusals)
 	require.Equal(t, []int64{1, 1, 20}, []int64{got.metered, got.suppressed, got.quantityMs})
 	require.Equal(t, []int{1, 1, 1}, []int{got.refused, got.retried, got.replayed})
 	require.Equal(t, map[int]int{422: 1}, got.others)
 
-	_, err = tallyAnswers([]Answer{{Status: 200, Body: []byte("<html>")}})
-	require.Error(t, err)
+	require.Error(t, got.add([]Answer{{Status: 200, Body: []byte("<html>")}}))
+}
+
+// TestJoinedReceipts: a receipt that stands in two places stands there twice.
+func TestJoinedReceipts(t *testing.T) {
+	b := sound(t)
+	all := receipts{}
+	all.join(b.log)
+	require.Equal(t, b.log, all)
+	all.join(receipts{"rcp_1": {1, "again"}, "rcp_9": {1, "new"}})
+	missing, altered, doubled, unknown := all.differences(b.told.acknowledged)
+	require.Equal(t, []int{0, 0, 1, 1}, []int{missing, altered, doubled, unknown})
+	require.Equal(t, 1, all.collapse())
+	_, _, doubled, _ = all.differences(b.told.acknowledged)
+	require.Zero(t, doubled)
+	require.Equal(t, 1, b.log["rcp_1"].times, "what was joined is left as it is")
 }
 
 func TestCount(t *testing.T) {

@@ -86,9 +86,14 @@ func (s *scaled) log(ctx context.Context) (found receipts, copies int, err error
 	if found, err = receiptsInLog(ctx, log); err != nil {
 		return nil, 0, err
 	}
-	for _, r := range found {
-		copies += r.times - 1
-		r.times = 1
+	return found, found.collapse(), nil
+}
+
+// collapse counts each receipt once, and returns how many copies there were besides.
+func (r receipts) collapse() (copies int) {
+	for _, f := range r {
+		copies += f.times - 1
+		f.times = 1
 	}
-	return found, copies, nil
+	return copies
 }

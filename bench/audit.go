@@ -1,0 +1,126 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"muniment/pipeline"
+)
+
+// Caller is a tenant's client, and every answer that its deliveries were given.
+type Caller struct {
+	Client  Client
+	Answers []Answer
+}
+
+// Audit is what the books of a Cluster say when all of them agree.
+type Audit struct {
+	// Acknowledged receipts are in the log, in the warehouse and in the packs, each once
+	// and as the callers hold it.
+	Acknowledged int
+	// Untold receipts are there besides: each was recorded and its gateway killed before
+	// it could answer, so the delivery was sent again. The metering has as many duplicates.
+	Untold int
+	// Copies stand in the log besides, of records whose acknowledgement was lost.
+	Copies int
+	// Retried deliveries were sent more than once; Replayed is how many were answered
+	// with what an earlier attempt had been recorded as.
+	Retried, Replayed int
+	// Metered, Suppressed and QuantityMs are the metering's, and what the callers were
+	// told.
+	Metered, Suppressed, QuantityMs int64
+}
+
+// Audit seals everything and holds log, warehouse, verified packs and metering against
+// the answers of the callers, which must be all of the cluster's deliveries. It waits
+// for spools and loaders until ctx is done, and fails when the books disagree.
+func (c *Cluster) Audit(ctx context.Context, log pipeline.Reader, callers ...Caller) (*Audit, error) {
+	b := &books{several: true, told: newTally(), warehouse: receipts{}, packs: receipts{}}
+	for i, caller := range callers {
+		if err := c.collect(ctx, b, fmt.Sprintf("packs%d", i), caller); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if b.log, err = receiptsInLog(ctx, log); err != nil {
+		return nil, err
+	}
+	b.copies = b.log.collapse()
+	var unequal []error
+	for _, e := range b.balance() {
+		if e.fault != "" {
+			unequal = append(unequal, fmt.Errorf("%s %s: %s", strings.TrimSpace(e.what), e.number, e.fault))
+		}
+	}
+	if len(unequal) > 0 {
+		return nil, errors.Join(append(unequal, errUnequal)...)
+	}
+	return &Audit{
+		Acknowledged: len(b.told.acknowledged), Untold: int(b.metering.Duplicates), Copies: b.copies,
+		Retried: b.told.retried, Replayed: b.told.replayed,
+		Metered: b.metering.Metered, Suppressed: b.metering.Suppressed, QuantityMs: b.metering.QuantityMs,
+	}, nil
+}
+
+// collect adds one caller's part to the books.
+func (c *Cluster) collect(ctx context.Context, b *books, folder string, caller Caller) error {
+	if err := b.told.add(caller.Answers); err != nil {
+		return err
+	}
+	b.answers = append(b.answers, caller.Answers...)
+	if err := awaitSealed(ctx, caller.Client); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(c.Dir, folder)
+	if err != nil {
+		return err
+	}
+	var said bytes.Buffer
+	story := &Demo{Exe: c.Exe, Dir: dir, Out: &said}
+	files, err := story.seal(ctx, caller.Client)
+	if err != nil {
+		return err
+	}
+	if err := story.verify(ctx, c.Root(), files); err != nil {
+		return fmt.Errorf("%w:\n%s", err, &said)
+	}
+	packs, err := receiptsInPacks(files)
+	if err != nil {
+		return err
+	}
+	warehouse, metering, err := receiptsInWarehouse(ctx, caller.Client)
+	if err != nil {
+		return err
+	}
+	b.packs.join(packs)
+	b.warehouse.join(warehouse)
+	b.metering = b.metering.plus(metering)
+	return nil
+}
+
+// awaitSealed seals until everything is in a pack: until no spool holds anything back
+// and the warehouse has come as far as the log.
+func awaitSealed(ctx context.Context, client Client) error {
+	for {
+		var sealed struct {
+			Pending []struct {
+				NodeID string
+				Count  int64
+			}
+		}
+		err := client.Do(ctx, "POST", "/v1/proof-packs/seal", map[string]any{}, &sealed)
+		if err == nil && len(sealed.Pending) == 0 {
+			return nil
+		}
+		select {
+		case <-time.After(500 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("cannot seal everything, pending is %v: %w", sealed.Pending, errors.Join(err, ctx.Err()))
+		}
+	}
+}
