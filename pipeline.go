@@ -30,7 +30,7 @@ type pipelineCmd struct {
 
 	AdminTLS certs.ServerFlags `embed:"" prefix:"admin-tls-" group:"TLS of the address for operators:"`
 
-	Group          string        `default:"muniment.pipeline" help:"Consumer group whose members share the partitions."`
+	Group          string        `help:"Consumer group whose members share the partitions; default: muniment.pipeline. and the topic." placeholder:"NAME"`
 	SessionTimeout time.Duration `default:"10s" help:"How long the partitions of a loader that died stay unloaded; brokers refuse less than 6s."`
 	FromAll        bool          `help:"Load every partition, without a consumer group: for a service with one loader."`
 	BatchSize      int           `default:"5000" help:"Most records of one batch."`

@@ -17,12 +17,13 @@ import (
 	"muniment/sealer"
 )
 
-// DefaultGroup is the consumer group of a service's loaders.
-const DefaultGroup = "muniment.pipeline"
+// DefaultGroup is the consumer group of the loaders of a topic.
+func DefaultGroup(topic string) string { return "muniment.pipeline." + topic }
 
 // GroupConfig says how loader processes share the partitions of a topic.
 type GroupConfig struct {
-	// Name of the consumer group; default DefaultGroup.
+	// Name of the consumer group; default that of DefaultGroup. Services with topics of
+	// their own may share a group, and rebalance each other then.
 	Name string
 	// SessionTimeout is how long the partitions of a member that died stay unloaded.
 	// Default 10 s; brokers refuse less than their group.min.session.timeout.ms, 6 s.
@@ -43,8 +44,8 @@ type GroupConfig struct {
 	CommitEvery time.Duration
 }
 
-func (c GroupConfig) complete() (GroupConfig, error) {
-	c.Name = cmp.Or(c.Name, DefaultGroup)
+func (c GroupConfig) complete(topic string) (GroupConfig, error) {
+	c.Name = cmp.Or(c.Name, DefaultGroup(topic))
 	c.SessionTimeout = cmp.Or(c.SessionTimeout, 10*time.Second)
 	c.Heartbeat = cmp.Or(c.Heartbeat, 500*time.Millisecond)
 	c.RebalanceTimeout = cmp.Or(c.RebalanceTimeout, 30*time.Second)
@@ -84,7 +85,7 @@ type groupMetrics struct {
 // once. It reaches the brokers as the log does, and shows its metrics where the log
 // shows its own, until Run returns.
 func (l *Log) Group(cfg GroupConfig) (*Group, error) {
-	cfg, err := cfg.complete()
+	cfg, err := cfg.complete(l.cfg.Topic)
 	if err != nil {
 		return nil, err
 	}
@@ -260,6 +261,8 @@ func (g *Group) commit(ctx context.Context, t *topic, generation *kafkago.Genera
 // balancer shares out all partitions of the topic, in runs of equal length. The
 // library would share out those that a broker knows of: for one that has just started
 // that may be none, and then nobody would load anything until somebody joins or leaves.
+// Members with other topics get what the broker knows: who leads the group shares out
+// for all of them.
 type balancer struct {
 	topic      string
 	partitions int
@@ -269,10 +272,15 @@ func (balancer) ProtocolName() string { return kafkago.RangeGroupBalancer{}.Prot
 
 func (balancer) UserData() ([]byte, error) { return nil, nil }
 
-func (b balancer) AssignGroups(members []kafkago.GroupMember, _ []kafkago.Partition) kafkago.GroupMemberAssignments {
-	all := make([]kafkago.Partition, b.partitions)
-	for i := range all {
-		all[i] = kafkago.Partition{Topic: b.topic, ID: i}
+func (b balancer) AssignGroups(members []kafkago.GroupMember, known []kafkago.Partition) kafkago.GroupMemberAssignments {
+	var all []kafkago.Partition
+	for _, p := range known {
+		if p.Topic != b.topic {
+			all = append(all, p)
+		}
+	}
+	for i := range b.partitions {
+		all = append(all, kafkago.Partition{Topic: b.topic, ID: i})
 	}
 	return kafkago.RangeGroupBalancer{}.AssignGroups(members, all)
 }

@@ -239,6 +239,27 @@ func TestGroupTrustsTheLogForPartitions(t *testing.T) {
 	require.Len(t, assigned, 2)
 }
 
+// Services with topics of their own that share a group don't starve each other, nor
+// do they share one unless they are told to.
+func TestGroupOfTwoTopics(t *testing.T) {
+	brokers := fakeBrokers(t)
+	first, second := freshTopic(t, brokers, Topic{Partitions: 4}), freshTopic(t, brokers, Topic{Partitions: 3})
+	var one, other roll
+	a, _ := one.member(t, first, quick(t), "a")
+	one.requireShares(t, map[string]int{"a": 4})
+	b, stopB := other.member(t, second, quick(t), "b")
+	other.requireShares(t, map[string]int{"b": 3})
+	one.requireShares(t, map[string]int{"a": 4})
+	one.member(t, first, quick(t), "c")
+	one.requireShares(t, map[string]int{"a": 2, "c": 2})
+	other.requireShares(t, map[string]int{"b": 3})
+	require.NoError(t, errors.Join(a.Ready(), b.Ready(), stopB()))
+
+	own, err := mustOpen(t, second).Group(GroupConfig{})
+	require.NoError(t, err)
+	require.Equal(t, "muniment.pipeline."+second.Topic, own.cfg.Name)
+}
+
 // Joining is tried again until it succeeds, and ends at once with its ctx.
 func TestGroupRefused(t *testing.T) {
 	cluster, brokers := fakeCluster(t)
