@@ -60,7 +60,7 @@ func (c *gatewayCmd) Run() (err error) {
 	defer stop()
 	// A blocked fdatasync of the spool holds a P until the runtime takes it back.
 	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(2 * runtime.NumCPU())
+		runtime.GOMAXPROCS(2 * runtime.GOMAXPROCS(0))
 	}
 	logger := newLogger(c.Log, c.LogLevel)
 	started := false

@@ -67,7 +67,7 @@ func (c *upCmd) Run() (err error) {
 	// A blocked fdatasync holds a P until the runtime takes it back: with one P a
 	// core the gateway would stand still meanwhile.
 	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(2 * runtime.NumCPU())
+		runtime.GOMAXPROCS(2 * runtime.GOMAXPROCS(0))
 	}
 	logger := newLogger(c.Log, c.LogLevel)
 	started := false

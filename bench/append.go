@@ -33,7 +33,7 @@ const (
 
 // appendCost measures in this process, while no server works.
 func (c *Comparison) appendCost(ctx context.Context) (*Append, error) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2 * runtime.NumCPU())) // as muniment up does
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2 * runtime.GOMAXPROCS(0))) // as muniment up does
 	var all, calm, rates []float64
 	for i := 0; i < c.Rounds+c.Spare && len(calm) < c.Rounds; i++ {
 		rate, cpu, lost, err := c.appendOnce(ctx, filepath.Join(c.Dir, fmt.Sprint("append", i)))

@@ -43,7 +43,7 @@ func bareKey() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(make([]byte, e
 // addresses, as StartServer expects.
 func (b *Bare) Serve(ctx context.Context) (err error) {
 	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(2 * runtime.NumCPU()) // as muniment up does
+		runtime.GOMAXPROCS(2 * runtime.GOMAXPROCS(0)) // as muniment up does
 	}
 	s := &bareServer{key: bareKey()}
 	s.pool.New = func() any { return new(bareWork) }
