@@ -8,9 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 
@@ -58,10 +56,7 @@ type gatewayCmd struct {
 func (c *gatewayCmd) Run() (err error) {
 	ctx, stop := interrupted()
 	defer stop()
-	// A blocked fdatasync of the spool holds a P until the runtime takes it back.
-	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(2 * runtime.GOMAXPROCS(0))
-	}
+	processors := doubleProcs()
 	logger := newLogger(c.Log, c.LogLevel)
 	started := false
 	defer func() { err = stopped(ctx, logger, started, err) }()
@@ -153,7 +148,7 @@ func (c *gatewayCmd) Run() (err error) {
 	}
 	server, err := gateway.New(gateway.Config{
 		NodeID: node.ID(), Epoch: node.Epoch(), Rights: view, Log: eventLog, Signer: node.Signer, DialControl: hops.dialControl, TLS: hops.api,
-		MaxTenantInFlight: c.TenantCap, DrainDelay: c.DrainDelay, Logger: logger, Registerer: registry,
+		MaxTenantInFlight: c.TenantCap, Processors: processors, DrainDelay: c.DrainDelay, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"sync"
 )
 
@@ -16,6 +17,17 @@ func newLogger(form string, level slog.Level) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(os.Stderr, options))
 	}
 	return slog.New(slog.NewTextHandler(os.Stderr, options))
+}
+
+// doubleProcs gives Go twice as many Ps as there are processors, unless the environment
+// says how many; it returns the number of processors. A blocked fdatasync holds a P until
+// the runtime takes it back: with one P a processor a gateway would stand still meanwhile.
+func doubleProcs() (processors int) {
+	processors = runtime.GOMAXPROCS(0)
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(2 * processors)
+	}
+	return processors
 }
 
 // stopped makes a success of a server's error if it was told to stop while it

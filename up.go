@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -64,11 +63,7 @@ func (c *upCmd) Validate() error {
 func (c *upCmd) Run() (err error) {
 	ctx, stop := interrupted()
 	defer stop()
-	// A blocked fdatasync holds a P until the runtime takes it back: with one P a
-	// core the gateway would stand still meanwhile.
-	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(2 * runtime.GOMAXPROCS(0))
-	}
+	processors := doubleProcs()
 	logger := newLogger(c.Log, c.LogLevel)
 	started := false
 	defer func() { err = stopped(ctx, logger, started, err) }()
@@ -167,7 +162,7 @@ func (c *upCmd) Run() (err error) {
 	inside := &insideListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	edge, err := gateway.New(gateway.Config{
 		NodeID: nodeID, Epoch: epoch, Rights: view, Log: eventLog, Signer: signer, DialControl: inside.Dial,
-		TLS: apiTLS, MaxTenantInFlight: c.TenantCap, Logger: logger, Registerer: registry,
+		TLS: apiTLS, MaxTenantInFlight: c.TenantCap, Processors: processors, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err

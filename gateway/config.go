@@ -75,8 +75,11 @@ type Config struct {
 	BusyPause time.Duration
 	// BusyTurn is the time between two deliveries of a tenant that was above its bound
 	// within the last second, as long as tenants within theirs deliver. Default 4 ms
-	// divided by the number of processors.
+	// divided by Processors.
 	BusyTurn time.Duration
+	// Processors is how many the process may use. Default runtime.GOMAXPROCS(0), which is
+	// too many where that was raised.
+	Processors int
 	// MaxStreams bounds the long answers of control that clients are reading; one
 	// tenant, or one address where there is no key, has at most a sixteenth of them.
 	// Default 256.
@@ -134,6 +137,7 @@ func (c *Config) complete() error {
 		{"MaxInFlight", &c.MaxInFlight, 4_096},
 		{"MaxForwards", &c.MaxForwards, 512},
 		{"MaxStreams", &c.MaxStreams, 256},
+		{"Processors", &c.Processors, runtime.GOMAXPROCS(0)},
 		{"IdempotencyEntries", &c.IdempotencyEntries, 5_000_000},
 	} {
 		if *n.value < 0 {
@@ -155,7 +159,7 @@ func (c *Config) complete() error {
 		usual time.Duration
 	}{
 		{"BusyPause", &c.BusyPause, time.Second},
-		{"BusyTurn", &c.BusyTurn, 4 * time.Millisecond / time.Duration(runtime.NumCPU())},
+		{"BusyTurn", &c.BusyTurn, 4 * time.Millisecond / time.Duration(c.Processors)},
 		{"ReadTimeout", &c.ReadTimeout, 10 * time.Second},
 		{"WriteTimeout", &c.WriteTimeout, 10 * time.Second},
 		{"IdleTimeout", &c.IdleTimeout, time.Minute},
