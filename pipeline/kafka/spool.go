@@ -39,6 +39,9 @@ type SpoolConfig struct {
 	// Patience is how long a record waits for the brokers before it goes to the spool;
 	// default 2 s.
 	Patience time.Duration
+	// CheckEvery is the pause between two looks into a spool that was drained, default
+	// 5 s: a record whose caller had given up may be written after that.
+	CheckEvery time.Duration
 	// Logger hears when the spool is begun and when it is drained; nil discards it.
 	Logger *slog.Logger
 	// Registerer takes the metrics until Close; nil keeps them to ourselves.
@@ -97,14 +100,15 @@ const (
 // before what was drained from it already: then it is not the one that it was.
 func OpenSpooled(cfg SpoolConfig) (*Spooled, error) {
 	cfg.Patience = cmp.Or(cfg.Patience, 2*time.Second)
+	cfg.CheckEvery = cmp.Or(cfg.CheckEvery, 5*time.Second)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	switch {
 	case cfg.Log == nil || cfg.Spool == nil || cfg.Mark == "":
 		return nil, errors.New("kafka: Log, Spool or Mark is missing")
-	case cfg.Patience < 0:
-		return nil, errors.New("kafka: Patience is negative")
+	case cfg.Patience < 0 || cfg.CheckEvery < 0:
+		return nil, errors.New("kafka: Patience or CheckEvery is negative")
 	}
 	s := &Spooled{cfg: cfg, changed: make(chan struct{})}
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -252,10 +256,16 @@ func (s *Spooled) drain() {
 	for s.ctx.Err() == nil {
 		route, changed := s.look()
 		if route == toTopic {
+			late := time.NewTimer(s.cfg.CheckEvery)
 			select {
 			case <-changed:
+			case <-late.C:
+				if s.Pending() > 0 {
+					s.turnFrom(toTopic, toSpool)
+				}
 			case <-s.ctx.Done():
 			}
+			late.Stop()
 			continue
 		}
 		err := s.drainOnce()

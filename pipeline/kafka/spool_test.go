@@ -366,6 +366,55 @@ func TestNobodyIsOvertaken(t *testing.T) {
 	requireKept(t, log, []*writer{w})
 }
 
+// lateSpool writes a record after its caller has given up, as a disk does that hung.
+type lateSpool struct {
+	Spool
+	write chan struct{} // closed when it may
+	wrote chan error
+}
+
+func (s *lateSpool) Append(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
+	late := *r
+	go func() {
+		<-s.write
+		_, err := s.Spool.Append(context.Background(), &late)
+		s.wrote <- err
+	}()
+	<-ctx.Done()
+	return sealer.Position{}, ctx.Err()
+}
+
+// TestWrittenLate: a record that reaches the spool after its caller has given up, and
+// the spool was thought empty, doesn't stay there.
+func TestWrittenLate(t *testing.T) {
+	cluster, brokers := fakeCluster(t)
+	log := mustOpen(t, freshTopic(t, brokers, Topic{}))
+	dir := t.TempDir()
+	disk, err := segment.Open(segment.Config{Dir: dir})
+	require.NoError(t, err)
+	defer disk.Close()
+	spool := &lateSpool{disk, make(chan struct{}), make(chan error)}
+	s, err := OpenSpooled(SpoolConfig{
+		Log: log, Spool: spool, Mark: filepath.Join(dir, "drained"), Patience: 20 * time.Millisecond, CheckEvery: 20 * time.Millisecond,
+	})
+	require.NoError(t, err)
+	defer s.Close()
+	fault := cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.NotEnoughReplicas, Count: -1})
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	r := testRecord("tnt_a", 0)
+	_, err = s.Append(ctx, &r)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	fault.Remove()
+	n := node{Spooled: s, log: log}
+	n.drained(t)
+	close(spool.write)
+	require.NoError(t, <-spool.wrote)
+	require.Eventually(t, func() bool { return s.Pending() == 0 }, 10*time.Second, time.Millisecond)
+	n.drained(t)
+	require.Len(t, collect(t, log), 1)
+}
+
 // TestStuckRecord: what was promised is never left out, even while the topic refuses
 // it.
 func TestStuckRecord(t *testing.T) {
