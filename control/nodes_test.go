@@ -281,3 +281,28 @@ func TestNodeKeys(t *testing.T) {
 	started := send(t, h.control.Nodes(), credential, "POST", api.PathStart, string(body)).ok()
 	require.Len(t, get[[]any](t, started, "signingKeys"), 2)
 }
+
+// TestRevokeKeyOfANodeThatHasGone: what it signed may be in its spool alone, so only
+// force, or the node itself, lets the key go.
+func TestRevokeKeyOfANodeThatHasGone(t *testing.T) {
+	h := newHouse(t)
+	id := func(key ed25519.PrivateKey) string { return sealer.KeyID(key.Public().(ed25519.PublicKey)) }
+	revoke := func(key ed25519.PrivateKey, body string) answer {
+		return h.admin("POST", "/admin/signing-keys/"+id(key)+"/revoke", body)
+	}
+	gone, back := newNewcomer(t), newNewcomer(t)
+	h.join(gone.request(h.invite())).ok()
+	told := revoke(gone.key, "").refused(409, api.StateConflict)
+	require.Contains(t, told, gone.id)
+	require.Contains(t, told, "its spool may hold receipts")
+	require.Equal(t, "REVOKED", get[string](t, revoke(gone.key, `{"force":true}`).ok(), "key", "state"))
+
+	credential := get[string](t, h.join(back.request(h.invite())).ok(), "credential")
+	revoke(back.key, "").refused(409, api.StateConflict)
+	next := newNewcomer(t).key
+	from, err := sealer.ParseTime(get[string](t, back.enrol(h, credential, next, time.Now()).ok(), "notBefore"))
+	require.NoError(t, err)
+	revoke(back.key, "").refused(409, api.StateConflict) // it has not said that the old one is out of use
+	h.retire(credential, id(back.key), from).ok()
+	require.Equal(t, "REVOKED", get[string](t, revoke(back.key, "").ok(), "key", "state"))
+}

@@ -200,7 +200,9 @@ func (r *Room) askForAnother(ctx context.Context, row *signingKey, by sealer.Ref
 }
 
 // putOutOfUse has a node in a process of its own end its use of a key, before that is
-// revoked. It waits until what the key signed is durable, or the node is not live.
+// revoked. It waits until what the key signed is in the log, which only the node knows:
+// one that has gone may have left receipts in its spool. The window of a node's newest
+// key may as well end because the node did not answer, and says nothing of them.
 func (r *Room) putOutOfUse(ctx context.Context, row *signingKey, force bool, by sealer.Ref) (successor *SigningKey, err error) {
 	current, err := r.newestKey(ctx, role{row.Purpose, row.node})
 	if err != nil {
@@ -213,23 +215,29 @@ func (r *Room) putOutOfUse(ctx context.Context, row *signingKey, force bool, by 
 	}
 	ended, live := false, true
 	err = r.await(ctx, func(ctx context.Context) (bool, error) {
-		k, err := r.known(ctx, row.KeyID)
+		all, err := nodeKeys(ctx, r.db.Read(), row.node)
 		if err != nil {
 			return false, err
 		}
 		now := r.db.Now()
-		ended = k.NotAfter != nil && !now.Before(*k.NotAfter)
+		ended = slices.ContainsFunc(all[:max(0, len(all)-1)], func(k signingKey) bool {
+			return k.KeyID == row.KeyID && k.NotAfter != nil && !now.Before(*k.NotAfter)
+		})
 		if live, err = r.isLive(ctx, row.node); err != nil {
 			return false, err
 		}
 		return ended || !live, nil
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if !ended && live && !force {
+	case ended || force:
+	case live:
 		return nil, api.Conflict("the node " + row.node + " was asked to put the key out of use, and has not yet: ask again; " +
 			"forced, it is revoked all the same, and what the key signed since the last packs can't be proven")
+	default:
+		return nil, api.Conflict("the node " + row.node + " does not ask for the feed, and its spool may hold receipts by the key that are not in the log yet: " +
+			"start it again, and ask again; forced, the key is revoked all the same, and what it signed since the last packs can't be proven")
 	}
 	next, err := r.newestKey(ctx, role{row.Purpose, row.node})
 	if err != nil || next == nil || next.KeyID == row.KeyID {

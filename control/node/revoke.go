@@ -20,7 +20,8 @@ type Revocation struct {
 	// over all tenants, and returns those that it could not seal. Then, and when it
 	// fails, the key is out of use, but not revoked. Nil seals nothing.
 	Seal func(ctx context.Context, keyID string) ([]Unsealed, error)
-	// Force revokes the key although some tenants could not be sealed.
+	// Force revokes the key although some tenants could not be sealed, or its node did
+	// not say that it is out of use.
 	Force bool
 }
 
@@ -52,9 +53,10 @@ type Revoked struct {
 // before; a pack by it only with a later pack of the chain by another key. A current
 // directory key can't be revoked while no other can take over: the root is needed.
 //
-// A node in a process of its own is asked to put the key out of use first. One that is
-// live and does not is no reason to wait for with Force: then the key is revoked, and
-// the node is told with its next answer of the feed, within the lease's bound.
+// A node in a process of its own is asked to put the key out of use first, which it
+// does once what the key signed is in the log. With Force nobody insists on that: the
+// key is revoked, and a live node is told with its next answer of the feed, within the
+// lease's bound; what is left in a node's spool then can't be proven any more.
 func (r *Room) Revoke(ctx context.Context, keyID string, q Revocation, by sealer.Ref) (Revoked, error) {
 	done, err := r.administer(ctx, true)
 	if err != nil {
