@@ -130,7 +130,8 @@ func (c *gatewayCmd) Run() (err error) {
 	defer closing(&err, eventLog)
 
 	node, err := identity.Open(ctx, identity.Config{
-		Dir: filepath.Join(c.Data, "identity"), Control: c.Nodes, Client: hops.nodes, Invitation: c.Invitation, RotateEvery: c.RotateEvery, Logger: logger,
+		Dir: filepath.Join(c.Data, "identity"), Control: c.Nodes, Client: hops.nodes, Invitation: c.Invitation, RotateEvery: c.RotateEvery,
+		Drained: func() bool { return promise.Pending() == 0 }, Logger: logger,
 	})
 	if err != nil {
 		return err

@@ -17,9 +17,10 @@
 // later. As long as there is no answer, the current key signs on, at most for
 // api.KeyOverlap, since that much its window has left if the request arrived. Then the
 // keys change hands at one moment, after everything that the old one was lent for; and
-// when all of that is durable the node tells control where the old window ended, and
-// destroys the key. It rotates by age (Config.RotateEvery), and when the feed says that
-// the current key ends or is revoked (Learn).
+// when all of that is in the log that control seals from (Config.Drained) the node tells
+// control where the old window ended, and destroys the key: what comes to the log behind
+// a revocation can't be proven. It rotates by age (Config.RotateEvery), and when the
+// feed says that the current key ends or is revoked (Learn).
 //
 // A crash at any moment leaves key files, and the next start asks control what they
 // are: in force, over, revoked, or not enrolled yet, which is then done first.
@@ -59,6 +60,10 @@ type Config struct {
 	// RotateEvery is the age at which a key is rotated. Default 0: only when control
 	// asks for it.
 	RotateEvery time.Duration
+	// Drained says whether all that was signed, and whose loan has ended, is in the log
+	// that control seals from: nothing waits in the node's spool. It must not wait.
+	// Default: it always is.
+	Drained func() bool
 	// Now is the clock that receipts are dated by. Default time.Now.
 	Now func() time.Time
 	// Logger; default none.
@@ -68,6 +73,9 @@ type Config struct {
 func (c *Config) complete() error {
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Drained == nil {
+		c.Drained = func() bool { return true }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -27,8 +27,9 @@ const (
 	lead = time.Second
 	// straggling is how long after it read the clock a delivery may ask for a key.
 	straggling = 100 * time.Millisecond
-	// look is how often Run looks whether anything is due by the clock.
-	look = time.Minute
+	// look is how often Run looks whether anything is due by the clock, and lookSpool
+	// whether the spool is drained that a key waits for.
+	look, lookSpool = time.Minute, time.Second
 )
 
 // Run rotates the node's key when that is due, and sees old keys off, until ctx is
@@ -180,7 +181,7 @@ func (n *Node) take(told api.SigningKey) {
 }
 
 // retire sees off the keys that another has taken over from, once nothing that they
-// signed is under way. wait is how long the next of them takes at least.
+// signed is under way, be it in the spool. wait is how long the next of them takes at least.
 func (n *Node) retire(ctx context.Context) (wait time.Duration, err error) {
 	wait = n.drained()
 	for len(n.retiring) > 0 {
@@ -214,6 +215,10 @@ func (n *Node) drained() (wait time.Duration) {
 		left := k.until.Add(straggling).Sub(n.cfg.Now())
 		if left > 0 || k.lent > 0 {
 			wait = min(wait, max(left, straggling))
+			return false
+		}
+		if !n.cfg.Drained() { // asked when no loan is open: what ends later is not in the spool yet
+			wait = min(wait, lookSpool)
 			return false
 		}
 		k.file.Forget()

@@ -266,6 +266,59 @@ func TestRevocation(t *testing.T) {
 	require.True(t, last.Before(keys[0].RevokedAt.Time))
 }
 
+// TestRevocationWaitsForTheSpool revokes a key while receipts by it wait in the node's
+// spool: the key is not seen off, and nothing sealed, until they are in the log.
+func TestRevocationWaitsForTheSpool(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	var spooled atomic.Bool
+	spooled.Store(true)
+	asked := make(chan struct{}, 1)
+	cfg := h.config(t.TempDir())
+	cfg.Invitation = h.invite()
+	cfg.Drained = func() bool {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		return !spooled.Load()
+	}
+	n, err := Open(t.Context(), cfg)
+	require.NoError(t, err)
+	defer n.Close()
+	end := h.follow(n)
+	old := h.keys(n.ID())[0].KeyID
+	var sealed atomic.Bool
+	revoked := make(chan error, 1)
+	go func() {
+		_, err := h.rooms.Revoke(t.Context(), old, node.Revocation{Seal: func(context.Context, string) ([]node.Unsealed, error) {
+			sealed.Store(true)
+			if spooled.Load() {
+				t.Error("sealed before the spool was drained")
+			}
+			return nil, nil
+		}}, store.ByOperator())
+		revoked <- err
+	}()
+	for range 2 {
+		select {
+		case <-asked:
+		case err := <-revoked:
+			require.Fail(t, "revoked before the spool was drained", "%v", err)
+		}
+		keys := h.keys(n.ID())
+		require.Len(t, keys, 2, "another key has taken over")
+		require.Greater(t, keys[0].NotAfter.Sub(keys[1].NotBefore.Time), api.KeyOverlap/2, "nobody said that the old one is out of use")
+		require.Len(t, keyFiles(t, cfg.Dir), 2)
+	}
+	require.False(t, sealed.Load())
+	spooled.Store(false)
+	require.NoError(t, <-revoked)
+	require.True(t, sealed.Load())
+	require.Eventually(t, func() bool { return len(keyFiles(t, cfg.Dir)) == 1 }, 10*time.Second, 5*time.Millisecond)
+	end()
+}
+
 // TestLearn tells of a revocation while a delivery has the key: it signs nothing from
 // then on, and the answer is a 503.
 func TestLearn(t *testing.T) {
