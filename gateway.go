@@ -51,6 +51,14 @@ type gatewayCmd struct {
 	NodesTLS   certs.ClientFlags `embed:"" prefix:"nodes-" group:"TLS with control, for rights and keys:"`
 }
 
+// Validate is called by the command line.
+func (c *gatewayCmd) Validate() error {
+	if most := gateway.DefaultAppendTimeout / 2; c.Patience < 0 || c.Patience > most {
+		return fmt.Errorf("--patience %v is not from 0 to %v, half of what a delivery may take", c.Patience, most)
+	}
+	return nil
+}
+
 // Run serves until it is told to stop. Everything is opened in the order in which
 // it is needed, and closed in the reverse one.
 func (c *gatewayCmd) Run() (err error) {

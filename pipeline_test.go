@@ -142,6 +142,13 @@ func TestPipelineFlags(t *testing.T) {
 	}
 }
 
+func TestGatewayFlags(t *testing.T) {
+	out, err := exec.Command(muniment(t), "gateway", "--kafka", "127.0.0.1:1", "--control", "127.0.0.1:1", "--nodes", "http://127.0.0.1:1",
+		"--data", t.TempDir(), "--listen", "not an address", "--patience", "5s").CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "--patience 5s")
+}
+
 // stackWarehouse is a database of its own on a real ClickHouse.
 func stackWarehouse(t *testing.T) clickhouse.Config {
 	t.Helper()

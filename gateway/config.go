@@ -33,6 +33,9 @@ type Log interface {
 	Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error)
 }
 
+// DefaultAppendTimeout is how long a delivery may take.
+const DefaultAppendTimeout = 5 * time.Second
+
 // Config configures a Gateway. NodeID, Rights, Log, Signer and DialControl are
 // required.
 type Config struct {
@@ -92,7 +95,7 @@ type Config struct {
 	// IdleTimeout is how long a quiet connection is kept. Default 60 s.
 	IdleTimeout time.Duration
 	// AppendTimeout bounds how long a delivery waits for the right, the log, and an
-	// earlier answer's record. Default 5 s.
+	// earlier answer's record. Default DefaultAppendTimeout.
 	AppendTimeout time.Duration
 	// ControlTimeout bounds how long control may be silent while it answers. Default
 	// 60 s.
@@ -163,7 +166,7 @@ func (c *Config) complete() error {
 		{"ReadTimeout", &c.ReadTimeout, 10 * time.Second},
 		{"WriteTimeout", &c.WriteTimeout, 10 * time.Second},
 		{"IdleTimeout", &c.IdleTimeout, time.Minute},
-		{"AppendTimeout", &c.AppendTimeout, 5 * time.Second},
+		{"AppendTimeout", &c.AppendTimeout, DefaultAppendTimeout},
 		{"ControlTimeout", &c.ControlTimeout, time.Minute},
 		{"IdempotencyWait", &c.IdempotencyWait, 5 * time.Second},
 		{"DrainDelay", &c.DrainDelay, 0},

@@ -29,6 +29,9 @@ func damagedBatch(err error) bool {
 	return strings.Contains(err.Error(), "crc32 checksum mismatch")
 }
 
+// errFailing says that a record was sent, and brokers have failed to take it so far.
+var errFailing = errors.New("the brokers fail")
+
 // ErrTooLarge says that a record is larger than the topic takes. It was not sent.
 var ErrTooLarge = errors.New("record is too large")
 

@@ -88,7 +88,7 @@ func (p pending) wait(ctx context.Context) (sealer.Position, error) {
 	case it.settled():
 		return it.at, it.err
 	case p.lastErr != nil:
-		it.err = fmt.Errorf("gave up: %w, after: %w", ctx.Err(), p.lastErr)
+		it.err = fmt.Errorf("gave up: %w, %w: %w", ctx.Err(), errFailing, p.lastErr)
 	default:
 		it.err = fmt.Errorf("gave up: %w", ctx.Err())
 	}

@@ -37,7 +37,7 @@ type SpoolConfig struct {
 	// Required. When it is lost, all that the spool holds is drained once more.
 	Mark string
 	// Patience is how long a record waits for the brokers before it goes to the spool;
-	// default 2 s.
+	// default 2 s. A caller whose ctx ends soon has less of it: the spool needs time too.
 	Patience time.Duration
 	// CheckEvery is the pause between two looks into a spool that was drained, default
 	// 5 s: a record whose caller had given up may be written after that.
@@ -89,6 +89,9 @@ const (
 var _ pipeline.Appender = (*Spooled)(nil)
 
 const (
+	// spoolTime is what is left of a caller's time, but never more than half of it, for
+	// the spool.
+	spoolTime = time.Second
 	// drainRecords are sent together; with fewer left, new records wait.
 	drainRecords = 1000
 	// drainPause follows a failure; it doubles up to mostDrainPause.
@@ -175,6 +178,9 @@ func (s *Spooled) Append(ctx context.Context, r *sealer.Record) (sealer.Position
 		case toTopic:
 			var at sealer.Position
 			if at, cause = s.appendToTopic(ctx, r); cause == nil || !s.passes(ctx, cause) {
+				if ctx.Err() != nil && errors.Is(cause, errFailing) {
+					s.divert(cause) // those who come next needn't wait in vain too
+				}
 				return at, cause
 			}
 		}
@@ -185,9 +191,20 @@ func (s *Spooled) Append(ctx context.Context, r *sealer.Record) (sealer.Position
 }
 
 func (s *Spooled) appendToTopic(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Patience)
+	ctx, cancel := context.WithTimeout(ctx, s.patience(ctx))
 	defer cancel()
 	return s.cfg.Log.Append(ctx, r)
+}
+
+// patience is how long a record waits for the brokers, at most Patience, and so that
+// the caller has time left for the spool.
+func (s *Spooled) patience(ctx context.Context) time.Duration {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return s.cfg.Patience
+	}
+	left := time.Until(end)
+	return min(s.cfg.Patience, left-min(spoolTime, left/2))
 }
 
 // passes says that the brokers may take the record later.
@@ -198,17 +215,26 @@ func (s *Spooled) passes(ctx context.Context, err error) bool {
 // enter counts the caller among those who write the spool, unless the route is
 // another one by now. A cause turns the route to the spool.
 func (s *Spooled) enter(cause error) bool {
+	if cause != nil {
+		s.divert(cause)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.route == toTopic && cause != nil {
-		s.cfg.Logger.Warn("records go to the spool", "err", cause)
-		s.turn(toSpool)
-	}
 	if s.route != toSpool {
 		return false
 	}
 	s.writing++
 	return true
+}
+
+// divert turns the route to the spool, if it is still to the topic.
+func (s *Spooled) divert(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.route == toTopic {
+		s.cfg.Logger.Warn("records go to the spool", "err", cause)
+		s.turn(toSpool)
+	}
 }
 
 func (s *Spooled) appendToSpool(ctx context.Context, r *sealer.Record) error {

@@ -308,6 +308,42 @@ func TestCallerGivesUp(t *testing.T) {
 	require.Zero(t, n.Pending())
 }
 
+// TestPatienceEndsBeforeTheCaller: however patient a node is, a caller with a deadline
+// has time left for the spool.
+func TestPatienceEndsBeforeTheCaller(t *testing.T) {
+	cluster, brokers := fakeCluster(t)
+	n := startNode(t, freshTopic(t, brokers, Topic{}), t.TempDir(), time.Minute, 0)
+	fault := cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.NotEnoughReplicas, Count: -1})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	r := testRecord("tnt_a", 0)
+	_, err := n.Append(ctx, &r)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n.Pending())
+	fault.Remove()
+	n.drained(t)
+}
+
+// TestCallersGiveUpOnFailingBrokers: callers that go before the node's patience ends
+// have its next ones served by the spool, if the brokers failed meanwhile.
+func TestCallersGiveUpOnFailingBrokers(t *testing.T) {
+	cluster, brokers := fakeCluster(t)
+	n := startNode(t, freshTopic(t, brokers, Topic{}), t.TempDir(), time.Minute, 0)
+	fault := cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.NotEnoughReplicas, Count: -1})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		_ = fault.Wait(t.Context(), 3)
+		cancel()
+	}()
+	r := testRecord("tnt_a", 0)
+	_, err := n.Append(ctx, &r)
+	require.ErrorIs(t, err, context.Canceled)
+	route, _ := n.look()
+	require.NotEqual(t, toTopic, route)
+	fault.Remove()
+	n.drained(t)
+}
+
 // slowSpool holds appends back.
 type slowSpool struct {
 	Spool
