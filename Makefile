@@ -6,7 +6,7 @@ FUZZTIME ?= 2m
 FUZZFLAGS ?= -fuzzminimizetime 1s
 FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
-.PHONY: demo demo-stack run build test test-independent check lint-openapi race stack stack-down test-stack deploy-test faults fuzz bench bench-parts bench-update soak help
+.PHONY: demo demo-stack run build test test-independent check lint-openapi race stack stack-down test-stack deploy-test faults fuzz bench bench-parts bench-update bench-stack bench-stack-update soak help
 
 demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
 	@./bin/muniment demo
@@ -102,6 +102,16 @@ bench: build bench-parts ## what a receipt is made of, then the product against 
 
 bench-update: build bench-parts ## the same, written into bench/README.md
 	./bin/muniment bench --dir bin --parts bin/parts.txt --readme bench/README.md
+
+# Where the engines are is what make stack says, or MUNIMENT_KAFKA, MUNIMENT_CLICKHOUSE and MUNIMENT_DATABASE.
+BENCH_STACK = ./bin/muniment bench --stack --dir bin --kafka "$${MUNIMENT_KAFKA:-$$MUNIMENT_TEST_KAFKA}" \
+	--clickhouse "$${MUNIMENT_CLICKHOUSE:-$$MUNIMENT_TEST_CLICKHOUSE}" --database "$${MUNIMENT_DATABASE:-$$MUNIMENT_TEST_POSTGRES}"
+
+bench-stack: build ## an edge node on Kafka against servers that do less, and the loader; engines must run (eight minutes)
+	$(BENCH_STACK)
+
+bench-stack-update: build ## the same, written into bench/README.md
+	$(BENCH_STACK) --readme bench/README.md
 
 soak: build ## abuse beside good traffic: slow and bloated requests, a tenant far above its cap; four minutes
 	./bin/muniment soak --dir bin

@@ -48,3 +48,27 @@ func TestBench(t *testing.T) {
 	require.Positive(t, report.Append.Micros)
 	require.Empty(t, report.Verdicts, "a moment proves nothing")
 }
+
+// TestBenchOnTheStack runs all of the scaled comparison for a moment.
+func TestBenchOnTheStack(t *testing.T) {
+	e := engines(t)
+	figures := filepath.Join(t.TempDir(), "figures.json")
+	out, err := exec.CommandContext(t.Context(), muniment(t), "bench", "--stack", "--quick", "--dir", t.TempDir(), "--connections", "16,64",
+		"--kafka", e.Kafka, "--clickhouse", e.ClickHouse, "--database", e.Database, "--json", figures).CombinedOutput()
+	require.NoError(t, err, string(out))
+
+	text, err := os.ReadFile(figures)
+	require.NoError(t, err)
+	var report bench.Report
+	require.NoError(t, json.Unmarshal(text, &report))
+	require.Len(t, report.Medians, 6)
+	require.Empty(t, report.Verdicts, "a moment proves nothing")
+	require.NotEmpty(t, report.Where)
+	l := report.Loading
+	require.Positive(t, l.PerSecond)
+	require.Positive(t, l.LoaderMicros)
+	require.Greater(t, l.AllMicros, l.LoaderMicros)
+	require.Positive(t, l.Lag.P50)
+	require.LessOrEqual(t, l.Lag.P99, l.Lag.Most)
+	require.Equal(t, int(l.Lag.Seconds)*l.Lag.PerSecond, l.Lag.Receipts)
+}

@@ -19,13 +19,8 @@ type demoCmd struct {
 	Seed       uint64 `default:"1" help:"Seed of the traffic."`
 	Keep       string `placeholder:"DIR" help:"Tell the story in this new folder and keep it."`
 
-	Stack      bool     `env:"MUNIMENT_DEMO_STACK" help:"Tell it of 3 gateways, 2 loaders and 2 control processes, on engines that run already; what it makes there stays."`
-	Kafka      []string `group:"Kafka:" help:"With --stack: some brokers." placeholder:"HOST:PORT"`
-	ClickHouse string   `name:"clickhouse" group:"ClickHouse:" help:"With --stack: any database of the server." placeholder:"URL"`
-	Database   string   `group:"PostgreSQL:" help:"With --stack: any database of the PostgreSQL server." placeholder:"URL"`
-	kafkaHop
-	clickhouseHop
-	databaseHop
+	Stack bool `env:"MUNIMENT_DEMO_STACK" help:"Tell it of 3 gateways, 2 loaders and 2 control processes, on engines that run already; what it makes there stays."`
+	stackFlags
 
 	PartsCert string `group:"TLS of the processes:" help:"With --stack: each listener shows this certificate, for 127.0.0.1 (PEM)." placeholder:"FILE" type:"path"`
 	PartsKey  string `group:"TLS of the processes:" help:"Its key (PEM)." placeholder:"FILE" type:"path"`
@@ -34,13 +29,43 @@ type demoCmd struct {
 
 // Validate refuses half a stack.
 func (c *demoCmd) Validate() error {
-	if c.Stack && (len(c.Kafka) == 0 || c.ClickHouse == "" || c.Database == "") {
-		return errors.New("--stack needs --kafka, --clickhouse and --database")
+	if err := c.stackFlags.validate(c.Stack); err != nil {
+		return err
 	}
 	if parts := c.PartsCert + c.PartsKey + c.PartsCA; parts != "" && (c.PartsCert == "" || c.PartsKey == "" || c.PartsCA == "") {
 		return errors.New("--parts-cert, --parts-key and --parts-ca belong together")
 	}
 	return nil
+}
+
+// stackFlags say where the engines are on which a scaled service is raised.
+type stackFlags struct {
+	Kafka      []string `group:"Kafka:" help:"With --stack: some brokers." placeholder:"HOST:PORT"`
+	ClickHouse string   `name:"clickhouse" group:"ClickHouse:" help:"With --stack: any database of the server." placeholder:"URL"`
+	Database   string   `group:"PostgreSQL:" help:"With --stack: any database of the PostgreSQL server." placeholder:"URL"`
+	kafkaHop
+	clickhouseHop
+	databaseHop
+}
+
+func (f *stackFlags) validate(wanted bool) error {
+	if wanted && (len(f.Kafka) == 0 || f.ClickHouse == "" || f.Database == "") {
+		return errors.New("--stack needs --kafka, --clickhouse and --database")
+	}
+	return nil
+}
+
+func (f *stackFlags) stack(k *kong.Context) bench.Stack {
+	return bench.Stack{
+		Engines: bench.Engines{Kafka: strings.Join(f.Kafka, ","), ClickHouse: f.ClickHouse, Database: f.Database, Env: environment(k)},
+		OpenLog: func(topic string) (bench.ReadCloser, error) {
+			cfg, err := f.kafkaHop.config(kafka.Config{Brokers: f.Kafka, Topic: topic})
+			if err != nil {
+				return nil, err
+			}
+			return kafka.Open(cfg)
+		},
+	}
 }
 
 // environment is the flags that were given for engines, as variables for the processes.
@@ -82,16 +107,8 @@ func (c *demoCmd) Run(k *kong.Context) error {
 		Deliveries: c.Deliveries, Clients: c.Clients, Seed: c.Seed,
 	}
 	if c.Stack {
-		demo.Stack = &bench.Stack{
-			Engines: bench.Engines{Kafka: strings.Join(c.Kafka, ","), ClickHouse: c.ClickHouse, Database: c.Database, Env: environment(k)},
-			OpenLog: func(topic string) (bench.ReadCloser, error) {
-				cfg, err := c.kafkaHop.config(kafka.Config{Brokers: c.Kafka, Topic: topic})
-				if err != nil {
-					return nil, err
-				}
-				return kafka.Open(cfg)
-			},
-		}
+		stack := c.stackFlags.stack(k)
+		demo.Stack = &stack
 		if c.PartsCert != "" {
 			demo.Stack.TLS = &bench.Certificates{Cert: c.PartsCert, Key: c.PartsKey, CA: c.PartsCA}
 		}
@@ -121,24 +138,55 @@ func (c *abuseCmd) Run(out io.Writer) error {
 	return bench.RunAbuse(ctx, os.Stdin, out)
 }
 
-type benchCmd struct{ bench.Command }
+type benchCmd struct {
+	bench.Command
+
+	Stack bool `env:"MUNIMENT_BENCH_STACK" help:"Measure a gateway on Kafka, and a loader, on engines of this machine that run already; what it makes there stays."`
+	stackFlags
+}
+
+// Validate refuses what can't be measured.
+func (c *benchCmd) Validate() error {
+	return errors.Join(c.Command.Validate(), c.stackFlags.validate(c.Stack))
+}
 
 // Run measures with this binary.
-func (c *benchCmd) Run(out io.Writer) error {
+func (c *benchCmd) Run(k *kong.Context, out io.Writer) error {
 	ctx, stop := interrupted()
 	defer stop()
 	exe, err := os.Executable()
 	if err != nil {
 		return err
 	}
+	if c.Stack {
+		return c.MeasureStack(ctx, exe, c.stackFlags.stack(k), out)
+	}
 	return c.Measure(ctx, exe, out)
 }
 
-type bareCmd struct{ bench.Bare }
+type bareCmd struct {
+	bench.Bare
+
+	Kafka   []string `group:"Kafka:" env:"MUNIMENT_BARE_KAFKA" help:"Brokers that have its log." placeholder:"HOST:PORT"`
+	LogName string   `name:"topic" env:"MUNIMENT_BARE_TOPIC" help:"Topic that is its log."`
+	kafkaHop
+}
 
 // Run serves until it is told to stop.
-func (c *bareCmd) Run() error {
+func (c *bareCmd) Run() (err error) {
 	ctx, stop := interrupted()
 	defer stop()
+	if len(c.Kafka) > 0 {
+		cfg, err := c.kafkaHop.config(kafka.Config{Brokers: c.Kafka, Topic: c.LogName})
+		if err != nil {
+			return err
+		}
+		topic, err := kafka.Open(cfg)
+		if err != nil {
+			return err
+		}
+		defer topic.Close()
+		c.Topic = topic
+	}
 	return c.Serve(ctx)
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,18 +21,23 @@ import (
 
 	"muniment/gateway"
 	"muniment/gateway/api"
+	"muniment/pipeline"
 	"muniment/pipeline/segment"
 	"muniment/sealer"
 )
 
 // Bare is the server that the product is measured against: fasthttp, the
 // gateway's own decoder, the receipt's canonical bytes, one Ed25519 signature.
-// With a log it also appends what it answers, and answers when that is durable.
+// With a log it also appends what it answers, and answers when that is durable; a
+// topic's are of as many tenants as the scaled service is measured with, in turn.
 // It knows no keys, rights, rules or retries.
 type Bare struct {
 	Listen string `required:"" help:"Address that it serves."`
 	Admin  string `required:"" help:"Address of /readyz and /debug/pprof."`
 	Log    string `help:"Folder of its log; default: none."`
+
+	// Topic is its log instead of a folder; nil is none. It stays the caller's.
+	Topic pipeline.Appender `kong:"-"`
 }
 
 const bareKeyID = "bare"
@@ -45,7 +51,7 @@ func (b *Bare) Serve(ctx context.Context) (err error) {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(2 * runtime.GOMAXPROCS(0)) // as muniment up does
 	}
-	s := &bareServer{key: bareKey()}
+	s := &bareServer{key: bareKey(), log: b.Topic, tenants: bareTenants()}
 	s.pool.New = func() any { return new(bareWork) }
 	if b.Log != "" {
 		log, err := segment.Open(segment.Config{Dir: b.Log})
@@ -80,10 +86,22 @@ func (b *Bare) Serve(ctx context.Context) (err error) {
 	}
 }
 
+// bareTenants are names that look like those of the product's tenants.
+func bareTenants() []string {
+	names := make([]string, stackTenants)
+	for i := range names {
+		names[i] = fmt.Sprintf("tnt_01KAJ00000000000000000%04d", i)
+	}
+	return names
+}
+
 type bareServer struct {
 	key  ed25519.PrivateKey
-	log  *segment.Log // nil: nothing is made durable
-	pool sync.Pool    // of *bareWork
+	log  pipeline.Appender // nil: nothing is made durable
+	pool sync.Pool         // of *bareWork
+
+	tenants []string
+	next    atomic.Uint32 // tenant
 }
 
 // bareWork is the memory of one request.
@@ -113,7 +131,8 @@ func (s *bareServer) handle(ctx *fasthttp.RequestCtx) {
 	w.answer = base64.RawURLEncoding.AppendEncode(w.answer, signature)
 	w.answer = append(w.answer, `"}}`...)
 	if s.log != nil {
-		record := sealer.Record{TenantID: "tnt_bare", EventID: r.ReceiptID, Node: "bare", Event: w.answer[len(bareHead):]}
+		tenant := s.tenants[int(s.next.Add(1))%len(s.tenants)]
+		record := sealer.Record{TenantID: tenant, EventID: r.ReceiptID, Node: "bare", Event: w.answer[len(bareHead):]}
 		if _, err := s.log.Append(context.Background(), &record); err != nil {
 			ctx.Error(err.Error(), fasthttp.StatusServiceUnavailable)
 			return

@@ -10,7 +10,7 @@ import (
 
 // Command is the command line of a Comparison.
 type Command struct {
-	Connections []int         `default:"1,64,256" help:"Numbers of connections to measure with."`
+	Connections []int         `help:"Numbers of connections to measure with; default: 1,64,256, and 64,256,1024 with --stack."`
 	Rounds      int           `default:"5" help:"Undisturbed rounds that are wanted; at most three times as many are measured."`
 	Warm        time.Duration `default:"1s" help:"How long each measurement runs before it counts."`
 	During      time.Duration `default:"3s" help:"How long it counts."`
@@ -26,15 +26,15 @@ type Command struct {
 // Validate refuses what can't be measured.
 func (c *Command) Validate() error {
 	for _, n := range c.Connections {
-		if n < 1 || n > 1000 {
-			return errors.New("--connections must be from 1 to 1000")
+		if n < 1 || n > 4000 {
+			return errors.New("--connections must be from 1 to 4000")
 		}
 	}
 	if c.Quick && c.Readme != "" {
 		return errors.New("what --quick measures is not for a README")
 	}
-	if len(c.Connections) == 0 || c.Rounds < 1 || c.During <= 0 || c.Warm < 0 {
-		return errors.New("--connections, --rounds and --during must not be empty or 0")
+	if c.Rounds < 1 || c.During <= 0 || c.Warm < 0 {
+		return errors.New("--rounds and --during must not be 0")
 	}
 	return nil
 }
@@ -43,7 +43,7 @@ func (c *Command) Validate() error {
 // unless every figure that must hold does; a quick one, if something doesn't work.
 func (c *Command) Measure(ctx context.Context, exe string, out io.Writer) error {
 	if c.Readme != "" { // before a quarter of an hour is lost
-		if _, _, err := around(c.Readme); err != nil {
+		if _, _, err := figures.around(c.Readme); err != nil {
 			return err
 		}
 	}
@@ -53,7 +53,7 @@ func (c *Command) Measure(ctx context.Context, exe string, out io.Writer) error 
 	}
 	defer os.RemoveAll(dir)
 	comparison := &Comparison{
-		Exe: exe, Dir: dir, Out: out, Connections: c.Connections, Rounds: c.Rounds, Spare: 2 * c.Rounds,
+		Exe: exe, Dir: dir, Out: out, Connections: c.connections(1, 64, 256), Rounds: c.Rounds, Spare: 2 * c.Rounds,
 		Warm: c.Warm, During: c.During, Sustain: c.Sustain, Profile: c.Profile,
 	}
 	if c.Quick {
@@ -70,8 +70,49 @@ func (c *Command) Measure(ctx context.Context, exe string, out io.Writer) error 
 		return err
 	}
 	report.Parts = parts
+	return c.publish(report, out)
+}
+
+func (c *Command) publish(report *Report, out io.Writer) error {
 	if err := report.Publish(out, c.JSON, c.Readme); err != nil {
 		return err
 	}
 	return report.failed()
+}
+
+// MeasureStack is Measure for a StackComparison.
+func (c *Command) MeasureStack(ctx context.Context, exe string, stack Stack, out io.Writer) error {
+	if c.Readme != "" {
+		if _, _, err := stackFigures.around(c.Readme); err != nil {
+			return err
+		}
+	}
+	dir, err := os.MkdirTemp(c.Dir, "muniment-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	comparison := &StackComparison{
+		Comparison: Comparison{
+			Exe: exe, Dir: dir, Out: out, Connections: c.connections(64, 256, 1024), Rounds: c.Rounds, Spare: c.Rounds,
+			Warm: c.Warm, During: c.During, Profile: c.Profile / 2,
+		},
+		Stack: stack, Partitions: 12, Backlog: 10 * time.Second, Lag: 20 * time.Second, PerSecond: 1000,
+	}
+	if c.Quick {
+		comparison.Shorten()
+	}
+	report, err := comparison.Run(ctx)
+	if err != nil {
+		return err
+	}
+	return c.publish(report, out)
+}
+
+// connections are those that were asked for, or the usual ones.
+func (c *Command) connections(usual ...int) []int {
+	if len(c.Connections) > 0 {
+		return c.Connections
+	}
+	return usual
 }

@@ -18,7 +18,7 @@ import (
 	"muniment/sealer"
 )
 
-// Variant is one of the four servers that are compared.
+// Variant is one of the servers that are compared.
 type Variant string
 
 // The variants, each with more to do than the one before.
@@ -144,9 +144,9 @@ func (c *Comparison) round(ctx context.Context, report *Report, round int, targe
 type target struct {
 	variant Variant
 	server  *Server
-	key     string
-	rights  map[string]string
-	bodies  [][]byte
+	// beside are processes whose CPU is no disturbance, though it is none of the server's.
+	beside  []int
+	senders []sender
 	signers map[string]ed25519.PublicKey // by key id
 	callers atomic.Uint32
 }
@@ -185,22 +185,27 @@ func (c *Comparison) start(ctx context.Context, v Variant, before []*target) (*t
 }
 
 // prepare finds out with what to call a server and how to check its receipts.
-func (c *Comparison) prepare(ctx context.Context, t *target) (err error) {
+func (c *Comparison) prepare(ctx context.Context, t *target) error {
 	if t.variant == Signed || t.variant == Logged {
-		t.key = "nobody"
-		t.signers = map[string]ed25519.PublicKey{bareKeyID: bareKey().Public().(ed25519.PublicKey)}
-		t.rights = anyRights()
-	} else {
-		r, err := register(ctx, c.Exe, t.server, t.server.API)
-		if err != nil {
-			return err
-		}
-		t.key, t.rights = r.client.Key, r.rights
-		if t.signers, err = receiptKeys(ctx, r.client, t.server); err != nil {
-			return err
-		}
+		return t.prepareBare()
 	}
-	t.bodies, err = Bodies(distinctBodies, bodySeed, t.rights)
+	r, err := register(ctx, c.Exe, t.server, t.server.API)
+	if err != nil {
+		return err
+	}
+	if t.signers, err = receiptKeys(ctx, r.client, t.server); err != nil {
+		return err
+	}
+	bodies, err := Bodies(distinctBodies, bodySeed, r.rights)
+	t.senders = []sender{{r.client.Key, bodies}}
+	return err
+}
+
+// prepareBare is prepare for a server that looks at no keys.
+func (t *target) prepareBare() error {
+	t.signers = map[string]ed25519.PublicKey{bareKeyID: bareKey().Public().(ed25519.PublicKey)}
+	bodies, err := Bodies(distinctBodies, bodySeed, anyRights())
+	t.senders = []sender{{"nobody", bodies}}
 	return err
 }
 
@@ -269,19 +274,27 @@ func (t *target) check(answer []byte) error {
 type meters struct {
 	at             time.Time
 	server, client time.Duration
+	beside         time.Duration
 	machine        machineCPU
 }
 
-func (t *target) read() (meters, error) { return readMeters(t.server.PID()) }
+func (t *target) read() (meters, error) { return readMeters(t.server.PID(), t.beside...) }
 
-// readMeters reads those of a server, of this process and of the machine; pid 0 is no
-// server.
-func readMeters(pid int) (m meters, err error) {
+// readMeters reads those of a server, of this process, of others that take part, and of
+// the machine; pid 0 is no server.
+func readMeters(pid int, beside ...int) (m meters, err error) {
 	m.at = time.Now()
 	if pid != 0 {
 		if m.server, err = processCPU(pid); err != nil {
 			return m, err
 		}
+	}
+	for _, pid := range beside {
+		cpu, err := processCPU(pid)
+		if err != nil {
+			return m, err
+		}
+		m.beside += cpu
 	}
 	if m.client, err = processCPU(os.Getpid()); err != nil {
 		return m, err
@@ -297,7 +310,7 @@ func (c *Comparison) measure(ctx context.Context, t *target, connections int) (R
 	}
 	var first, begin, end meters
 	p := &pressure{
-		addr: hostOf(t.server.API), key: t.key, bodies: t.bodies, connections: connections, warm: c.Warm, during: c.During,
+		addr: hostOf(t.server.API), senders: t.senders, connections: connections, warm: c.Warm, during: c.During,
 		begin: func() (err error) { begin, err = t.read(); return err },
 		end:   func() (err error) { end, err = t.read(); return err },
 	}

@@ -35,7 +35,7 @@ func TestPressure(t *testing.T) {
 	var marks int
 	mark := func() error { marks++; return nil }
 	p := &pressure{
-		addr: addr, key: "secret", bodies: bodies, connections: 3, during: 50 * time.Millisecond, begin: mark, end: mark,
+		addr: addr, senders: []sender{{"secret", bodies}}, connections: 3, during: 50 * time.Millisecond, begin: mark, end: mark,
 	}
 	var total int
 	for range 2 {
@@ -73,7 +73,7 @@ func serveHTTP(t *testing.T, handler fasthttp.RequestHandler) string {
 }
 
 func TestKeysCarryOver(t *testing.T) {
-	c := (&pressure{key: "k", bodies: [][]byte{nil}}).caller(nil, 7)
+	c := (&pressure{senders: []sender{{"k", [][]byte{nil}}}}).caller(nil, 7)
 	for range 1009 {
 		c.number()
 	}
@@ -84,7 +84,7 @@ func TestKeysCarryOver(t *testing.T) {
 func TestForgedReceipt(t *testing.T) {
 	bodies, err := Bodies(1, 1, anyRights())
 	require.NoError(t, err)
-	s := &bareServer{key: bareKey()}
+	s := &bareServer{key: bareKey(), tenants: bareTenants()}
 	s.pool.New = func() any { return new(bareWork) }
 	var ctx fasthttp.RequestCtx
 	ctx.Request.SetBody(bodies[0])

@@ -31,8 +31,27 @@ type Report struct {
 	Sustained *Sustained `json:",omitempty"`
 	Where     []Share    `json:",omitempty"`
 	Parts     []Part     `json:",omitempty"`
+	// Loading is what loaders of the scaled service did, in a StackComparison.
+	Loading *Loading `json:",omitempty"`
 	// Verdicts are about the figures that must hold; none in a quick run.
 	Verdicts []Verdict `json:",omitempty"`
+
+	lineup lineup // empty is that of a Comparison
+}
+
+// lineup is what a comparison compares.
+type lineup struct {
+	variants []Variant
+	compared []comparison
+	// profiled are the server whose CPU is told apart, and the one beside it.
+	profiled, beside Variant
+}
+
+func (r *Report) compares() lineup {
+	if r.lineup.variants == nil {
+		return lineup{variants, compared, Full, Logged}
+	}
+	return r.lineup
 }
 
 // Round is one measurement of one variant.
@@ -47,7 +66,9 @@ type Round struct {
 	SustainedPerSecond float64 `json:",omitempty"`
 	// CPUMicros is the server's CPU for a receipt, ClientMicros the load's.
 	CPUMicros, ClientMicros float64
-	P50, P99, P999          float64 // milliseconds
+	// BrokerMicros is what a broker on the machine used for it, where there is one.
+	BrokerMicros   float64 `json:",omitempty"`
+	P50, P99, P999 float64 // milliseconds
 	Loss
 	// LoaderRan says that (c) was measured with a loader that should have been paused.
 	LoaderRan bool `json:",omitempty"`
@@ -77,7 +98,7 @@ func (l Loss) disturbance() string {
 
 func loss(begin, end meters) (l Loss) {
 	if machine := end.machine.sub(begin.machine); machine.total > 0 {
-		measured := end.server - begin.server + end.client - begin.client
+		measured := end.server - begin.server + end.client - begin.client + end.beside - begin.beside
 		l.Steal = float64(machine.stolen) / float64(machine.total)
 		l.Others = max(0, float64(machine.worked-measured)/float64(machine.total))
 	}
@@ -95,6 +116,7 @@ func newRound(v Variant, connections int, latencies []time.Duration, begin, end 
 	r.PerSecond = float64(r.Receipts) / r.Seconds
 	if r.Receipts > 0 {
 		r.CPUMicros, r.ClientMicros = micros(server)/float64(r.Receipts), micros(client)/float64(r.Receipts)
+		r.BrokerMicros = micros(end.beside-begin.beside) / float64(r.Receipts)
 	}
 	return r
 }
@@ -116,6 +138,7 @@ type Median struct {
 	Of                      int // rounds
 	PerSecond, Sustained    float64
 	CPUMicros, ClientMicros float64
+	BrokerMicros            float64 `json:",omitempty"`
 	P50, P99, P999          float64
 }
 
@@ -127,24 +150,39 @@ type Ratio struct {
 	// there are no others; Of says of how many. Calm are the undisturbed ones.
 	Value, Least, Most float64
 	Of, Calm           int
-	// Bound is what must hold at the most connections, "" if nothing must.
+	// Bound is what must hold, "" if nothing must.
 	Bound string `json:",omitempty"`
 	Met   bool   `json:",omitempty"`
 }
 
-// compared are the ratios of interest. A target with a lower bound has atLeast.
-var compared = []struct {
+// comparison is a ratio of interest. One with a lower bound has atLeast.
+type comparison struct {
 	name    string
 	of, to  Variant
 	figure  func(*Round) float64
-	target  float64
+	target  func(connections, most int) float64 // nil or 0: nothing must hold
 	atLeast bool
-}{
-	{"receipts/s, (c) to (b)", Full, Logged, func(r *Round) float64 { return r.PerSecond }, 0.85, true},
-	{"receipts/s, (c) to (a)", Full, Signed, func(r *Round) float64 { return r.PerSecond }, 0.6, true},
-	{"p99, (c) to (b)", Full, Logged, func(r *Round) float64 { return r.P99 }, 1.5, false},
-	{"server CPU, (c) to (b)", Full, Logged, func(r *Round) float64 { return r.CPUMicros }, 0, false},
-	{"receipts/s, (d) to (c)", Loaded, Full, func(r *Round) float64 { return r.PerSecond }, 0, false},
+}
+
+var compared = []comparison{
+	{"receipts/s, (c) to (b)", Full, Logged, rate, withMost(0.85), true},
+	{"receipts/s, (c) to (a)", Full, Signed, rate, withMost(0.6), true},
+	{"p99, (c) to (b)", Full, Logged, func(r *Round) float64 { return r.P99 }, withMost(1.5), false},
+	{"server CPU, (c) to (b)", Full, Logged, serverCPU, nil, false},
+	{"receipts/s, (d) to (c)", Loaded, Full, rate, nil, false},
+}
+
+func rate(r *Round) float64      { return r.PerSecond }
+func serverCPU(r *Round) float64 { return r.CPUMicros }
+
+// withMost is a bound at the most connections.
+func withMost(bound float64) func(connections, most int) float64 {
+	return func(connections, most int) float64 {
+		if connections < most {
+			return 0
+		}
+		return bound
+	}
 }
 
 // summarise computes medians and ratios from the rounds.
@@ -163,11 +201,11 @@ func (r *Report) summarise() {
 		r.Warnings = append(r.Warnings, "(c) was measured with its loader at work: the server does not pause it")
 	}
 	for _, n := range r.Connections {
-		for _, v := range variants {
+		for _, v := range r.compares().variants {
 			r.Medians = append(r.Medians, medians(n, v, r.pick(n, v)))
 		}
-		for _, c := range compared {
-			r.Ratios = append(r.Ratios, r.ratio(n, c.name, c.of, c.to, c.figure, c.target, c.atLeast))
+		for _, c := range r.compares().compared {
+			r.Ratios = append(r.Ratios, r.ratio(n, c))
 		}
 	}
 }
@@ -204,6 +242,7 @@ func medians(connections int, v Variant, of []*Round) Median {
 		Sustained:    get(func(r *Round) float64 { return r.SustainedPerSecond }),
 		CPUMicros:    get(func(r *Round) float64 { return r.CPUMicros }),
 		ClientMicros: get(func(r *Round) float64 { return r.ClientMicros }),
+		BrokerMicros: get(func(r *Round) float64 { return r.BrokerMicros }),
 		P50:          get(func(r *Round) float64 { return r.P50 }),
 		P99:          get(func(r *Round) float64 { return r.P99 }),
 		P999:         get(func(r *Round) float64 { return r.P999 }),
@@ -212,19 +251,19 @@ func medians(connections int, v Variant, of []*Round) Median {
 
 // ratio pairs the rounds of two variants by their number. Pairs with a disturbed
 // half are left out, unless there are no others.
-func (r *Report) ratio(connections int, name string, of, to Variant, figure func(*Round) float64, target float64, atLeast bool) Ratio {
+func (r *Report) ratio(connections int, c comparison) Ratio {
 	var calm, all []float64
 	for i := range r.Rounds {
 		a := &r.Rounds[i]
-		if a.Variant != of || a.Connections != connections {
+		if a.Variant != c.of || a.Connections != connections {
 			continue
 		}
 		for j := range r.Rounds {
 			b := &r.Rounds[j]
-			if b.Variant != to || b.Connections != connections || b.Round != a.Round || figure(b) == 0 {
+			if b.Variant != c.to || b.Connections != connections || b.Round != a.Round || c.figure(b) == 0 {
 				continue
 			}
-			all = append(all, figure(a)/figure(b))
+			all = append(all, c.figure(a)/c.figure(b))
 			if !a.disturbed() && !b.disturbed() {
 				calm = append(calm, all[len(all)-1])
 			}
@@ -233,11 +272,15 @@ func (r *Report) ratio(connections int, name string, of, to Variant, figure func
 	if len(calm) > 0 {
 		all = calm
 	}
-	ratio := Ratio{Name: name, Connections: connections, Of: len(all), Calm: len(calm)}
+	ratio := Ratio{Name: c.name, Connections: connections, Of: len(all), Calm: len(calm)}
 	ratio.Value, ratio.Least, ratio.Most = spread(all)
-	if target > 0 && connections == slices.Max(r.Connections) {
+	target := 0.0
+	if c.target != nil {
+		target = c.target(connections, slices.Max(r.Connections))
+	}
+	if target > 0 {
 		sign, met := "≤", ratio.Value <= target
-		if atLeast {
+		if c.atLeast {
 			sign, met = "≥", ratio.Value >= target
 		}
 		ratio.Bound, ratio.Met = fmt.Sprintf("%s %g", sign, target), met && len(all) > 0

@@ -186,7 +186,7 @@ Duration: 5s, Total samples = 100us
 func TestPublish(t *testing.T) {
 	readme := filepath.Join(t.TempDir(), "README.md")
 	jsonFile := readme + ".json"
-	require.NoError(t, os.WriteFile(readme, []byte("# Figures\n\n"+figuresBegin+"old\n"+figuresEnd+"\nThe end.\n"), 0o600))
+	require.NoError(t, os.WriteFile(readme, []byte("# Figures\n\n"+figures.begin+"old\n"+figures.end+"\nThe end.\n"), 0o600))
 	r := &Report{
 		Machine: "a machine", Connections: []int{256}, Rounds: []Round{{Variant: Full, Connections: 256, PerSecond: 25000}},
 		Sustained: &Sustained{Connections: 256, Memory: []Memory{{MiB: 90}}}, Where: []Share{{What: "signature", Part: 0.5, Micros: 20, Less: 19}},
@@ -201,7 +201,7 @@ func TestPublish(t *testing.T) {
 
 	b, err := os.ReadFile(readme)
 	require.NoError(t, err)
-	require.Equal(t, "# Figures\n\n"+figuresBegin+text.String()+figuresEnd+"\nThe end.\n", string(b))
+	require.Equal(t, "# Figures\n\n"+figures.begin+text.String()+figures.end+"\nThe end.\n", string(b))
 
 	b, err = os.ReadFile(jsonFile)
 	require.NoError(t, err)

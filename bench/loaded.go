@@ -21,22 +21,10 @@ const (
 // gauges reads metrics from a server's admin listener. Only such that have one
 // value can be asked for.
 func gauges(ctx context.Context, server *Server, names ...string) ([]float64, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.Admin+"/metrics", nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
 	found := map[string]float64{}
-	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-		name, value, _ := strings.Cut(lines.Text(), " ")
-		name, _, _ = strings.Cut(name, "{")
-		if v, err := strconv.ParseFloat(value, 64); err == nil {
-			found[name] = v
-		}
+	err := readMetrics(ctx, server, func(name, _ string, value float64) { found[name] = value })
+	if err != nil {
+		return nil, err
 	}
 	values := make([]float64, len(names))
 	for i, name := range names {
@@ -49,9 +37,31 @@ func gauges(ctx context.Context, server *Server, names ...string) ([]float64, er
 	return values, nil
 }
 
+// readMetrics calls each with what the admin listener of a server shows.
+func readMetrics(ctx context.Context, server *Server, each func(name, labels string, value float64)) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.Admin+"/metrics", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		name, labels, _ := strings.Cut(name, "{")
+		if v, err := strconv.ParseFloat(value, 64); err == nil {
+			each(name, labels, v)
+		}
+	}
+	return lines.Err()
+}
+
 // loaded is how far the target's loader has come; 0 for a server without one.
 func (t *target) loaded(ctx context.Context) (float64, error) {
-	if t.variant == Signed || t.variant == Logged {
+	if t.variant != Full && t.variant != Loaded {
 		return 0, nil
 	}
 	v, err := gauges(ctx, t.server, metricLoaded)

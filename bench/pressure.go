@@ -17,13 +17,18 @@ import (
 // the machine with the server that it measures.
 type pressure struct {
 	addr        string
-	key         string // API key
-	bodies      [][]byte
+	senders     []sender // connections take turns in being one of them
 	connections int
 	// Answers count from warm after the start on, for the given time.
 	warm, during time.Duration
 	// begin and end are called at both ends of that time.
 	begin, end func() error
+}
+
+// sender is a tenant, as it delivers.
+type sender struct {
+	key    string // API key
+	bodies [][]byte
 }
 
 // pressed is what came of it.
@@ -106,14 +111,15 @@ type caller struct {
 const keyDigits = 8
 
 func (p *pressure) caller(conn net.Conn, number uint32) *caller {
+	s := p.senders[int(number)%len(p.senders)]
 	head := fmt.Appendf(nil, "POST /v1/delivery HTTP/1.1\r\nHost: muniment\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
-		"Content-Length: %d\r\nIdempotency-Key: %08x-", p.key, bodySize, number)
+		"Content-Length: %d\r\nIdempotency-Key: %08x-", s.key, bodySize, number)
 	at := len(head)
 	head = append(head, "00000000\r\n\r\n"...)
 	request := append(head, make([]byte, bodySize)...)
 	return &caller{
 		conn: conn, request: request, key: request[at : at+keyDigits], tail: request[len(head):],
-		bodies: p.bodies, next: int(number), buf: make([]byte, 4096),
+		bodies: s.bodies, next: int(number), buf: make([]byte, 4096),
 	}
 }
 

@@ -56,7 +56,7 @@ func (c *Comparison) sustain(ctx context.Context, t *target, connections int) (*
 	looking, stop := context.WithCancel(ctx)
 	looked := make(chan error, 1)
 	p := &pressure{
-		addr: hostOf(t.server.API), key: t.key, bodies: t.bodies, connections: connections, warm: c.Warm, during: c.Sustain,
+		addr: hostOf(t.server.API), senders: t.senders, connections: connections, warm: c.Warm, during: c.Sustain,
 		begin: func() (err error) {
 			if begin, err = t.read(); err != nil {
 				return err

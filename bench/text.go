@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
 var variantNames = map[Variant]string{
 	Signed: "(a) decode + sign", Logged: "(b) and log", Full: "(c) full, loader paused", Loaded: "(d) full, with loader",
+	Topical: "(k) and topic", Edge: "(s) gateway",
 }
 
 // WriteText writes the figures as Markdown that is also readable as it is.
@@ -23,21 +25,14 @@ func (r *Report) WriteText(w io.Writer) error {
 		fmt.Fprintf(&b, "**Doubtful:** %s.\n\n", warning)
 	}
 	r.writeVerdicts(&b)
-	rows := [][]string{{"connections", "", "receipts/s", "server CPU a receipt", "p50", "p99", "p99.9", "rounds"}}
-	for _, m := range r.Medians {
-		rows = append(rows, []string{
-			fmt.Sprint(m.Connections), variantNames[m.Variant], count(int(m.PerSecond)), fmt.Sprintf("%.1f µs", m.CPUMicros),
-			millis(m.P50), millis(m.P99), millis(m.P999), fmt.Sprint(m.Of),
-		})
-	}
-	table(&b, rows)
+	table(&b, r.medianRows())
 	b.WriteString("\n")
 	head := []string{"median of paired rounds"}
 	for _, n := range r.Connections {
 		head = append(head, fmt.Sprint(n))
 	}
-	rows = [][]string{head}
-	for _, c := range compared {
+	rows := [][]string{head}
+	for _, c := range r.compares().compared {
 		row := []string{c.name}
 		for _, ratio := range r.Ratios {
 			if ratio.Name == c.name {
@@ -50,9 +45,12 @@ func (r *Report) WriteText(w io.Writer) error {
 	if r.Sustained != nil {
 		r.Sustained.write(&b)
 	}
+	if r.Loading != nil {
+		r.Loading.write(&b)
+	}
 	if len(r.Where) > 0 {
 		b.WriteString("\n")
-		writeShares(&b, r.Where)
+		writeShares(&b, r.Where, r.compares())
 	}
 	if len(r.Parts) > 0 {
 		b.WriteString("\n")
@@ -60,6 +58,27 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// medianRows are those of the table of medians, with the broker's CPU where there is one.
+func (r *Report) medianRows() [][]string {
+	scaled := r.Loading != nil
+	head := []string{"connections", "", "receipts/s", "server CPU a receipt", "p50", "p99", "p99.9", "rounds"}
+	if scaled {
+		head = slices.Insert(head, 4, "broker's", "load's")
+	}
+	rows := [][]string{head}
+	for _, m := range r.Medians {
+		row := []string{
+			fmt.Sprint(m.Connections), variantNames[m.Variant], count(int(m.PerSecond)), fmt.Sprintf("%.1f µs", m.CPUMicros),
+			millis(m.P50), millis(m.P99), millis(m.P999), fmt.Sprint(m.Of),
+		}
+		if scaled {
+			row = slices.Insert(row, 4, fmt.Sprintf("%.1f µs", m.BrokerMicros), fmt.Sprintf("%.1f µs", m.ClientMicros))
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 func (r *Report) writeVerdicts(b *strings.Builder) {
@@ -119,8 +138,8 @@ func (s *Sustained) write(b *strings.Builder) {
 	table(b, rows)
 }
 
-func writeShares(b *strings.Builder, shares []Share) {
-	rows := [][]string{{"where the CPU goes", "of (c)", "a receipt, (c)", "(b)"}}
+func writeShares(b *strings.Builder, shares []Share, l lineup) {
+	rows := [][]string{{"where the CPU goes", fmt.Sprintf("of (%s)", l.profiled), fmt.Sprintf("a receipt, (%s)", l.profiled), fmt.Sprintf("(%s)", l.beside)}}
 	var sum Share
 	for _, s := range shares {
 		rows = append(rows, []string{s.What, fmt.Sprintf("%.1f %%", 100*s.Part), fmt.Sprintf("%.1f µs", s.Micros), fmt.Sprintf("%.1f µs", s.Less)})
@@ -129,20 +148,22 @@ func writeShares(b *strings.Builder, shares []Share) {
 	table(b, append(rows, []string{"together", "", fmt.Sprintf("%.1f µs", sum.Micros), fmt.Sprintf("%.1f µs", sum.Less)}))
 }
 
-// The part of a README that belongs to Update.
-const (
-	figuresBegin = "<!-- figures: make bench-update writes what stands here -->\n"
-	figuresEnd   = "<!-- end of figures -->\n"
+// marks are around the part of a README that belongs to Update.
+type marks struct{ begin, end string }
+
+var (
+	figures      = marks{"<!-- figures: make bench-update writes what stands here -->\n", "<!-- end of figures -->\n"}
+	stackFigures = marks{"<!-- figures of the stack: make bench-stack-update writes what stands here -->\n", "<!-- end of figures of the stack -->\n"}
 )
 
 // around returns what stands in a README before and behind its figures.
-func around(file string) (before, after string, err error) {
+func (m marks) around(file string) (before, after string, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return "", "", err
 	}
-	before, rest, begins := strings.Cut(string(text), figuresBegin)
-	_, after, ends := strings.Cut(rest, figuresEnd)
+	before, rest, begins := strings.Cut(string(text), m.begin)
+	_, after, ends := strings.Cut(rest, m.end)
 	if !begins || !ends {
 		return "", "", errors.New(file + " has no marks around its figures")
 	}
@@ -151,7 +172,11 @@ func around(file string) (before, after string, err error) {
 
 // Update puts the figures into a README, between its two marks.
 func (r *Report) Update(file string) error {
-	before, after, err := around(file)
+	at := figures
+	if r.Loading != nil {
+		at = stackFigures
+	}
+	before, after, err := at.around(file)
 	if err != nil {
 		return err
 	}
@@ -159,7 +184,7 @@ func (r *Report) Update(file string) error {
 	if err := r.WriteText(&b); err != nil {
 		return err
 	}
-	return os.WriteFile(file, []byte(before+figuresBegin+b.String()+figuresEnd+after), 0o644)
+	return os.WriteFile(file, []byte(before+at.begin+b.String()+at.end+after), 0o644)
 }
 
 // Publish writes the figures as text, and as JSON and into a README if these are

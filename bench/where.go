@@ -33,6 +33,7 @@ var kinds = []struct {
 	{"Ed25519 signature", []string{"crypto/ed25519", "edwards25519", "crypto/internal/fips140/ed25519", "sha512"}},
 	{"SHA-256 (witness, commitment, idempotency, log chain)", []string{"sha256"}},
 	{"log append (encode, checksum, write, fdatasync)", []string{"muniment/pipeline/segment.", "sealer.AppendRecord", "hash/crc32"}},
+	{"Kafka (queue, encoding, requests)", []string{"segmentio/kafka-go", "muniment/pipeline/kafka."}},
 	{"JSON decode", []string{"jsontext", "jsonwire", "gate.(*Telemetry).Decode", "gateway.(*observation)", "gateway.tooDeep"}},
 	{"gate, metering, projected telemetry", []string{"muniment/gate."}},
 	{"sealing text (receipt, event, private part, answer, ids)", []string{"muniment/sealer.", "gateway.appendAnswer", "gateway.(*delivery).name", "gateway.(*delivery).commit", "api.AppendID", "base64"}},
@@ -101,7 +102,7 @@ func (c *Comparison) profile(ctx context.Context, t *target, connections int) ([
 	var begin, end meters
 	fetched := make(chan error, 1)
 	p := &pressure{
-		addr: hostOf(t.server.API), key: t.key, bodies: t.bodies, connections: connections, warm: c.Warm, during: c.Profile,
+		addr: hostOf(t.server.API), senders: t.senders, connections: connections, warm: c.Warm, during: c.Profile,
 		begin: func() (err error) {
 			go func() {
 				admin := Client{API: t.server.Admin}

@@ -1,0 +1,178 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// looked is how far the loader had come at a moment.
+type looked struct {
+	at        time.Time
+	positions map[int32]int64
+}
+
+var errCopies = errors.New("the topic has copies")
+
+// lag delivers at a fixed rate, one connection a tenant, and watches the loader. Nothing
+// else writes the topic, so the n-th receipt of a partition stands n records behind
+// where it ended before.
+func (c *StackComparison) lag(ctx context.Context, edge *target) (Lag, error) {
+	before, err := c.settled(ctx)
+	if err != nil {
+		return Lag{}, err
+	}
+	if err := c.awaitPositions(ctx, before); err != nil {
+		return Lag{}, err
+	}
+	begin, err := c.around(edge)
+	if err != nil {
+		return Lag{}, err
+	}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	var seen []looked
+	watched := make(chan error, 1)
+	go func() {
+		watched <- every(watching, lookEvery, func() error {
+			at, err := c.positions(watching)
+			seen = append(seen, looked{time.Now(), at})
+			return err
+		})
+	}()
+	due, err := c.stream(ctx, edge)
+	if err != nil {
+		return Lag{}, err
+	}
+	end, err := c.around(edge)
+	if err != nil {
+		return Lag{}, err
+	}
+	ends, err := c.settled(ctx)
+	if err != nil {
+		return Lag{}, err
+	}
+	for p, all := range due {
+		if n := ends[p] - before[p]; n != int64(len(all)) {
+			return Lag{}, fmt.Errorf("%w: partition %d has %d records more, and %d were acknowledged", errCopies, p, n, len(all))
+		}
+	}
+	if err := c.awaitPositions(ctx, ends); err != nil {
+		return Lag{}, err
+	}
+	if err := pause(ctx, 2*lookEvery); err != nil { // the watcher sees it too
+		return Lag{}, err
+	}
+	stop()
+	if err := <-watched; err != nil {
+		return Lag{}, err
+	}
+	lags := delays(due, before, seen)
+	l := Lag{PerSecond: c.PerSecond, Seconds: c.Lag.Seconds(), Receipts: len(lags), Loss: loss(begin, end)}
+	l.P50, l.P99, l.Most = quantile(lags, 0.5), quantile(lags, 0.99), quantile(lags, 1)
+	return l, nil
+}
+
+// awaitPositions returns once the loader has come so far.
+func (c *StackComparison) awaitPositions(ctx context.Context, ends map[int32]int64) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		at, err := c.positions(ctx)
+		if err != nil {
+			return err
+		}
+		if total(at) >= total(ends) {
+			return nil
+		}
+		if err := pause(ctx, lookEvery); err != nil {
+			return fmt.Errorf("%d records are not loaded: %w", total(ends)-total(at), err)
+		}
+	}
+}
+
+// stream delivers, and returns by partition when each receipt was due.
+func (c *StackComparison) stream(ctx context.Context, edge *target) (map[int32][]time.Time, error) {
+	p := &pressure{senders: edge.senders}
+	period := time.Second * time.Duration(len(edge.senders)) / time.Duration(c.PerSecond)
+	from := time.Now().Add(50 * time.Millisecond)
+	to := from.Add(c.Lag)
+	due := map[int32][]time.Time{}
+	var mu sync.Mutex
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var sending sync.WaitGroup
+	for i := range edge.senders {
+		conn, err := net.Dial("tcp", hostOf(edge.server.API))
+		if err != nil {
+			cancel(err)
+			break
+		}
+		defer conn.Close()
+		number := edge.callers.Add(1)
+		caller := p.caller(conn, number)
+		tenant := c.tenants[int(number)%len(edge.senders)].tenantID
+		sending.Go(func() {
+			partition, err := c.log.PartitionOf(ctx, tenant)
+			if err != nil {
+				cancel(err)
+				return
+			}
+			var own []time.Time
+			for at := from.Add(period * time.Duration(i) / time.Duration(len(edge.senders))); at.Before(to); at = at.Add(period) {
+				if pause(ctx, time.Until(at)) != nil {
+					return
+				}
+				if err := caller.once(to); err != nil {
+					cancel(err)
+					return
+				}
+				own = append(own, at)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			due[partition] = append(due[partition], own...)
+		})
+	}
+	sending.Wait()
+	return due, context.Cause(ctx)
+}
+
+// once sends the next delivery and reads its answer.
+func (c *caller) once(end time.Time) error {
+	if err := c.conn.SetDeadline(end.Add(20 * time.Second)); err != nil {
+		return err
+	}
+	copy(c.tail, c.bodies[c.next%len(c.bodies)])
+	c.next++
+	c.number()
+	if _, err := c.conn.Write(c.request); err != nil {
+		return err
+	}
+	return c.answer()
+}
+
+// delays holds the moments at which receipts were due against those at which the loader
+// was first seen behind them; sorted. before are the ends of the partitions before all
+// of them.
+func delays(due map[int32][]time.Time, before map[int32]int64, seen []looked) (all []time.Duration) {
+	for p, moments := range due {
+		slices.SortFunc(moments, time.Time.Compare)
+		look := 0
+		for n, at := range moments {
+			for look < len(seen) && seen[look].positions[p] <= before[p]+int64(n) {
+				look++
+			}
+			if look == len(seen) {
+				break // the caller has waited for all: not reached
+			}
+			all = append(all, seen[look].at.Sub(at))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
