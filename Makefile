@@ -78,11 +78,14 @@ lint-openapi: ## the OpenAPI document before a linter that is not ours (needs No
 race: ## race tests of the concurrent packages
 	go test -race -short ./gateway/... ./pipeline/... ./control/... ./sealer
 
-faults: ## disks that tear, flip bits, fill up and fail, at full size: minutes (needs root and strace)
+faults: ## disks that tear, fill up and fail, and engines and processes that die under load: half an hour (needs root, strace and what stack needs)
 	@test "$$(id -u)" = 0 || { echo "make faults mounts a small disk and traces a server: run it as root"; exit 1; }
 	@for tool in strace mount umount; do command -v $$tool >/dev/null || { echo "make faults needs $$tool: install it"; exit 1; }; done
 	go test -count 1 -v -run '^(TestTornTail|TestBitFlips|TestFailedSyncStopsTheLogForGood|TestFullDisk)$$' ./pipeline/segment -long
 	MUNIMENT_TEST_FAULTS=1 go test -count 1 -v -run '^(TestFailingSync|TestFullDisk)$$' .
+	@trap './deploy/stack/stack.sh down' EXIT; \
+	./deploy/stack/stack.sh up && eval "$$(./deploy/stack/stack.sh env)" && \
+	MUNIMENT_TEST_FAULTS=1 go test -count 1 -v -timeout 60m -run '^TestFault' .
 
 fuzz: ## each fuzz target for FUZZTIME (default 2m)
 	@failed=; for target in $(FUZZ); do \

@@ -11,6 +11,8 @@
 #                          100 further each, controllers one behind their broker.
 #   MUNIMENT_KAFKA_NODES   how many brokers; default 1. It stays for the life of the
 #                          data in $MUNIMENT_STACK/kafka.
+#   MUNIMENT_KAFKA_ADVERTISED  port that clients are told to come to, of a proxy in
+#                          front of a single broker; default: the broker's
 #   MUNIMENT_STACK_TLS     1: TLS and SCRAM-SHA-512 alone, for the user muniment; see tls.sh
 #   MUNIMENT_KAFKA_HEAP    heap of a broker; default 320m
 #
@@ -73,7 +75,7 @@ configure() {
 			node.id=$i
 			controller.quorum.voters=${voters#,}
 			listeners=$protocol://127.0.0.1:$p,CONTROLLER://127.0.0.1:$((p + 1))
-			advertised.listeners=$protocol://127.0.0.1:$p
+			advertised.listeners=$protocol://127.0.0.1:${MUNIMENT_KAFKA_ADVERTISED:-$p}
 			listener.security.protocol.map=$protocol:$protocol,CONTROLLER:PLAINTEXT
 			controller.listener.names=CONTROLLER
 			inter.broker.listener.name=$protocol

@@ -1,0 +1,503 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"muniment/bench"
+	"muniment/pipeline/clickhouse"
+	"muniment/pipeline/kafka"
+)
+
+// The faults of the scaled service, each under load with clients that keep every
+// answer (make faults). When it is over, log, warehouse, packs, metering and rollups
+// must say what the clients hold: 0 missing, 0 counted twice, no drift.
+
+// trial is a cluster under the load of three tenants.
+type trial struct {
+	*testing.T
+	*bench.Cluster
+	callers  []bench.Caller
+	rights   map[string]string // of the first tenant, by substrate
+	answered atomic.Int64
+
+	stop  chan struct{}
+	loads sync.WaitGroup
+	errs  []error
+}
+
+// The load: a trial's clients together ask at most 300 times a second, for at least
+// 300 s.
+const (
+	trialTenants    = 3
+	trialClients    = 4 // of each tenant
+	trialPause      = 40 * time.Millisecond
+	trialDeliveries = 30_000 // of each tenant
+)
+
+// newTrial is a cluster on the stack's engines, to be given others and then raised.
+func newTrial(t *testing.T) *trial {
+	t.Helper()
+	if os.Getenv("MUNIMENT_TEST_FAULTS") == "" {
+		t.Skip("MUNIMENT_TEST_FAULTS is not set: make faults")
+	}
+	tr := &trial{T: t, Cluster: &bench.Cluster{
+		Exe: muniment(t), Dir: t.TempDir(), Engines: engines(t),
+		// As short as brokers allow: the partitions of a loader that was killed wait for it.
+		LoaderFlags: []string{"--session-timeout", "6s"},
+	}, stop: make(chan struct{})}
+	t.Cleanup(tr.End)
+	return tr
+}
+
+// begin raises the cluster and starts the load.
+func (tr *trial) begin(size bench.Size) {
+	tr.Helper()
+	require.NoError(tr, tr.Raise(tr.Context(), size))
+	ctx, cancel := context.WithCancel(context.Background())
+	tr.Cleanup(func() { cancel(); tr.loads.Wait() })
+	tr.callers, tr.errs = make([]bench.Caller, trialTenants), make([]error, trialTenants)
+	for i := range tr.callers {
+		client, rights, _ := registerOn(tr.T, tr.Cluster)
+		if i == 0 {
+			tr.rights = rights
+		}
+		deliveries, err := bench.Deliveries(trialDeliveries, uint64(i), bench.Profiles(), rights)
+		require.NoError(tr, err)
+		load := &bench.Load{
+			Key: client.Key, Clients: trialClients, Name: "fault", Deliveries: deliveries,
+			Pause: trialPause, Stop: tr.stop, Answered: func(int) { tr.answered.Add(1) },
+		}
+		for _, api := range tr.APIs() {
+			load.Addrs = append(load.Addrs, hostPort(api))
+		}
+		tr.callers[i].Client = client
+		tr.loads.Go(func() { tr.callers[i].Answers, tr.errs[i] = load.Run(ctx) })
+	}
+	tr.more(1000)
+}
+
+// more waits until so many further deliveries are answered.
+func (tr *trial) more(n int64) {
+	tr.Helper()
+	target := tr.answered.Load() + n
+	tr.until("the load stands still", func() bool { return tr.answered.Load() >= target })
+}
+
+// until waits for a condition.
+func (tr *trial) until(otherwise string, holds func() bool) {
+	tr.Helper()
+	require.Eventually(tr, holds, 5*time.Minute, 10*time.Millisecond, otherwise)
+}
+
+// within waits for a channel to be closed.
+func within(t *testing.T, done <-chan struct{}, otherwise string) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Minute):
+		require.Fail(t, otherwise)
+	}
+}
+
+// balance ends the load and closes the books.
+func (tr *trial) balance(what string, args ...any) *bench.Audit {
+	tr.Helper()
+	close(tr.stop)
+	tr.loads.Wait()
+	for _, err := range tr.errs {
+		require.NoError(tr, err)
+	}
+	ctx, cancel := context.WithTimeout(tr.Context(), 10*time.Minute)
+	defer cancel()
+	log, err := kafka.Open(kafka.Config{Brokers: strings.Split(tr.Engines.Kafka, ","), Topic: tr.Topic})
+	require.NoError(tr, err)
+	defer log.Close()
+	audit, err := tr.Audit(ctx, log, tr.callers...)
+	require.NoError(tr, err)
+	require.Greater(tr, audit.Acknowledged, 1000)
+	warehouse, err := clickhouse.Open(ctx, clickhouse.Config{URL: tr.ClickHouse})
+	require.NoError(tr, err)
+	defer warehouse.Close()
+	receipts, quantityMs, err := warehouse.Drift(ctx, "", time.Time{}, time.Time{})
+	require.NoError(tr, err)
+	require.Zero(tr, receipts, "drift of the rollups in receipts")
+	require.Zero(tr, quantityMs, "drift of the rollups in milliseconds")
+	for _, l := range tr.Loaders {
+		if drift, err := metric(l, "muniment_metering_drift"); err == nil { // else it is not running
+			require.Zero(tr, drift)
+		}
+	}
+	tr.Logf("%s: %d acknowledged, 0 missing, 0 counted twice, drift 0; %d recorded but never told, %d copies in the log, %d deliveries sent again; %d metered, %d suppressed, %d ms",
+		fmt.Sprintf(what, args...), audit.Acknowledged, audit.Untold, audit.Copies, audit.Retried, audit.Metered, audit.Suppressed, audit.QuantityMs)
+	return audit
+}
+
+// metric is a process's, summed over its labels.
+func metric(p *bench.Server, name string) (sum float64, err error) {
+	resp, err := http.Get(p.Admin + "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		series, value, _ := strings.Cut(lines.Text(), " ")
+		if bare, _, _ := strings.Cut(series, "{"); bare != name {
+			continue
+		}
+		v, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return 0, err
+		}
+		sum += v
+	}
+	return sum, lines.Err()
+}
+
+// sum adds a metric up over the processes that answer.
+func sum(parts []*bench.Server, name string) (all float64) {
+	for _, p := range parts {
+		if v, err := metric(p, name); err == nil {
+			all += v
+		}
+	}
+	return all
+}
+
+// engine is a server of a test's own, which it may kill.
+type engine struct {
+	*testing.T
+	name, dir string
+	env       []string
+}
+
+// startEngine starts one by its script in deploy/stack.
+func startEngine(t *testing.T, name string, env ...string) *engine {
+	t.Helper()
+	e := &engine{T: t, name: name, dir: t.TempDir()}
+	cache := os.Getenv("MUNIMENT_TEST_KAFKA_CACHE")
+	require.NotEmpty(t, cache, "deploy/stack/stack.sh env names it")
+	e.env = append(append(os.Environ(), "MUNIMENT_STACK="+e.dir, "MUNIMENT_STACK_CACHE="+cache), env...)
+	t.Cleanup(func() { e.do("down") })
+	e.do("up")
+	return e
+}
+
+func (e *engine) do(arg ...string) string {
+	e.Helper()
+	// A file: what the script starts inherits it, and a pipe would be waited for.
+	out, err := os.CreateTemp(e.dir, "said")
+	require.NoError(e, err)
+	defer out.Close()
+	cmd := exec.Command(filepath.Join("deploy", "stack", e.name+".sh"), arg...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = e.env, out, out
+	err = cmd.Run()
+	said, readErr := os.ReadFile(out.Name())
+	require.NoError(e, readErr)
+	require.NoError(e, err, "%s.sh %v: %s", e.name, arg, said)
+	return string(said)
+}
+
+// variable is one of those that the script's env prints.
+func (e *engine) variable(name string) string {
+	e.Helper()
+	for line := range strings.Lines(e.do("env")) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "export "+name+"="); ok {
+			return strings.Trim(value, "'")
+		}
+	}
+	require.Fail(e, name+" is not printed")
+	return ""
+}
+
+// ownKafka is a broker for this trial alone.
+func (tr *trial) ownKafka(env ...string) *engine {
+	broker := startEngine(tr.T, "kafka", append([]string{"MUNIMENT_KAFKA_PORT=29392"}, env...)...)
+	tr.Engines.Kafka = broker.variable("MUNIMENT_TEST_KAFKA")
+	return broker
+}
+
+// tapped puts a batchTap in front of ClickHouse.
+func (tr *trial) tapped() *batchTap {
+	u, err := url.Parse(tr.Engines.ClickHouse)
+	require.NoError(tr, err)
+	tap := tapBatches(tr.T, u.Host)
+	u.Host = tap.addr()
+	tr.Engines.ClickHouse = u.String()
+	return tap
+}
+
+func TestFaultGatewayKilled(t *testing.T) {
+	tr := newTrial(t)
+	tr.begin(bench.Size{Gateways: 3, Loaders: 2, Controls: 2, Partitions: 6})
+	const kills = 9
+	for i := range kills {
+		tr.Gateways[i%3].Kill()
+		require.NoError(t, tr.StartGateway(t.Context(), i%3))
+		tr.more(500)
+	}
+	tr.balance("%d kills of a gateway", kills)
+}
+
+// Each time both loaders die, one of them in the middle of an insert, of which
+// ClickHouse gets no more than the first part.
+func TestFaultLoaderKilled(t *testing.T) {
+	tr := newTrial(t)
+	tap := tr.tapped()
+	tr.begin(bench.Size{Gateways: 2, Loaders: 2, Controls: 1, Partitions: 6})
+	const kills = 4
+	for range kills {
+		held := tap.hold(t)
+		for _, l := range tr.Loaders {
+			l.Kill()
+		}
+		close(held.cut)
+		for i := range tr.Loaders {
+			require.NoError(t, tr.StartLoader(t.Context(), i))
+		}
+		tr.more(500)
+	}
+	tr.balance("%d kills of the loaders in the middle of an insert", kills)
+}
+
+func TestFaultClickHouseKilled(t *testing.T) {
+	tr := newTrial(t)
+	server := startEngine(t, "clickhouse", "MUNIMENT_CLICKHOUSE_TCP=29490", "MUNIMENT_CLICKHOUSE_HTTP=29491")
+	tr.Engines.ClickHouse = server.variable("MUNIMENT_TEST_CLICKHOUSE")
+	tap := tr.tapped()
+	tr.begin(bench.Size{Gateways: 2, Loaders: 2, Controls: 1, Partitions: 6})
+	const kills = 4
+	for range kills {
+		held := tap.hold(t)
+		text, err := os.ReadFile(filepath.Join(server.dir, "clickhouse", "pid"))
+		require.NoError(t, err)
+		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		require.NoError(t, err)
+		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+		close(held.goOn)
+		server.do("up") // the script starts it again by itself; this waits for it
+		tr.more(500)
+	}
+	tr.balance("%d kills of ClickHouse in the middle of a batch", kills)
+}
+
+func TestFaultBrokerKilled(t *testing.T) {
+	tr := newTrial(t)
+	broker := tr.ownKafka()
+	tr.begin(bench.Size{Gateways: 2, Loaders: 2, Controls: 1, Partitions: 6})
+	const kills = 3
+	for range kills {
+		broker.do("kill", "1")
+		tr.more(300) // spooled
+		broker.do("up")
+		tr.more(1000)
+	}
+	tr.balance("%d kills of the only broker", kills)
+}
+
+// While Kafka is away the spool makes the promise: no delivery is refused. What was
+// spooled is in Kafka within twice the time of the outage.
+func TestFaultKafkaAway(t *testing.T) {
+	const outage = time.Minute
+	tr := newTrial(t)
+	broker := tr.ownKafka()
+	tr.begin(bench.Size{Gateways: 2, Loaders: 2, Controls: 1, Partitions: 6})
+	before := tr.answered.Load()
+	broker.do("kill", "1")
+	<-time.After(outage)
+	during := tr.answered.Load() - before
+	require.Greater(t, during, int64(1000), "answers without Kafka")
+	spooled := sum(tr.Gateways, "muniment_spool_pending_records")
+	require.Positive(t, spooled)
+	broker.do("up")
+	back := time.Now()
+	tr.until("the spools are drained", func() bool { return sum(tr.Gateways, "muniment_spool_pending_records") == 0 })
+	took := time.Since(back)
+	require.Less(t, took, 2*outage)
+	tr.more(500)
+	audit := tr.balance("Kafka away for %v, %d answered meanwhile, %.0f records spooled and drained in %.1f s under load", outage, during, spooled, took.Seconds())
+	require.Zero(t, audit.Retried, "deliveries that were refused")
+}
+
+// The broker takes the records, and one of twenty of its answers is lost with the
+// connection.
+func TestFaultLostAcknowledgements(t *testing.T) {
+	tr := newTrial(t)
+	var answers, swallowed atomic.Int64
+	proxy := startRelay(t, "127.0.0.1:29392", swallowProduced(20, &answers, &swallowed))
+	_, port, _ := strings.Cut(proxy.addr(), ":")
+	tr.ownKafka("MUNIMENT_KAFKA_ADVERTISED=" + port)
+	tr.Engines.Kafka = proxy.addr()
+	tr.begin(bench.Size{Gateways: 2, Loaders: 2, Controls: 1, Partitions: 6})
+	tr.until("answers are lost", func() bool { return swallowed.Load() >= 100 })
+	audit := tr.balance("%d of %d acknowledgements of Kafka lost", swallowed.Load(), answers.Load())
+	require.Positive(t, audit.Copies, "records stand in the log twice")
+}
+
+func TestFaultRebalances(t *testing.T) {
+	tr := newTrial(t)
+	tr.begin(bench.Size{Gateways: 2, Loaders: 4, Controls: 1, Partitions: 12})
+	const rebalances = 20 // at least: one that leaves, and one that comes
+	tick := time.NewTicker(2 * time.Second)
+	defer tick.Stop()
+	for i := range rebalances {
+		<-tick.C
+		require.NoError(t, tr.Loaders[i%4].Stop())
+		require.NoError(t, tr.StartLoader(t.Context(), i%4))
+	}
+	tr.balance("%d times a loader left 4 and one came, 2 s apart", rebalances)
+}
+
+// A loader is stopped in the middle of an insert, its successor loads the same records,
+// and then it goes on with its batch.
+func TestFaultZombie(t *testing.T) {
+	tr := newTrial(t)
+	tap := tr.tapped()
+	tr.begin(bench.Size{Gateways: 2, Loaders: 1, Controls: 1, Partitions: 6})
+	tr.Loaders = append(tr.Loaders, nil)
+	const rounds = 3
+	for i := range rounds {
+		zombie, heir := i%2, 1-i%2
+		held := tap.hold(t)
+		require.NoError(t, syscall.Kill(tr.Loaders[zombie].PID(), syscall.SIGSTOP))
+		close(held.goOn)
+		require.NoError(t, tr.StartLoader(t.Context(), heir))
+		tr.until("the successor loads", func() bool { return sum(tr.Loaders[heir:heir+1], "muniment_loader_rows_total") > 1000 })
+		require.NoError(t, syscall.Kill(tr.Loaders[zombie].PID(), syscall.SIGCONT))
+		tr.more(1000)
+		require.NoError(t, tr.Loaders[zombie].Stop())
+	}
+	tr.balance("%d zombies", rounds)
+}
+
+// The warehouse's positions are lost under load, three times, and so everything is
+// loaded again; packs that were sealed before stay as they are.
+func TestFaultReplay(t *testing.T) {
+	tr := newTrial(t)
+	tr.begin(bench.Size{Gateways: 2, Loaders: 1, Controls: 1, Partitions: 6})
+	database := strings.TrimPrefix(urlPath(t, tr.ClickHouse), "/")
+	var again float64
+	const replays = 3
+	for range replays {
+		tr.more(2000)
+		for _, c := range tr.callers {
+			require.NoError(t, c.Client.Do(t.Context(), "POST", "/v1/proof-packs/seal", map[string]any{}, nil))
+		}
+		loaded := tr.answered.Load()
+		require.NoError(t, tr.Loaders[0].Stop())
+		query(t, "TRUNCATE TABLE "+database+".positions")
+		require.NoError(t, tr.StartLoader(t.Context(), 0))
+		// Some of the answers are refusals by the gate, which are not in the log.
+		tr.until("all is loaded again", func() bool { return sum(tr.Loaders, "muniment_loader_rows_total") > 0.8*float64(loaded) })
+		again += sum(tr.Loaders, "muniment_loader_rows_total")
+	}
+	tr.balance("%d replays of the whole topic, %.0f rows loaded again", replays, again)
+}
+
+// ClickHouse is away until records near the end of their retention: the loader raises
+// the alarm, and an operator has them kept for longer. Then a loader is away until
+// records are gone: it stops, and names them.
+func TestFaultRetention(t *testing.T) {
+	tr := newTrial(t)
+	u, err := url.Parse(tr.Engines.ClickHouse)
+	require.NoError(t, err)
+	server := u.Host
+	door, err := bench.NewBalancer(server)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = door.Close() })
+	u.Host = door.Addr()
+	tr.Engines.ClickHouse = u.String()
+	tr.MigrateFlags = []string{"--retention", "1m"}
+	tr.begin(bench.Size{Gateways: 2, Loaders: 1, Controls: 1, Partitions: 1})
+	used := func() float64 { return sum(tr.Loaders, "muniment_loader_retention_used_ratio") }
+	door.Set() // nobody
+	tr.until("the alarm rises", func() bool { return used() >= 0.5 })
+	alarm := used()
+	said, err := os.ReadFile(filepath.Join(tr.Dir, "pipeline1.log"))
+	require.NoError(t, err)
+	require.Contains(t, string(said), "records near the end of their retention and are not loaded")
+	out, err := exec.Command(tr.Exe, "migrate", "--kafka", tr.Engines.Kafka, "--topic", tr.Topic,
+		"--partitions", "1", "--replication", "1", "--retention", "168h").CombinedOutput()
+	require.NoError(t, err, string(out))
+	door.Set(server)
+	tr.until("the alarm ends", func() bool { return used() < 0.5 })
+	tr.balance("ClickHouse away until %.0f %% of the retention were used, alarm", 100*alarm)
+
+	require.NoError(t, tr.Loaders[0].Stop())
+	deliver := func(n int) {
+		for range n {
+			require.NoError(t, tr.callers[0].Client.Do(t.Context(), "POST", "/v1/delivery",
+				map[string]any{"rightId": tr.rights["DOOH"], "spatialAnchorId": "a", "dwellMs": 4200}, nil))
+		}
+	}
+	log, err := kafka.Open(kafka.Config{Brokers: strings.Split(tr.Engines.Kafka, ","), Topic: tr.Topic})
+	require.NoError(t, err)
+	defer log.Close()
+	_, loaded, err := log.Bounds(t.Context(), 0)
+	require.NoError(t, err)
+	deliver(20)
+	deleteRecords(t, tr.Engines.Kafka, tr.Topic, loaded.Offset+15)
+	loader := startLoader(t, tr.Exe, "--kafka", tr.Engines.Kafka, "--topic", tr.Topic, "--clickhouse", tr.ClickHouse, "--from-all")
+	gone := loaded
+	gone.Offset += 15
+	want := fmt.Sprintf("gap in the log: nothing from %s up to %s", loaded, gone)
+	tr.until("the loader names the gap", func() bool {
+		status, text := loader.ready(t)
+		return status == http.StatusServiceUnavailable && strings.Contains(text, want)
+	})
+	stopped, err := metric(&bench.Server{Admin: loader.admin}, "muniment_loader_stopped")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, stopped)
+	t.Log(want)
+}
+
+// deleteRecords drops what stands before an offset of the only partition.
+func deleteRecords(t *testing.T, brokers, topic string, before int64) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(brokers, ",")...))
+	require.NoError(t, err)
+	defer client.Close()
+	partition := kmsg.NewDeleteRecordsRequestTopicPartition()
+	partition.Offset = before
+	in := kmsg.NewDeleteRecordsRequestTopic()
+	in.Topic, in.Partitions = topic, append(in.Partitions, partition)
+	req := kmsg.NewPtrDeleteRecordsRequest()
+	req.Topics = append(req.Topics, in)
+	res, err := req.RequestWith(t.Context(), client)
+	require.NoError(t, err)
+	require.Zero(t, res.Topics[0].Partitions[0].ErrorCode)
+}
+
+// query runs a statement on the stack's ClickHouse.
+func query(t *testing.T, statement string) {
+	t.Helper()
+	resp, err := http.Post(os.Getenv("MUNIMENT_TEST_CLICKHOUSE_HTTP"), "text/plain", strings.NewReader(statement))
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	require.Equal(t, http.StatusOK, resp.StatusCode, statement)
+}
+
+func urlPath(t *testing.T, text string) string {
+	t.Helper()
+	u, err := url.Parse(text)
+	require.NoError(t, err)
+	return u.Path
+}
