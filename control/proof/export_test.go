@@ -106,7 +106,7 @@ func TestExportOverHTTP(t *testing.T) {
 
 // TestExportBehindTheWarehouse: an event on its way is not left out silently.
 func TestExportBehindTheWarehouse(t *testing.T) {
-	h := build(t, Config{WaitFor: 50 * time.Millisecond})
+	h := build(t)
 	h.deliver(deliveries(2)...)
 	h.seal()
 	at := func() string {
@@ -120,6 +120,7 @@ func TestExportBehindTheWarehouse(t *testing.T) {
 	h.loaders[0].Pause()
 	defer h.loaders[0].Resume()
 	h.deliver(deliveries(1)...)
+	h.room.cfg.WaitFor = 50 * time.Millisecond // nothing comes
 	require.Equal(t, 503, ask(h.serve(), tenant, "GET /v1/events/export?upTo="+at).Code)
 	require.Equal(t, 200, ask(h.serve(), tenant, "GET /v1/events/export").Code)
 }

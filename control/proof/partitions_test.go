@@ -57,7 +57,7 @@ func (h *house) apart() (a, b string) {
 // TestTenantsOfSeveralPartitions seals, lists and exports two tenants, each for itself
 // while the other's partition is not loaded.
 func TestTenantsOfSeveralPartitions(t *testing.T) {
-	h := buildOnKafka(t, Config{WaitFor: 2 * time.Second})
+	h := buildOnKafka(t, Config{})
 	a, b := h.apart()
 	server := h.serve()
 	listed := func(tenantID, query string) (asOf string, events int) {
@@ -90,9 +90,12 @@ func TestTenantsOfSeveralPartitions(t *testing.T) {
 		receipts[id] = "GET /v1/receipts/rcp_" + record.EventID[4:]
 	}
 	require.Equal(t, http.StatusOK, ask(server, a, receipts[a]).Code)
+	patience := h.room.cfg.WaitFor
+	h.room.cfg.WaitFor = 100 * time.Millisecond // nothing comes
 	require.Equal(t, http.StatusServiceUnavailable, ask(server, b, receipts[b]).Code)
 	h.tenant = b
 	require.Equal(t, api.WarehouseBehind, h.sealErr().Reason)
+	h.room.cfg.WaitFor = patience
 	h.tenant = a
 	require.Equal(t, 2, h.seal()[0].Count, "the delivery and the event of the first pack")
 	require.Equal(t, http.StatusOK, ask(server, a, "GET /v1/events/export?upTo="+h.packs()[1].Last.String()).Code)
