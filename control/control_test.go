@@ -54,14 +54,20 @@ func (h *house) config() control.Config {
 // or as long as they do in production.
 func newHouse(t *testing.T, waitFor ...time.Duration) *house {
 	t.Helper()
-	dir := t.TempDir()
+	return newHouseOn(t, t.TempDir(), node.Config{WaitFor: append(waitFor, 0)[0]})
+}
+
+// newHouseOn makes a house on the database and the keys of a folder.
+func newHouseOn(t *testing.T, dir string, nodes node.Config) *house {
+	t.Helper()
 	h := &house{t: t, log: &memoryLog{}, logged: new(bytes.Buffer)}
 	var err error
 	path, url := storetest.Place(t, dir)
 	h.db, err = store.Open(t.Context(), store.Config{Path: path, URL: url})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.db.Close()) })
-	h.nodes, err = node.New(t.Context(), node.Config{DB: h.db, Dir: filepath.Join(dir, "keys"), WaitFor: append(waitFor, 0)[0]})
+	nodes.DB, nodes.Dir = h.db, filepath.Join(dir, "keys")
+	h.nodes, err = node.New(t.Context(), nodes)
 	require.NoError(t, err)
 	rights, err := right.New(right.Config{DB: h.db, Nodes: h.nodes})
 	require.NoError(t, err)

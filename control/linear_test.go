@@ -1,0 +1,485 @@
+package control_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/node"
+	"muniment/gateway/api"
+	"muniment/gateway/snapshot"
+)
+
+// What nodes decide while rights are suspended, resumed and revoked is held against
+// the promise: no receipt later than the acknowledgement of a revocation plus the bound.
+//
+// To its operator a right is a register that holds a state, and a change of it takes
+// effect at one moment between call and acknowledgement. A node decides at a moment c,
+// which is the receipt's moment of issue, and only if it holds a lease then: it asked
+// for the feed at c-bound or later, and has applied all that the answer, read after
+// that, named. So the state that it decides by was the newest at some moment of
+// [c-bound, r], r being when it knew: nothing older, by the lease; nothing later, as
+// no answer comes from the future. Hence the decision is written down as a read of
+// the register that was called at c-bound and returned at r, and the promise holds if
+// and only if the history of each right is linearizable: a decision by a state that was
+// replaced before c-bound finds no place in it, nor does one by a state that never was.
+//
+// When a change is acknowledged as applied, it says more: no node decides by an older
+// state any more. Then a later decision is called at the acknowledgement, if that is
+// later than c-bound. (One operator to a right, so no other change lies in between.)
+//
+// A receipt on a derived right is a read of that right and one of each ancestor: each
+// was ACTIVE at some moment of the interval, not all of them at one.
+
+// register is the model of one right. A change's input is the new state; a decision's
+// input is nil, and its output what it found.
+var register = porcupine.Model{
+	Init: func() any { return api.RightActive },
+	Step: func(state, input, output any) (bool, any) {
+		if input != nil {
+			return state != api.RightRevoked, input
+		}
+		return state == output, state
+	},
+}
+
+const (
+	linearBound = 10 * time.Second
+	linearNodes = 4
+)
+
+func TestHistoryIsLinearizable(t *testing.T) {
+	t.Setenv("MUNIMENT_TEST_POSTGRES", "") // the clock stands still only for what is in this process
+	seeds, length := 4, 10*time.Minute
+	switch {
+	case os.Getenv("MUNIMENT_TEST_FULL") != "":
+		seeds, length = 200, 30*time.Minute
+	case testing.Short():
+		seeds = 1
+	}
+	var all tally
+	for seed := range seeds {
+		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			var s *stage
+			synctest.Test(t, func(t *testing.T) {
+				s = newStage(t, uint64(seed))
+				s.play(length)
+			})
+			s.check(t)
+			all.add(s.tally)
+		})
+		if !ok {
+			return
+		}
+	}
+	t.Logf("%+v", all)
+	for what, n := range map[string]int{
+		"receipts": all.receipts, "refusals": all.refusals, "without a lease": all.stale, "behind a stop": all.behind, "applied": all.applied,
+		"not applied": all.missed, "restarts": all.restarts, "pauses": all.pauses, "cuts": all.cuts,
+	} {
+		require.Positive(t, n, "there were none: %s", what)
+	}
+}
+
+// tally is what happened.
+type tally struct {
+	receipts, refusals, stale int
+	behind                    int // receipts behind an acknowledged stop, within the bound
+	applied, missed           int // changes, by what was said of the nodes
+	restarts, pauses, cuts    int
+}
+
+func (a *tally) add(b tally) {
+	a.receipts += b.receipts
+	a.refusals += b.refusals
+	a.stale += b.stale
+	a.behind += b.behind
+	a.applied += b.applied
+	a.missed += b.missed
+	a.restarts += b.restarts
+	a.pauses += b.pauses
+	a.cuts += b.cuts
+}
+
+// stage is control, its nodes, and all that was seen of them.
+type stage struct {
+	t        *testing.T
+	seed     uint64
+	began    time.Time
+	house    *house
+	key      string
+	tenantID string
+	rights   []string
+	doers    sync.WaitGroup
+	haste    chan struct{} // has an operator act at once
+
+	mu      sync.Mutex
+	history map[string][]porcupine.Operation // by right
+	applied map[string][]int64               // by right: when a change was acknowledged as applied
+	tally   tally
+}
+
+// newStage has six rights, of which two derive from the first.
+func newStage(t *testing.T, seed uint64) *stage {
+	s := &stage{t: t, seed: seed, began: time.Now(), haste: make(chan struct{}), history: map[string][]porcupine.Operation{}, applied: map[string][]int64{}}
+	s.house = newHouseOn(t, t.TempDir(), node.Config{Bound: linearBound})
+	s.tenantID, s.key = s.house.tenant()
+	basisID := s.house.basis(s.key)
+	for range 4 {
+		s.rights = append(s.rights, s.house.right(s.key, basisID))
+	}
+	for range 2 {
+		made := s.house.call(s.key, "POST", "/v1/rights", fmt.Sprintf(
+			`{"basisId":%q,"substrate":"CTV","scope":{"regions":["US"]},"effectiveFrom":"2026-01-01T00:00:00Z","parentRightId":%q}`, basisID, s.rights[0])).ok()
+		s.rights = append(s.rights, get[string](t, made, "right", "id"))
+	}
+	return s
+}
+
+func (s *stage) now() int64 { return int64(time.Since(s.began)) }
+
+// random is a source of chance for one of the doers.
+func (s *stage) random(doer int) *rand.Rand { return rand.New(rand.NewPCG(s.seed, uint64(doer))) }
+
+// play lets everybody act for a time.
+func (s *stage) play(length time.Duration) {
+	ctx, end := context.WithTimeout(s.t.Context(), length)
+	defer end()
+	for i := range linearNodes {
+		n := s.newActor(i)
+		s.doers.Go(func() { n.live(ctx) })
+		s.doers.Go(func() { n.suffer(ctx, s.random(300+i)) })
+	}
+	for i, id := range s.rights {
+		s.doers.Go(func() { s.operate(ctx, s.random(100+i), id) })
+	}
+	s.doers.Wait()
+}
+
+// operate suspends and resumes a right, and may revoke it in the end.
+func (s *stage) operate(ctx context.Context, r *rand.Rand, id string) {
+	state := api.RightActive
+	for state != api.RightRevoked && ctx.Err() == nil {
+		select {
+		case <-time.After(upTo(r, 12*linearBound)):
+		case <-s.haste:
+		case <-ctx.Done():
+			return
+		}
+		verb, to := "suspend", api.RightSuspended
+		switch {
+		case r.IntN(40) == 0:
+			verb, to = "revoke", api.RightRevoked
+		case state == api.RightSuspended:
+			verb, to = "resume", api.RightActive
+		}
+		called := s.now()
+		told := s.house.call(s.key, "POST", "/v1/rights/"+id+"/"+verb, "").ok()
+		state = to
+		applied := to != api.RightActive && get[bool](s.t, told, "propagation", "applied")
+		s.mu.Lock()
+		acknowledged := s.now()
+		s.history[id] = append(s.history[id], porcupine.Operation{Input: to, Call: called, Return: acknowledged})
+		switch {
+		case applied:
+			s.applied[id] = append(s.applied[id], acknowledged)
+			s.tally.applied++
+		case to != api.RightActive:
+			s.tally.missed++
+		}
+		s.mu.Unlock()
+	}
+}
+
+// upTo is a time of up to most, and mostly much less.
+func upTo(r *rand.Rand, most time.Duration) time.Duration {
+	x := r.Float64()
+	return time.Duration(x * x * float64(most))
+}
+
+// rest waits, and is false when ctx has ended first.
+func rest(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// actor is a node, through its starts.
+type actor struct {
+	s          *stage
+	r          *rand.Rand // of who decides
+	wire       *wire
+	credential string
+	skew       time.Duration // of its clock
+
+	mu   sync.Mutex
+	kill context.CancelFunc // ends this life
+}
+
+func (s *stage) newActor(i int) *actor {
+	credential := get[string](s.t, s.house.join(newNewcomer(s.t).request(s.house.invite())).ok(), "credential")
+	r := s.random(i)
+	return &actor{
+		s: s, r: r, credential: credential, skew: upTo(r, 1000*time.Hour),
+		wire: &wire{to: s.house.control.Nodes(), r: s.random(200 + i), goes: closed(),
+			slow: 6 * time.Second, // an answer is not waited for that long
+		},
+	}
+}
+
+func closed() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
+// live starts the node, and starts it again whenever it was killed.
+func (n *actor) live(ctx context.Context) {
+	for ctx.Err() == nil {
+		life, kill := context.WithCancel(ctx)
+		n.mu.Lock()
+		n.kill = kill
+		n.mu.Unlock()
+		source, err := snapshot.NewRemote("https://control.internal", n.credential, &http.Client{Transport: n.wire})
+		require.NoError(n.s.t, err)
+		view, err := snapshot.New(snapshot.Config{
+			Source: source, NodeID: "nod_x", Bound: linearBound, Capacity: 2, // so that it must ask again and again
+			Clock: func() time.Duration { return time.Since(n.s.began) + n.skew },
+		})
+		require.NoError(n.s.t, err)
+		var work sync.WaitGroup
+		work.Go(func() { _ = view.Run(life) })
+		work.Go(func() {
+			for rest(life, upTo(n.r, 300*time.Millisecond)) {
+				n.decide(life, view, n.s.rights[n.r.IntN(len(n.s.rights))])
+			}
+		})
+		work.Wait()
+		view.Close()
+		kill()
+		rest(ctx, upTo(n.r, linearBound))
+	}
+}
+
+// decide asks what a delivery asks, in its order: the moment of issue, the lease, the
+// right.
+func (n *actor) decide(ctx context.Context, view *snapshot.View, id string) {
+	s := n.s
+	n.wire.stopped(ctx)
+	issued := s.now()
+	if view.Fresh() != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.tally.stale++
+		return
+	}
+	n.wire.stopped(ctx)
+	right, err := view.Right(ctx, s.tenantID, id)
+	n.wire.stopped(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	saw := func(id string, state api.RightState) {
+		s.history[id] = append(s.history[id], porcupine.Operation{Output: state, Call: issued, Return: s.now()})
+	}
+	if err == nil {
+		s.tally.receipts++
+		for _, id := range append([]string{id}, right.Ancestors...) {
+			saw(id, api.RightActive)
+		}
+		return
+	}
+	told := api.From(err)
+	if told.Reason == api.RightsStale { // control had to be asked
+		return
+	}
+	require.Equal(s.t, api.StateConflict, told.Code, err)
+	s.tally.refusals++
+	for _, state := range []api.RightState{api.RightSuspended, api.RightRevoked} {
+		if strings.HasSuffix(told.Message, string(state)) { // else it is an ancestor that is stopped
+			saw(id, state)
+		}
+	}
+}
+
+// suffer cuts the node off, stops it, kills it.
+func (n *actor) suffer(ctx context.Context, r *rand.Rand) {
+	w := n.wire
+	for rest(ctx, upTo(r, 12*linearBound)) {
+		kind := r.IntN(3)
+		n.s.mu.Lock()
+		switch kind {
+		case 0:
+			n.s.tally.cuts++
+		case 1:
+			n.s.tally.pauses++
+		case 2:
+			n.s.tally.restarts++
+		}
+		n.s.mu.Unlock()
+		switch kind {
+		case 0:
+			w.set(func() { w.cut = true })
+			rest(ctx, upTo(r, time.Second))
+			for range 3 { // now is when a lease counts
+				select {
+				case n.s.haste <- struct{}{}:
+				default:
+				}
+			}
+			rest(ctx, upTo(r, 3*linearBound))
+			w.set(func() { w.cut = false })
+		case 1:
+			goes := make(chan struct{})
+			w.set(func() { w.goes = goes })
+			rest(ctx, upTo(r, 3*linearBound))
+			close(goes)
+		case 2:
+			n.mu.Lock()
+			n.kill()
+			n.mu.Unlock()
+		}
+	}
+}
+
+// wire leads from a node to control. It is slow, loses questions and answers, and can
+// be cut: what is on its way back then may still arrive, late. It also knows when the
+// node is stopped: nothing happens there then but that its clock goes on, and a time
+// that has run out meanwhile is as good as the answer that has come meanwhile.
+type wire struct {
+	to http.Handler
+
+	mu   sync.Mutex
+	r    *rand.Rand
+	slow time.Duration // the most that a way takes
+	cut  bool
+	goes chan struct{} // closed while the node is not stopped
+}
+
+var errWire = errors.New("the connection is lost")
+
+func (w *wire) set(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+}
+
+// stopped waits while the node is, until its life ends.
+func (w *wire) stopped(ctx context.Context) {
+	w.mu.Lock()
+	goes := w.goes
+	w.mu.Unlock()
+	select {
+	case <-goes:
+	case <-ctx.Done():
+	}
+}
+
+// pass is the way in one direction: how long it takes, and whether it leads anywhere.
+func (w *wire) pass(mayArrive bool) (d time.Duration, lost bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d, lost = upTo(w.r, w.slow/300), w.r.IntN(20) == 0
+	if w.cut || w.r.IntN(10) == 0 {
+		d = upTo(w.r, w.slow)
+	}
+	return d, lost || w.cut && !mayArrive
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w *wire) RoundTrip(q *http.Request) (*http.Response, error) {
+	ctx := q.Context()
+	d, lost := w.pass(false)
+	if !rest(ctx, d) || lost {
+		return nil, cmp.Or(ctx.Err(), errWire)
+	}
+	var body []byte
+	if q.Body != nil {
+		body, _ = io.ReadAll(q.Body) // of a bytes.Reader
+		q.Body.Close()
+	}
+	asked := q.Clone(ctx)
+	asked.Body = io.NopCloser(bytes.NewReader(body))
+	told := httptest.NewRecorder()
+	w.to.ServeHTTP(told, asked)
+	d, lost = w.pass(true)
+	if !rest(ctx, d) || lost {
+		return nil, cmp.Or(ctx.Err(), errWire)
+	}
+	w.mu.Lock()
+	goes := w.goes
+	w.mu.Unlock()
+	<-goes
+	return told.Result(), nil
+}
+
+// check holds the history of each right against the model, and receipts against the
+// bound once more, by plain comparison.
+func (s *stage) check(t *testing.T) {
+	for _, id := range s.rights {
+		ops := s.history[id]
+		changes := slices.DeleteFunc(slices.Clone(ops), func(o porcupine.Operation) bool { return o.Input == nil })
+		for i := range ops {
+			o := &ops[i]
+			if o.Input != nil {
+				continue
+			}
+			// Which state was the newest that was acknowledged when this was issued?
+			k := len(changes) - 1
+			for k >= 0 && changes[k].Return >= o.Call {
+				k--
+			}
+			if o.Output == api.RightActive && k >= 0 && changes[k].Input != api.RightActive && (k+1 == len(changes) || changes[k+1].Call > o.Return) {
+				behind := time.Duration(o.Call - changes[k].Return)
+				require.LessOrEqual(t, behind, linearBound, "a receipt on %s is too late", id)
+				s.tally.behind++
+			}
+			issued := o.Call
+			o.Call -= int64(linearBound)
+			for _, at := range s.applied[id] {
+				if at < issued {
+					o.Call = max(o.Call, at)
+				}
+			}
+		}
+		verdict := porcupine.CheckOperationsTimeout(register, ops, 20*time.Second)
+		if verdict == porcupine.Unknown { // what is wrong takes longer to search than what is right
+			ops = slices.DeleteFunc(ops, func(o porcupine.Operation) bool { return o.Input == nil && surely(changes, o) })
+			verdict = porcupine.CheckOperationsTimeout(register, ops, time.Minute)
+		}
+		require.Equal(t, porcupine.Ok, verdict, "the %d operations on %s", len(ops), id)
+	}
+}
+
+// surely says that a decision has a place wherever the changes have theirs: between one
+// that was acknowledged and the call of the next. To leave it out is no change of the
+// verdict.
+func surely(changes []porcupine.Operation, o porcupine.Operation) bool {
+	began, state := int64(math.MinInt64), any(api.RightActive)
+	for _, c := range changes {
+		if state == o.Output && max(began, o.Call) < min(c.Call, o.Return) {
+			return true
+		}
+		began, state = c.Return, c.Input
+	}
+	return state == o.Output && began < o.Return
+}
