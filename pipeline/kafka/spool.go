@@ -141,9 +141,13 @@ func OpenSpooled(cfg SpoolConfig) (*Spooled, error) {
 }
 
 // Close ends the draining and closes the topic's log. What is in the spool by then
-// stays there for the next start.
+// stays there for the next start. While records go there, what the topic's log still
+// has to send is in the spool too, or nobody was promised it: nothing is waited for.
 func (s *Spooled) Close() error {
 	s.stop()
+	if route, _ := s.look(); route != toTopic {
+		s.cfg.Log.refuse(pipeline.ErrClosed)
+	}
 	err := s.cfg.Log.Close()
 	s.drainer.Wait()
 	pipeline.Unregister(s.cfg.Registerer, s.metrics.all...)

@@ -451,6 +451,27 @@ func TestWrittenLate(t *testing.T) {
 	require.Len(t, collect(t, log), 1)
 }
 
+// TestNodeEndsWithoutBrokers: a node that ends doesn't wait for brokers that are away to
+// take what its spool holds.
+func TestNodeEndsWithoutBrokers(t *testing.T) {
+	cluster, brokers := fakeCluster(t)
+	cfg := freshTopic(t, brokers, Topic{})
+	dir := t.TempDir()
+	n := startNode(t, cfg, dir, 20*time.Millisecond, 0)
+	fault := cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.NotEnoughReplicas, Count: -1})
+	w := &writer{tenant: "tnt_a", kept: []sealer.Record{testRecord("tnt_a", 0)}}
+	_, err := n.Append(t.Context(), &w.kept[0])
+	require.NoError(t, err)
+	require.NoError(t, fault.Wait(t.Context(), 10), "the drainer's window is on its way")
+	began := time.Now()
+	n.stopped(t)
+	require.Less(t, time.Since(began), 5*time.Second)
+	fault.Remove()
+	n = startNode(t, cfg, dir, time.Second, 0)
+	n.drained(t)
+	requireKept(t, n.log, []*writer{w})
+}
+
 // TestStuckRecord: what was promised is never left out, even while the topic refuses
 // it.
 func TestStuckRecord(t *testing.T) {
