@@ -78,9 +78,10 @@ func (c *controlCmd) Run() (err error) {
 		on.run("the listener for "+name, func(ctx context.Context) error { return serve(ctx, secured(ln, cfg), door) })
 		return door, urlOf(ln, cfg), nil
 	}
+	waits := newAwaited(errors.New("control is waiting for its engines"))
 	starting := http.HandlerFunc(refuseAtStart)
 	operators, adminURL, err := open(operated, "admin", c.Admin, c.AdminTLS, gateway.Admin{Gatherer: registry, Checks: []gateway.Check{
-		{Name: "start", Ready: func(context.Context) error { return errors.New("control is waiting for its engines") }},
+		{Name: "start", Ready: waits.Ready},
 	}}.Handler())
 	if err != nil {
 		return err
@@ -108,7 +109,7 @@ func (c *controlCmd) Run() (err error) {
 	if err != nil {
 		return err
 	}
-	db, err := c.openDatabase(ctx, database)
+	db, err := c.openDatabase(ctx, waits, database)
 	if err != nil {
 		return err
 	}
@@ -125,7 +126,7 @@ func (c *controlCmd) Run() (err error) {
 		return err
 	}
 	defer closing(&err, warehouse)
-	if err := c.reconcile(ctx, logger, db, eventLog); err != nil {
+	if err := c.reconcile(ctx, waits, logger, db, eventLog); err != nil {
 		return err
 	}
 
@@ -180,17 +181,17 @@ func refuseAtStart(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(text)
 }
 
-func (c *controlCmd) openDatabase(ctx context.Context, cfg store.Config) (db *store.DB, err error) {
+func (c *controlCmd) openDatabase(ctx context.Context, waits *awaited, cfg store.Config) (db *store.DB, err error) {
 	away := func(err error) bool { return api.From(err).Reason == api.DatabaseUnavailable }
-	return db, patiently(ctx, cfg.Logger, "database", away, func() error {
+	return db, waits.patiently(ctx, cfg.Logger, "database", away, func() error {
 		db, err = store.Open(ctx, cfg)
 		return err
 	})
 }
 
 // reconcile holds the database against the log, once the log can be read.
-func (c *controlCmd) reconcile(ctx context.Context, logger *slog.Logger, db *store.DB, log *kafka.Log) error {
-	if err := patiently(ctx, logger, "log", func(error) bool { return true }, log.Ready); err != nil {
+func (c *controlCmd) reconcile(ctx context.Context, waits *awaited, logger *slog.Logger, db *store.DB, log *kafka.Log) error {
+	if err := waits.patiently(ctx, logger, "log", func(error) bool { return true }, log.Ready); err != nil {
 		return err
 	}
 	if err := c.sameTopic(ctx, db, log); err != nil {

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -107,9 +109,27 @@ func (f *databaseHop) config(cfg store.Config) (store.Config, error) {
 // lookAgain is how often a process that starts looks whether an engine is there.
 const lookAgain = 250 * time.Millisecond
 
+// awaited is what a process waits for before it serves: a check for /readyz.
+type awaited struct{ reason atomic.Pointer[error] }
+
+func newAwaited(first error) *awaited {
+	a := new(awaited)
+	a.reason.Store(&first)
+	return a
+}
+
+// Ready tells what is missing, as it was found last.
+func (a *awaited) Ready(context.Context) error { return *a.reason.Load() }
+
+// note keeps why something could not be had yet.
+func (a *awaited) note(what string, err error) {
+	err = fmt.Errorf("waiting for %s: %w", what, err)
+	a.reason.Store(&err)
+}
+
 // patiently does what needs an engine until that does not fail for passing reasons. It
-// says once in the log what it waits for.
-func patiently(ctx context.Context, logger *slog.Logger, engine string, passing func(error) bool, do func() error) error {
+// says once in the log what it waits for, and keeps it for /readyz.
+func (a *awaited) patiently(ctx context.Context, logger *slog.Logger, engine string, passing func(error) bool, do func() error) error {
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()
 	for told := false; ; told = true {
@@ -117,6 +137,7 @@ func patiently(ctx context.Context, logger *slog.Logger, engine string, passing 
 		if err == nil || !passing(err) {
 			return err
 		}
+		a.note(engine, err)
 		if !told {
 			logger.Info("waiting for an engine", "engine", engine, "err", err)
 		}

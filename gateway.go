@@ -97,8 +97,9 @@ func (c *gatewayCmd) Run() (err error) {
 		"admin", urlOf(adminListener, hops.admin), "data", c.Data)
 
 	failed := make(chan error, 8)
+	waits := newAwaited(errors.New("the node has not begun its service with control yet"))
 	operators := newSwitch(gateway.Admin{Gatherer: registry, Checks: []gateway.Check{
-		{Name: "start", Ready: func(context.Context) error { return errors.New("the node has not begun its service with control yet") }},
+		{Name: "start", Ready: waits.Ready},
 	}}.Handler())
 	operated := newParts(ctx, failed)
 	defer operated.stop()
@@ -139,7 +140,7 @@ func (c *gatewayCmd) Run() (err error) {
 
 	node, err := identity.Open(ctx, identity.Config{
 		Dir: filepath.Join(c.Data, "identity"), Control: c.Nodes, Client: hops.nodes, Invitation: c.Invitation, RotateEvery: c.RotateEvery,
-		Drained: func() bool { return promise.Pending() == 0 }, Logger: logger,
+		Drained: func() bool { return promise.Pending() == 0 }, Waiting: func(err error) { waits.note("control", err) }, Logger: logger,
 	})
 	if err != nil {
 		return err

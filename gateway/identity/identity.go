@@ -68,6 +68,8 @@ type Config struct {
 	Now func() time.Time
 	// Logger; default none.
 	Logger *slog.Logger
+	// Waiting hears why Open has to ask control again, each time. Default none.
+	Waiting func(error)
 }
 
 func (c *Config) complete() error {
@@ -79,6 +81,9 @@ func (c *Config) complete() error {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Waiting == nil {
+		c.Waiting = func(error) {}
 	}
 	switch {
 	case c.Dir == "":
@@ -196,6 +201,7 @@ func (n *Node) ask(ctx context.Context, what, path string, in, out any) error {
 		case pause == leastPause:
 			n.cfg.Logger.Warn("waiting for control", "to", what, "err", err)
 		}
+		n.cfg.Waiting(err)
 		sleep(ctx, pause)
 	}
 }
