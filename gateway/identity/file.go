@@ -17,6 +17,7 @@ import (
 //
 //	node.json       the id, and once it has joined the credential; mode 0600
 //	<key id>.key    a private key each (keyfile)
+//	latest          before when everything was signed
 //	LOCK            whose the folder is
 //
 // A file is on disk before anybody is told what is in it.

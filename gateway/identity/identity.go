@@ -20,7 +20,8 @@
 // when all of that is in the log that control seals from (Config.Drained) the node tells
 // control where the old window ended, and destroys the key: what comes to the log behind
 // a revocation can't be proven. It rotates by age (Config.RotateEvery), and when the
-// feed says that the current key ends or is revoked (Learn).
+// feed says that the current key ends or is revoked (Learn). What was signed before a
+// restart is not cut off either, be the clock set back: the folder says up to when.
 //
 // A crash at any moment leaves key files, and the next start asks control what they
 // are: in force, over, revoked, or not enrolled yet, which is then done first.
@@ -103,6 +104,8 @@ type Node struct {
 	epoch   uint64
 	wake    chan struct{} // something is due; holds one
 
+	highWater time.Time // that is on disk; Open's, then Run's, then Close's
+
 	// The rest but for keys, latest and dead belongs to Open and then to Run.
 
 	next     *next
@@ -161,6 +164,9 @@ func (n *Node) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if n.highWater, err = readHighWater(n.cfg.Dir); err != nil {
+		return err
+	}
 	known, err := n.start(ctx, files)
 	if err != nil {
 		return err
@@ -168,11 +174,15 @@ func (n *Node) open(ctx context.Context) (err error) {
 	if err := n.sort(files, known); err != nil {
 		return err
 	}
-	return n.ready(ctx)
+	if err := n.ready(ctx); err != nil {
+		return err
+	}
+	return n.noteHighWater(n.cfg.Now().Add(ahead))
 }
 
-// Close gives the folder back. Nothing may be signed any more, and Run must have ended.
-func (n *Node) Close() error { return n.claim.Close() }
+// Close notes up to when was signed, and gives the folder back. Nothing may be signed
+// any more, and Run must have ended.
+func (n *Node) Close() error { return errors.Join(n.noteHighWater(time.Time{}), n.claim.Close()) }
 
 // ID is the node's id.
 func (n *Node) ID() string { return n.saved.NodeID }

@@ -24,7 +24,7 @@ func TestFirstStartAndLater(t *testing.T) {
 	h.requireValid(first)
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
-	require.Len(t, entries, 3)
+	require.Len(t, entries, 4)
 	for _, e := range entries {
 		info, err := e.Info()
 		require.NoError(t, err)

@@ -94,7 +94,9 @@ func (n *Node) sort(files []*keyfile.Key, known []api.SigningKey) error {
 		}
 	}
 	slices.SortFunc(n.keys, oldestFirst)
-	n.latest = n.cfg.Now() // what the last process lent for is not later
+	if n.latest = n.cfg.Now(); n.highWater.After(n.latest) {
+		n.latest = n.highWater // the clock was set back, or this comes soon after a crash
+	}
 	if len(n.keys) > 0 {
 		n.handOver()
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"muniment/gateway/api"
@@ -35,6 +36,9 @@ const (
 // Run rotates the node's key when that is due, and sees old keys off, until ctx is
 // done. What fails is tried again.
 func (n *Node) Run(ctx context.Context) error {
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { n.keepHighWater(ctx) })
 	failing := false
 	for {
 		wait, err := n.step(ctx)

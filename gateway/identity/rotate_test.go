@@ -376,10 +376,10 @@ func TestRevocationOfAStubbornNode(t *testing.T) {
 	_, err = borrowed.Key.Sign(nil, text, nil)
 	require.Equal(t, api.NoSigningKey, api.From(err).Reason, "not even who had borrowed it")
 	done()
+	end()
 	require.NoError(t, n.Close())
 
 	// The next start has no key either, and waits for one; then it signs.
-	end()
 	h.setFault(nil)
 	n, err = Open(t.Context(), h.config(dir))
 	require.NoError(t, err)
@@ -420,6 +420,59 @@ func TestClockOfTheNode(t *testing.T) {
 	// A moment before all windows has no key.
 	_, _, err = n.Signer(t.Context(), time.Now().Add(-time.Hour))
 	require.ErrorContains(t, err, "no key")
+}
+
+// TestClockSetBack sets the clock back half a minute across a restart, orderly or not:
+// the next rotation comes after everything that was signed before.
+func TestClockSetBack(t *testing.T) {
+	t.Parallel()
+	for _, orderly := range []bool{true, false} {
+		t.Run(fmt.Sprint(orderly), func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			var ahead atomic.Int64
+			cfg := h.config(t.TempDir())
+			cfg.Invitation = h.invite()
+			cfg.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+			n, err := Open(t.Context(), cfg)
+			require.NoError(t, err)
+			end := h.follow(n)
+			ahead.Store(int64(30 * time.Second))
+			before, err := n.sign(cfg.Now())
+			require.NoError(t, err)
+			if orderly {
+				end()
+				require.NoError(t, n.Close())
+			} else {
+				require.Eventually(t, func() bool {
+					at, err := readHighWater(cfg.Dir)
+					return err == nil && at.After(before.at)
+				}, 20*time.Second, 10*time.Millisecond)
+				end()
+				require.NoError(t, n.claim.Close())
+			}
+
+			ahead.Store(0)
+			n, err = Open(t.Context(), cfg)
+			require.NoError(t, err)
+			defer n.Close()
+			n.Learn([]api.SigningKey{{KeyID: before.keyID, NotAfter: time.Now().Add(api.KeyOverlap)}})
+			_, err = n.step(t.Context())
+			require.NoError(t, err)
+			require.Len(t, h.keys(n.ID()), 2)
+			now, err := n.sign(cfg.Now())
+			require.NoError(t, err)
+			require.Equal(t, before.keyID, now.keyID, "the next key's turn has not come")
+			ahead.Store(int64(time.Minute))
+			_, err = n.step(t.Context())
+			require.NoError(t, err)
+			require.Len(t, keyFiles(t, cfg.Dir), 1, "the old key is seen off")
+			later, err := n.sign(cfg.Now())
+			require.NoError(t, err)
+			require.NotEqual(t, before.keyID, later.keyID)
+			h.requireValid(before, now, later)
+		})
+	}
 }
 
 // TestOverlapIsTheLimit has control never answer: the current key signs no longer than
