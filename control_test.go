@@ -87,10 +87,15 @@ func (s *scaled) start(t *testing.T, more ...string) *controlProcess {
 // launch returns once the process has named its addresses.
 func (s *scaled) launch(t *testing.T, more ...string) *controlProcess {
 	t.Helper()
-	cmd := exec.Command(s.exe, append([]string{
+	return launch(t, exec.Command(s.exe, append([]string{
 		"control", "--database", s.database, "--kafka", s.kafka, "--topic", s.topic, "--clickhouse", s.clickhouse, "--data", s.data,
 		"--listen", "127.0.0.1:0", "--nodes", "127.0.0.1:0", "--admin", "127.0.0.1:0",
-	}, more...)...)
+	}, more...)...))
+}
+
+// launch starts control or a gateway, and returns once it has named its addresses.
+func launch(t *testing.T, cmd *exec.Cmd) *controlProcess {
+	t.Helper()
 	pipe, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
@@ -121,7 +126,7 @@ func (s *scaled) launch(t *testing.T, more ...string) *controlProcess {
 			t.Log(p.log())
 		}
 	})
-	m := regexp.MustCompile(`api=(\S+) admin=(\S+) nodes=(\S+)`).FindStringSubmatch(<-first)
+	m := regexp.MustCompile(`api=(\S+) admin=(\S+)(?: nodes=(\S+))?`).FindStringSubmatch(<-first)
 	require.NotNil(t, m, p.log())
 	p.api, p.admin, p.nodes = m[1], m[2], m[3]
 	return p
@@ -158,8 +163,8 @@ func (p *controlProcess) follow(t *testing.T, s *scaled) (nodeID string, view *s
 	return nodeID, p.view(t, nodeID, credential)
 }
 
-// join has a node join at a process.
-func (p *controlProcess) join(t *testing.T, s *scaled) (nodeID, credential string) {
+// invite makes an invitation for a node.
+func (p *controlProcess) invite(t *testing.T, s *scaled) (token string) {
 	t.Helper()
 	var access adminAccess
 	text, err := os.ReadFile(filepath.Join(s.data, adminFile))
@@ -167,9 +172,15 @@ func (p *controlProcess) join(t *testing.T, s *scaled) (nodeID, credential strin
 	require.NoError(t, json.Unmarshal(text, &access))
 	var invited struct{ Token string }
 	require.NoError(t, bench.Client{API: p.admin, Key: access.Token}.Do(t.Context(), "POST", "/admin/nodes/invitations", nil, &invited))
+	return invited.Token
+}
+
+// join has a node join at a process.
+func (p *controlProcess) join(t *testing.T, s *scaled) (nodeID, credential string) {
+	t.Helper()
 	nodeID = api.NewID(api.PrefixNode, time.Now())
 	var joined api.Joined
-	require.NoError(t, bench.Client{API: p.nodes}.Do(t.Context(), "POST", api.PathJoin, joinRequest(t, nodeID, invited.Token), &joined))
+	require.NoError(t, bench.Client{API: p.nodes}.Do(t.Context(), "POST", api.PathJoin, joinRequest(t, nodeID, p.invite(t, s)), &joined))
 	return nodeID, joined.Credential
 }
 
