@@ -194,6 +194,16 @@ func (l *Log) dead() error {
 	return context.Cause(l.ctx)
 }
 
+// isKnown says whether an append needs no broker to find its queue.
+func (l *Log) isKnown() bool {
+	select {
+	case <-l.known:
+		return true
+	default:
+		return false
+	}
+}
+
 // await returns the topic as soon as it is known.
 func (l *Log) await(ctx context.Context) (*topic, error) {
 	if err := l.dead(); err != nil {

@@ -41,8 +41,20 @@ type message struct {
 	headers    []kafkago.Header
 }
 
-// newMessage copies a record into buf, and returns the grown buf.
+// chunkBytes is how much memory the messages of a batch get at a time, at least.
+const chunkBytes = 16 << 10
+
+// newMessage copies a record behind buf, and returns what follows it with the next one.
+// Where buf has no room left it begins another: to let it grow would copy all that is
+// in it, and keep the old one for those that point there.
 func newMessage(buf []byte, r *sealer.Record) (message, []byte) {
+	if need := wireSize(r); cap(buf)-len(buf) < need {
+		size := max(chunkBytes, need)
+		if buf == nil {
+			size = need // most batches are small when little is to do
+		}
+		buf = make([]byte, 0, size)
+	}
 	from := len(buf)
 	cut := func() []byte {
 		b := buf[from:len(buf):len(buf)]

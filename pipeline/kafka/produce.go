@@ -15,20 +15,21 @@ import (
 
 // Append implements pipeline.Appender.
 func (l *Log) Append(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
-	at, err := l.append(ctx, r)
+	at, err := l.append(ctx, nil, r)
 	if err != nil {
 		return sealer.Position{}, fmt.Errorf("cannot append to %s: %w", l.cfg.Topic, err)
 	}
 	return at, nil
 }
 
-func (l *Log) append(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
+// append also gives up when enough is closed.
+func (l *Log) append(ctx context.Context, enough <-chan struct{}, r *sealer.Record) (sealer.Position, error) {
 	started := time.Now()
 	p, err := l.enqueue(ctx, r, nil)
 	if err != nil {
 		return sealer.Position{}, err
 	}
-	at, err := p.wait(ctx)
+	at, err := p.waitUnless(ctx, enough)
 	if err == nil {
 		l.metrics.append.Observe(time.Since(started).Seconds())
 	}
@@ -76,10 +77,18 @@ func (l *Log) enqueue(ctx context.Context, r *sealer.Record, c *chain) (pending,
 
 // wait returns when the record's batch is done with, or ctx is. In the second case it
 // withdraws the record, unless its outcome is known.
-func (p pending) wait(ctx context.Context) (sealer.Position, error) {
+func (p pending) wait(ctx context.Context) (sealer.Position, error) { return p.waitUnless(ctx, nil) }
+
+// waitUnless also stops to wait when enough is closed.
+func (p pending) waitUnless(ctx context.Context, enough <-chan struct{}) (sealer.Position, error) {
+	cause := context.DeadlineExceeded
 	select {
 	case <-p.done:
+		it := &p.items[p.i] // nobody changes it any more
+		return it.at, it.err
 	case <-ctx.Done():
+		cause = ctx.Err()
+	case <-enough:
 	}
 	p.queue.mu.Lock()
 	defer p.queue.mu.Unlock()
@@ -88,9 +97,9 @@ func (p pending) wait(ctx context.Context) (sealer.Position, error) {
 	case it.settled():
 		return it.at, it.err
 	case p.lastErr != nil:
-		it.err = fmt.Errorf("gave up: %w, %w: %w", ctx.Err(), errFailing, p.lastErr)
+		it.err = fmt.Errorf("gave up: %w, %w: %w", cause, errFailing, p.lastErr)
 	default:
-		it.err = fmt.Errorf("gave up: %w", ctx.Err())
+		it.err = fmt.Errorf("gave up: %w", cause)
 	}
 	return sealer.Position{}, it.err
 }
@@ -103,6 +112,7 @@ type queue struct {
 	failing   bool          // the last request failed; belongs to run
 
 	mu      sync.Mutex
+	last    int      // items of the batch that was taken last: the next may be as large
 	waiting []*batch // the last one takes more records until it is large enough
 	refuse  error    // why it takes nothing more
 }
@@ -149,7 +159,7 @@ func (q *queue) add(r *sealer.Record, size int, c *chain) (pending, error) {
 	if n := len(q.waiting); n > 0 && q.waiting[n-1].size+size <= q.log.requestBytes() {
 		b = q.waiting[n-1]
 	} else {
-		b = &batch{queue: q, done: make(chan struct{}), size: batchOverhead}
+		b = &batch{queue: q, done: make(chan struct{}), size: batchOverhead, items: make([]item, 0, max(1, q.last))}
 		q.waiting = append(q.waiting, b)
 	}
 	it := item{size: size, chain: c}
@@ -208,6 +218,7 @@ func (q *queue) take() *batch {
 	b := q.waiting[0]
 	q.waiting[0] = nil
 	q.waiting = q.waiting[1:]
+	q.last = len(b.items)
 	return b
 }
 

@@ -69,6 +69,7 @@ type Spooled struct {
 	ctx     context.Context // done when Close begins
 	stop    context.CancelFunc
 	drainer sync.WaitGroup
+	limit   limit // of those that wait for the topic
 
 	mu      sync.Mutex
 	route   route
@@ -195,9 +196,38 @@ func (s *Spooled) Append(ctx context.Context, r *sealer.Record) (sealer.Position
 }
 
 func (s *Spooled) appendToTopic(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.patience(ctx))
+	l, d := s.cfg.Log, s.patience(ctx)
+	if d == s.cfg.Patience && l.isKnown() {
+		at, err := l.append(ctx, s.limit.begin(d), r)
+		if err != nil {
+			return at, fmt.Errorf("cannot append to %s: %w", l.cfg.Topic, err)
+		}
+		return at, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	return s.cfg.Log.Append(ctx, r)
+	return l.Append(ctx, r)
+}
+
+// limit is one timer for all records that begin within a sixteenth of the time that
+// they may wait: one for each would cost as much as the rest of an append.
+type limit struct {
+	mu    sync.Mutex
+	until time.Time     // the last moment to share over
+	over  chan struct{} // closed by the timer
+}
+
+// begin returns what is closed when a record that begins now has waited for d, or for up
+// to a sixteenth less.
+func (l *limit) begin(d time.Duration) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := time.Now(); now.After(l.until) {
+		over := make(chan struct{})
+		time.AfterFunc(d, func() { close(over) })
+		l.over, l.until = over, now.Add(d/16)
+	}
+	return l.over
 }
 
 // patience is how long a record waits for the brokers, at most Patience, and so that

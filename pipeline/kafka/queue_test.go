@@ -1,0 +1,71 @@
+package kafka
+
+import (
+	"bytes"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/sealer"
+)
+
+// BenchmarkQueue is what a record costs until it is in a batch of 64.
+func BenchmarkQueue(b *testing.B) {
+	l := &Log{cfg: Config{RequestBytes: defaultRequestBytes}, topic: &topic{}}
+	l.topic.messageBytes.Store(4 << 20)
+	q := newQueue(l, 0)
+	r := &sealer.Record{
+		TenantID: "tnt_01KAJ000000000000000000001", EventID: "evt_01KAJ000000000000000000001", Node: "nod_01KAJ000000000000000000001",
+		Event: bytes.Repeat([]byte("e"), 1500), Private: bytes.Repeat([]byte("p"), 500),
+	}
+	size := wireSize(r)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if _, err := q.add(r, size, nil); err != nil {
+			b.Fatal(err)
+		}
+		if i%64 == 63 {
+			q.take()
+		}
+	}
+}
+
+// TestLimit: records that begin together share a timer, and none waits for longer than
+// it may.
+func TestLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const d = 1600 * time.Millisecond
+		var p limit
+		began := time.Now()
+		first := p.begin(d)
+		time.Sleep(d / 16)
+		second := p.begin(d)
+		require.Equal(t, first, second)
+		time.Sleep(time.Millisecond)
+		third := p.begin(d)
+		require.NotEqual(t, first, third)
+		<-second
+		require.Equal(t, d, time.Since(began))
+		<-third
+		require.Equal(t, d+d/16+time.Millisecond, time.Since(began))
+	})
+}
+
+// TestChunks: no message loses a byte to the next ones, in one chunk or behind it.
+func TestChunks(t *testing.T) {
+	var buf []byte
+	var all []message
+	for i := range 50 {
+		r := testRecord("tnt_a", i)
+		r.Event = bytes.Repeat([]byte{byte('a' + i%26)}, 1+997*(i%40)) // some are larger than a chunk
+		var m message
+		m, buf = newMessage(buf, &r)
+		all = append(all, m)
+	}
+	for i, m := range all {
+		require.Equal(t, bytes.Repeat([]byte{byte('a' + i%26)}, 1+997*(i%40)), m.value)
+		require.Equal(t, "tnt_a", string(m.key))
+	}
+}
