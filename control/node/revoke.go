@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -154,20 +155,26 @@ func refusal(unsealed []Unsealed) error {
 func (r *Room) writeRevocation(ctx context.Context, g *ring, keyID, reason string, by sealer.Ref) (row *signingKey, err error) {
 	r.change.Lock()
 	defer r.change.Unlock()
-	if row, err = r.known(ctx, keyID); err != nil {
-		return nil, err
-	}
-	all, err := r.keys(ctx)
-	if err != nil {
-		return nil, err
-	}
-	at := issue(r.db.Now(), all)
-	if g != nil {
-		at = latest(at, g.after())
-	}
-	at = nextMilli(at)
-	row.RevokedAt = &at
-	return row, r.db.Change(ctx, func(tx *store.Tx) (err error) {
+	err = r.db.Change(ctx, func(tx *store.Tx) error {
+		all, err := keys(ctx, tx)
+		if err != nil {
+			return err
+		}
+		// What others have changed of it since is not undone.
+		i := slices.IndexFunc(all, func(k signingKey) bool { return k.KeyID == keyID })
+		if i < 0 {
+			return errUnknownKey
+		}
+		row = &all[i]
+		if row.RevokedAt != nil {
+			return nil
+		}
+		at := issue(tx.Now(), all)
+		if g != nil {
+			at = latest(at, g.after())
+		}
+		at = nextMilli(at)
+		row.RevokedAt = &at
 		if row.revision, err = tx.Revision(ctx); err != nil {
 			return err
 		}
@@ -178,6 +185,7 @@ func (r *Room) writeRevocation(ctx context.Context, g *ring, keyID, reason strin
 		told["reason"] = reason
 		return emit(ctx, tx, "key.revoked", row, by, told)
 	})
+	return row, err
 }
 
 func latest(a, b time.Time) time.Time {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/sealer"
 	"muniment/sealer/keyfile"
@@ -162,4 +163,37 @@ func TestRevokeDirectoryKey(t *testing.T) {
 
 	_, err = r.Revoke(t.Context(), "0123", Revocation{}, operator)
 	require.Equal(t, api.ResourceNotFound, api.From(err).Code)
+}
+
+// holdChange makes a change, and has others wait for its commit for a moment.
+func (r *Room) holdChange(t *testing.T, fn func(tx *store.Tx) error) (ended <-chan error) {
+	ctx, held, done := context.WithoutCancel(t.Context()), make(chan struct{}), make(chan error, 1)
+	go func() {
+		done <- r.db.Change(ctx, func(tx *store.Tx) error {
+			err := fn(tx)
+			close(held)
+			<-time.After(100 * time.Millisecond)
+			return err
+		})
+	}()
+	<-held
+	return done
+}
+
+// TestRevocationKeepsWhatChangesMeanwhile: the end of a window that another process
+// writes at the same time stays.
+func TestRevocationKeepsWhatChangesMeanwhile(t *testing.T) {
+	p := newPlace(t)
+	r, _ := p.mustStart(t)
+	keyID, end := r.mustPackSigner(t).KeyID, p.now.Add(time.Hour)
+	ended := r.holdChange(t, func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `UPDATE signing_keys SET not_after = $1 WHERE key_id = $2`, store.At(end), keyID)
+		return err
+	})
+	row, err := r.writeRevocation(t.Context(), nil, keyID, "", operator)
+	require.NoError(t, err)
+	require.NoError(t, <-ended)
+	require.NotNil(t, row.RevokedAt)
+	require.NotNil(t, row.NotAfter)
+	require.Equal(t, end, *row.NotAfter)
 }

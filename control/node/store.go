@@ -77,8 +77,10 @@ func (r *Room) hasJoined(ctx context.Context, nodeID string) (bool, error) {
 }
 
 // keys lists every key, oldest first.
-func (r *Room) keys(ctx context.Context) ([]signingKey, error) {
-	return store.List(ctx, r.db.Read(), "the signing keys", scanKey, `SELECT `+keyColumns+` FROM signing_keys ORDER BY not_before, key_id`)
+func (r *Room) keys(ctx context.Context) ([]signingKey, error) { return keys(ctx, r.db.Read()) }
+
+func keys(ctx context.Context, q store.Querier) ([]signingKey, error) {
+	return store.List(ctx, q, "the signing keys", scanKey, `SELECT `+keyColumns+` FROM signing_keys ORDER BY not_before, key_id`)
 }
 
 func scanKey(row store.Row) (signingKey, error) {

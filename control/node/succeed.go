@@ -100,9 +100,6 @@ func (r *Room) succeed(ctx context.Context, g *ring, key *private, by sealer.Ref
 func (r *Room) handOver(ctx context.Context, g *ring, key *private, by sealer.Ref, complete func(*signingKey) error) (row, before *signingKey, err error) {
 	r.change.Lock()
 	defer r.change.Unlock()
-	if before, err = r.newestKey(ctx, g.role); err != nil {
-		return nil, nil, err
-	}
 	overlap := time.Duration(0)
 	if g.role.purpose == sealer.PurposePack {
 		overlap = r.cfg.SealTime
@@ -113,7 +110,7 @@ func (r *Room) handOver(ctx context.Context, g *ring, key *private, by sealer.Re
 		err = complete(row)
 	}
 	if err == nil {
-		err = r.write(ctx, row, before, at.Add(overlap), by)
+		before, err = r.write(ctx, row, at.Add(overlap), by)
 	}
 	if err == nil {
 		g.take(g.hold(key, row))
@@ -137,13 +134,18 @@ func (r *Room) handOver(ctx context.Context, g *ring, key *private, by sealer.Re
 	return nil, nil, err
 }
 
-// write puts the key into the directory, ends the one before, and tells of it by
-// one event.
-func (r *Room) write(ctx context.Context, row, before *signingKey, end time.Time, by sealer.Ref) error {
-	return r.db.Change(ctx, func(tx *store.Tx) error { return enter(ctx, tx, row, before, end, by) })
+// write puts the key into the directory, and ends the one before.
+func (r *Room) write(ctx context.Context, row *signingKey, end time.Time, by sealer.Ref) (before *signingKey, err error) {
+	err = r.db.Change(ctx, func(tx *store.Tx) error {
+		if before, err = newestKey(ctx, tx, role{row.Purpose, row.node}, tx.Now()); err != nil {
+			return err
+		}
+		return enter(ctx, tx, row, before, end, by)
+	})
+	return before, err
 }
 
-// enter is write in a transaction of the caller's.
+// enter writes the key and the end of the one before, and tells of both by one event.
 func enter(ctx context.Context, tx *store.Tx, row, before *signingKey, end time.Time, by sealer.Ref) (err error) {
 	if row.revision, err = tx.Revision(ctx); err != nil {
 		return err
@@ -270,7 +272,9 @@ func (r *Room) ringOf(row *signingKey) *ring {
 func (r *Room) known(ctx context.Context, keyID string) (*signingKey, error) {
 	row, err := r.key(ctx, keyID)
 	if err == nil && row == nil {
-		err = &api.Error{Code: api.ResourceNotFound, Message: "no such signing key"}
+		err = errUnknownKey
 	}
 	return row, err
 }
+
+var errUnknownKey = &api.Error{Code: api.ResourceNotFound, Message: "no such signing key"}
