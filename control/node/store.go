@@ -49,7 +49,11 @@ func updateKey(ctx context.Context, tx *store.Tx, k *signingKey) error {
 
 // key returns one row, nil when there is none.
 func (r *Room) key(ctx context.Context, keyID string) (*signingKey, error) {
-	return store.One(ctx, r.db.Read(), "the signing key "+keyID, scanKey, `SELECT `+keyColumns+` FROM signing_keys WHERE key_id = $1`, keyID)
+	return keyOf(ctx, r.db.Read(), keyID)
+}
+
+func keyOf(ctx context.Context, q store.Querier, keyID string) (*signingKey, error) {
+	return store.One(ctx, q, "the signing key "+keyID, scanKey, `SELECT `+keyColumns+` FROM signing_keys WHERE key_id = $1`, keyID)
 }
 
 // newestKey is the newest row of a role whose window has not ended, nil when there

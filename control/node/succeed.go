@@ -116,9 +116,14 @@ func (r *Room) handOver(ctx context.Context, g *ring, key *private, by sealer.Re
 		g.take(g.hold(key, row))
 		return row, before, nil
 	}
-	// A commit that failed may have been one. Only if it certainly was not can the
-	// old key sign on.
-	switch written, readErr := r.key(ctx, row.KeyID); {
+	// A commit that failed may have been one, and may still become one. Only if it
+	// certainly was not can the old key sign on: a change of its own waits for the lost one.
+	var written *signingKey
+	readErr := r.db.Change(ctx, func(tx *store.Tx) (err error) {
+		written, err = keyOf(ctx, tx, row.KeyID)
+		return err
+	})
+	switch {
 	case readErr != nil:
 		g.take(nil)
 		err = errors.Join(fmt.Errorf("%s stays without a key until the next start: %w", g.role, err), readErr)

@@ -358,3 +358,22 @@ func TestReplayRestoresKeys(t *testing.T) {
 	r, _ = p.mustStart(t)
 	require.Equal(t, want, r.verified(t).Keys)
 }
+
+// TestCommitInDoubt: the connection was lost, and the server commits the key all the
+// same, a moment later. It is not destroyed.
+func TestCommitInDoubt(t *testing.T) {
+	p := newPlace(t)
+	r, _ := p.mustStart(t)
+	key, err := makeKey(p.keys(), packRole)
+	require.NoError(t, err)
+	var ended <-chan error
+	_, err = r.succeed(t.Context(), r.packs, key, operator, func(row *signingKey) error {
+		written := *row
+		ended = r.holdChange(t, func(tx *store.Tx) error { return enter(t.Context(), tx, &written, nil, time.Time{}, operator) })
+		return errors.New("the connection is lost")
+	})
+	require.NoError(t, <-ended)
+	require.NoError(t, err)
+	require.Equal(t, sealer.KeyID(key.Pub), r.mustPackSigner(t).KeyID)
+	require.FileExists(t, key.Path)
+}
