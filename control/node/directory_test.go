@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
@@ -204,4 +205,20 @@ func TestDelegateOfflineRefuses(t *testing.T) {
 	require.NoError(t, os.WriteFile(rootFile, []byte("x"), 0o600))
 	_, err = DelegateOffline(rootFile, keyFile, now, end)
 	require.ErrorContains(t, err, "cannot load the root key")
+}
+
+// TestNothingIsSignedOfAnOlderDatabase that took the place of the one that the process
+// has seen: a revoked key would be in force again.
+func TestNothingIsSignedOfAnOlderDatabase(t *testing.T) {
+	p := newPlace(t)
+	r, _ := p.two(t)
+	r.verified(t)
+	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `UPDATE counters SET value = 0 WHERE name = 'revision'`)
+		return err
+	}))
+	_, err := r.Directory(t.Context())
+	require.ErrorIs(t, err, store.ErrWentBack)
+	_, err = r.PackSigner(t.Context())
+	require.ErrorIs(t, err, store.ErrWentBack)
 }

@@ -80,8 +80,15 @@ func (r *Room) hasJoined(ctx context.Context, nodeID string) (bool, error) {
 	return id != nil, err
 }
 
-// keys lists every key, oldest first.
-func (r *Room) keys(ctx context.Context) ([]signingKey, error) { return keys(ctx, r.db.Read()) }
+// keys lists every key, oldest first; not of a database that went back, in which a
+// revoked key may be in force.
+func (r *Room) keys(ctx context.Context) (all []signingKey, err error) {
+	err = r.db.View(ctx, func(q store.Querier) (err error) {
+		all, err = keys(ctx, q)
+		return err
+	})
+	return all, err
+}
 
 func keys(ctx context.Context, q store.Querier) ([]signingKey, error) {
 	return store.List(ctx, q, "the signing keys", scanKey, `SELECT `+keyColumns+` FROM signing_keys ORDER BY not_before, key_id`)

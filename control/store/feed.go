@@ -103,6 +103,12 @@ func (db *DB) snapshot(ctx context.Context, kind, id string) (c api.Change, asOf
 	return c, asOf, nil
 }
 
+// View reads one committed state of the database, and nothing of one that went back:
+// then the error is ErrWentBack.
+func (db *DB) View(ctx context.Context, fn func(q Querier) error) error {
+	return db.view(ctx, func(tx *sql.Tx, _ int64) error { return fn(tx) })
+}
+
 // view runs fn on one committed state of the database, and its newest revision.
 func (db *DB) view(ctx context.Context, fn func(tx *sql.Tx, newest int64) error) error {
 	seen := db.seen()
