@@ -169,7 +169,11 @@ func (r *Room) writeRevocation(ctx context.Context, g *ring, keyID, reason strin
 		if row.RevokedAt != nil {
 			return nil
 		}
-		at := issue(tx.Now(), all)
+		at, err := store.LastSeal(ctx, tx)
+		if err != nil {
+			return err
+		}
+		at = latest(at, issue(tx.Now(), all))
 		if g != nil {
 			at = latest(at, g.after())
 		}

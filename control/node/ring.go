@@ -157,17 +157,17 @@ func (g *ring) find(keyID string) *held {
 }
 
 // handover closes the current key's window overlap after the moment that it
-// returns, at which the next key's begins. Nothing is lent for later moments than
+// returns, at which the next key's begins, and which is not before least. Nothing is lent for later moments than
 // the old window has until take or undo ends the handover.
-func (g *ring) handover(overlap time.Duration) (at time.Time) {
+func (g *ring) handover(least time.Time, overlap time.Duration) (at time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.turn = make(chan struct{})
 	old := g.newest()
 	if old == nil {
-		return g.now().UTC().Truncate(time.Millisecond)
+		return latest(g.now().UTC().Truncate(time.Millisecond), least)
 	}
-	at, g.before = g.next(), old.until
+	at, g.before = latest(g.next(), least), old.until
 	if end := at.Add(overlap); old.until.IsZero() || end.Before(old.until) {
 		old.until = end
 	}

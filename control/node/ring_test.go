@@ -34,7 +34,7 @@ func TestWindowsMeetInOneMillisecond(t *testing.T) {
 	require.Same(t, first, k)
 	k.done()
 
-	at := g.handover(0)
+	at := g.handover(time.Time{}, 0)
 	require.Equal(t, clock.Truncate(time.Millisecond).Add(time.Millisecond), at)
 	second := added(t, g, at)
 	g.take(second)
@@ -60,7 +60,7 @@ func TestHandoverComesAfterEveryLoan(t *testing.T) {
 	k, err := g.lend(t.Context(), late)
 	require.NoError(t, err)
 	k.done()
-	at := g.handover(0)
+	at := g.handover(time.Time{}, 0)
 	require.True(t, at.After(late))
 	require.Equal(t, at, first.until)
 	g.undo()
@@ -70,11 +70,11 @@ func TestHandoverComesAfterEveryLoan(t *testing.T) {
 func TestOverlapNeverLengthensAWindow(t *testing.T) {
 	g, clock, first := turntable(t)
 	first.until = clock.Add(time.Second)
-	g.handover(time.Minute)
+	g.handover(time.Time{}, time.Minute)
 	require.Equal(t, clock.Add(time.Second), first.until)
 	g.undo()
 	require.Equal(t, clock.Add(time.Second), first.until)
-	at := g.handover(500 * time.Millisecond)
+	at := g.handover(time.Time{}, 500*time.Millisecond)
 	require.Equal(t, at.Add(500*time.Millisecond), first.until)
 }
 
@@ -82,7 +82,7 @@ func TestOverlapNeverLengthensAWindow(t *testing.T) {
 func TestLoansWaitForAHandover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, clock, first := turntable(t)
-		at := g.handover(0)
+		at := g.handover(time.Time{}, 0)
 		k, err := g.lend(t.Context(), *clock)
 		require.NoError(t, err, "the old window is open to its end")
 		require.Same(t, first, k)
@@ -102,7 +102,7 @@ func TestLoansWaitForAHandover(t *testing.T) {
 		g.take(second)
 		require.Same(t, second, <-got)
 
-		g.handover(0)
+		g.handover(time.Time{}, 0)
 		failed := make(chan error)
 		go func() {
 			_, err := g.lend(t.Context(), at.Add(time.Hour))
@@ -119,7 +119,7 @@ func TestDrainWaitsForLoansAndStragglers(t *testing.T) {
 		g, clock, first := turntable(t)
 		k, err := g.lend(t.Context(), *clock)
 		require.NoError(t, err)
-		at := g.handover(0)
+		at := g.handover(time.Time{}, 0)
 		g.take(added(t, g, at))
 
 		began := time.Now()

@@ -100,11 +100,14 @@ func (r *Room) succeed(ctx context.Context, g *ring, key *private, by sealer.Ref
 func (r *Room) handOver(ctx context.Context, g *ring, key *private, by sealer.Ref, complete func(*signingKey) error) (row, before *signingKey, err error) {
 	r.change.Lock()
 	defer r.change.Unlock()
-	overlap := time.Duration(0)
+	overlap, sealed := time.Duration(0), time.Time{}
 	if g.role.purpose == sealer.PurposePack {
 		overlap = r.cfg.SealTime
+		if sealed, err = store.LastSeal(ctx, r.db.Read()); err != nil {
+			return nil, nil, err
+		}
 	}
-	at := g.handover(overlap)
+	at := g.handover(sealed, overlap)
 	row = &signingKey{Key: sealer.NewKey(key.Pub, g.role.purpose, at), node: g.role.node}
 	if complete != nil {
 		err = complete(row)

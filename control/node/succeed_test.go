@@ -377,3 +377,26 @@ func TestCommitInDoubt(t *testing.T) {
 	require.Equal(t, sealer.KeyID(key.Pub), r.mustPackSigner(t).KeyID)
 	require.FileExists(t, key.Path)
 }
+
+// TestKeysFollowTheNewestPack: a pack is as young as its youngest receipt, by a node's
+// clock that may be ahead. What is in it must not seem to be sealed too late.
+func TestKeysFollowTheNewestPack(t *testing.T) {
+	p := newPlace(t)
+	r, _ := p.mustStart(t)
+	_, err := r.Enrol(t.Context(), "nod_a")
+	require.NoError(t, err)
+	receipts, packs := r.borrow(t, "nod_a", p.now).KeyID, r.mustPackSigner(t).KeyID
+	sealed := p.now.Add(40 * time.Second)
+	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `INSERT INTO proof_packs (pack_id, tenant_id, sequence, revision, first_index, entries, root_hash,
+			first_position, last_generation, last_offset, sealed_at, signing_key_id, bytes, sha256, header)
+			VALUES ('pak_a', 'tnt_a', 1, 1, 0, 1, '', '', 0, 0, $1, $2, 1, '', '')`, store.At(sealed), packs)
+		return err
+	}))
+	v, err := r.Revoke(t.Context(), receipts, Revocation{}, operator)
+	require.NoError(t, err)
+	require.True(t, v.Key.RevokedAt.After(sealed), "what it signed is in that pack")
+	s, err := r.Rotate(t.Context(), packs, operator)
+	require.NoError(t, err)
+	require.False(t, s.Key.NotBefore.Before(sealed), "packs by the next key are younger")
+}
