@@ -32,9 +32,16 @@ func (s *switchable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(*s.current.Load()).ServeHTTP(w, r)
 }
 
+// A door that faces a network has bounds: a connection that asks nothing for
+// idleTimeout is closed, and behind mostConnections the next one waits.
+const (
+	idleTimeout     = time.Minute
+	mostConnections = 4096
+)
+
 // serve answers on a listener until ctx ends, and then finishes what has begun.
 func serve(ctx context.Context, ln net.Listener, handler http.Handler) error {
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(handshakes{os.Stderr}, "", log.LstdFlags)}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: idleTimeout, ErrorLog: log.New(handshakes{os.Stderr}, "", log.LstdFlags)}
 	drained := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -48,12 +55,57 @@ func serve(ctx context.Context, ln net.Listener, handler http.Handler) error {
 	return <-drained
 }
 
-// secured serves TLS on a listener; cfg is nil for a plain one.
+// secured serves TLS on a listener, within the bound on connections; cfg is nil for a
+// plain one.
 func secured(ln net.Listener, cfg *tls.Config) net.Listener {
+	ln = limited(ln, mostConnections)
 	if cfg == nil {
 		return ln
 	}
 	return tls.NewListener(ln, cfg)
+}
+
+// limited accepts no more than n connections at once: the next one waits in the
+// kernel's queue until one is closed.
+func limited(ln net.Listener, n int) net.Listener {
+	return &limitedListener{Listener: ln, room: make(chan struct{}, n), closed: make(chan struct{})}
+}
+
+type limitedListener struct {
+	net.Listener
+	room   chan struct{} // a token for each open connection
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (l *limitedListener) Accept() (net.Conn, error) {
+	select {
+	case l.room <- struct{}{}:
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.room
+		return nil, err
+	}
+	return &limitedConn{Conn: c, leave: sync.OnceFunc(func() { <-l.room })}, nil
+}
+
+func (l *limitedListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+// limitedConn leaves its place when it is closed.
+type limitedConn struct {
+	net.Conn
+	leave func()
+}
+
+func (c *limitedConn) Close() error {
+	defer c.leave()
+	return c.Conn.Close()
 }
 
 // urlOf is where a listener that is secured so can be reached.
