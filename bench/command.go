@@ -11,7 +11,7 @@ import (
 // Command is the command line of a Comparison.
 type Command struct {
 	Connections []int         `help:"Numbers of connections to measure with; default: 1,64,256, and 64,256,1024 with --stack."`
-	Rounds      int           `default:"5" help:"Undisturbed rounds that are wanted; at most three times as many are measured."`
+	Rounds      int           `default:"5" help:"Undisturbed rounds that are wanted; at most three times as many are measured, and 3 more with --stack."`
 	Warm        time.Duration `default:"1s" help:"How long each measurement runs before it counts."`
 	During      time.Duration `default:"3s" help:"How long it counts."`
 	Sustain     time.Duration `default:"5m" help:"How long the product with its loader is watched under the most connections."`
@@ -94,7 +94,7 @@ func (c *Command) MeasureStack(ctx context.Context, exe string, stack Stack, out
 	defer os.RemoveAll(dir)
 	comparison := &StackComparison{
 		Comparison: Comparison{
-			Exe: exe, Dir: dir, Out: out, Connections: c.connections(64, 256, 1024), Rounds: c.Rounds, Spare: c.Rounds,
+			Exe: exe, Dir: dir, Out: out, Connections: c.connections(64, 256, 1024), Rounds: c.Rounds, Spare: min(c.Rounds, 3),
 			Warm: c.Warm, During: c.During, Profile: c.Profile / 2,
 		},
 		Stack: stack, Partitions: 12, Backlog: 10 * time.Second, Lag: 20 * time.Second, PerSecond: 1000,

@@ -79,7 +79,7 @@ func (c *StackComparison) lag(ctx context.Context, edge *target) (Lag, error) {
 
 // awaitPositions returns once the loader has come so far.
 func (c *StackComparison) awaitPositions(ctx context.Context, ends map[int32]int64) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, maxBacklog)
 	defer cancel()
 	for {
 		at, err := c.positions(ctx)
