@@ -6,7 +6,7 @@ FUZZTIME ?= 2m
 FUZZFLAGS ?= -fuzzminimizetime 1s
 FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
-.PHONY: demo demo-stack run build test test-independent check lint-openapi race stack stack-down test-stack deploy-test faults fuzz bench bench-parts bench-update bench-stack bench-stack-update soak help
+.PHONY: demo demo-stack run build test test-independent check lint-openapi race stack stack-down test-stack test-stack-tls deploy-test faults fuzz bench bench-parts bench-update bench-stack bench-stack-update soak help
 
 demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
 	@./bin/muniment demo
@@ -36,6 +36,13 @@ test-stack: ## the tests that need the engines, on a stack that is started and s
 	export MUNIMENT_TEST_STACK=1 && \
 	go test -count 1 -p 1 -timeout 30m $(ON_STACK) && \
 	go test -count 1 -timeout 30m -run '^($(COMMANDS_ON_STACK))$$' .
+
+test-stack-tls: ## the story with TLS and passwords on every hop, and what is refused, on a stack of its own
+	@export MUNIMENT_STACK_CACHE=$${MUNIMENT_STACK_CACHE:-$${MUNIMENT_STACK:-$(CURDIR)/bin/stack}/cache} \
+		MUNIMENT_STACK=$${MUNIMENT_STACK:-$(CURDIR)/bin/stack}-tls MUNIMENT_STACK_TLS=1; \
+	trap './deploy/stack/stack.sh down' EXIT; \
+	./deploy/stack/stack.sh up && eval "$$(./deploy/stack/stack.sh env)" && \
+	go test -count 1 -timeout 10m -run '^(TestStoryOverTLS|TestWrongCredentials)$$' .
 
 # The tools that read deploy/, but for Prometheus; Helm is built from source, minutes once.
 HELM = helm.sh/helm/v3/cmd/helm@v3.20.2

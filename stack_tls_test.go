@@ -1,0 +1,240 @@
+package main
+
+import (
+	"bufio"
+	"crypto/rand"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/stretchr/testify/require"
+
+	"muniment/gateway/certs/certstest"
+)
+
+// The scaled service on engines that speak TLS alone and ask for passwords: make
+// test-stack-tls starts them and says where.
+
+// secureEngines holds, for each engine, the flags that reach it.
+type secureEngines struct{ kafka, clickhouse, database []string }
+
+// secureStack names the engines, and databases of them; without one engine the test is
+// skipped.
+func secureStack(t *testing.T, clickhouse, database string) secureEngines {
+	t.Helper()
+	is := map[string]string{}
+	for _, name := range []string{"CA", "KAFKA", "KAFKA_PASSWORD", "CLICKHOUSE", "CLICKHOUSE_PASSWORD", "POSTGRES", "POSTGRES_PASSWORD"} {
+		if is[name] = os.Getenv("MUNIMENT_TEST_TLS_" + name); is[name] == "" {
+			require.Empty(t, os.Getenv("MUNIMENT_TEST_TLS_CA"), "the stack is up, but MUNIMENT_TEST_TLS_%s is not set", name)
+			t.Skip("needs engines with TLS and passwords: make test-stack-tls")
+		}
+	}
+	at, err := url.Parse(is["POSTGRES"])
+	require.NoError(t, err)
+	at.Path = "/" + database
+	return secureEngines{
+		kafka: []string{"--kafka", is["KAFKA"], "--kafka-ca", is["CA"],
+			"--kafka-sasl-mechanism", "scram-sha-512", "--kafka-sasl-user", "muniment", "--kafka-sasl-password-file", is["KAFKA_PASSWORD"]},
+		clickhouse: []string{"--clickhouse", is["CLICKHOUSE"] + "/" + clickhouse, "--clickhouse-ca", is["CA"], "--clickhouse-password-file", is["CLICKHOUSE_PASSWORD"]},
+		database:   []string{"--database", at.String(), "--database-ca", is["CA"], "--database-password-file", is["POSTGRES_PASSWORD"]},
+	}
+}
+
+func (e secureEngines) all() []string { return slices.Concat(e.kafka, e.clickhouse, e.database) }
+
+// TestStoryOverTLS tells the story of TestStoryOnTheStack once more, with TLS and
+// passwords on every hop: to the engines, between the processes, to their callers.
+func TestStoryOverTLS(t *testing.T) {
+	e := secureStack(t, "default", "postgres")
+	parts := certstest.New(t)
+	pair := parts.Issue(t, certstest.Leaf{})
+	arg := append([]string{"demo", "--stack", "--deliveries", "6000", "--parts-cert", pair.Cert, "--parts-key", pair.Key, "--parts-ca", parts.File}, e.all()...)
+	out, err := exec.CommandContext(t.Context(), muniment(t), arg...).CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Contains(t, string(out), "ready on https://")
+	require.Regexp(t, `metered \+ suppressed \+ duplicates +[\d,]+  =`, string(out))
+}
+
+// TestWrongCredentials: each command says what is wrong with a certificate, a name or a
+// password, of each hop that it has. What can only end the command ends it; what may
+// be mended elsewhere is what /readyz tells.
+func TestWrongCredentials(t *testing.T) {
+	own := "muniment_" + strings.ToLower(rand.Text()[:12])
+	e, exe := secureStack(t, own, own), muniment(t)
+	dir, stranger := t.TempDir(), certstest.New(t)
+	wrong := filepath.Join(dir, "wrong.password")
+	require.NoError(t, os.WriteFile(wrong, []byte("wrong\n"), 0o600))
+	topic := []string{"--topic", own}
+	// The stack's ClickHouse ends itself when it has refused a password, and is started
+	// again: whoever comes meanwhile is told something else.
+	says := func(want string, arg ...string) {
+		var last strings.Builder
+		require.Eventually(t, func() bool {
+			out, err := exec.CommandContext(t.Context(), exe, arg...).CombinedOutput()
+			last.Reset()
+			last.Write(out)
+			return (err == nil) == (want == "") && strings.Contains(last.String(), want)
+		}, 30*time.Second, 20*time.Millisecond, "%s\nis to say %q, and said last: %s", arg, want, &last)
+	}
+	migrate := slices.Concat([]string{"migrate", "--partitions", "1", "--replication", "1"}, topic)
+	says("", append(migrate, e.all()...)...)
+
+	const unknown, name = "certificate signed by unknown authority", "certificate is valid for localhost, not other.example"
+	engines := []struct {
+		engine  string
+		flags   []string
+		file    string
+		refusal string // of the password
+		plain   string // what a client hears without flags: PostgreSQL's encrypts as it likes
+		nobody  string // one without a password
+	}{
+		{"kafka", e.kafka, "--kafka-sasl-password-file", "SASL Authentication failed", "a broker hung up", "a broker hung up"},
+		{"clickhouse", e.clickhouse, "--clickhouse-password-file", "Authentication failed", "cannot migrate ClickHouse", "Authentication failed"},
+		{"database", e.database, "--database-password-file", "password authentication failed", "password authentication failed", "password authentication failed"},
+	}
+	for _, c := range engines {
+		hop := slices.Concat(migrate, c.flags)
+		says(unknown, append(hop, "--"+c.engine+"-ca", stranger.File)...)
+		says(name, append(hop, "--"+c.engine+"-server-name", "other.example")...)
+		says(c.refusal, append(hop, c.file, wrong)...)
+		says("cannot read the password: open "+dir, append(hop, c.file, filepath.Join(dir, "none"))...)
+		says(c.plain, slices.Concat(migrate, c.flags[:2])...)
+		says(c.nobody, slices.Concat(migrate, c.flags[:4])...)
+	}
+	says("--kafka-sasl-mechanism is missing", slices.Concat(migrate, e.kafka, []string{"--kafka-sasl-mechanism", ""})...)
+	says("needs --kafka-sasl-user", slices.Concat(migrate, e.kafka, []string{"--kafka-sasl-user", ""})...)
+
+	loader := slices.Concat([]string{"pipeline", "--admin", "127.0.0.1:0", "--from-all"}, topic, e.kafka, e.clickhouse)
+	for _, c := range engines[:2] {
+		tells(t, exe, unknown, append(loader, "--"+c.engine+"-ca", stranger.File)...)
+		tells(t, exe, name, append(loader, "--"+c.engine+"-server-name", "other.example")...)
+		tells(t, exe, c.refusal, append(loader, c.file, wrong)...)
+	}
+
+	pair := stranger.Issue(t, certstest.Leaf{})
+	data := filepath.Join(dir, "control")
+	control := slices.Concat([]string{"control", "--data", data, "--listen", "127.0.0.1:0", "--nodes", "127.0.0.1:0", "--admin", "127.0.0.1:0",
+		"--tls-cert", pair.Cert, "--tls-key", pair.Key, "--nodes-tls-cert", pair.Cert, "--nodes-tls-key", pair.Key}, topic, e.all())
+	for _, c := range engines {
+		tells(t, exe, unknown, append(control, "--"+c.engine+"-ca", stranger.File)...)
+		tells(t, exe, name, append(control, "--"+c.engine+"-server-name", "other.example")...)
+		if c.engine == "database" {
+			says(c.refusal, append(control, c.file, wrong)...)
+		} else {
+			tells(t, exe, c.refusal, append(control, c.file, wrong)...)
+		}
+	}
+
+	// A node on control that is trusted by none but those who ask for that.
+	said, end := serving(t, exe, control...)
+	defer end()
+	require.Eventually(t, func() bool { return status(said["admin"]) == http.StatusOK }, 30*time.Second, 10*time.Millisecond)
+	n := 0
+	gateway := func(more ...string) []string {
+		n++
+		invitation, err := exec.CommandContext(t.Context(), exe, "node", "invite", "--data", data, "--json").Output()
+		require.NoError(t, err)
+		var told struct{ Token string }
+		require.NoError(t, json.Unmarshal(invitation, &told))
+		return slices.Concat([]string{"gateway", "--data", filepath.Join(dir, "gateway"+string(rune('a'+n))), "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
+			"--control", hostPort(strings.Replace(said["api"], "https", "http", 1)), "--nodes", said["nodes"], "--invitation", told.Token,
+			"--control-ca", stranger.File, "--nodes-ca", stranger.File}, topic, e.kafka, more)
+	}
+	other := certstest.New(t).File
+	tells(t, exe, unknown, gateway("--nodes-ca", other)...)
+	tells(t, exe, "not other.example", gateway("--nodes-server-name", "other.example")...)
+	tells(t, exe, unknown, gateway("--control-ca", other)...)
+	tells(t, exe, "not other.example", gateway("--control-server-name", "other.example")...)
+	tells(t, exe, name, gateway("--kafka-server-name", "other.example")...)
+	tells(t, exe, engines[0].refusal, gateway(engines[0].file, wrong)...)
+	says("--nodes must begin with https://", gateway("--nodes", strings.Replace(said["nodes"], "https", "http", 1))...)
+	says("TLS for api: a certificate needs its key", gateway("--tls-cert", pair.Cert)...)
+}
+
+// serving starts a command and returns the addresses that its first line names.
+func serving(t *testing.T, exe string, arg ...string) (said map[string]string, end func()) {
+	t.Helper()
+	cmd := exec.Command(exe, arg...)
+	pipe, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewReader(pipe)
+	first, readErr := lines.ReadString('\n')
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		_, _ = io.Copy(io.Discard, lines)
+	}()
+	end = func() {
+		_ = cmd.Process.Kill()
+		<-drained
+		_ = cmd.Wait()
+	}
+	t.Cleanup(end)
+	require.NoError(t, readErr, first)
+	said = map[string]string{}
+	for _, m := range regexp.MustCompile(`\b(api|admin|nodes)=(\S+)`).FindAllStringSubmatch(first, -1) {
+		said[m[1]] = m[2]
+	}
+	require.NotEmpty(t, said["admin"], first)
+	return said, end
+}
+
+// tells starts a command, waits until /readyz holds a text, and ends it.
+func tells(t *testing.T, exe, want string, arg ...string) {
+	t.Helper()
+	said, end := serving(t, exe, arg...)
+	defer end()
+	var last strings.Builder
+	require.Eventually(t, func() bool {
+		resp, err := http.Get(said["admin"] + "/readyz")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		last.Reset()
+		last.Write(text)
+		return err == nil && strings.Contains(last.String(), want)
+	}, 30*time.Second, 20*time.Millisecond, "%s\nis to tell %q, and told last: %s", arg, want, &last)
+}
+
+// status is what /readyz answers; 0 is nothing.
+func status(admin string) int {
+	resp, err := http.Get(admin + "/readyz")
+	if err != nil {
+		return 0
+	}
+	resp.Body.Close()
+	return resp.StatusCode
+}
+
+// TestNoSecretHasADefault: who starts a command names engines, users and secrets, or
+// goes without.
+func TestNoSecretHasADefault(t *testing.T) {
+	var cli commands
+	app, err := kong.New(&cli, kong.Vars{})
+	require.NoError(t, err)
+	secret := regexp.MustCompile(`password|token|secret|user|invitation|cert|\bkey\b|-ca$|^(kafka|clickhouse|database)$`)
+	seen := 0
+	for _, command := range app.Model.Leaves(false) {
+		for _, flag := range command.Flags {
+			if secret.MatchString(flag.Name) {
+				seen++
+				require.False(t, flag.HasDefault, "%s --%s is %q without being told", command.Path(), flag.Name, flag.Default)
+			}
+			require.NotContains(t, flag.Default, "@", flag.Name)
+		}
+	}
+	require.Greater(t, seen, 50)
+}
