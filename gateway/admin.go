@@ -86,11 +86,13 @@ func (a Admin) readyz(w http.ResponseWriter, r *http.Request) {
 	faults, notes := make([]error, len(a.Checks)), make([]note, len(a.Notes))
 	var asked sync.WaitGroup
 	for i, c := range a.Checks {
-		asked.Go(func() { faults[i] = c.Ready(ctx) })
+		asked.Go(func() {
+			_, faults[i] = inTime(ctx, func() (string, error) { return "", c.Ready(ctx) })
+		})
 	}
 	for i, n := range a.Notes {
 		asked.Go(func() {
-			text, err := n.Tell(ctx)
+			text, err := inTime(ctx, func() (string, error) { return n.Tell(ctx) })
 			if err != nil {
 				text = err.Error()
 			}
@@ -109,6 +111,24 @@ func (a Admin) readyz(w http.ResponseWriter, r *http.Request) {
 		status = http.StatusServiceUnavailable
 	}
 	writeJSON(w, status, answer)
+}
+
+// inTime asks a part until ctx is done. One that then goes on is left to itself: what
+// hangs must not make the probe hang, and so take the process out of service.
+func inTime(ctx context.Context, ask func() (string, error)) (string, error) {
+	var text string
+	var err error
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		text, err = ask()
+	}()
+	select {
+	case <-answered:
+		return text, err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
 }
 
 // ControlReady is nil when control answers in time, on the way that requests to it

@@ -91,6 +91,23 @@ func TestReadinessDoesNotHang(t *testing.T) {
 	})
 }
 
+// TestReadinessLeavesWhatHangs asks parts that go on when their time is over.
+func TestReadinessLeavesWhatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		defer close(release)
+		h := Admin{
+			Gatherer: prometheus.NewRegistry(),
+			Notes:    []Note{{"warehouse", func(context.Context) (string, error) { <-release; return "", nil }}},
+		}.Handler()
+		asked := time.Now()
+		status, body := get(t, h, "/readyz")
+		require.Equal(t, 200, status)
+		require.Equal(t, `{"ready":true,"notes":[{"name":"warehouse","note":"context deadline exceeded"}]}`+"\n", body)
+		require.Equal(t, probeTime, time.Since(asked))
+	})
+}
+
 // TestControlReady asks a control that is well, slow, broken, and away.
 func TestControlReady(t *testing.T) {
 	var status atomic.Int32
