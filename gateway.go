@@ -140,7 +140,7 @@ func (c *gatewayCmd) Run() (err error) {
 
 	node, err := identity.Open(ctx, identity.Config{
 		Dir: filepath.Join(c.Data, "identity"), Control: c.Nodes, Client: hops.nodes, Invitation: c.Invitation, RotateEvery: c.RotateEvery,
-		Drained: func() bool { return promise.Pending() == 0 }, Waiting: func(err error) { waits.note("control", err) }, Logger: logger,
+		Drained: func() bool { return promise.Pending() == 0 }, Waiting: func(err error) { waits.note("control", err) }, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err
@@ -167,6 +167,7 @@ func (c *gatewayCmd) Run() (err error) {
 		Gatherer: registry,
 		Checks: []gateway.Check{
 			{Name: "gateway", Ready: func(context.Context) error { return server.Ready() }},
+			{Name: "signing key", Ready: func(context.Context) error { return node.Ready() }},
 			{Name: "spool", Ready: func(context.Context) error { return spool.Err() }},
 		},
 		Notes: []gateway.Note{

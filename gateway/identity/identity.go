@@ -40,7 +40,10 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"muniment/gateway/api"
 	"muniment/gateway/snapshot"
@@ -71,6 +74,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Waiting hears why Open has to ask control again, each time. Default none.
 	Waiting func(error)
+	// Registerer takes the metrics until Close; default none.
+	Registerer prometheus.Registerer
 }
 
 func (c *Config) complete() error {
@@ -99,12 +104,14 @@ func (c *Config) complete() error {
 type Node struct {
 	cfg     Config
 	control *api.Client
+	metrics []prometheus.Collector
 	claim   io.Closer
 	saved   saved
 	epoch   uint64
 	wake    chan struct{} // something is due; holds one
 
-	highWater time.Time // that is on disk; Open's, then Run's, then Close's
+	failing   atomic.Bool // the last try to change keys
+	highWater time.Time   // that is on disk; Open's, then Run's, then Close's
 
 	// The rest but for keys, latest and dead belongs to Open and then to Run.
 
@@ -141,6 +148,10 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	n := &Node{cfg: cfg, control: control, claim: claim, wake: make(chan struct{}, 1)}
 	if err := n.open(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot open the node's identity %s: %w", cfg.Dir, err), claim.Close())
+	}
+	n.metrics = newMetrics(n)
+	if err := register(cfg.Registerer, n.metrics); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot register metrics of the node's identity: %w", err), claim.Close())
 	}
 	return n, nil
 }
@@ -182,7 +193,14 @@ func (n *Node) open(ctx context.Context) (err error) {
 
 // Close notes up to when was signed, and gives the folder back. Nothing may be signed
 // any more, and Run must have ended.
-func (n *Node) Close() error { return errors.Join(n.noteHighWater(time.Time{}), n.claim.Close()) }
+func (n *Node) Close() error {
+	if n.cfg.Registerer != nil {
+		for _, m := range n.metrics {
+			n.cfg.Registerer.Unregister(m)
+		}
+	}
+	return errors.Join(n.noteHighWater(time.Time{}), n.claim.Close())
+}
 
 // ID is the node's id.
 func (n *Node) ID() string { return n.saved.NodeID }

@@ -59,16 +59,39 @@ func (l lent) Sign(random io.Reader, message []byte, opts crypto.SignerOpts) ([]
 func (n *Node) Signer(_ context.Context, at time.Time) (s *sealer.Signer, done func(), err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	k := n.keyFor(at)
+	if k == nil {
+		return nil, nil, n.noKey(at)
+	}
+	k.lent++
+	if at.After(n.latest) {
+		n.latest = at
+	}
+	return k.signer, k.done, nil
+}
+
+// keyFor is the key that signs for a moment; nil if none does. The caller holds n.mu.
+func (n *Node) keyFor(at time.Time) *key {
 	for _, k := range slices.Backward(n.keys) {
 		if !at.Before(k.from) && (k.until.IsZero() || at.Before(k.until)) {
-			k.lent++
-			if at.After(n.latest) {
-				n.latest = at
-			}
-			return k.signer, k.done, nil
+			return k
 		}
 	}
-	return nil, nil, fmt.Errorf("the node %s has no key for %s", n.saved.NodeID, sealer.FormatTime(at))
+	return nil
+}
+
+func (n *Node) noKey(at time.Time) error {
+	return fmt.Errorf("the node %s has no key for %s", n.saved.NodeID, sealer.FormatTime(at))
+}
+
+// Ready is an error while no key signs for the present.
+func (n *Node) Ready() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if now := n.cfg.Now(); n.keyFor(now) == nil {
+		return n.noKey(now)
+	}
+	return nil
 }
 
 // SigningKeys implements snapshot.Signer.

@@ -39,16 +39,21 @@ func (n *Node) Run(ctx context.Context) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	beside.Go(func() { n.keepHighWater(ctx) })
-	failing := false
+	told := ""
 	for {
 		wait, err := n.step(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		text := ""
 		if err != nil {
-			if !failing && ctx.Err() == nil {
+			if text = err.Error(); text != told {
 				n.cfg.Logger.Error("cannot change the signing key now, trying again", "err", err)
 			}
 			wait = n.backOff()
 		}
-		failing = err != nil
+		told = text
+		n.failing.Store(err != nil)
 		timer := time.NewTimer(wait)
 		select {
 		case <-n.wake:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -373,6 +374,9 @@ func TestRevocationOfAStubbornNode(t *testing.T) {
 	require.Eventually(t, func() bool { return n.current() == nil }, 10*time.Second, time.Millisecond)
 	_, err = n.sign(time.Now())
 	require.Error(t, err)
+	require.ErrorContains(t, n.Ready(), "has no key")
+	require.Zero(t, n.left())
+	require.Eventually(t, n.failing.Load, 10*time.Second, time.Millisecond)
 	_, err = borrowed.Key.Sign(nil, text, nil)
 	require.Equal(t, api.NoSigningKey, api.From(err).Reason, "not even who had borrowed it")
 	done()
@@ -386,6 +390,8 @@ func TestRevocationOfAStubbornNode(t *testing.T) {
 	defer n.Close()
 	s, err := n.sign(time.Now())
 	require.NoError(t, err)
+	require.NoError(t, n.Ready())
+	require.True(t, math.IsInf(n.left(), 1))
 	require.NotEqual(t, old, s.keyID)
 	h.requireValid(s)
 }

@@ -1,0 +1,55 @@
+package identity
+
+import (
+	"math"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func newMetrics(n *Node) []prometheus.Collector {
+	return []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "muniment_identity_key_left_seconds",
+			Help: "For how long the node can go on signing with the keys that it has; +Inf while no end is set, 0 without a key.",
+		}, n.left),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "muniment_identity_key_change_failing",
+			Help: "1 while the node fails to enrol or to see off a signing key, else 0.",
+		}, func() float64 {
+			if n.failing.Load() {
+				return 1
+			}
+			return 0
+		}),
+	}
+}
+
+// left is for how many seconds the newest key still signs.
+func (n *Node) left() float64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	k := n.newest()
+	switch {
+	case k == nil:
+		return 0
+	case k.until.IsZero():
+		return math.Inf(1)
+	}
+	return max(0, k.until.Sub(n.cfg.Now()).Seconds())
+}
+
+// register registers all metrics or none.
+func register(r prometheus.Registerer, all []prometheus.Collector) error {
+	if r == nil {
+		return nil
+	}
+	for i, m := range all {
+		if err := r.Register(m); err != nil {
+			for _, done := range all[:i] {
+				r.Unregister(done)
+			}
+			return err
+		}
+	}
+	return nil
+}
