@@ -2,10 +2,8 @@ package clickhouse
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -112,23 +110,4 @@ func TestEachConnectionIsOfNow(t *testing.T) {
 			require.ErrorContains(t, err, file+": no such file")
 		})
 	}
-}
-
-// TestDialEndsWithItsCaller: a server that takes connections and says nothing to a TLS
-// client delays a caller no longer than its ctx.
-func TestDialEndsWithItsCaller(t *testing.T) {
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer silent.Close()
-	w, err := Open(t.Context(), Config{
-		URL: "clickhouse://" + silent.Addr().String() + "/db", Away: true,
-		TLS: func(host string) *tls.Config { return &tls.Config{ServerName: host} },
-	})
-	require.NoError(t, err)
-	defer w.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	began := time.Now()
-	require.Error(t, w.Ready(ctx))
-	require.Less(t, time.Since(began), 5*time.Second)
 }

@@ -162,26 +162,8 @@ func (c Config) dial(ctx context.Context, id int, opt *clickhouse.Options, dial 
 				return clickhouse.DialResult{}, err
 			}
 		}
-		if now.Protocol == clickhouse.Native && now.DialContext == nil {
-			now.DialContext = dialer(now.DialTimeout, now.TLS)
-		}
 		return dial(ctx, address, &now)
 	})
-}
-
-// dialer makes connections until ctx is done; the driver's own wait for the timeout
-// whatever their ctx.
-func dialer(timeout time.Duration, config *tls.Config) func(ctx context.Context, address string) (net.Conn, error) {
-	plain := &net.Dialer{Timeout: timeout}
-	if config == nil {
-		return func(ctx context.Context, address string) (net.Conn, error) {
-			return plain.DialContext(ctx, "tcp", address)
-		}
-	}
-	over := &tls.Dialer{NetDialer: plain, Config: config}
-	return func(ctx context.Context, address string) (net.Conn, error) {
-		return over.DialContext(ctx, "tcp", address)
-	}
 }
 
 // withDatabase is opt for another database; empty is the server's default one.
