@@ -236,11 +236,11 @@ func (l *Log) Read(ctx context.Context, at sealer.Position) (sealer.Entry, error
 	}
 	e, err := l.copies.Read(ctx, at)
 	switch {
-	case errors.Is(err, pipeline.ErrDamaged):
+	case err == nil || errors.Is(err, pipeline.ErrClosed) || ctx.Err() != nil:
+		return e, err
+	case !errors.Is(err, pipeline.ErrGone):
 		l.failed.Inc()
 		l.cfg.Logger.Error("cannot read a copy for an idempotent retry", "err", err)
-	case !errors.Is(err, pipeline.ErrGone):
-		return e, err
 	}
 	return e, fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 }

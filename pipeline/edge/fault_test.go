@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"strings"
@@ -97,6 +98,7 @@ type disk struct {
 	segment.FS
 	free atomic.Int64 // bytes that may still be allocated
 	bad  atomic.Bool  // writes fail for good
+	deaf atomic.Bool  // reads fail
 }
 
 func (d *disk) Create(name string) (segment.File, error) {
@@ -186,4 +188,26 @@ func TestBadDisk(t *testing.T) {
 	e, err := l.Read(t.Context(), kept)
 	require.NoError(t, err)
 	require.Equal(t, "evt_0", e.EventID)
+}
+
+func (f diskFile) ReadAt(b []byte, at int64) (int, error) {
+	if f.disk.deaf.Load() {
+		return 0, unix.EIO
+	}
+	return f.File.ReadAt(b, at)
+}
+
+// TestUnreadableCopy: a disk that can't read a copy costs the answer to a retry, which
+// is metered zero, and not the delivery.
+func TestUnreadableCopy(t *testing.T) {
+	d := &disk{FS: segment.OS()}
+	d.free.Store(1 << 30)
+	l := mustOpen(t, Config{Promise: new(promise), Dir: t.TempDir(), SegmentBytes: 64 << 10, FS: d})
+	at, err := l.Append(t.Context(), record(0))
+	require.NoError(t, err)
+	d.deaf.Store(true)
+	_, err = l.Read(t.Context(), at)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.ErrorIs(t, err, unix.EIO)
+	require.Equal(t, 1., testutil.ToFloat64(l.failed))
 }
