@@ -221,6 +221,9 @@ func (c *gatewayCmd) openHops(logger *slog.Logger, registry prometheus.Registere
 	if c.NodesTLS.On() && !strings.HasPrefix(c.Nodes, "https://") {
 		return h, errors.New("--nodes must begin with https:// where certificates are given for it")
 	}
+	if !c.ControlTLS.On() && !onThisMachine(c.Control) {
+		return h, errors.New("--control is not on this machine, and callers' API keys must not go there in clear: give --control-ca or --control-tls")
+	}
 	nodes, err := certs.NewClient(use("nodes"), c.NodesTLS)
 	if err != nil {
 		return h, err
@@ -233,6 +236,12 @@ func (c *gatewayCmd) openHops(logger *slog.Logger, registry prometheus.Registere
 		return control.Dial(ctx, "tcp", c.Control)
 	}
 	return h, err
+}
+
+func onThisMachine(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
 // controlDialTimeout bounds one attempt to reach control.

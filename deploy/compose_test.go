@@ -61,6 +61,10 @@ func TestCompose(t *testing.T) {
 		})
 		require.Equal(t, keepData[name], onData, "%s: a spool and an identity outlive their container", name)
 	}
+	for edge, control := range map[string]string{"MUNIMENT_CONTROL_CA": "MUNIMENT_TLS_CERT", "MUNIMENT_NODES_CA": "MUNIMENT_NODES_TLS_CERT"} {
+		require.Contains(t, project.Services["edge-1"].Environment, edge)
+		require.Contains(t, project.Services["control"].Environment, control)
+	}
 	for name, s := range project.Services {
 		for _, port := range s.Ports {
 			require.Equal(t, "127.0.0.1", port.HostIP, name)
