@@ -74,7 +74,7 @@ func (s *shared) tell(ctx context.Context, nodeID string, applied int64) error {
 	b.polls[nodeID] = applied
 	s.mu.Unlock()
 	if first {
-		s.write(context.WithoutCancel(ctx), b)
+		go s.write(context.WithoutCancel(ctx), b) // whoever cannot wait goes, and the others have their answer
 	}
 	select {
 	case <-b.done:

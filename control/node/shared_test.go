@@ -181,3 +181,23 @@ func TestFollowSeesWhoHasGone(t *testing.T) {
 	p.ran += 33*time.Second + 1
 	require.True(t, a.mustPropagation(t, 2).Applied)
 }
+
+// TestWhoCannotWaitGoes: a node whose poll begins a statement does not have to wait for
+// the statement before.
+func TestWhoCannotWaitGoes(t *testing.T) {
+	p := newPlace(t)
+	_, b := p.two(t)
+	b.shared.turn <- struct{}{} // a statement is on its way
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	told := make(chan error)
+	go func() { told <- b.Polled(gone, "nod_b", 7) }()
+	select {
+	case err := <-told:
+		require.ErrorIs(t, err, context.Canceled)
+	case <-time.After(10 * time.Second):
+		t.Error("it waits")
+	}
+	<-b.shared.turn
+	b.mustPoll(t, "nod_b", 7)
+}
