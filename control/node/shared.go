@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -99,8 +100,8 @@ func (s *shared) write(ctx context.Context, b *batch) {
 	var values []string
 	var args []any
 	for _, id := range slices.Sorted(maps.Keys(b.polls)) {
-		values = append(values, fmt.Sprintf("($%d, $%d, 1)", len(args)+1, len(args)+2))
-		args = append(args, id, b.polls[id])
+		values = append(values, fmt.Sprintf("($%d, $%d, $%d)", len(args)+1, len(args)+2, len(args)+3))
+		args = append(args, id, b.polls[id], rand.Int64N(1<<62)) // another than that of a row that was removed
 	}
 	if b.err = s.db.Note(ctx, `INSERT INTO node_polls (node_id, applied, beat) VALUES `+strings.Join(values, ", ")+`
 		ON CONFLICT (node_id) DO UPDATE SET applied = excluded.applied, beat = node_polls.beat + 1`, args...); b.err != nil {
@@ -145,9 +146,35 @@ func (r *Room) look(ctx context.Context) (map[string]poll, error) {
 	return polls, nil
 }
 
+// removeGone removes the rows of nodes that have been silent for so long that they are
+// not listed any more. Who asks at the same time stays.
+func (r *Room) removeGone(ctx context.Context) error {
+	gone := map[string]poll{}
+	r.mu.Lock()
+	now := r.cfg.Clock()
+	for id, p := range r.seen {
+		if r.forgotten(now, p) {
+			gone[id] = p
+		}
+	}
+	r.mu.Unlock()
+	for id, p := range gone {
+		if err := r.db.Note(ctx, `DELETE FROM node_polls WHERE node_id = $1 AND beat = $2`, id, p.beat); err != nil {
+			return err
+		}
+		r.mu.Lock()
+		if r.seen[id].beat == p.beat {
+			delete(r.seen, id)
+		}
+		r.mu.Unlock()
+	}
+	return nil
+}
+
 // Follow keeps an eye on the nodes until ctx is done; then it returns nil. Where
 // processes share a database a node that has gone counts as live until this process
-// has looked at it for the length of a lease.
+// has looked at it for the length of a lease; the row of one that is silent for long is
+// removed.
 func (r *Room) Follow(ctx context.Context) error {
 	if r.shared == nil {
 		<-ctx.Done()
@@ -157,6 +184,9 @@ func (r *Room) Follow(ctx context.Context) error {
 	defer tick.Stop()
 	for failing := false; ; {
 		_, err := r.look(ctx)
+		if err == nil {
+			err = r.removeGone(ctx)
+		}
 		if err != nil && !failing && ctx.Err() == nil {
 			r.cfg.Logger.Warn("cannot see which nodes are live", "err", err)
 		}
