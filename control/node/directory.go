@@ -86,7 +86,9 @@ func (r *Room) openDirectory(ctx context.Context) (err error) {
 		if err != nil {
 			r.cfg.Logger.Warn("a directory key goes on waiting", "err", err)
 		}
-		r.renewNow(ctx)
+		if r.mayRenew() {
+			r.renewNow(ctx)
+		}
 		return nil
 	}
 	if err != nil {

@@ -107,9 +107,11 @@ type Room struct {
 
 	// admin is held for the whole of a change to a key, change while the keys in the
 	// database and in the rings differ.
-	admin   sync.Mutex
-	change  sync.RWMutex
-	renewed time.Time // when a renewal was last tried; under admin
+	admin  sync.Mutex
+	change sync.RWMutex
+
+	renewing       sync.Mutex
+	renewed, retry time.Time // when a renewal was last tried, and may be again after it could not be
 
 	mu       sync.Mutex
 	receipts map[string]*ring // by node id

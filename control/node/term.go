@@ -29,39 +29,49 @@ const (
 // says so once a day, after the end once a minute: anybody may call this. What can't
 // be done now is done by a later call: the current key signs on until the end.
 func (r *Room) renew(ctx context.Context) {
-	from, until := r.directory.window()
-	now := r.db.Now()
-	left := until.Sub(now)
-	if left > early(from, until) {
+	if !r.mayRenew() {
 		return
 	}
 	done, err := r.administer(ctx, false)
 	if err != nil {
+		_, until := r.directory.window()
 		r.cfg.Logger.Warn("the directory key can't be renewed", "until", sealer.FormatTime(until), "err", err)
 	}
-	if done == nil {
-		return // whoever changes a key now may need the directory for it
+	if done == nil { // whoever changes a key now may need the directory for it
+		r.renewing.Lock()
+		r.renewed, r.retry = time.Time{}, r.db.Now().Add(urgent)
+		r.renewing.Unlock()
+		return
 	}
 	defer done()
 	r.renewNow(ctx)
 }
 
-// renewNow is renew for who has the turn to change keys.
-func (r *Room) renewNow(ctx context.Context) {
+// mayRenew says whether a renewal is due, and then not again for a while: each try costs
+// a connection to the database, and anybody may call renew.
+func (r *Room) mayRenew() bool {
 	from, until := r.directory.window()
 	now := r.db.Now()
 	left := until.Sub(now)
-	if left > early(from, until) {
-		return
-	}
 	every := repeated
 	if left <= 0 {
 		every = urgent
 	}
-	if now.Sub(r.renewed) < every {
-		return
+	r.renewing.Lock()
+	defer r.renewing.Unlock()
+	if left > early(from, until) || now.Sub(r.renewed) < every || now.Before(r.retry) {
+		return false
 	}
 	r.renewed = now
+	return true
+}
+
+// renewNow is renew for who has the turn to change keys, where mayRenew was true.
+func (r *Room) renewNow(ctx context.Context) {
+	from, until := r.directory.window()
+	if until.Sub(r.db.Now()) > early(from, until) {
+		return // another process has
+	}
 	s, err := r.rotateDirectory(ctx, store.BySystem())
 	switch until := sealer.FormatTime(until); {
 	case err != nil:

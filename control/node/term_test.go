@@ -69,6 +69,7 @@ func TestRenewalDuringARevocation(t *testing.T) {
 		return nil, nil
 	}}, operator)
 	require.NoError(t, err)
+	p.now = p.now.Add(urgent)
 	require.NotEqual(t, first, r.delegated(t), "afterwards there is time")
 }
 
@@ -132,4 +133,22 @@ func TestRenewalWithoutTheRoot(t *testing.T) {
 	p.now = second.NotAfter.Add(-24 * time.Hour)
 	require.Equal(t, second, r.delegated(t))
 	require.Equal(t, asked+1, warnings())
+}
+
+// TestRenewalThatCannotBe: anybody may ask for the directory, so what fails is not
+// tried, nor warned of, at each call.
+func TestRenewalThatCannotBe(t *testing.T) {
+	p := newPlace(t)
+	r, _ := p.two(t)
+	until := r.delegated(t).NotAfter
+	p.now = until.Add(-time.Hour)
+	require.NoError(t, r.db.Close())
+	warnings := func() int { return strings.Count(p.log.String(), "the directory key can't be renewed") }
+	for range 10 {
+		r.renew(t.Context())
+	}
+	require.Equal(t, 1, warnings())
+	p.now = p.now.Add(urgent)
+	r.renew(t.Context())
+	require.Equal(t, 2, warnings())
 }
