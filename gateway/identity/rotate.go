@@ -73,16 +73,14 @@ func (n *Node) backOff() time.Duration {
 
 // step does what is due, and says when to look again.
 func (n *Node) step(ctx context.Context) (wait time.Duration, err error) {
-	if err := n.bury(); err != nil {
-		return 0, err
-	}
+	buried := n.bury() // a disk that fails must not keep the next key away
 	if n.next != nil || n.isDue() {
 		if err := n.enrol(ctx); err != nil {
-			return 0, err
+			return 0, errors.Join(buried, err)
 		}
 	}
 	wait, err = n.retire(ctx)
-	if err == nil {
+	if err = errors.Join(buried, err); err == nil {
 		n.pause = 0
 	}
 	return wait, err

@@ -340,6 +340,23 @@ func TestLearn(t *testing.T) {
 	require.Empty(t, n.SigningKeys())
 }
 
+// TestRevokedFileStays revokes a key whose file can't be destroyed: another takes over
+// all the same, and the file is tried again.
+func TestRevokedFileStays(t *testing.T) {
+	h := newHouse(t)
+	n := h.open(t.TempDir())
+	old := n.current()
+	require.NoError(t, os.Remove(old.file.Path))
+	require.NoError(t, os.Mkdir(old.file.Path, 0o700))
+	n.Learn([]api.SigningKey{{KeyID: old.signer.KeyID, RevokedAt: time.Now()}})
+	_, err := n.step(t.Context())
+	require.ErrorContains(t, err, old.file.Path)
+	require.NotNil(t, n.current(), "another key takes over")
+	require.NoError(t, os.Remove(old.file.Path))
+	_, err = n.step(t.Context())
+	require.NoError(t, err)
+}
+
 // TestRevocationOfAStubbornNode revokes by force while the node can't enrol another
 // key: it signs nothing from the moment on at which it is told, until it can.
 func TestRevocationOfAStubbornNode(t *testing.T) {
