@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Assignment says which partitions this process loads. AllPartitions is for a service
@@ -27,10 +28,21 @@ type Assignment interface {
 // AllPartitions assigns every partition of a log.
 func AllPartitions(log Reader) Assignment { return allPartitions{log} }
 
+// askAgain is the pause before a log that did not answer is asked for its partitions
+// again.
+const askAgain = time.Second
+
 type allPartitions struct{ log Reader }
 
 func (a allPartitions) Run(ctx context.Context, load func(ctx context.Context, partition int32)) error {
 	n, err := a.log.Partitions(ctx)
+	for err != nil && !final(err) && ctx.Err() == nil { // the log is away, and may come
+		select {
+		case <-time.After(askAgain):
+		case <-ctx.Done():
+		}
+		n, err = a.log.Partitions(ctx)
+	}
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -267,3 +267,33 @@ func TestFleetEndsWithItsAssignment(t *testing.T) {
 		require.ErrorContains(t, err, "Log")
 	})
 }
+
+// awayLog is a log that can't tell its partitions at first.
+type awayLog struct {
+	shelves
+	asked atomic.Int32
+}
+
+func (l *awayLog) Partitions(ctx context.Context) (int, error) {
+	if l.asked.Add(1) < 4 {
+		return 0, errors.New("the brokers are away")
+	}
+	return l.shelves.Partitions(ctx)
+}
+
+// TestAllPartitionsWaitsForTheLog: a log that is away when the process starts ends
+// nothing.
+func TestAllPartitionsWaitsForTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		loading, done := make(chan int32, 2), make(chan error, 1)
+		go func() {
+			done <- pipeline.AllPartitions(&awayLog{shelves: make(shelves, 2)}).Run(ctx, func(_ context.Context, p int32) { loading <- p })
+		}()
+		synctest.Wait()
+		require.Empty(t, done)
+		require.ElementsMatch(t, []int32{0, 1}, []int32{<-loading, <-loading})
+		cancel()
+		require.NoError(t, <-done)
+	})
+}
