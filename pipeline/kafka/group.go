@@ -237,16 +237,16 @@ func (g *Group) serve(ctx context.Context, t *topic, generation *kafkago.Generat
 func (g *Group) commit(ctx context.Context, t *topic, generation *kafkago.Generation, partitions []int32) {
 	for {
 		offsets := map[int]int64{}
-		var err error
 		for _, p := range partitions {
+			// A warehouse that is away is the loader's to tell, and no fault of the group.
 			next, ok, loadedErr := g.cfg.Loaded(ctx, p)
-			err = errors.Join(err, loadedErr)
 			if loadedErr == nil && ok && next.Generation == t.generation {
 				offsets[int(p)] = next.Offset
 			}
 		}
+		var err error
 		if len(offsets) > 0 && ctx.Err() == nil {
-			err = errors.Join(err, generation.CommitOffsets(map[string]map[int]int64{g.log.cfg.Topic: offsets}))
+			err = generation.CommitOffsets(map[string]map[int]int64{g.log.cfg.Topic: offsets})
 		}
 		if err != nil && ctx.Err() == nil {
 			g.metrics.failures.Inc()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -258,6 +259,27 @@ func TestGroupOfTwoTopics(t *testing.T) {
 	own, err := mustOpen(t, second).Group(GroupConfig{})
 	require.NoError(t, err)
 	require.Equal(t, "muniment.pipeline."+second.Topic, own.cfg.Name)
+}
+
+// A warehouse that is away is not told as a failure of the group.
+func TestGroupWithoutWarehouse(t *testing.T) {
+	cfg := freshTopic(t, fakeBrokers(t), Topic{})
+	group := quick(t)
+	group.CommitEvery = time.Millisecond
+	asked := make(chan struct{})
+	group.Loaded = func(ctx context.Context, _ int32) (sealer.Position, bool, error) {
+		select {
+		case asked <- struct{}{}:
+		case <-ctx.Done():
+		}
+		return sealer.Position{}, false, errors.New("the warehouse is away")
+	}
+	var r roll
+	g, _ := r.member(t, cfg, group, "a")
+	for range 20 {
+		<-asked
+	}
+	require.Zero(t, testutil.ToFloat64(g.metrics.failures))
 }
 
 // Joining is tried again until it succeeds, and ends at once with its ctx.
