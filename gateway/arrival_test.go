@@ -49,7 +49,7 @@ func TestPipelinedBodies(t *testing.T) {
 func TestSlowBody(t *testing.T) { everyTransport(t, slowBody) }
 
 func slowBody(t *testing.T, transport func(*Config)) {
-	w := newWorld(t, func(c *Config) { transport(c); c.ReadTimeout = 50 * time.Millisecond })
+	w := newWorld(t, func(c *Config) { transport(c); c.ReadTimeout = 500 * time.Millisecond })
 	r := w.raw(request(w.token, w.large())[:30_000])
 	require.Equal(t, 408, r.status)
 	require.True(t, r.closes)

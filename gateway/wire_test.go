@@ -143,7 +143,7 @@ func TestEscapedPathHasTheSameLimit(t *testing.T) {
 func TestSlowRequestIsEnded(t *testing.T) { everyTransport(t, slowRequestIsEnded) }
 
 func slowRequestIsEnded(t *testing.T, transport func(*Config)) {
-	w := newWorld(t, func(c *Config) { transport(c); c.ReadTimeout = 50 * time.Millisecond })
+	w := newWorld(t, func(c *Config) { transport(c); c.ReadTimeout = 500 * time.Millisecond })
 	r := w.raw(strings.TrimSuffix(request(w.token, w.body()), "}"))
 	require.Equal(t, 408, r.status)
 	requireEnvelope(t, r)
