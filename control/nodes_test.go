@@ -300,7 +300,7 @@ func TestRevokeKeyOfANodeThatHasGone(t *testing.T) {
 	credential := get[string](t, h.join(back.request(h.invite())).ok(), "credential")
 	revoke(back.key, "").refused(409, api.StateConflict)
 	next := newNewcomer(t).key
-	from, err := sealer.ParseTime(get[string](t, back.enrol(h, credential, next, time.Now()).ok(), "notBefore"))
+	from, err := time.Parse(time.RFC3339Nano, get[string](t, back.enrol(h, credential, next, time.Now()).ok(), "notBefore"))
 	require.NoError(t, err)
 	revoke(back.key, "").refused(409, api.StateConflict) // it has not said that the old one is out of use
 	h.retire(credential, id(back.key), from).ok()
