@@ -279,6 +279,7 @@ func (l *Log) read(ctx context.Context, what string, partition int32, try func(c
 		return err
 	case l.dead() != nil:
 		err = l.dead()
+		l.transport.CloseIdleConnections() // those that this read opened behind Close
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	}
