@@ -270,6 +270,11 @@ func TestOlderDatabase(t *testing.T) {
 	act("MOBILE", "suspend")
 	act("MOBILE", "revoke")
 	require.NoError(t, h.client.Do(t.Context(), "DELETE", "/v1/api-keys/"+second.Key.KeyID, nil, nil))
+	require.Eventually(t, func() bool { // what the relay has not written is lost with the database
+		var list struct{ Events []json.RawMessage }
+		err := h.client.Do(t.Context(), "GET", "/v1/events?type=key.revoked", nil, &list)
+		return err == nil && len(list.Events) == 1
+	}, 20*time.Second, 5*time.Millisecond)
 	h.receipts(5)
 	h.server.Kill()
 	putBack()
