@@ -14,9 +14,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-
 	"muniment/control/store"
 	"muniment/gateway"
 	"muniment/gateway/api"
@@ -28,17 +25,16 @@ import (
 // controlCmd is one of any number of control processes on one database. They share
 // the data folder too: one volume that all of them may write to.
 type controlCmd struct {
+	logFlags
 	databaseFlags
 	kafkaFlags
 	clickhouseFlags
 
-	Data     string        `default:"./muniment-data" help:"Folder of signing keys and proof packs, which all control processes share; made when it is missing." type:"path"`
-	Listen   string        `default:"127.0.0.1:8081" help:"Address that gateways forward API requests to."`
-	Nodes    string        `default:"127.0.0.1:8082" help:"Address that gateways get rights and keys from."`
-	Admin    string        `default:"127.0.0.1:9090" help:"Address for operators: metrics, health, administration."`
-	Bound    time.Duration `default:"30s" help:"How long a node signs without news of rights: the same for all processes and nodes."`
-	Log      string        `default:"text" enum:"text,json" help:"Form of the log: ${enum}."`
-	LogLevel slog.Level    `default:"info" help:"Least level that is logged: debug, info, warn or error."`
+	Data   string        `default:"./muniment-data" help:"Folder of signing keys and proof packs, which all control processes share; made when it is missing." type:"path"`
+	Listen string        `default:"127.0.0.1:8081" help:"Address that gateways forward API requests to."`
+	Nodes  string        `default:"127.0.0.1:8082" help:"Address that gateways get rights and keys from."`
+	Admin  string        `default:"127.0.0.1:9090" help:"Address for operators: metrics, health, administration."`
+	Bound  time.Duration `default:"30s" help:"How long a node signs without news of rights: the same for all processes and nodes."`
 
 	TLS      certs.ServerFlags `embed:"" prefix:"tls-" group:"TLS of the address for gateways' requests:"`
 	NodesTLS certs.ServerFlags `embed:"" prefix:"nodes-tls-" group:"TLS of the address for rights and keys:"`
@@ -52,11 +48,10 @@ type controlCmd struct {
 func (c *controlCmd) Run() (err error) {
 	ctx, stop := interrupted()
 	defer stop()
-	logger := newLogger(c.Log, c.LogLevel)
+	logger := c.logger()
 	started := false
 	defer func() { err = stopped(ctx, logger, started, err) }()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry := newRegistry()
 	if err := store.MakeDir(c.Data); err != nil {
 		return err
 	}
@@ -159,8 +154,8 @@ func (c *controlCmd) Run() (err error) {
 	defer done()
 	started = true
 	<-serving.Done()
-	if cause := context.Cause(serving); ctx.Err() == nil && cause != nil {
-		return cause
+	if err := whyEnded(ctx, serving); err != nil {
+		return err
 	}
 	logger.Info("muniment control has stopped")
 	return nil

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"muniment/control/store"
 	"muniment/gateway"
+	"muniment/gateway/api"
 	"muniment/gateway/certs"
 	"muniment/gateway/identity"
 	"muniment/gateway/snapshot"
@@ -27,6 +27,7 @@ import (
 
 // gatewayCmd is an edge node.
 type gatewayCmd struct {
+	logFlags
 	kafkaFlags
 
 	Data        string        `default:"./muniment-node" help:"The node's folder: its identity, its spool, its copies. It must survive the process: what is in the spool was promised." type:"path"`
@@ -42,8 +43,6 @@ type gatewayCmd struct {
 	TenantCap   int           `help:"How many deliveries of one tenant are in hand at a time, more are answered 429; default: a quarter of what the node takes." placeholder:"N"`
 	RotateEvery time.Duration `default:"2160h" help:"Age at which the node rotates its signing key."`
 	DrainDelay  time.Duration `help:"How long a stopping node goes on accepting connections, for balancers to take notice."`
-	Log         string        `default:"text" enum:"text,json" help:"Form of the log: ${enum}."`
-	LogLevel    slog.Level    `default:"info" help:"Least level that is logged: debug, info, warn or error."`
 
 	TLS        certs.ServerFlags `embed:"" prefix:"tls-" group:"TLS of the API:"`
 	AdminTLS   certs.ServerFlags `embed:"" prefix:"admin-tls-" group:"TLS of the address for operators:"`
@@ -64,12 +63,11 @@ func (c *gatewayCmd) Validate() error {
 func (c *gatewayCmd) Run() (err error) {
 	ctx, stop := interrupted()
 	defer stop()
-	processors := doubleProcs()
-	logger := newLogger(c.Log, c.LogLevel)
+	processors := gateway.DoubleProcs()
+	logger := c.logger()
 	started := false
 	defer func() { err = stopped(ctx, logger, started, err) }()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry := newRegistry()
 
 	if err := store.MakeDir(c.Data); err != nil {
 		return err
@@ -194,8 +192,8 @@ func (c *gatewayCmd) Run() (err error) {
 	if err := server.Run(serving, listener); err != nil {
 		return err
 	}
-	if cause := context.Cause(serving); ctx.Err() == nil && cause != nil {
-		return cause
+	if err := whyEnded(ctx, serving); err != nil {
+		return err
 	}
 	logger.Info("muniment gateway has stopped", "nodeId", node.ID())
 	return nil
@@ -240,8 +238,7 @@ func (c *gatewayCmd) openHops(logger *slog.Logger, registry prometheus.Registere
 
 func onThisMachine(address string) bool {
 	host, _, err := net.SplitHostPort(address)
-	ip := net.ParseIP(host)
-	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+	return err == nil && api.Loopback(host)
 }
 
 // controlDialTimeout bounds one attempt to reach control.

@@ -3,13 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"slices"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"muniment/gateway"
 	"muniment/gateway/certs"
@@ -21,12 +17,11 @@ import (
 // pipelineCmd is one of any number of loader processes. It keeps nothing: where to
 // load from is what the warehouse says.
 type pipelineCmd struct {
+	logFlags
 	kafkaFlags
 	clickhouseFlags
 
-	Admin    string     `default:"127.0.0.1:9090" help:"Address for operators: metrics and health."`
-	Log      string     `default:"text" enum:"text,json" help:"Form of the log: ${enum}."`
-	LogLevel slog.Level `default:"info" help:"Least level that is logged: debug, info, warn or error."`
+	Admin string `default:"127.0.0.1:9090" help:"Address for operators: metrics and health."`
 
 	AdminTLS certs.ServerFlags `embed:"" prefix:"admin-tls-" group:"TLS of the address for operators:"`
 
@@ -51,11 +46,10 @@ func (c *pipelineCmd) Validate() error {
 func (c *pipelineCmd) Run() (err error) {
 	ctx, stop := interrupted()
 	defer stop()
-	logger := newLogger(c.Log, c.LogLevel)
+	logger := c.logger()
 	started := false
 	defer func() { err = stopped(ctx, logger, started, err) }()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry := newRegistry()
 
 	failed := make(chan error, 8)
 	adminTLS, err := certs.Server(certs.Options{Use: "admin", Logger: logger, Registerer: registry}, c.AdminTLS)
@@ -131,8 +125,8 @@ func (c *pipelineCmd) Run() (err error) {
 	defer done()
 	started = true
 	<-serving.Done()
-	if cause := context.Cause(serving); ctx.Err() == nil && cause != nil {
-		return cause
+	if err := whyEnded(ctx, serving); err != nil {
+		return err
 	}
 	background.stop()
 	logger.Info("muniment pipeline has stopped")

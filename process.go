@@ -6,28 +6,32 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime"
 	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// newLogger writes to standard error; a server's first line names its addresses.
-func newLogger(form string, level slog.Level) *slog.Logger {
-	options := &slog.HandlerOptions{Level: level}
-	if form == "json" {
+// logFlags are those of every command that serves.
+type logFlags struct {
+	Log      string     `default:"text" enum:"text,json" help:"Form of the log: ${enum}."`
+	LogLevel slog.Level `default:"info" help:"Least level that is logged: debug, info, warn or error."`
+}
+
+// logger writes to standard error; a server's first line names its addresses.
+func (f *logFlags) logger() *slog.Logger {
+	options := &slog.HandlerOptions{Level: f.LogLevel}
+	if f.Log == "json" {
 		return slog.New(slog.NewJSONHandler(os.Stderr, options))
 	}
 	return slog.New(slog.NewTextHandler(os.Stderr, options))
 }
 
-// doubleProcs gives Go twice as many Ps as there are processors, unless the environment
-// says how many; it returns the number of processors. A blocked fdatasync holds a P until
-// the runtime takes it back: with one P a processor a gateway would stand still meanwhile.
-func doubleProcs() (processors int) {
-	processors = runtime.GOMAXPROCS(0)
-	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(2 * processors)
-	}
-	return processors
+// newRegistry holds what every server tells of its process.
+func newRegistry() *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return registry
 }
 
 // stopped makes a success of a server's error if it was told to stop while it
@@ -82,4 +86,12 @@ func untilFailed(ctx context.Context, failed <-chan error) (context.Context, con
 		}
 	}()
 	return serving, func() { fail(nil) }
+}
+
+// whyEnded is the failure that ended a context of untilFailed, nil if ctx did.
+func whyEnded(ctx, serving context.Context) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return context.Cause(serving)
 }

@@ -6,15 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"muniment/control/store"
 	"muniment/gateway"
@@ -27,13 +23,13 @@ import (
 )
 
 type upCmd struct {
-	Data     string        `default:"./muniment-data" help:"Data folder; made when it is missing." type:"path"`
-	Listen   string        `default:"127.0.0.1:8080" help:"Address of the API."`
-	Admin    string        `default:"127.0.0.1:9090" help:"Address for operators: metrics, health, administration."`
-	Bound    time.Duration `default:"30s" help:"How long the node signs without news of rights."`
-	Log      string        `default:"text" enum:"text,json" help:"Form of the log: ${enum}."`
-	LogLevel slog.Level    `default:"info" help:"Least level that is logged: debug, info, warn or error."`
-	Keep     time.Duration `default:"168h" help:"How long the event log keeps what is loaded, at least 25h."`
+	logFlags
+
+	Data   string        `default:"./muniment-data" help:"Data folder; made when it is missing." type:"path"`
+	Listen string        `default:"127.0.0.1:8080" help:"Address of the API."`
+	Admin  string        `default:"127.0.0.1:9090" help:"Address for operators: metrics, health, administration."`
+	Bound  time.Duration `default:"30s" help:"How long the node signs without news of rights."`
+	Keep   time.Duration `default:"168h" help:"How long the event log keeps what is loaded, at least 25h."`
 
 	TLS      certs.ServerFlags `embed:"" prefix:"tls-" group:"TLS of the API:"`
 	AdminTLS certs.ServerFlags `embed:"" prefix:"admin-tls-" group:"TLS of the address for operators:"`
@@ -63,12 +59,11 @@ func (c *upCmd) Validate() error {
 func (c *upCmd) Run() (err error) {
 	ctx, stop := interrupted()
 	defer stop()
-	processors := doubleProcs()
-	logger := newLogger(c.Log, c.LogLevel)
+	processors := gateway.DoubleProcs()
+	logger := c.logger()
 	started := false
 	defer func() { err = stopped(ctx, logger, started, err) }()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry := newRegistry()
 
 	if err := store.MakeDir(c.Data); err != nil {
 		return err
@@ -207,8 +202,8 @@ func (c *upCmd) Run() (err error) {
 	if err := edge.Run(serving, listener); err != nil {
 		return err
 	}
-	if cause := context.Cause(serving); ctx.Err() == nil && cause != nil {
-		return cause
+	if err := whyEnded(ctx, serving); err != nil {
+		return err
 	}
 	logger.Info("muniment has stopped")
 	return nil

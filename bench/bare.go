@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,9 +47,7 @@ func bareKey() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(make([]byte, e
 // Serve serves until ctx is done. Its first line on standard error names its
 // addresses, as StartServer expects.
 func (b *Bare) Serve(ctx context.Context) (err error) {
-	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(2 * runtime.GOMAXPROCS(0)) // as muniment up does
-	}
+	gateway.DoubleProcs() // as muniment up does
 	s := &bareServer{key: bareKey(), log: b.Topic, tenants: bareTenants()}
 	s.pool.New = func() any { return new(bareWork) }
 	if b.Log != "" {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"muniment/gateway/api"
 )
 
 // listeners are the processes of this machine that listen on the ports of addresses,
@@ -15,7 +17,7 @@ func listeners(addresses string) (pids []int) {
 	sockets := map[string]bool{}
 	for _, address := range strings.Split(addresses, ",") {
 		host, port, err := net.SplitHostPort(address)
-		if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		if err != nil || !api.Loopback(host) {
 			continue
 		}
 		for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {

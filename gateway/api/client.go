@@ -33,7 +33,7 @@ func NewClient(control string, client *http.Client) (*Client, error) {
 	switch {
 	case err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https":
 		return nil, fmt.Errorf("%q is no URL of control: it must be https://host:port", control)
-	case base.Scheme == "http" && !loopback(base.Hostname()):
+	case base.Scheme == "http" && !Loopback(base.Hostname()):
 		return nil, fmt.Errorf("%q is neither https nor on this machine", control)
 	}
 	if client == nil {
@@ -44,7 +44,8 @@ func NewClient(control string, client *http.Client) (*Client, error) {
 	return &Client{base, &own}, nil
 }
 
-func loopback(host string) bool {
+// Loopback says that a host is this machine, by its address or as localhost.
+func Loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
