@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/net/netutil"
 )
 
 // switchable is a handler that can be replaced while it serves.
@@ -58,54 +60,11 @@ func serve(ctx context.Context, ln net.Listener, handler http.Handler) error {
 // secured serves TLS on a listener, within the bound on connections; cfg is nil for a
 // plain one.
 func secured(ln net.Listener, cfg *tls.Config) net.Listener {
-	ln = limited(ln, mostConnections)
+	ln = netutil.LimitListener(ln, mostConnections)
 	if cfg == nil {
 		return ln
 	}
 	return tls.NewListener(ln, cfg)
-}
-
-// limited accepts no more than n connections at once: the next one waits in the
-// kernel's queue until one is closed.
-func limited(ln net.Listener, n int) net.Listener {
-	return &limitedListener{Listener: ln, room: make(chan struct{}, n), closed: make(chan struct{})}
-}
-
-type limitedListener struct {
-	net.Listener
-	room   chan struct{} // a token for each open connection
-	closed chan struct{}
-	once   sync.Once
-}
-
-func (l *limitedListener) Accept() (net.Conn, error) {
-	select {
-	case l.room <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.room
-		return nil, err
-	}
-	return &limitedConn{Conn: c, leave: sync.OnceFunc(func() { <-l.room })}, nil
-}
-
-func (l *limitedListener) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return l.Listener.Close()
-}
-
-// limitedConn leaves its place when it is closed.
-type limitedConn struct {
-	net.Conn
-	leave func()
-}
-
-func (c *limitedConn) Close() error {
-	defer c.leave()
-	return c.Conn.Close()
 }
 
 // urlOf is where a listener that is secured so can be reached.

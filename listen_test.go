@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/net/netutil"
 )
 
 // TestDoorHasRoomForSoMany: one connection more waits until another has gone.
@@ -18,7 +19,7 @@ func TestDoorHasRoomForSoMany(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error)
 	answer := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") })
-	go func() { served <- serve(ctx, limited(ln, 2), answer) }()
+	go func() { served <- serve(ctx, netutil.LimitListener(ln, 2), answer) }()
 	connect := func() net.Conn {
 		c, err := net.Dial("tcp", ln.Addr().String())
 		require.NoError(t, err)
