@@ -82,7 +82,8 @@ configure() {
 	XML
 }
 
-alive() { [ -s "$home/pid" ] && kill -0 "$(cat "$home/pid")" 2>/dev/null; }
+runs() { [ -s "$home/$1" ] && kill -0 "$(cat "$home/$1")" 2>/dev/null; }
+alive() { runs pid; }
 ping() { curl --silent --fail --max-time 2 --output /dev/null "$@"; }
 answers() {
 	ping "http://127.0.0.1:$plain_http/ping" && { [ -z "$tls" ] || ping --cacert "$stack/tls/ca.crt" "https://127.0.0.1:$http/ping"; }
@@ -114,6 +115,7 @@ up() {
 			SELECT sleepEachRow(1) FROM numbers(100000000) SETTINGS max_block_size = 1, max_execution_time = 0,
 				function_sleep_max_microseconds_per_block = 100000000 FORMAT Null" \
 		</dev/null >"$home/out.log" 2>&1 &
+	echo $! >"$home/keeper"
 	if [ -n "$tls" ]; then
 		certificates
 		setsid python3 "$here/tls.py" "$stack/tls/server.crt" "$stack/tls/server.key" "$tcp:$plain_tcp" "$http:$plain_http" \
@@ -144,14 +146,16 @@ down() {
 		kill "$(cat "$home/tls.pid")" 2>/dev/null || true
 		rm -f "$home/tls.pid"
 	fi
-	if alive; then
-		kill -9 "$(cat "$home/pid")"
-		for _ in $(seq 100); do
-			alive || break
-			sleep 0.1
-		done
-	fi
-	rm -f "$home/pid"
+	# Whoever starts the server again may be about to.
+	for _ in $(seq 100); do
+		if alive; then
+			kill -9 "$(cat "$home/pid")" 2>/dev/null || true
+		elif ! runs keeper; then
+			break
+		fi
+		sleep 0.1
+	done
+	rm -f "$home/pid" "$home/keeper"
 }
 
 # env prints what the tests want to know; it holds passwords.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
+	"strconv"
 	"sync/atomic"
 	"testing"
 
@@ -93,13 +95,15 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// freePort is a port of the loopback interface that nobody listens on.
+// freePort is a port of the loopback interface that nobody listens on, below those that
+// the system gives to outgoing connections: it stays free while a server is restarted.
 func freePort(tb testing.TB) string {
 	tb.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(tb, err)
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	require.NoError(tb, err)
-	return port
+	for {
+		port := strconv.Itoa(20_000 + rand.IntN(12_000))
+		if listener, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			require.NoError(tb, listener.Close())
+			return port
+		}
+	}
 }
