@@ -20,6 +20,7 @@ var rooms = map[string][]string{
 	"deploy":                  {},
 	"bench":                   {"gate", "gateway", "gateway/api", "pipeline/...", "sealer"},
 	"control":                 {"control/...", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
+	"control/historytest":     {"gateway/api"},
 	"control/meter":           {"control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/node":            {"control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile"},
 	"control/proof":           {"control/node", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
@@ -48,7 +49,7 @@ var rooms = map[string][]string{
 }
 
 // testsOnly are rooms that no shipped code may import.
-var testsOnly = []string{"control/store/storetest", "gateway/certs/certstest", "pipeline/conform"}
+var testsOnly = []string{"control/historytest", "control/store/storetest", "gateway/certs/certstest", "pipeline/conform"}
 
 // adapters are the dependencies that belong to one room each. A prefix of the
 // import path and the rooms that may name it.

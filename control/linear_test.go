@@ -7,58 +7,26 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/historytest"
 	"muniment/control/node"
 	"muniment/gateway/api"
 	"muniment/gateway/snapshot"
 )
 
-// What nodes decide while rights are suspended, resumed and revoked is held against
-// the promise: no receipt later than the acknowledgement of a revocation plus the bound.
-//
-// To its operator a right is a register that holds a state, and a change of it takes
-// effect at one moment between call and acknowledgement. A node decides at a moment c,
-// which is the receipt's moment of issue, and only if it holds a lease then: it asked
-// for the feed at c-bound or later, and has applied all that the answer, read after
-// that, named. So the state that it decides by was the newest at some moment of
-// [c-bound, r], r being when it knew: nothing older, by the lease; nothing later, as
-// no answer comes from the future. Hence the decision is written down as a read of
-// the register that was called at c-bound and returned at r, and the promise holds if
-// and only if the history of each right is linearizable: a decision by a state that was
-// replaced before c-bound finds no place in it, nor does one by a state that never was.
-//
-// When a change is acknowledged as applied, it says more: no node decides by an older
-// state any more. Then a later decision is called at the acknowledgement, if that is
-// later than c-bound. (One operator to a right, so no other change lies in between.)
-//
-// A receipt on a derived right is a read of that right and one of each ancestor: each
-// was ACTIVE at some moment of the interval, not all of them at one.
-
-// register is the model of one right. A change's input is the new state; a decision's
-// input is nil, and its output what it found.
-var register = porcupine.Model{
-	Init: func() any { return api.RightActive },
-	Step: func(state, input, output any) (bool, any) {
-		if input != nil {
-			return state != api.RightRevoked, input
-		}
-		return state == output, state
-	},
-}
+// What nodes decide while rights are suspended, resumed and revoked is held against the
+// promise, as historytest tells: in a simulation, in which everything may go wrong.
 
 const (
 	linearBound = 10 * time.Second
@@ -82,7 +50,9 @@ func TestHistoryIsLinearizable(t *testing.T) {
 				s = newStage(t, uint64(seed))
 				s.play(length)
 			})
-			s.check(t)
+			var err error
+			_, s.tally.behind, err = s.history.Check(linearBound)
+			require.NoError(t, err)
 			all.add(s.tally)
 		})
 		if !ok {
@@ -129,16 +99,15 @@ type stage struct {
 	rights   []string
 	doers    sync.WaitGroup
 	haste    chan struct{} // has an operator act at once
+	history  historytest.History
 
-	mu      sync.Mutex
-	history map[string][]porcupine.Operation // by right
-	applied map[string][]int64               // by right: when a change was acknowledged as applied
-	tally   tally
+	mu    sync.Mutex
+	tally tally
 }
 
 // newStage has six rights, of which two derive from the first.
 func newStage(t *testing.T, seed uint64) *stage {
-	s := &stage{t: t, seed: seed, began: time.Now(), haste: make(chan struct{}), history: map[string][]porcupine.Operation{}, applied: map[string][]int64{}}
+	s := &stage{t: t, seed: seed, began: time.Now(), haste: make(chan struct{})}
 	s.house = newHouseOn(t, t.TempDir(), node.Config{Bound: linearBound})
 	s.tenantID, s.key = s.house.tenant()
 	basisID := s.house.basis(s.key)
@@ -152,8 +121,6 @@ func newStage(t *testing.T, seed uint64) *stage {
 	}
 	return s
 }
-
-func (s *stage) now() int64 { return int64(time.Since(s.began)) }
 
 // random is a source of chance for one of the doers.
 func (s *stage) random(doer int) *rand.Rand { return rand.New(rand.NewPCG(s.seed, uint64(doer))) }
@@ -190,16 +157,14 @@ func (s *stage) operate(ctx context.Context, r *rand.Rand, id string) {
 		case state == api.RightSuspended:
 			verb, to = "resume", api.RightActive
 		}
-		called := s.now()
+		called := time.Now()
 		told := s.house.call(s.key, "POST", "/v1/rights/"+id+"/"+verb, "").ok()
 		state = to
 		applied := to != api.RightActive && get[bool](s.t, told, "propagation", "applied")
+		s.history.Changed(id, to, called, time.Now(), applied)
 		s.mu.Lock()
-		acknowledged := s.now()
-		s.history[id] = append(s.history[id], porcupine.Operation{Input: to, Call: called, Return: acknowledged})
 		switch {
 		case applied:
-			s.applied[id] = append(s.applied[id], acknowledged)
 			s.tally.applied++
 		case to != api.RightActive:
 			s.tally.missed++
@@ -286,7 +251,7 @@ func (n *actor) live(ctx context.Context) {
 func (n *actor) decide(ctx context.Context, view *snapshot.View, id string) {
 	s := n.s
 	n.wire.stopped(ctx)
-	issued := s.now()
+	issued := time.Now()
 	if view.Fresh() != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -299,7 +264,7 @@ func (n *actor) decide(ctx context.Context, view *snapshot.View, id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	saw := func(id string, state api.RightState) {
-		s.history[id] = append(s.history[id], porcupine.Operation{Output: state, Call: issued, Return: s.now()})
+		s.history.Decided(id, state, issued, time.Now())
 	}
 	if err == nil {
 		s.tally.receipts++
@@ -430,56 +395,4 @@ func (w *wire) RoundTrip(q *http.Request) (*http.Response, error) {
 	w.mu.Unlock()
 	<-goes
 	return told.Result(), nil
-}
-
-// check holds the history of each right against the model, and receipts against the
-// bound once more, by plain comparison.
-func (s *stage) check(t *testing.T) {
-	for _, id := range s.rights {
-		ops := s.history[id]
-		changes := slices.DeleteFunc(slices.Clone(ops), func(o porcupine.Operation) bool { return o.Input == nil })
-		for i := range ops {
-			o := &ops[i]
-			if o.Input != nil {
-				continue
-			}
-			// Which state was the newest that was acknowledged when this was issued?
-			k := len(changes) - 1
-			for k >= 0 && changes[k].Return >= o.Call {
-				k--
-			}
-			if o.Output == api.RightActive && k >= 0 && changes[k].Input != api.RightActive && (k+1 == len(changes) || changes[k+1].Call > o.Return) {
-				behind := time.Duration(o.Call - changes[k].Return)
-				require.LessOrEqual(t, behind, linearBound, "a receipt on %s is too late", id)
-				s.tally.behind++
-			}
-			issued := o.Call
-			o.Call -= int64(linearBound)
-			for _, at := range s.applied[id] {
-				if at < issued {
-					o.Call = max(o.Call, at)
-				}
-			}
-		}
-		verdict := porcupine.CheckOperationsTimeout(register, ops, 20*time.Second)
-		if verdict == porcupine.Unknown { // what is wrong takes longer to search than what is right
-			ops = slices.DeleteFunc(ops, func(o porcupine.Operation) bool { return o.Input == nil && surely(changes, o) })
-			verdict = porcupine.CheckOperationsTimeout(register, ops, time.Minute)
-		}
-		require.Equal(t, porcupine.Ok, verdict, "the %d operations on %s", len(ops), id)
-	}
-}
-
-// surely says that a decision has a place wherever the changes have theirs: between one
-// that was acknowledged and the call of the next. To leave it out is no change of the
-// verdict.
-func surely(changes []porcupine.Operation, o porcupine.Operation) bool {
-	began, state := int64(math.MinInt64), any(api.RightActive)
-	for _, c := range changes {
-		if state == o.Output && max(began, o.Call) < min(c.Call, o.Return) {
-			return true
-		}
-		began, state = c.Return, c.Input
-	}
-	return state == o.Output && began < o.Return
 }
