@@ -32,8 +32,8 @@ func newCache[T any](capacity int64) (*ristretto.Cache[string, cached[T]], error
 	})
 }
 
-// floors remembers, for every id that the feed named, a revision at least as new
-// as the newest change of it. It never forgets and has a fixed size: ids share slots,
+// floors remembers, for every id that the feed or a read named, a revision at least as
+// new as the newest change of it that was seen. It never forgets and has a fixed size: ids share slots,
 // and a slot holds the highest of them.
 type floors struct {
 	slots [1 << 14]atomic.Int64
@@ -56,7 +56,7 @@ func (f *floors) raise(id string, revision int64) {
 }
 
 // covers says whether a record read as of a revision knows the newest change of
-// the id that the feed told.
+// the id that was seen.
 func (f *floors) covers(id string, asOf int64) bool { return asOf >= f.slot(id).Load() }
 
 // flights lets one question for an id stand for all that are asked meanwhile.
@@ -156,6 +156,7 @@ func (v *View) askRight(ctx context.Context, id string) (cached[Right], error) {
 	if raw == nil {
 		return cached[Right]{asOf: asOf}, nil
 	}
+	v.told.raise(id, raw.Revision) // the feed may be behind: no later answer is older than this one
 	r, err := decode(raw)
 	return cached[Right]{r, asOf}, err
 }
@@ -165,6 +166,9 @@ func (v *View) askKey(ctx context.Context, id string) (cached[api.Key], error) {
 	if err != nil {
 		v.metrics.loadErrors.Inc()
 		return cached[api.Key]{}, errAway
+	}
+	if k != nil {
+		v.told.raise(id, k.Revision)
 	}
 	return cached[api.Key]{k, asOf}, nil
 }

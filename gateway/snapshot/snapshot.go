@@ -18,11 +18,11 @@
 //     or early, without changing an answer. It drops writes, delays them, and lets a
 //     slow writer bring back an old value, so a cached snapshot is used only if
 //     it was read from the database at or after the newest change that the
-//     feed told of it.
+//     feed or an earlier read told of it.
 //  3. Control itself (Source.Right, Source.Key), one question at a time for
 //     each id.
 //
-// "The newest change that the feed told" is kept in a fixed table by hash of the
+// "The newest change" is kept in a fixed table by hash of the
 // id: two ids that share a slot cost a needless question, never a wrong answer.
 //
 // The view fails closed. A database with another incarnation, or with a newest

@@ -298,6 +298,27 @@ func TestOldValueComesBack(t *testing.T) {
 	require.Equal(t, "bas_3", r.BasisID)
 }
 
+// TestAnswersDoNotGoBack reads what the feed has not told yet, and puts the older snapshot
+// back into the cache: once an answer was of the newer one, none is of the older.
+func TestAnswersDoNotGoBack(t *testing.T) {
+	s := newSource()
+	s.put(api.Right{ID: rightOf(1), State: api.RightActive})
+	v := newView(t, s, nil)
+	follow(t, v)
+	old, err := v.Right(t.Context(), "tnt_a", rightOf(1))
+	require.NoError(t, err)
+
+	s.put(api.Right{ID: rightOf(1), State: api.RightRevoked})
+	v.rightCache.Clear()
+	_, err = v.Right(t.Context(), "tnt_a", rightOf(1))
+	requireCode(t, api.StateConflict, err)
+	v.rightCache.Clear()
+	v.rightCache.Set(rightOf(1), cached[Right]{old, old.Revision}, 1)
+	v.rightCache.Wait()
+	_, err = v.Right(t.Context(), "tnt_a", rightOf(1))
+	requireCode(t, api.StateConflict, err)
+}
+
 // TestCacheThatForgets runs many questions against a cache of 10 entries that stands
 // still half of the time, until it drops what it is given, and into which old values
 // come back, beside a model: no answer may differ from what the feed said.
