@@ -213,13 +213,25 @@ func TestRemoteNamesWhatIsWrong(t *testing.T) {
 	require.ErrorContains(t, err, "enrol it first")
 }
 
-// enrol asks for a next key of the node, in force from a moment on.
+// enrol asks for a next key of the node, in force from a moment on, for which the one
+// that it joined with vouches.
 func (n newcomer) enrol(h *house, credential string, key ed25519.PrivateKey, from time.Time) answer {
 	h.t.Helper()
+	return n.enrolVouched(h, credential, key, n.key, from)
+}
+
+// enrolVouched is enrol with the key that vouches, nil for none.
+func (n newcomer) enrolVouched(h *house, credential string, key, voucher ed25519.PrivateKey, from time.Time) answer {
+	h.t.Helper()
 	pub := base64.RawURLEncoding.EncodeToString(key.Public().(ed25519.PublicKey))
-	body, err := json.Marshal(api.EnrolRequest{
-		PublicKey: pub, NotBefore: from, Signature: base64.RawURLEncoding.EncodeToString(ed25519.Sign(key, api.EnrolText(n.id, pub))),
-	})
+	by := func(key ed25519.PrivateKey) string {
+		return base64.RawURLEncoding.EncodeToString(ed25519.Sign(key, api.EnrolText(n.id, pub)))
+	}
+	q := api.EnrolRequest{PublicKey: pub, NotBefore: from, Signature: by(key)}
+	if voucher != nil {
+		q.Voucher = by(voucher)
+	}
+	body, err := json.Marshal(q)
 	require.NoError(h.t, err)
 	return send(h.t, h.control.Nodes(), credential, "POST", api.PathEnrol, string(body))
 }
@@ -280,6 +292,29 @@ func TestNodeKeys(t *testing.T) {
 	require.NoError(t, err)
 	started := send(t, h.control.Nodes(), credential, "POST", api.PathStart, string(body)).ok()
 	require.Len(t, get[[]any](t, started, "signingKeys"), 2)
+}
+
+// TestStolenCredential enrols no key of the thief's: the node's newest key has to vouch
+// for the next one, until it is revoked.
+func TestStolenCredential(t *testing.T) {
+	h := newHouse(t)
+	n, second, third, thief := newNewcomer(t), newNewcomer(t).key, newNewcomer(t).key, newNewcomer(t).key
+	credential := get[string](t, h.join(n.request(h.invite())).ok(), "credential")
+	steal := func(vouchers ...ed25519.PrivateKey) {
+		t.Helper()
+		for _, voucher := range vouchers {
+			told := n.enrolVouched(h, credential, thief, voucher, time.Now().Add(10*time.Second)).refused(409, api.StateConflict)
+			require.Contains(t, told, "is not vouched for")
+		}
+	}
+	steal(nil, thief)
+	n.enrolVouched(h, credential, second, n.key, time.Now()).ok()
+	steal(nil, thief, n.key)                                    // the old key vouches no more
+	n.enrolVouched(h, credential, second, nil, time.Now()).ok() // the answer was lost: nothing is enrolled again
+	id := sealer.KeyID(second.Public().(ed25519.PublicKey))
+	h.admin("POST", "/admin/signing-keys/"+id+"/revoke", `{"force":true}`).ok()
+	n.enrolVouched(h, credential, third, nil, time.Now().Add(time.Second)).ok()
+	steal(nil, second)
 }
 
 // TestRevokeKeyOfANodeThatHasGone: what it signed may be in its spool alone, so only

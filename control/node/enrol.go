@@ -17,8 +17,8 @@ import (
 const clockSlack = time.Minute
 
 // EnrolKey puts the next key of a node that has joined into the directory, and ends
-// the window of the key before (see api.KeyOverlap). The same key once more changes
-// nothing.
+// the window of the key before (see api.KeyOverlap), which has to vouch for it unless
+// it is revoked. The same key once more changes nothing.
 func (r *Room) EnrolKey(ctx context.Context, nodeID string, q api.EnrolRequest) (api.SigningKey, error) {
 	key, err := nextKey(nodeID, q)
 	if err != nil {
@@ -40,6 +40,14 @@ func (r *Room) EnrolKey(ctx context.Context, nodeID string, q api.EnrolRequest) 
 		}
 		if apart := q.NotBefore.Sub(tx.Now()).Abs(); apart > clockSlack {
 			return api.Conflict(fmt.Sprintf("the key would be in force from %s on, but it is %s here: set the node's clock", sealer.FormatTime(q.NotBefore), sealer.FormatTime(tx.Now())))
+		}
+		all, err := nodeKeys(ctx, tx, nodeID)
+		if err != nil {
+			return err
+		}
+		if n := len(all); n > 0 && !all[n-1].vouches(nodeID, q) {
+			return api.Conflict("the key is not vouched for by the node's newest one, " + all[n-1].KeyID +
+				": a node that has lost that joins anew, with an invitation and under another name")
 		}
 		before, err := newestKey(ctx, tx, role{sealer.PurposeReceipt, nodeID}, tx.Now())
 		if err != nil {
@@ -68,6 +76,17 @@ func nextKey(nodeID string, q api.EnrolRequest) (ed25519.PublicKey, error) {
 		return nil, api.Invalid(api.ValidationError{Field: "signature", Message: "is not by publicKey over this request"})
 	}
 	return key, nil
+}
+
+// vouches says whether the newest key of a node lets another take over from it. Who is
+// not trusted any more is not asked.
+func (k *signingKey) vouches(nodeID string, q api.EnrolRequest) bool {
+	key, err := secretCoding.DecodeString(k.PublicKey)
+	if k.RevokedAt != nil || err != nil {
+		return err == nil
+	}
+	signature, err := secretCoding.DecodeString(q.Voucher)
+	return err == nil && ed25519.Verify(key, api.EnrolText(nodeID, q.PublicKey), signature)
 }
 
 // RetireKey ends the window of a key where the node says that it has ended in truth,

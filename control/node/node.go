@@ -40,6 +40,9 @@
 // when it is set back while the service is down, and a key is rotated then, receipts
 // of the key that are dated later are outside its window.
 //
+// A node in a process of its own makes its keys itself. Its credential lets it ask; that
+// another key is its own the newest one has to say, unless it is revoked.
+//
 // Nodes. A node is live while its last poll of the feed is younger than the
 // lease's bound: only then can it hold a lease and sign. A poll also reports what
 // the node has applied. On a database of this process alone both are kept in memory:

@@ -98,7 +98,8 @@ type SigningKey struct {
 }
 
 // EnrolRequest enrols a node's next key. Sent again, it is answered as the first time,
-// whatever NotBefore it has then.
+// whatever NotBefore it has then. The credential alone lets nobody enrol a key: the
+// node's newest one has to vouch for it, be its window over, unless that is revoked.
 type EnrolRequest struct {
 	// PublicKey is 32 bytes in base64url.
 	PublicKey string `json:"publicKey"`
@@ -106,9 +107,13 @@ type EnrolRequest struct {
 	NotBefore time.Time `json:"notBefore"`
 	// Signature of EnrolText by that key, in base64url.
 	Signature string `json:"signature"`
+	// Voucher is a signature of EnrolText by the node's newest key in the directory, in
+	// base64url. It may be empty if that is revoked.
+	Voucher string `json:"voucher,omitempty"`
 }
 
-// EnrolText is what a node signs to prove that it has its next key.
+// EnrolText is what a node signs to prove that it has its next key, and by the key
+// before to vouch for it.
 func EnrolText(nodeID, publicKey string) []byte {
 	return fmt.Appendf(nil, "muniment node key/v1\n%s\n%s\n", nodeID, publicKey)
 }

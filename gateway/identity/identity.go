@@ -23,6 +23,9 @@
 // feed says that the current key ends or is revoked (Learn). What was signed before a
 // restart is not cut off either, be the clock set back: the folder says up to when.
 //
+// For each next key the one before vouches with its signature: who has nothing but a
+// node's credential can't enrol a key. A node that has lost its keys joins anew.
+//
 // A crash at any moment leaves key files, and the next start asks control what they
 // are: in force, over, revoked, or not enrolled yet, which is then done first.
 //

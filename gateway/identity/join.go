@@ -76,14 +76,15 @@ func (n *Node) start(ctx context.Context, files []*keyfile.Key) ([]api.SigningKe
 	return started.SigningKeys, err
 }
 
-// sort tells the keys in force from those that are not enrolled yet, and destroys the
-// others.
+// sort tells the keys that are trusted from those that are not enrolled yet, and
+// destroys the others. One that signs no more is seen off by Run, or has yet to vouch
+// for its successor.
 func (n *Node) sort(files []*keyfile.Key, known []api.SigningKey) error {
 	for _, f := range files {
 		id := sealer.KeyID(f.Pub)
 		i := slices.IndexFunc(known, func(k api.SigningKey) bool { return k.KeyID == id })
 		switch {
-		case i >= 0 && known[i].RevokedAt.IsZero() && (known[i].NotAfter.IsZero() || n.cfg.Now().Before(known[i].NotAfter)):
+		case i >= 0 && known[i].RevokedAt.IsZero():
 			n.keys = append(n.keys, n.hold(f, known[i]))
 		case i < 0 && n.next == nil:
 			n.next = &next{file: f, unsure: true} // the last process may have asked
@@ -105,11 +106,13 @@ func (n *Node) sort(files []*keyfile.Key, known []api.SigningKey) error {
 
 // ready enrols the key that was not yet, and another if there is none to sign with.
 func (n *Node) ready(ctx context.Context) error {
-	for n.next != nil || n.current() == nil {
+	for n.next != nil || n.over() {
 		err := n.enrol(ctx)
 		switch {
 		case err == nil:
-		case ctx.Err() != nil, n.current() == nil && refusal(err) != nil:
+		case refusal(err) != nil && len(n.SigningKeys()) == 0:
+			return fmt.Errorf("%w\nIf the node's keys are lost, remove %s, %s", err, n.cfg.Dir, invite)
+		case ctx.Err() != nil, refusal(err) != nil && n.over():
 			return err
 		case refusal(err) != nil:
 			n.cfg.Logger.Error("cannot enrol the next signing key; the current one signs on", "err", err)
@@ -125,4 +128,17 @@ func (n *Node) ready(ctx context.Context) error {
 			"keyId", n.current().signer.KeyID, "notBefore", sealer.FormatTime(from))
 	}
 	return nil
+}
+
+// over says whether there is no key for any moment to come.
+func (n *Node) over() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.isOver()
+}
+
+// isOver is over, under the lock.
+func (n *Node) isOver() bool {
+	k := n.newest()
+	return k == nil || !k.until.IsZero() && !n.cfg.Now().Before(k.until)
 }

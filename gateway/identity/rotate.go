@@ -123,13 +123,20 @@ func (n *Node) enrol(ctx context.Context) error {
 		n.next = &next{file: file}
 	}
 	pub := base64.RawURLEncoding.EncodeToString(n.next.file.Pub)
-	signature, err := sign(n.next.file, api.EnrolText(n.saved.NodeID, pub))
+	claim := api.EnrolText(n.saved.NodeID, pub)
+	signature, err := sign(n.next.file, claim)
 	if err != nil {
 		return err
 	}
-	q := api.EnrolRequest{PublicKey: pub, NotBefore: n.announce(), Signature: signature}
-	var told api.SigningKey
-	if err := n.once(ctx, api.PathEnrol, q, &told); err != nil {
+	q := api.EnrolRequest{PublicKey: pub, Signature: signature}
+	if k := n.current(); k != nil {
+		if q.Voucher, err = sign(k.file, claim); err != nil && !errors.Is(err, keyfile.ErrDestroyed) { // by now it may be revoked
+			return err
+		}
+	}
+	q.NotBefore = n.announce()
+	var entered api.SigningKey
+	if err := n.once(ctx, api.PathEnrol, q, &entered); err != nil {
 		if refusal(err) == nil {
 			n.next.unsure = true
 		} else if !n.next.unsure {
@@ -137,7 +144,7 @@ func (n *Node) enrol(ctx context.Context) error {
 		}
 		return fmt.Errorf("cannot enrol the next signing key: %w", err)
 	}
-	n.take(told)
+	n.take(entered)
 	return nil
 }
 
@@ -152,7 +159,10 @@ func (n *Node) announce() time.Time {
 	}
 	from = nextMilli(from)
 	if k := n.newest(); k != nil {
-		if from = from.Add(lead); !from.After(k.from) {
+		if !n.isOver() {
+			from = from.Add(lead)
+		}
+		if !from.After(k.from) {
 			from = nextMilli(k.from)
 		}
 		k.end(from.Add(api.KeyOverlap))

@@ -348,8 +348,10 @@ func TestRevokedFileStays(t *testing.T) {
 	old := n.current()
 	require.NoError(t, os.Remove(old.file.Path))
 	require.NoError(t, os.Mkdir(old.file.Path, 0o700))
+	_, err := h.rooms.Revoke(t.Context(), old.signer.KeyID, node.Revocation{Force: true}, store.ByOperator())
+	require.NoError(t, err)
 	n.Learn([]api.SigningKey{{KeyID: old.signer.KeyID, RevokedAt: time.Now()}})
-	_, err := n.step(t.Context())
+	_, err = n.step(t.Context())
 	require.ErrorContains(t, err, old.file.Path)
 	require.NotNil(t, n.current(), "another key takes over")
 	require.NoError(t, os.Remove(old.file.Path))
@@ -411,6 +413,47 @@ func TestRevocationOfAStubbornNode(t *testing.T) {
 	require.True(t, math.IsInf(n.left(), 1))
 	require.NotEqual(t, old, s.keyID)
 	h.requireValid(s)
+}
+
+// TestKeyEndsWhileTheNodeIsDown: it signs nothing any more, and vouches for the next.
+func TestKeyEndsWhileTheNodeIsDown(t *testing.T) {
+	h := newHouse(t)
+	dir := t.TempDir()
+	n := h.open(dir)
+	before, err := n.sign(time.Now())
+	require.NoError(t, err)
+	require.NoError(t, n.Close())
+	ended := time.Now().Add(10 * time.Millisecond)
+	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `UPDATE signing_keys SET not_after = $1 WHERE key_id = $2`, store.At(ended), before.keyID)
+		return err
+	}))
+	require.Eventually(t, func() bool { return time.Now().After(ended) }, time.Second, time.Millisecond)
+	n, err = Open(t.Context(), h.config(dir))
+	require.NoError(t, err)
+	defer n.Close()
+	now, err := n.sign(time.Now().Add(time.Millisecond))
+	require.NoError(t, err)
+	require.NotEqual(t, before.keyID, now.keyID)
+	h.requireValid(before, now)
+	end := h.follow(n)
+	require.Eventually(t, func() bool { return len(keyFiles(t, dir)) == 1 }, 10*time.Second, 5*time.Millisecond)
+	end()
+}
+
+// TestLostKeys: the credential alone makes nobody the node.
+func TestLostKeys(t *testing.T) {
+	h := newHouse(t)
+	dir := t.TempDir()
+	require.NoError(t, h.open(dir).Close())
+	for _, file := range keyFiles(t, dir) {
+		require.NoError(t, os.Remove(file))
+	}
+	cfg := h.config(dir)
+	cfg.Invitation = h.invite()
+	_, err := Open(t.Context(), cfg)
+	require.ErrorContains(t, err, "is not vouched for by the node's newest one")
+	require.ErrorContains(t, err, "If the node's keys are lost, remove "+dir+", "+invite)
 }
 
 // TestClockOfTheNode is two minutes ahead of control's: nothing rotates, and the
