@@ -81,11 +81,20 @@ func TestEachConnectionIsOfNow(t *testing.T) {
 			pool, err := clickhouse.Open(opt)
 			require.NoError(t, err)
 			defer pool.Close()
+			probed := config(certs.ClientFlags{CA: authority.File})
+			probed.Away = true
+			w, err := Open(t.Context(), probed)
+			require.NoError(t, err)
+			defer w.Close()
 			require.Error(t, pool.Ping(t.Context()), "it was hung up on")
 			require.NotZero(t, h.count("first-password"))
 			require.NoError(t, os.WriteFile(file, []byte("second-password\n"), 0o600))
 			require.Error(t, pool.Ping(t.Context()))
 			require.NotZero(t, h.count("second-password"))
+
+			shown := h.count("second-password")
+			require.Error(t, w.Ready(t.Context()))
+			require.Greater(t, h.count("second-password"), shown, "a probe shows it, too")
 
 			require.NoError(t, os.WriteFile(file, []byte("third-password\n"), 0o600))
 			other.Replace(t, pair, certstest.Leaf{})

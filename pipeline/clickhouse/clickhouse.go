@@ -43,7 +43,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"strings"
 	"time"
 
@@ -145,27 +144,6 @@ func (c Config) options() (*clickhouse.Options, error) {
 	return opt, nil
 }
 
-// dial opens a connection of the pool with the certificates and the password of now.
-func (c Config) dial(ctx context.Context, id int, opt *clickhouse.Options, dial clickhouse.Dial) (clickhouse.DialResult, error) {
-	return clickhouse.DefaultDialStrategy(ctx, id, opt, func(ctx context.Context, address string, opt *clickhouse.Options) (clickhouse.DialResult, error) {
-		now := *opt
-		if c.TLS != nil {
-			host, _, err := net.SplitHostPort(address)
-			if err != nil {
-				return clickhouse.DialResult{}, err
-			}
-			now.TLS = c.TLS(host)
-		}
-		if c.Password != nil {
-			var err error
-			if now.Auth.Password, err = c.Password(); err != nil {
-				return clickhouse.DialResult{}, err
-			}
-		}
-		return dial(ctx, address, &now)
-	})
-}
-
 // withDatabase is opt for another database; empty is the server's default one.
 func withDatabase(opt *clickhouse.Options, name string) *clickhouse.Options {
 	other := *opt
@@ -177,6 +155,7 @@ func withDatabase(opt *clickhouse.Options, name string) *clickhouse.Options {
 // use.
 type Warehouse struct {
 	conn    driver.Conn
+	probes  driver.Conn // for Ready, which must neither wait for the calls at work nor delay them
 	opt     *clickhouse.Options
 	timeout time.Duration
 }
@@ -196,12 +175,17 @@ func Open(ctx context.Context, cfg Config) (_ *Warehouse, err error) {
 		}
 	}()
 	w := &Warehouse{opt: opt, timeout: cfg.timeout()}
-	if !cfg.Away {
-		if err := w.upToDate(ctx); err != nil {
-			return nil, err
-		}
+	if w.probes, err = openProbes(opt); err != nil {
+		return nil, err
 	}
-	if w.conn, err = clickhouse.Open(opt); err != nil {
+	if !cfg.Away {
+		err = w.upToDate(ctx)
+	}
+	if err == nil {
+		w.conn, err = clickhouse.Open(opt)
+	}
+	if err != nil {
+		w.probes.Close()
 		return nil, err
 	}
 	return w, nil
@@ -219,7 +203,7 @@ func (w *Warehouse) Ready(ctx context.Context) error {
 func (w *Warehouse) upToDate(ctx context.Context) error {
 	ctx, cancel := w.deadline(ctx)
 	defer cancel()
-	have, err := schemaVersion(ctx, w.opt, w.opt.Auth.Database)
+	have, err := schemaVersion(ctx, w.probes, w.opt.Auth.Database)
 	if err != nil {
 		return err
 	}
@@ -231,7 +215,7 @@ func (w *Warehouse) upToDate(ctx context.Context) error {
 }
 
 // Close closes the connections. Calls after it fail.
-func (w *Warehouse) Close() error { return w.conn.Close() }
+func (w *Warehouse) Close() error { return errors.Join(w.conn.Close(), w.probes.Close()) }
 
 // Ping returns an error when the server can't be asked.
 func (w *Warehouse) Ping(ctx context.Context) error {

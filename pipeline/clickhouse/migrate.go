@@ -2,14 +2,13 @@ package clickhouse
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
 	"testing/fstest"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
 )
@@ -37,7 +36,12 @@ func Migrate(ctx context.Context, cfg Config, dryRun bool) (names []string, err 
 	ctx, cancel := context.WithTimeout(ctx, cfg.timeout())
 	defer cancel()
 	name := opt.Auth.Database
-	have, err := schemaVersion(ctx, opt, name)
+	probes, err := openProbes(opt)
+	if err != nil {
+		return nil, err
+	}
+	defer probes.Close()
+	have, err := schemaVersion(ctx, probes, name)
 	if err != nil {
 		return nil, err
 	}
@@ -92,19 +96,23 @@ func after(have int64) (names []string, err error) {
 	return names, nil
 }
 
-// schemaVersion is the newest applied migration, 0 for none. It creates nothing.
-func schemaVersion(ctx context.Context, opt *clickhouse.Options, name string) (version int64, err error) {
-	db := clickhouse.OpenDB(withDatabase(opt, ""))
-	defer db.Close()
+// openProbes makes a small pool for schemaVersion. It names no database, which may not
+// be there yet.
+func openProbes(opt *clickhouse.Options) (driver.Conn, error) {
+	small := withDatabase(opt, "")
+	small.MaxOpenConns, small.MaxIdleConns = 2, 1
+	return clickhouse.Open(small)
+}
+
+// schemaVersion is the newest migration that a database has, 0 for none. It creates
+// nothing.
+func schemaVersion(ctx context.Context, probes driver.Conn, name string) (version int64, err error) {
 	var there uint64
-	err = db.QueryRowContext(ctx, `SELECT count() FROM system.tables WHERE database = ? AND name = ?`, name, versions).Scan(&there)
+	err = probes.QueryRow(ctx, `SELECT count() FROM system.tables WHERE database = ? AND name = ?`, name, versions).Scan(&there)
 	if err != nil || there == 0 {
 		return 0, err
 	}
-	err = db.QueryRowContext(ctx, `SELECT max(version_id) FROM `+quoted(name)+`.`+versions).Scan(&version)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, nil
-	}
+	err = probes.QueryRow(ctx, `SELECT max(version_id) FROM `+quoted(name)+`.`+versions).Scan(&version)
 	return version, err
 }
 

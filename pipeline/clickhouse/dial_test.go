@@ -1,0 +1,89 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestReadyGivesUpOnAServerThatHangs: one that takes connections and says nothing, as a
+// stopped process does, keeps a probe no longer than the probe has time, be it at TLS or
+// at the protocol's greeting.
+func TestReadyGivesUpOnAServerThatHangs(t *testing.T) {
+	for _, url := range []string{"clickhouse://u:p@%s/db", "clickhouse://u:p@%s/db?secure=true", "http://u:p@%s/db", "https://u:p@%s/db"} {
+		t.Run(url, func(t *testing.T) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			taken := make(chan net.Conn, 100)
+			var serving sync.WaitGroup
+			serving.Go(func() {
+				defer close(taken)
+				for c, err := ln.Accept(); err == nil; c, err = ln.Accept() {
+					taken <- c
+				}
+			})
+			t.Cleanup(func() {
+				require.NoError(t, ln.Close())
+				serving.Wait()
+				for c := range taken {
+					c.Close()
+				}
+			})
+			w, err := Open(t.Context(), Config{URL: fmt.Sprintf(url, ln.Addr()), Away: true})
+			require.NoError(t, err)
+			defer w.Close()
+
+			begun := time.Now()
+			deadline, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			require.Error(t, w.Ready(deadline))
+			require.Less(t, time.Since(begun), 5*time.Second, "the driver's own limit is 10 s")
+
+			cancelled, stop := context.WithCancel(t.Context())
+			go func() { (<-taken).Close(); <-taken; stop() }()
+			begun = time.Now()
+			require.ErrorIs(t, w.Ready(cancelled), context.Canceled)
+			require.Less(t, time.Since(begun), 5*time.Second)
+		})
+	}
+}
+
+// TestProbesShareAConnection: a probe every few seconds costs the server no connection
+// each.
+func TestProbesShareAConnection(t *testing.T) {
+	cfg := fresh(t, variable(t, native))
+	u, err := url.Parse(cfg.URL)
+	require.NoError(t, err)
+	server := u.Host
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var connections atomic.Int32
+	var relaying sync.WaitGroup
+	relaying.Go(func() {
+		for c, err := ln.Accept(); err == nil; c, err = ln.Accept() {
+			connections.Add(1)
+			engine, err := net.Dial("tcp", server)
+			require.NoError(t, err)
+			relaying.Go(func() { io.Copy(engine, c); engine.Close() })
+			relaying.Go(func() { io.Copy(c, engine); c.Close() })
+		}
+	})
+	t.Cleanup(func() { require.NoError(t, ln.Close()); relaying.Wait() })
+
+	u.Host = ln.Addr().String()
+	w, err := Open(t.Context(), Config{URL: u.String(), Away: true})
+	require.NoError(t, err)
+	defer w.Close()
+	for range 5 {
+		require.NoError(t, w.Ready(t.Context()))
+	}
+	require.EqualValues(t, 1, connections.Load())
+}
