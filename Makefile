@@ -28,7 +28,7 @@ stack-down: ## stop them; their data stay in ./bin/stack
 # The rooms with tests that ask for an engine; with the stack up, none may skip them.
 ON_STACK = $(shell grep -rlE 'MUNIMENT_TEST_(KAFKA|CLICKHOUSE|POSTGRES)|storetest\.Place' --include='*_test.go' * | grep / | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 # And those of the commands.
-COMMANDS_ON_STACK = $(shell grep -hoE '^func Test[A-Za-z]+' control_test.go pipeline_test.go stack_test.go | cut -d ' ' -f 2 | paste -sd '|')
+COMMANDS_ON_STACK = $(shell grep -hoE '^func Test[A-Za-z]+' away_test.go bench_test.go control_test.go pipeline_test.go revoke_test.go stack_test.go | cut -d ' ' -f 2 | paste -sd '|')
 
 test-stack: ## the tests that need the engines, on a stack that is started and stopped for them
 	@trap './deploy/stack/stack.sh down' EXIT; \

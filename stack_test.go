@@ -3,16 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -144,74 +141,4 @@ func TestRollingRestart(t *testing.T) {
 	}
 	load.end()
 	require.Zero(t, load.failed.Load(), "the first of them: %v", load.firstFailure.Load())
-}
-
-// TestNoReceiptBehindARevocation revokes rights under load on three gateways: one is
-// cut off from control, one was stopped with SIGSTOP for longer than the bound, one is
-// well. No receipt is later than the acknowledgement and the bound.
-func TestNoReceiptBehindARevocation(t *testing.T) {
-	const bound = 3 * time.Second
-	c := &bench.Cluster{Exe: muniment(t), Dir: t.TempDir(), Engines: engines(t), GatewayFlags: []string{"--bound", bound.String()}}
-	t.Cleanup(c.End)
-	require.NoError(t, c.Raise(t.Context(), bench.Size{Gateways: 3, Loaders: 1, Controls: 2, Partitions: 3}))
-	client, rights, _ := registerOn(t, c)
-
-	var mu sync.Mutex
-	latest := map[string]time.Time{} // by right: issuedAt of the newest receipt
-	deliver := func(addr, right string) int {
-		body := fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":4200}`, right)
-		req, _ := http.NewRequest(http.MethodPost, "http://"+addr+"/v1/delivery", strings.NewReader(body))
-		req.Header.Set("Authorization", "Bearer "+client.Key)
-		resp, err := (&http.Client{Timeout: 20 * time.Second}).Do(req)
-		if err != nil {
-			return 0
-		}
-		defer resp.Body.Close()
-		var told struct {
-			Data struct {
-				Receipt struct {
-					IssuedAt time.Time `json:"issuedAt"`
-				} `json:"receipt"`
-			} `json:"data"`
-		}
-		if resp.StatusCode == 200 && json.NewDecoder(resp.Body).Decode(&told) == nil {
-			mu.Lock()
-			defer mu.Unlock()
-			if at := told.Data.Receipt.IssuedAt; at.After(latest[right]) {
-				latest[right] = at
-			}
-		}
-		return resp.StatusCode
-	}
-	addrs := []string{}
-	for _, a := range c.APIs() {
-		addrs = append(addrs, hostPort(a))
-	}
-
-	// The second gateway loses control; the third is stopped.
-	doomed := rights["DOOH"]
-	ctx, stop := context.WithCancel(t.Context())
-	var load sync.WaitGroup
-	defer load.Wait()
-	defer stop()
-	for _, addr := range addrs {
-		for range 4 {
-			load.Go(func() {
-				for ctx.Err() == nil {
-					deliver(addr, doomed)
-				}
-			})
-		}
-	}
-	require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return !latest[doomed].IsZero() }, 20*time.Second, time.Millisecond)
-	require.NoError(t, syscall.Kill(c.Gateways[2].PID(), syscall.SIGSTOP))
-	c.Doors[1].Set() // nobody
-	require.NoError(t, client.Do(t.Context(), "POST", "/v1/rights/"+doomed+"/revoke", map[string]any{}, nil))
-	acknowledged := time.Now()
-	require.Eventually(t, func() bool { return time.Since(acknowledged) > 2*bound }, time.Minute, 10*time.Millisecond)
-	require.NoError(t, syscall.Kill(c.Gateways[2].PID(), syscall.SIGCONT))
-	require.Eventually(t, func() bool { return deliver(addrs[2], doomed) == 409 }, time.Minute, 10*time.Millisecond)
-	stop()
-	load.Wait()
-	require.False(t, latest[doomed].After(acknowledged.Add(bound)), "the newest receipt is of %v, acknowledged was %v", latest[doomed], acknowledged)
 }

@@ -128,17 +128,22 @@ func (c *Cluster) Raise(ctx context.Context, size Size) (err error) {
 			return err
 		}
 	}
-	for i := range size.Gateways {
-		door, err := NewBalancer(c.ControlDoors()...)
-		if err != nil {
-			return err
-		}
-		c.Doors, c.Gateways = append(c.Doors, door), append(c.Gateways, nil)
-		if err := c.StartGateway(ctx, i); err != nil {
+	for range size.Gateways {
+		if err := c.AddGateway(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// AddGateway starts one more gateway, with a door of its own.
+func (c *Cluster) AddGateway(ctx context.Context) error {
+	door, err := NewBalancer(c.ControlDoors()...)
+	if err != nil {
+		return err
+	}
+	c.Doors, c.Gateways = append(c.Doors, door), append(c.Gateways, nil)
+	return c.StartGateway(ctx, len(c.Gateways)-1)
 }
 
 // Operator is the server that administrative commands speak to.

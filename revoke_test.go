@@ -1,0 +1,248 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/bench"
+	"muniment/control/historytest"
+	"muniment/gateway/api"
+	"muniment/pipeline/kafka"
+	"muniment/sealer"
+)
+
+// onRecord is what gateways answered on rights, while those are stopped and resumed.
+type onRecord struct {
+	*testing.T
+	client  bench.Client // the rights' operator
+	history historytest.History
+
+	mu       sync.Mutex
+	receipts map[onGateway]int
+	stale    map[string]int // by gateway: refusals for want of a lease
+	ids      []string       // of all receipts
+}
+
+type onGateway struct{ addr, right string }
+
+// deliver asks a gateway, and notes by which state of the right it decided.
+func (o *onRecord) deliver(addr, right string) (status int) {
+	asked := time.Now()
+	body := fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":4200}`, right)
+	req, _ := http.NewRequest(http.MethodPost, "http://"+addr+"/v1/delivery", strings.NewReader(body))
+	req.Header.Set("Authorization", "Bearer "+o.client.Key)
+	resp, err := (&http.Client{Timeout: time.Minute}).Do(req)
+	if err != nil {
+		return 0
+	}
+	defer resp.Body.Close()
+	var told struct {
+		Reason, Message string
+		Data            struct {
+			Receipt struct {
+				ReceiptID string
+				IssuedAt  time.Time
+			}
+		}
+	}
+	if json.NewDecoder(resp.Body).Decode(&told) != nil {
+		return 0
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch receipt := told.Data.Receipt; resp.StatusCode {
+	case http.StatusOK:
+		o.history.Decided(right, api.RightActive, receipt.IssuedAt, time.Now())
+		o.receipts[onGateway{addr, right}]++
+		o.ids = append(o.ids, receipt.ReceiptID)
+	case http.StatusConflict:
+		for _, state := range []api.RightState{api.RightSuspended, api.RightRevoked} {
+			if strings.HasSuffix(told.Message, string(state)) {
+				o.history.Decided(right, state, asked, time.Now())
+			}
+		}
+	case http.StatusServiceUnavailable:
+		if told.Reason == string(api.RightsStale) {
+			o.stale[addr]++
+		}
+	}
+	return resp.StatusCode
+}
+
+// change is the operator's.
+func (o *onRecord) change(right, verb string, to api.RightState) (applied bool) {
+	o.Helper()
+	var told struct{ Propagation struct{ Applied bool } }
+	called := time.Now()
+	require.NoError(o, o.client.Do(o.Context(), "POST", "/v1/rights/"+right+"/"+verb, map[string]any{}, &told))
+	// Of a right that goes on nothing is promised to be known everywhere.
+	applied = told.Propagation.Applied && to != api.RightActive
+	o.history.Changed(right, to, called, time.Now(), applied)
+	return applied
+}
+
+func (o *onRecord) until(otherwise string, holds func() bool) {
+	o.Helper()
+	require.Eventually(o, holds, 3*time.Minute, 10*time.Millisecond, otherwise)
+}
+
+// more waits until a gateway has given so many further receipts on a right.
+func (o *onRecord) more(n int, addr, right string) {
+	o.Helper()
+	given := func() int { o.mu.Lock(); defer o.mu.Unlock(); return o.receipts[onGateway{addr, right}] }
+	target := given() + n
+	o.until(fmt.Sprintf("%s gives no receipts on %s", addr, right), func() bool { return given() >= target })
+}
+
+// TestNoReceiptBehindARevocation stops rights under load on three gateways: one is cut
+// off from control, one from Kafka, one is stopped with SIGSTOP for longer than the
+// bound and continued. No receipt is later than the acknowledgement and the bound, and
+// what was decided on each right is linearizable.
+func TestNoReceiptBehindARevocation(t *testing.T) {
+	const bound = 6 * time.Second
+	const noControl, frozen, noKafka = 0, 1, 2
+	c := &bench.Cluster{Exe: muniment(t), Dir: t.TempDir(), Engines: engines(t), GatewayFlags: []string{"--bound", bound.String()}}
+	t.Cleanup(c.End)
+	require.NoError(t, c.Raise(t.Context(), bench.Size{Gateways: 2, Controls: 2, Partitions: 3}))
+	broker, _, _ := strings.Cut(c.Engines.Kafka, ",")
+	way, err := bench.NewBalancer()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = way.Close() })
+	renamed := startRelay(t, broker, renameBroker(broker, way.Addr())).addr()
+	way.Set(renamed)
+	c.Engines.Kafka = way.Addr()
+	require.NoError(t, c.AddGateway(t.Context()))
+
+	o := &onRecord{T: t, receipts: map[onGateway]int{}, stale: map[string]int{}}
+	o.client, _, _ = registerOn(t, c)
+	var addrs, all []string
+	for _, url := range c.APIs() {
+		addrs = append(addrs, hostPort(url))
+	}
+	for range 4 {
+		all = append(all, issueRights(t, o.client)["DOOH"])
+	}
+	revoked, suspended, kept, toggled := all[0], all[1], all[2], all[3]
+	ctx, stop := context.WithCancel(t.Context())
+	var load sync.WaitGroup
+	defer load.Wait()
+	defer stop()
+	for _, addr := range addrs {
+		for i := range 4 {
+			load.Go(func() {
+				tick := time.NewTicker(20 * time.Millisecond)
+				defer tick.Stop()
+				for ; ctx.Err() == nil; <-tick.C {
+					i++
+					o.deliver(addr, all[i%len(all)])
+				}
+			})
+		}
+	}
+	everywhere := func(rights ...string) {
+		t.Helper()
+		for _, addr := range addrs {
+			for _, right := range rights {
+				o.more(10, addr, right)
+			}
+		}
+	}
+	everywhere(all...)
+	for !o.change(toggled, "suspend", api.RightSuspended) { // until all have applied it in time
+		o.change(toggled, "resume", api.RightActive)
+		everywhere(toggled)
+	}
+
+	way.Set() // nobody
+	spooled := func() float64 { return sum(c.Gateways[noKafka:], "muniment_spool_pending_records") }
+	o.until("nothing is spooled", func() bool { return spooled() > 0 })
+	o.more(10, addrs[noKafka], revoked)
+	require.NoError(t, syscall.Kill(c.Gateways[frozen].PID(), syscall.SIGSTOP))
+	c.Doors[noControl].Set()
+	o.more(3, addrs[noControl], revoked)
+	require.False(t, o.change(revoked, "revoke", api.RightRevoked), "applied by those who can't know")
+	require.False(t, o.change(suspended, "suspend", api.RightSuspended), "applied by those who can't know")
+	acknowledged := time.Now()
+	o.until("time stands still", func() bool { return time.Since(acknowledged) > 2*bound })
+	o.more(10, addrs[noKafka], kept)
+	o.mu.Lock()
+	require.Positive(t, o.stale[addrs[noControl]], "its lease has ended")
+	o.mu.Unlock()
+
+	refuses := func(i int) func() bool {
+		return func() bool { return o.deliver(addrs[i], revoked) == http.StatusConflict }
+	}
+	o.until("the one without Kafka knows", refuses(noKafka))
+	require.NoError(t, syscall.Kill(c.Gateways[frozen].PID(), syscall.SIGCONT))
+	o.until("the one that was stopped knows", refuses(frozen))
+	c.Doors[noControl].Set(c.ControlDoors()...)
+	o.until("the one without control knows", refuses(noControl))
+	way.Set(renamed)
+	o.until("the spool is drained", func() bool { return spooled() == 0 })
+	o.change(suspended, "resume", api.RightActive)
+	everywhere(suspended, kept)
+	for _, right := range all[1:] {
+		o.change(right, "revoke", api.RightRevoked)
+	}
+	for _, addr := range addrs {
+		for _, right := range all {
+			o.until("all are revoked", func() bool { return o.deliver(addr, right) == http.StatusConflict })
+		}
+	}
+	stop()
+	load.Wait()
+
+	operations, behind, err := o.history.Check(bound)
+	require.NoError(t, err)
+	t.Logf("%d receipts, %d of them within the bound after a stop was acknowledged, 0 later; %d operations linearizable", len(o.ids), behind, operations)
+	stand, _ := inTopic(t, c)
+	for _, id := range o.ids {
+		_, ok := stand[id]
+		require.True(t, ok, "%s was acknowledged and is not in the log", id)
+	}
+}
+
+// inTopic reads the receipts of a cluster's topic: where each stands first, and how
+// many stand there again.
+func inTopic(t *testing.T, c *bench.Cluster) (first map[string]sealer.Position, copies int) {
+	t.Helper()
+	log, err := kafka.Open(kafka.Config{Brokers: strings.Split(c.Engines.Kafka, ","), Topic: c.Topic})
+	require.NoError(t, err)
+	defer log.Close()
+	partitions, err := log.Partitions(t.Context())
+	require.NoError(t, err)
+	first = map[string]sealer.Position{}
+	for p := range int32(partitions) {
+		from, end, err := log.Bounds(t.Context(), p)
+		require.NoError(t, err)
+		require.NoError(t, log.Scan(t.Context(), from, end, func(e sealer.Entry) error {
+			if !strings.Contains(string(e.Event), `"type":"delivery.recorded"`) {
+				return nil
+			}
+			parts, err := sealer.SplitDelivery(e.Event)
+			if err != nil {
+				return err
+			}
+			var receipt struct{ ReceiptID string }
+			if err := json.Unmarshal(parts.Receipt, &receipt); err != nil {
+				return err
+			}
+			if _, again := first[receipt.ReceiptID]; again {
+				copies++
+				return nil
+			}
+			first[receipt.ReceiptID] = e.Position
+			return nil
+		}))
+	}
+	return first, copies
+}
