@@ -12,6 +12,7 @@ import (
 	"muniment/pipeline"
 	"muniment/pipeline/clickhouse"
 	"muniment/pipeline/kafka"
+	"muniment/sealer"
 )
 
 // pipelineCmd is one of any number of loader processes. It keeps nothing: where to
@@ -81,16 +82,17 @@ func (c *pipelineCmd) Run() (err error) {
 		{Name: "clickhouse", Ready: warehouse.Ready},
 	}
 	assignment := pipeline.AllPartitions(eventLog)
+	var committed func(int32) (sealer.Position, bool)
 	if !c.FromAll {
 		group, err := eventLog.Group(kafka.GroupConfig{Name: c.Group, SessionTimeout: c.SessionTimeout, Loaded: warehouse.Resume})
 		if err != nil {
 			return err
 		}
-		assignment = group
+		assignment, committed = group, group.Committed
 		checks = append(checks, gateway.Check{Name: "group", Ready: func(context.Context) error { return group.Ready() }})
 	}
 	fleet, err := pipeline.NewFleet(pipeline.FleetConfig{Assignment: assignment, Loader: pipeline.LoaderConfig{
-		Log: eventLog, Warehouse: warehouse, RetentionUsed: eventLog.RetentionUsed, BatchSize: c.BatchSize,
+		Log: eventLog, Warehouse: warehouse, RetentionUsed: eventLog.RetentionUsed, Committed: committed, BatchSize: c.BatchSize,
 		Logger: logger, Registerer: registry,
 	}})
 	if err != nil {

@@ -11,6 +11,6 @@ import (
 // warehouse that is merely behind is none.
 func (l *Loader) Check(ctx context.Context) error {
 	quiet := Loader{cfg: l.cfg, log: slog.New(slog.DiscardHandler)}
-	_, err := quiet.start(ctx)
+	_, _, err := quiet.start(ctx)
 	return err
 }

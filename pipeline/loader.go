@@ -50,6 +50,11 @@ type LoaderConfig struct {
 	// does. nil: the log keeps what isn't loaded, as the embedded one does.
 	RetentionUsed  func(ctx context.Context, at sealer.Position) (float64, error)
 	RetentionEvery time.Duration
+	// Committed is where the warehouse stood some time ago, as somebody other than the
+	// warehouse remembers; kafka.Group has it. The alarms go by it as long as the
+	// warehouse doesn't say, nothing is loaded by it. ok is false, as for nil, when
+	// nobody knows: there are no alarms then, and NaN in their place.
+	Committed func(partition int32) (next sealer.Position, ok bool)
 	// Now is the clock that batches are timed with. Default time.Now.
 	Now func() time.Time
 	// Logger hears of set-aside records and of failures. Default: nobody.
@@ -172,15 +177,16 @@ func (l *Loader) Close() error {
 }
 
 func (l *Loader) run(ctx context.Context) error {
-	var next sealer.Position
+	var next, end sealer.Position
 	err := l.retry(ctx, "cannot find the position to load from", func() (err error) {
-		next, err = l.start(ctx)
+		next, end, err = l.start(ctx)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	l.metrics.position.Set(float64(next.Offset))
+	l.metrics.lag.Set(float64(end.Offset - next.Offset))
 	for {
 		at := next
 		l.next.Store(&at)
@@ -230,8 +236,12 @@ const retentionAlarm = 0.5
 func (l *Loader) watchRetention(ctx context.Context) {
 	alarmed := false
 	for {
-		if next := l.next.Load(); next != nil {
-			used, err := l.cfg.RetentionUsed(ctx, *next)
+		if next, ok := l.standing(); ok {
+			used, err := l.cfg.RetentionUsed(ctx, next)
+			var end sealer.Position
+			if err == nil {
+				_, end, err = l.cfg.Log.Bounds(ctx, l.cfg.Partition)
+			}
 			switch {
 			case ctx.Err() != nil:
 				return
@@ -240,6 +250,7 @@ func (l *Loader) watchRetention(ctx context.Context) {
 				l.log.WarnContext(ctx, "cannot tell what is left of the log's retention", "err", err)
 			default:
 				l.metrics.retention.Set(used)
+				l.metrics.lag.Set(float64(max(0, end.Offset-next.Offset)))
 				if alarm := used >= retentionAlarm; alarm != alarmed {
 					alarmed = alarm
 					if alarm {
@@ -258,17 +269,28 @@ func (l *Loader) watchRetention(ctx context.Context) {
 	}
 }
 
-// start is where the partition is to be loaded from.
-func (l *Loader) start(ctx context.Context) (sealer.Position, error) {
+// standing is what is to be loaded next, as far as anybody knows.
+func (l *Loader) standing() (next sealer.Position, ok bool) {
+	if next := l.next.Load(); next != nil {
+		return *next, true
+	}
+	if l.cfg.Committed == nil {
+		return sealer.Position{}, false
+	}
+	return l.cfg.Committed(l.cfg.Partition)
+}
+
+// start is where the partition is to be loaded from, and where the log ends.
+func (l *Loader) start(ctx context.Context) (next, end sealer.Position, err error) {
 	first, end, err := l.cfg.Log.Bounds(ctx, l.cfg.Partition)
 	if err != nil {
-		return sealer.Position{}, err
+		return next, end, err
 	}
 	// Offsets count from 0, so a warehouse without a position has to begin there.
 	next, ok, err := l.cfg.Warehouse.Resume(ctx, l.cfg.Partition)
 	switch {
 	case err != nil:
-		return sealer.Position{}, err
+		return next, end, err
 	case !ok:
 		next = sealer.Position{Generation: first.Generation, Partition: l.cfg.Partition}
 	}
@@ -276,19 +298,19 @@ func (l *Loader) start(ctx context.Context) (sealer.Position, error) {
 		// The log was recreated or restored since it was last loaded: its offsets may
 		// count anew, or stand for other records. All it holds is loaded once more.
 		if first.Offset > next.Offset {
-			return sealer.Position{}, gap(next, first)
+			return next, end, gap(next, first)
 		}
 		l.log.WarnContext(ctx, "log has a new generation, loading it from its start",
 			"loaded", next.String(), "first", first.String(), "end", end.String())
-		return first, nil
+		return first, end, nil
 	}
 	if next.Compare(end) > 0 {
-		return sealer.Position{}, fmt.Errorf("%w: loaded up to %s, the log ends at %s", ErrLogBehind, next, end)
+		return next, end, fmt.Errorf("%w: loaded up to %s, the log ends at %s", ErrLogBehind, next, end)
 	}
 	if first.Compare(next) > 0 {
-		return sealer.Position{}, gap(next, first)
+		return next, end, gap(next, first)
 	}
-	return next, nil
+	return next, end, nil
 }
 
 func gap(from, to sealer.Position) error {

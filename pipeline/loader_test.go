@@ -572,7 +572,7 @@ func TestLoaderMetrics(t *testing.T) {
 			# HELP muniment_loader_lag_records Records in the log that were not yet loaded when it was last read.
 			# TYPE muniment_loader_lag_records gauge
 			muniment_loader_lag_records{partition="0"} 0
-			muniment_loader_lag_records{partition="1"} 0
+			muniment_loader_lag_records{partition="1"} NaN
 			# HELP muniment_loader_batch_seconds Time from a batch being read to its being durable in the warehouse, retries included.
 			# TYPE muniment_loader_batch_seconds histogram
 			muniment_loader_batch_seconds_bucket{partition="0",le="0.001"} 0
@@ -610,7 +610,7 @@ func TestLoaderMetrics(t *testing.T) {
 			# HELP muniment_loader_lag_records Records in the log that were not yet loaded when it was last read.
 			# TYPE muniment_loader_lag_records gauge
 			muniment_loader_lag_records{partition="0"} 8
-			muniment_loader_lag_records{partition="1"} 0
+			muniment_loader_lag_records{partition="1"} NaN
 		`, "muniment_loader_lag_records")
 
 		_, err = pipeline.NewLoader(m.cfg)

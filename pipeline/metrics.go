@@ -8,7 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics of one loader, all labelled with its partition.
+// metrics of one loader, all labelled with its partition. lag and retention are NaN
+// until they are known: a 0 would say that nothing is amiss.
 type metrics struct {
 	position prometheus.Gauge
 	lag      prometheus.Gauge
@@ -17,7 +18,6 @@ type metrics struct {
 	failures prometheus.Counter
 	stopped  prometheus.Gauge
 	// retention is shown for a log that drops records whether they are loaded or not.
-	// It is NaN until the position to load from is known.
 	retention prometheus.Gauge
 	seconds   prometheus.Histogram
 
@@ -52,7 +52,9 @@ func newMetrics(reg prometheus.Registerer, partition int32, retention bool) (*me
 		}),
 	}
 	m.retention = gauge("retention_used_ratio", "Age of the oldest record that is not loaded by the retention of the log; from 1 on it may be lost.")
-	m.retention.Set(math.NaN())
+	for _, unknown := range []prometheus.Gauge{m.lag, m.retention} {
+		unknown.Set(math.NaN())
+	}
 	m.all = []prometheus.Collector{m.position, m.lag, m.rows, m.setAside, m.failures, m.stopped, m.seconds}
 	if retention {
 		m.all = append(m.all, m.retention)

@@ -90,3 +90,66 @@ func TestLoaderTellsOfRetention(t *testing.T) {
 		requireRatio("0")
 	})
 }
+
+// A loader that starts while the warehouse is away has its alarms, too: it goes by what
+// others remember of the warehouse, and shows no number where nobody does.
+func TestLoaderTellsOfRetentionBeforeItCanLoad(t *testing.T) {
+	for name, c := range map[string]struct {
+		committed func(int32) (sealer.Position, bool)
+		used, lag string
+		alarms    int32
+	}{
+		"remembered": {
+			committed: func(partition int32) (sealer.Position, bool) {
+				return sealer.Position{Generation: 1, Partition: partition, Offset: 5}, true
+			},
+			used: "0.75", lag: "20", alarms: 1,
+		},
+		"forgotten": {committed: func(int32) (sealer.Position, bool) { return sealer.Position{}, false }, used: "NaN", lag: "NaN"},
+		"nobody's":  {used: "NaN", lag: "NaN"},
+		"of the end": {
+			committed: func(partition int32) (sealer.Position, bool) {
+				return sealer.Position{Generation: 1, Partition: partition, Offset: 40}, true // of a log that was restored
+			},
+			used: "0", lag: "0",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMemory()
+				m.fill(t, 0, 25)
+				var here atomic.Bool
+				m.sink.resume = func(ctx context.Context, p int32) (sealer.Position, bool, error) {
+					if !here.Load() {
+						return sealer.Position{}, false, errors.New("away")
+					}
+					return m.warehouse.Resume(ctx, p)
+				}
+				reg, alarm := prometheus.NewPedanticRegistry(), &heard{text: "near the end of their retention"}
+				m.cfg.Registerer, m.cfg.Logger, m.cfg.Committed = reg, slog.New(alarm), c.committed
+				m.cfg.RetentionUsed = func(_ context.Context, at sealer.Position) (float64, error) {
+					return float64(max(0, 20-at.Offset)) / 20, nil
+				}
+				_, stop := start(t, m.cfg)
+				defer stop()
+				requireShown := func(used, lag string) {
+					t.Helper()
+					synctest.Wait()
+					require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(`
+						# HELP muniment_loader_retention_used_ratio Age of the oldest record that is not loaded by the retention of the log; from 1 on it may be lost.
+						# TYPE muniment_loader_retention_used_ratio gauge
+						muniment_loader_retention_used_ratio{partition="0"} `+used+`
+						# HELP muniment_loader_lag_records Records in the log that were not yet loaded when it was last read.
+						# TYPE muniment_loader_lag_records gauge
+						muniment_loader_lag_records{partition="0"} `+lag+"\n"), "muniment_loader_retention_used_ratio", "muniment_loader_lag_records"))
+				}
+				time.Sleep(time.Hour)
+				requireShown(c.used, c.lag)
+				require.Equal(t, c.alarms, alarm.times.Load())
+				here.Store(true)
+				time.Sleep(time.Minute)
+				requireShown("0", "0")
+			})
+		})
+	}
+}

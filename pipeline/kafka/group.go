@@ -38,8 +38,8 @@ type GroupConfig struct {
 	JoinBackoff time.Duration
 
 	// Loaded is where the warehouse stands. It is committed as the group's offset every
-	// CommitEvery (default 10 s), for monitors of consumer lag; nothing here reads it
-	// back. nil commits nothing.
+	// CommitEvery (default 10 s), for monitors of consumer lag and for Committed; no
+	// loading begins there. nil commits nothing.
 	Loaded      func(ctx context.Context, partition int32) (next sealer.Position, ok bool, err error)
 	CommitEvery time.Duration
 }
@@ -72,6 +72,9 @@ type Group struct {
 	mu sync.Mutex
 	// outside is why this process is no member now; nil if it is. Guarded by mu.
 	outside error
+	// committed are the offsets that the group had when it last gave partitions to this
+	// process. Guarded by mu.
+	committed map[int32]sealer.Position
 }
 
 var _ pipeline.Assignment = (*Group)(nil)
@@ -119,6 +122,16 @@ func (g *Group) setOutside(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.outside = err
+}
+
+// Committed is where the warehouse stood, as the group has it, when the partition was
+// last assigned to this process; ok is false when that is not known. It is at or before
+// what is loaded, unless the log was restored.
+func (g *Group) Committed(partition int32) (next sealer.Position, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	next, ok = g.committed[partition]
+	return next, ok
 }
 
 // Run implements pipeline.Assignment. It waits until the topic is known, and for
@@ -207,9 +220,17 @@ func leave(group *kafkago.ConsumerGroup, hangUp func()) {
 // serve loads the partitions of one generation until it ends, or ctx is done.
 func (g *Group) serve(ctx context.Context, t *topic, generation *kafkago.Generation, load func(ctx context.Context, partition int32)) {
 	var partitions []int32
+	committed := map[int32]sealer.Position{}
 	for _, a := range generation.Assignments[g.log.cfg.Topic] {
-		partitions = append(partitions, int32(a.ID))
+		p := int32(a.ID)
+		partitions = append(partitions, p)
+		if a.Offset >= 0 { // else there is none
+			committed[p] = sealer.Position{Generation: t.generation, Partition: p, Offset: a.Offset}
+		}
 	}
+	g.mu.Lock()
+	g.committed = committed
+	g.mu.Unlock()
 	g.log.cfg.Log.Info("partitions are assigned", "group", g.cfg.Name, "generation", generation.ID, "partitions", partitions)
 	loading, stop := context.WithCancel(ctx)
 	defer stop()

@@ -116,9 +116,9 @@ func testGroup(t *testing.T, brokers []string) {
 	require.ErrorContains(t, a.Ready(), "has not joined yet")
 	r.requireShares(t, map[string]int{"a": 6})
 	require.NoError(t, a.Ready())
-	_, stopB := r.member(t, cfg, group, "b")
+	b, stopB := r.member(t, cfg, group, "b")
 	r.requireShares(t, map[string]int{"a": 3, "b": 3})
-	_, stopC := r.member(t, cfg, group, "c")
+	c, stopC := r.member(t, cfg, group, "c")
 	r.requireShares(t, map[string]int{"a": 2, "b": 2, "c": 2})
 
 	// Monitors of lag see the warehouse's positions.
@@ -145,6 +145,21 @@ func testGroup(t *testing.T, brokers []string) {
 	require.NoError(t, stopA())
 	r.requireShares(t, map[string]int{"b": 3, "c": 3})
 	require.Less(t, time.Since(left), group.SessionTimeout)
+	// And so do those who take over.
+	remembered := map[int32]sealer.Position{}
+	for _, g := range []*Group{b, c} {
+		for p := range int32(6) {
+			if at, ok := g.Committed(p); ok {
+				remembered[p] = at
+			}
+		}
+	}
+	generation := described(t, cfg).mustGeneration(t)
+	want := map[int32]sealer.Position{}
+	for p := range int32(5) {
+		want[p] = sealer.Position{Generation: generation, Partition: p, Offset: int64(p)}
+	}
+	require.Equal(t, want, remembered)
 	require.NoError(t, stopB())
 	require.NoError(t, stopC())
 	require.Empty(t, r.loading)
