@@ -49,7 +49,7 @@ type commands struct {
 	Node struct {
 		running
 		node.NodeCommands
-	} `cmd:"" help:"Let edge nodes join a running service."`
+	} `cmd:"" help:"Let edge nodes join a running service, and put them out."`
 	SetAside struct {
 		running
 		proof.SetAsideCommands

@@ -25,6 +25,10 @@ func (c *Control) operatorRoutes(a huma.API) {
 	}, func(ctx context.Context, _ *struct{}) (*store.Answer[node.Invitation], error) {
 		return store.Tell(c.cfg.Nodes.Invite(ctx, store.ByOperator()))
 	})
+	huma.Register(a, huma.Operation{
+		OperationID: "expel-node", Method: http.MethodPost, Path: "/admin/nodes/{nodeId}/expel", Tags: []string{"Operator"},
+		Summary: "Put a node out for good, once what it signed is sealed", Metadata: map[string]any{"operator": true},
+	}, c.expelNode)
 	huma.Register(a, signingKeyOperation("list-signing-keys", http.MethodGet, "", "List every key that ever signed, oldest first"), c.signingKeys)
 	huma.Register(a, signingKeyOperation("rotate-signing-key", http.MethodPost, "/{keyId}/rotate", "Let a new key take over from a current one"), c.rotateSigningKey)
 	huma.Register(a, signingKeyOperation("revoke-signing-key", http.MethodPost, "/{keyId}/revoke", "Declare that a key is not to be trusted any more"), c.revokeSigningKey)
@@ -64,6 +68,22 @@ func (c *Control) revokeSigningKey(ctx context.Context, in *revokeInput) (*store
 		q.Reason, q.Force = in.Body.Reason, in.Body.Force
 	}
 	return store.Tell(c.cfg.Nodes.Revoke(ctx, in.KeyID, q, store.ByOperator()))
+}
+
+type expelInput struct {
+	NodeID string `path:"nodeId" maxLength:"64"`
+	Body   *struct {
+		Reason string `json:"reason,omitempty" maxLength:"512" doc:"Kept in the audit log for good: no place for personal data."`
+		Force  bool   `json:"force,omitempty" doc:"Expel it although it did not say that what it signed is in the log, or some tenants can't be sealed."`
+	} // may be absent
+}
+
+func (c *Control) expelNode(ctx context.Context, in *expelInput) (*store.Answer[node.Expelled], error) {
+	q := node.Revocation{Seal: c.sealAll}
+	if in.Body != nil {
+		q.Reason, q.Force = in.Body.Reason, in.Body.Force
+	}
+	return store.Tell(c.cfg.Nodes.Expel(ctx, in.NodeID, q, store.ByOperator()))
 }
 
 // sealAll seals what is new of every tenant, and sees to it that no pack rests on the

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/node"
+	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/snapshot"
 	"muniment/sealer"
@@ -340,4 +342,53 @@ func TestRevokeKeyOfANodeThatHasGone(t *testing.T) {
 	revoke(back.key, "").refused(409, api.StateConflict) // it has not said that the old one is out of use
 	h.retire(credential, id(back.key), from).ok()
 	require.Equal(t, "REVOKED", get[string](t, revoke(back.key, "").ok(), "key", "state"))
+}
+
+// TestExpelNode: nobody but force puts out a node that does not answer, and what is out
+// stays out.
+func TestExpelNode(t *testing.T) {
+	h := newHouse(t)
+	expel := func(nodeID, body string) answer { return h.admin("POST", "/admin/nodes/"+nodeID+"/expel", body) }
+	expel(newNewcomer(t).id, "").refused(404, api.ResourceNotFound)
+	_, err := h.nodes.Enrol(t.Context(), "nod_embedded")
+	require.NoError(t, err)
+	require.Contains(t, expel("nod_embedded", `{"force":true}`).refused(409, api.StateConflict), "part of a control process")
+
+	n, invitation := newNewcomer(t), h.invite()
+	credential := get[string](t, h.join(n.request(invitation)).ok(), "credential")
+	start := func() answer { return send(t, h.control.Nodes(), credential, "POST", api.PathStart, "") }
+	start().ok()
+	require.Contains(t, expel(n.id, "").refused(409, api.StateConflict), "its spool may hold receipts")
+	start().ok()
+	require.Contains(t, n.enrol(h, credential, newNewcomer(t).key, time.Now()).refused(409, api.StateConflict), "is to leave")
+
+	v := expel(n.id, `{"force":true,"reason":"stolen"}`).ok()
+	require.Equal(t, 2., get[float64](t, v, "epoch"))
+	require.Equal(t, "REVOKED", get[string](t, get[[]any](t, v, "keys")[0].(map[string]any), "state"))
+	require.Equal(t, []string{"key.revoked", "node.expelled"}, h.newest(api.SystemTenant, 2))
+	events := h.events(api.SystemTenant)
+	told := events[len(events)-1]
+	require.Equal(t, sealer.Ref{Kind: "node", ID: n.id}, told.Subject)
+	require.Contains(t, string(told.Data), `"reason":"stolen"`)
+	require.Contains(t, start().refused(401, api.AuthInvalid), "the node "+n.id+" was expelled")
+	require.Contains(t, h.join(n.request(invitation)).refused(401, api.AuthInvalid), "was expelled")
+	require.Contains(t, h.join(n.request(h.invite())).refused(401, api.AuthInvalid), "was expelled")
+	events = h.events(api.SystemTenant)
+	require.Equal(t, v, expel(n.id, "").ok(), "once more changes nothing")
+	require.Equal(t, events, h.events(api.SystemTenant))
+
+	// A database from before is told by the log.
+	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `UPDATE nodes SET expelled_at = NULL WHERE node_id = $1`, n.id)
+		return err
+	}))
+	h.join(n.request(h.invite())).refused(409, api.StateConflict)
+	for _, changed := range []bool{true, false} {
+		require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+			again, err := node.Replay(t.Context(), tx, &told)
+			require.Equal(t, changed, again)
+			return err
+		}))
+	}
+	h.join(n.request(h.invite())).refused(401, api.AuthInvalid)
 }

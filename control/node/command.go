@@ -145,6 +145,7 @@ func (c *DelegateCommand) Run(server Server, out io.Writer) error {
 // NodeCommands are what "muniment node" does, in the form that kong reads.
 type NodeCommands struct {
 	Invite InviteCommand `cmd:"" help:"Let one node in a process of its own join, within an hour."`
+	Expel  ExpelCommand  `cmd:"" help:"Put a node in a process of its own out for good, once what it signed is sealed."`
 }
 
 // InviteCommand makes an invitation.
@@ -162,6 +163,34 @@ func (c *InviteCommand) Run(server Server, out io.Writer) error {
 		return json.NewEncoder(out).Encode(v)
 	}
 	_, err := fmt.Fprintf(out, "%s\n\nIt lets one node join until %s, and is not shown again.\n", v.Token, v.ExpiresAt)
+	return err
+}
+
+// ExpelCommand expels a node.
+type ExpelCommand struct {
+	NodeID string `arg:"" help:"The node (muniment signing-key list)."`
+	Reason string `help:"Told in the audit log."`
+	Force  bool   `help:"Expel it although it did not say that what it signed is in the log, or some tenants can't be sealed, which the answer names."`
+	JSON   bool   `help:"Print one JSON object."`
+}
+
+// Run asks the server.
+func (c *ExpelCommand) Run(server Server, out io.Writer) error {
+	var v Expelled
+	in := map[string]any{"reason": c.Reason, "force": c.Force}
+	if err := server.Do(http.MethodPost, "/admin/nodes/"+url.PathEscape(c.NodeID)+"/expel", in, &v); err != nil {
+		return fmt.Errorf("cannot expel the node: %w", err)
+	}
+	if c.JSON {
+		return json.NewEncoder(out).Encode(v)
+	}
+	for _, u := range v.Unsealed {
+		fmt.Fprintf(out, "%s could not be sealed before: %s\n", u.TenantID, u.Reason)
+	}
+	for _, k := range v.Keys {
+		fmt.Fprintf(out, "%s is revoked since %s\n", k.KeyID, k.RevokedAt)
+	}
+	_, err := fmt.Fprintf(out, "%s is expelled since %s\n", v.NodeID, v.ExpelledAt)
 	return err
 }
 

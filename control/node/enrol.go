@@ -28,7 +28,7 @@ func (r *Room) EnrolKey(ctx context.Context, nodeID string, q api.EnrolRequest) 
 	r.change.Lock()
 	defer r.change.Unlock()
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
-		known, err := store.One(ctx, tx, "the signing key", scanKey, `SELECT `+keyColumns+` FROM signing_keys WHERE key_id = $1`, row.KeyID)
+		known, err := store.One(ctx, tx, "the signing key", scanKey, `SELECT `+readColumns+` FROM signing_keys WHERE key_id = $1`, row.KeyID)
 		switch {
 		case err != nil:
 			return err
@@ -45,7 +45,9 @@ func (r *Room) EnrolKey(ctx context.Context, nodeID string, q api.EnrolRequest) 
 		if err != nil {
 			return err
 		}
-		if n := len(all); n > 0 && !all[n-1].vouches(nodeID, q) {
+		if n := len(all); n > 0 && all[n-1].leaving && all[n-1].RevokedAt == nil {
+			return api.Conflict("the node is to leave: it needs no other key")
+		} else if n > 0 && !all[n-1].vouches(nodeID, q) {
 			return api.Conflict("the key is not vouched for by the node's newest one, " + all[n-1].KeyID +
 				": a node that has lost that joins anew, with an invitation and under another name")
 		}
@@ -91,7 +93,8 @@ func (k *signingKey) vouches(nodeID string, q api.EnrolRequest) bool {
 
 // RetireKey ends the window of a key where the node says that it has ended in truth,
 // once nothing that it signed is under way any more. That is not before the window of
-// the next key begins: a node can't disown what it signed earlier.
+// the next key begins: a node can't disown what it signed earlier. A node that is to
+// leave retires all of its keys.
 func (r *Room) RetireKey(ctx context.Context, nodeID string, q api.RetireRequest) (v api.SigningKey, err error) {
 	r.change.Lock()
 	defer r.change.Unlock()
@@ -104,16 +107,22 @@ func (r *Room) RetireKey(ctx context.Context, nodeID string, q api.RetireRequest
 		if i < 0 {
 			return &api.Error{Code: api.ResourceNotFound, Message: "the node has no such signing key"}
 		}
-		if i == len(all)-1 {
+		row, end := &all[i], store.At(q.NotAfter).Time
+		if i < len(all)-1 {
+			end = latest(end, all[i+1].NotBefore)
+		} else if end = latest(end, nextMilli(row.NotBefore)); !row.leaving {
 			return api.Conflict("the key is the node's newest: enrol the next one first")
 		}
-		row, end := &all[i], latest(store.At(q.NotAfter).Time, all[i+1].NotBefore)
 		v = row.told()
-		if row.RevokedAt != nil || row.NotAfter != nil && !end.Before(*row.NotAfter) {
+		if row.RevokedAt != nil || row.retired {
 			return nil
 		}
 		row.endAt(end)
+		row.retired = true
 		v = row.told()
+		if _, err := tx.ExecContext(ctx, `UPDATE signing_keys SET retired = 1 WHERE key_id = $1`, row.KeyID); err != nil {
+			return err
+		}
 		return change(ctx, tx, "key.retired", row, sealer.Ref{Kind: "node", ID: nodeID})
 	})
 	if err != nil {
@@ -133,9 +142,9 @@ func change(ctx context.Context, tx *store.Tx, event string, row *signingKey, by
 	return emit(ctx, tx, event, row, by, row.describe())
 }
 
-// EndingKeys says which of a node's keys end or are revoked.
+// EndingKeys says which of a node's keys end, are revoked, or have no successor.
 func (r *Room) EndingKeys(ctx context.Context, nodeID string, keyIDs []string) ([]api.SigningKey, error) {
-	return r.told(ctx, nodeID, keyIDs, func(k *signingKey) bool { return k.NotAfter != nil || k.RevokedAt != nil })
+	return r.told(ctx, nodeID, keyIDs, func(k *signingKey) bool { return k.NotAfter != nil || k.RevokedAt != nil || k.leaving })
 }
 
 // told is what a node is told of those of its keys that it asks for.
@@ -154,7 +163,7 @@ func (r *Room) told(ctx context.Context, nodeID string, keyIDs []string, of func
 }
 
 func (k *signingKey) told() api.SigningKey {
-	v := api.SigningKey{KeyID: k.KeyID, NotBefore: k.NotBefore}
+	v := api.SigningKey{KeyID: k.KeyID, NotBefore: k.NotBefore, Last: k.leaving}
 	if k.NotAfter != nil {
 		v.NotAfter = *k.NotAfter
 	}
@@ -220,8 +229,8 @@ func (r *Room) askForAnother(ctx context.Context, row *signingKey, by sealer.Ref
 
 // putOutOfUse has a node in a process of its own end its use of a key, before that is
 // revoked. It waits until what the key signed is in the log, which only the node knows:
-// one that has gone may have left receipts in its spool. The window of a node's newest
-// key may as well end because the node did not answer, and says nothing of them.
+// one that has gone may have left receipts in its spool. That a window has ended says
+// nothing of them: it may have because the node did not answer.
 func (r *Room) putOutOfUse(ctx context.Context, row *signingKey, force bool, by sealer.Ref) (successor *SigningKey, err error) {
 	current, err := r.newestKey(ctx, role{row.Purpose, row.node})
 	if err != nil {
@@ -232,31 +241,8 @@ func (r *Room) putOutOfUse(ctx context.Context, row *signingKey, force bool, by 
 			return nil, err
 		}
 	}
-	ended, live := false, true
-	err = r.await(ctx, func(ctx context.Context) (bool, error) {
-		all, err := nodeKeys(ctx, r.db.Read(), row.node)
-		if err != nil {
-			return false, err
-		}
-		now := r.db.Now()
-		ended = slices.ContainsFunc(all[:max(0, len(all)-1)], func(k signingKey) bool {
-			return k.KeyID == row.KeyID && k.NotAfter != nil && !now.Before(*k.NotAfter)
-		})
-		if live, err = r.isLive(ctx, row.node); err != nil {
-			return false, err
-		}
-		return ended || !live, nil
-	})
-	switch {
-	case err != nil:
+	if _, err := r.awaitOut(ctx, row.node, force, row); err != nil {
 		return nil, err
-	case ended || force:
-	case live:
-		return nil, api.Conflict("the node " + row.node + " was asked to put the key out of use, and has not yet: ask again; " +
-			"forced, it is revoked all the same, and what the key signed since the last packs can't be proven")
-	default:
-		return nil, api.Conflict("the node " + row.node + " does not ask for the feed, and its spool may hold receipts by the key that are not in the log yet: " +
-			"start it again, and ask again; forced, the key is revoked all the same, and what it signed since the last packs can't be proven")
 	}
 	next, err := r.newestKey(ctx, role{row.Purpose, row.node})
 	if err != nil || next == nil || next.KeyID == row.KeyID {

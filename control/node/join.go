@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -24,7 +25,8 @@ import (
 // An operator makes an invitation, which lets one node join, within an hour. The
 // node brings the public half of a key that it made itself, proves that it has the
 // other half, and gets a credential for all that it asks later. Until its key is in
-// the directory it has signed nothing. Its later keys: enrol.go.
+// the directory it has signed nothing. Its later keys: enrol.go; how it
+// leaves: expel.go.
 
 // prefixInvitation begins an invitation's id.
 const prefixInvitation api.Prefix = "inv_"
@@ -79,6 +81,9 @@ func (r *Room) Join(ctx context.Context, q api.JoinRequest) (joined api.Joined, 
 	}
 	credential, credentialHash := newBearer(q.NodeID)
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
+		if m, err := r.member(ctx, tx, q.NodeID); err != nil || m != nil && !m.expelledAt.IsZero() {
+			return cmp.Or[error](err, errExpelled(q.NodeID))
+		}
 		again, err := useInvitation(ctx, tx, id, hash, q.NodeID)
 		if err != nil {
 			return err
@@ -169,7 +174,7 @@ func newNode(ctx context.Context, tx *store.Tx, row *signingKey) (err error) {
 
 // sameKey finds the row of a key that is presented once more.
 func sameKey(ctx context.Context, tx *store.Tx, row *signingKey) (*signingKey, error) {
-	known, err := scanKey(tx.QueryRowContext(ctx, `SELECT `+keyColumns+` FROM signing_keys WHERE key_id = $1 AND node_id = $2`, row.KeyID, row.node))
+	known, err := scanKey(tx.QueryRowContext(ctx, `SELECT `+readColumns+` FROM signing_keys WHERE key_id = $1 AND node_id = $2`, row.KeyID, row.node))
 	if errors.Is(err, sql.ErrNoRows) {
 		err = refusedJoin
 	}
@@ -185,11 +190,15 @@ func (r *Room) Authenticate(ctx context.Context, credential string) (nodeID stri
 	}
 	var known string
 	err = r.db.Read().QueryRowContext(ctx, `SELECT secret_hash FROM node_credentials WHERE node_id = $1`, nodeID).Scan(&known)
+	var m *member
 	if errors.Is(err, sql.ErrNoRows) {
-		return "", invalid
+		m, err = r.member(ctx, r.db.Read(), nodeID)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", fmt.Errorf("cannot authenticate the node %s: %w", nodeID, err)
+	case m != nil && !m.expelledAt.IsZero():
+		return "", errExpelled(nodeID)
 	}
 	if subtle.ConstantTimeCompare([]byte(known), []byte(hash)) != 1 {
 		return "", invalid

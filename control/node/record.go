@@ -53,6 +53,8 @@ type signingKey struct {
 	node       string
 	delegation string
 	revision   int64
+	leaving    bool // about to be revoked
+	retired    bool // its node says that nothing by it is under way
 }
 
 // endAt ends the key's window, which only ever gets shorter.
@@ -87,6 +89,9 @@ func (k *signingKey) describe() map[string]any {
 	}
 	if k.RevokedAt != nil {
 		record["revokedAt"] = sealer.FormatTime(*k.RevokedAt)
+	}
+	if k.retired {
+		record["retired"] = true
 	}
 	if k.delegation != "" {
 		record["delegation"] = k.delegation

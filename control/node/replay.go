@@ -20,14 +20,18 @@ type retold struct {
 	NotBefore  store.Instant `json:"notBefore"`
 	NotAfter   store.Instant `json:"notAfter"`
 	RevokedAt  store.Instant `json:"revokedAt"`
+	Retired    bool          `json:"retired"`
 	Successor  *retold       `json:"successor"`
 }
 
 // Replay is the signing keys' store.Replay: a key that was enrolled is in the
 // directory again, from the same moment on, or else what it signed since could
 // not be verified; and a key whose record names its end or its revocation has it
-// again.
+// again. A node that was expelled stays so.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
+	if e.Type == eventExpelled {
+		return expelAgain(ctx, tx, e)
+	}
 	if e.Subject.Kind != "signing_key" {
 		return false, nil
 	}
@@ -60,5 +64,25 @@ func (k *retold) replay(ctx context.Context, tx *store.Tx) (changed bool, err er
 		revoked_at = COALESCE(revoked_at, CAST($2 AS BIGINT)), revision = $3
 		WHERE key_id = $4 AND (CAST($1 AS BIGINT) < COALESCE(not_after, CAST($1 AS BIGINT) + 1) OR (CAST($2 AS BIGINT) IS NOT NULL AND revoked_at IS NULL))`,
 		k.NotAfter, k.RevokedAt, revision, k.KeyID))
+	if err == nil && k.Retired {
+		_, err = tx.ExecContext(ctx, `UPDATE signing_keys SET retired = 1 WHERE key_id = $1`, k.KeyID)
+	}
 	return enrolled || ended, err
+}
+
+// expelAgain puts a node out that an older database still knows.
+func expelAgain(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
+	revision, err := tx.Revision(ctx)
+	if err != nil {
+		return false, err
+	}
+	changed, err = affected(tx.ExecContext(ctx, `UPDATE nodes SET expelled_at = $2, revision = $3 WHERE node_id = $1 AND expelled_at IS NULL`,
+		e.Subject.ID, store.At(e.At), revision))
+	if err == nil && changed {
+		err = shutOut(ctx, tx, e.Subject.ID)
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot expel the node %s again: %w", e.Subject.ID, err)
+	}
+	return changed, nil
 }

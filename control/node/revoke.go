@@ -169,27 +169,39 @@ func (r *Room) writeRevocation(ctx context.Context, g *ring, keyID, reason strin
 		if row.RevokedAt != nil {
 			return nil
 		}
-		at, err := store.LastSeal(ctx, tx)
+		at, err := afterAll(ctx, tx, all)
 		if err != nil {
 			return err
 		}
-		at = latest(at, issue(tx.Now(), all))
 		if g != nil {
-			at = latest(at, g.after())
+			at = latest(at, nextMilli(g.after()))
 		}
-		at = nextMilli(at)
-		row.RevokedAt = &at
-		if row.revision, err = tx.Revision(ctx); err != nil {
-			return err
-		}
-		if err := updateKey(ctx, tx, row); err != nil {
-			return err
-		}
-		told := row.describe()
-		told["reason"] = reason
-		return emit(ctx, tx, "key.revoked", row, by, told)
+		return revokeAt(ctx, tx, row, at, reason, by)
 	})
 	return row, err
+}
+
+// afterAll is a moment after every pack that was sealed and every directory that was
+// issued.
+func afterAll(ctx context.Context, tx *store.Tx, all []signingKey) (at time.Time, err error) {
+	if at, err = store.LastSeal(ctx, tx); err != nil {
+		return at, err
+	}
+	return nextMilli(latest(at, issue(tx.Now(), all))), nil
+}
+
+// revokeAt writes a revocation, and tells of it.
+func revokeAt(ctx context.Context, tx *store.Tx, row *signingKey, at time.Time, reason string, by sealer.Ref) (err error) {
+	row.RevokedAt = &at
+	if row.revision, err = tx.Revision(ctx); err != nil {
+		return err
+	}
+	if err := updateKey(ctx, tx, row); err != nil {
+		return err
+	}
+	told := row.describe()
+	told["reason"] = reason
+	return emit(ctx, tx, "key.revoked", row, by, told)
 }
 
 func latest(a, b time.Time) time.Time {

@@ -22,11 +22,15 @@ func startNode(ctx context.Context, tx *store.Tx, nodeID string, now time.Time) 
 	return epoch, err
 }
 
+// nodeIDs are those that were not expelled.
 func (r *Room) nodeIDs(ctx context.Context) ([]string, error) {
-	return store.List(ctx, r.db.Read(), "the nodes", store.Text, `SELECT node_id FROM nodes ORDER BY node_id`)
+	return store.List(ctx, r.db.Read(), "the nodes", store.Text, `SELECT node_id FROM nodes WHERE expelled_at IS NULL ORDER BY node_id`)
 }
 
 const keyColumns = `key_id, purpose, node_id, public_key, not_before, not_after, revoked_at, delegation, revision`
+
+// readColumns are what scanKey reads.
+const readColumns = keyColumns + `, leaving, retired`
 
 func insertKey(ctx context.Context, tx *store.Tx, k *signingKey) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO signing_keys (`+keyColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
@@ -53,7 +57,7 @@ func (r *Room) key(ctx context.Context, keyID string) (*signingKey, error) {
 }
 
 func keyOf(ctx context.Context, q store.Querier, keyID string) (*signingKey, error) {
-	return store.One(ctx, q, "the signing key "+keyID, scanKey, `SELECT `+keyColumns+` FROM signing_keys WHERE key_id = $1`, keyID)
+	return store.One(ctx, q, "the signing key "+keyID, scanKey, `SELECT `+readColumns+` FROM signing_keys WHERE key_id = $1`, keyID)
 }
 
 // newestKey is the newest row of a role whose window has not ended, nil when there
@@ -63,14 +67,14 @@ func (r *Room) newestKey(ctx context.Context, role role) (*signingKey, error) {
 }
 
 func newestKey(ctx context.Context, q store.Querier, role role, now time.Time) (*signingKey, error) {
-	return store.One(ctx, q, fmt.Sprintf("the key for %s", role), scanKey, `SELECT `+keyColumns+` FROM signing_keys
+	return store.One(ctx, q, fmt.Sprintf("the key for %s", role), scanKey, `SELECT `+readColumns+` FROM signing_keys
 		WHERE purpose = $1 AND node_id = $2 AND revoked_at IS NULL AND (not_after IS NULL OR not_after > $3)
 		ORDER BY not_before DESC, revision DESC LIMIT 1`, role.purpose, role.node, store.At(now))
 }
 
 // nodeKeys lists the keys of a node, oldest first.
 func nodeKeys(ctx context.Context, q store.Querier, nodeID string) ([]signingKey, error) {
-	return store.List(ctx, q, "the keys of the node "+nodeID, scanKey, `SELECT `+keyColumns+` FROM signing_keys
+	return store.List(ctx, q, "the keys of the node "+nodeID, scanKey, `SELECT `+readColumns+` FROM signing_keys
 		WHERE purpose = $1 AND node_id = $2 ORDER BY not_before, revision`, sealer.PurposeReceipt, nodeID)
 }
 
@@ -91,13 +95,13 @@ func (r *Room) keys(ctx context.Context) (all []signingKey, err error) {
 }
 
 func keys(ctx context.Context, q store.Querier) ([]signingKey, error) {
-	return store.List(ctx, q, "the signing keys", scanKey, `SELECT `+keyColumns+` FROM signing_keys ORDER BY not_before, key_id`)
+	return store.List(ctx, q, "the signing keys", scanKey, `SELECT `+readColumns+` FROM signing_keys ORDER BY not_before, key_id`)
 }
 
 func scanKey(row store.Row) (signingKey, error) {
 	k := signingKey{Key: sealer.Key{Algorithm: sealer.Algorithm}}
 	var notBefore, notAfter, revokedAt store.Instant
-	err := row.Scan(&k.KeyID, &k.Purpose, &k.node, &k.PublicKey, &notBefore, &notAfter, &revokedAt, &k.delegation, &k.revision)
+	err := row.Scan(&k.KeyID, &k.Purpose, &k.node, &k.PublicKey, &notBefore, &notAfter, &revokedAt, &k.delegation, &k.revision, &k.leaving, &k.retired)
 	k.NotBefore, k.NotAfter, k.RevokedAt = notBefore.Time, optional(notAfter), optional(revokedAt)
 	return k, err
 }

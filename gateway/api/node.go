@@ -83,7 +83,9 @@ type Started struct {
 // old window ends in truth.
 //
 // Control asks for another key by ending the window of the current one, KeyOverlap
-// ahead, or by revoking it. The node learns that from Started or Feed.
+// ahead, or by revoking it. The node learns that from Started or Feed. A node that is
+// to leave learns it there, too: it signs nothing from then on, retires all of its keys
+// once what they signed is in the log, and is refused with 401 AUTH_INVALID afterwards.
 
 // KeyOverlap is for how long the windows of two keys of a node overlap at most.
 const KeyOverlap = time.Hour
@@ -95,6 +97,9 @@ type SigningKey struct {
 	// NotAfter is zero while the window is open, RevokedAt while the key is trusted.
 	NotAfter  time.Time `json:"notAfter,omitzero"`
 	RevokedAt time.Time `json:"revokedAt,omitzero"`
+	// Last is true once the node is to leave: it signs nothing more, and no other key
+	// takes over.
+	Last bool `json:"last,omitempty"`
 }
 
 // EnrolRequest enrols a node's next key. Sent again, it is answered as the first time,
@@ -118,8 +123,9 @@ func EnrolText(nodeID, publicKey string) []byte {
 	return fmt.Appendf(nil, "muniment node key/v1\n%s\n%s\n", nodeID, publicKey)
 }
 
-// RetireRequest tells that a key, which is not the node's newest, has signed nothing
-// for NotAfter or later, and never will; and that what it signed is durable.
+// RetireRequest tells that a key, which is not the node's newest unless the node is to
+// leave, has signed nothing for NotAfter or later, and never will; and that what it
+// signed is in the log.
 type RetireRequest struct {
 	KeyID    string    `json:"keyId"`
 	NotAfter time.Time `json:"notAfter"`

@@ -29,6 +29,10 @@
 // A crash at any moment leaves key files, and the next start asks control what they
 // are: in force, over, revoked, or not enrolled yet, which is then done first.
 //
+// A node that an operator expels signs nothing from the moment on at which it is told,
+// and sees its keys off as above; then control refuses it. It can't come back: another
+// joins in its place.
+//
 // Losing the folder loses the node: another joins in its place, and what the old one
 // signed verifies as before. A copy of the folder must never run beside it: both would
 // be one node. Two processes on one folder are refused.
@@ -126,6 +130,8 @@ type Node struct {
 	keys   []*key    // that may sign, oldest first; the last is current
 	latest time.Time // that a key was lent for
 	dead   []*key    // revoked, whose files are still to be destroyed
+	// leaving is set once control wants no other key to take over.
+	leaving bool
 }
 
 var _ snapshot.Signer = (*Node)(nil)

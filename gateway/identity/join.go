@@ -101,15 +101,18 @@ func (n *Node) sort(files []*keyfile.Key, known []api.SigningKey) error {
 	if len(n.keys) > 0 {
 		n.handOver()
 	}
+	if slices.ContainsFunc(known, func(k api.SigningKey) bool { return k.Last && k.RevokedAt.IsZero() }) {
+		n.leave()
+	}
 	return nil
 }
 
 // ready enrols the key that was not yet, and another if there is none to sign with.
 func (n *Node) ready(ctx context.Context) error {
-	for n.next != nil || n.over() {
+	for n.next != nil || n.over() && !n.leaving {
 		err := n.enrol(ctx)
 		switch {
-		case err == nil:
+		case err == nil, n.dropNext(err):
 		case refusal(err) != nil && len(n.SigningKeys()) == 0:
 			return fmt.Errorf("%w\nIf the node's keys are lost, remove %s, %s", err, n.cfg.Dir, invite)
 		case ctx.Err() != nil, refusal(err) != nil && n.over():
@@ -123,6 +126,9 @@ func (n *Node) ready(ctx context.Context) error {
 		}
 	}
 	n.pause = 0
+	if n.leaving {
+		return nil
+	}
 	if from := n.current().from; n.cfg.Now().Before(from) {
 		n.cfg.Logger.Warn("the clock stands before the key's window: nothing is signed until it has come",
 			"keyId", n.current().signer.KeyID, "notBefore", sealer.FormatTime(from))

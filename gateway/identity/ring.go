@@ -81,6 +81,9 @@ func (n *Node) keyFor(at time.Time) *key {
 }
 
 func (n *Node) noKey(at time.Time) error {
+	if n.leaving {
+		return fmt.Errorf("the node %s was asked to leave, and signs nothing more", n.saved.NodeID)
+	}
 	return fmt.Errorf("the node %s has no key for %s", n.saved.NodeID, sealer.FormatTime(at))
 }
 
@@ -105,7 +108,7 @@ func (n *Node) SigningKeys() (keyIDs []string) {
 }
 
 // Learn implements snapshot.Signer: a revoked key signs nothing any more, one that ends
-// signs nothing later, and Run lets another take over.
+// signs nothing later, and Run lets another take over, unless the node is to leave.
 func (n *Node) Learn(told []api.SigningKey) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -121,12 +124,30 @@ func (n *Node) Learn(told []api.SigningKey) {
 			n.dead = append(n.dead, k)
 			n.keys = slices.Delete(n.keys, i, i+1)
 			n.due()
+		case t.Last && !n.leaving:
+			n.leave()
+			n.due()
 		case !t.NotAfter.Equal(k.notAfter):
 			k.notAfter = t.NotAfter
-			k.end(t.NotAfter)
+			if !t.NotAfter.IsZero() {
+				k.end(t.NotAfter)
+			}
 			n.due()
 		}
 	}
+}
+
+// leave ends all keys, behind what they were lent for. The caller holds n.mu, or is alone.
+func (n *Node) leave() {
+	n.leaving = true
+	at := n.cfg.Now()
+	if n.latest.After(at) {
+		at = n.latest
+	}
+	for _, k := range n.keys {
+		k.end(nextMilli(at))
+	}
+	n.cfg.Logger.Warn("the node was asked to leave: it signs nothing more")
 }
 
 // due has Run look at once.

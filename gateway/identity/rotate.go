@@ -75,7 +75,7 @@ func (n *Node) backOff() time.Duration {
 func (n *Node) step(ctx context.Context) (wait time.Duration, err error) {
 	buried := n.bury() // a disk that fails must not keep the next key away
 	if n.next != nil || n.isDue() {
-		if err := n.enrol(ctx); err != nil {
+		if err := n.enrol(ctx); err != nil && !n.dropNext(err) {
 			return 0, errors.Join(buried, err)
 		}
 	}
@@ -91,7 +91,7 @@ func (n *Node) isDue() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	k := n.newest()
-	return k == nil || !k.notAfter.IsZero() || n.cfg.RotateEvery > 0 && !n.cfg.Now().Before(k.from.Add(n.cfg.RotateEvery))
+	return !n.leaving && (k == nil || !k.notAfter.IsZero() || n.cfg.RotateEvery > 0 && !n.cfg.Now().Before(k.from.Add(n.cfg.RotateEvery)))
 }
 
 // bury destroys the files of revoked keys.
@@ -148,6 +148,24 @@ func (n *Node) enrol(ctx context.Context) error {
 	return nil
 }
 
+// dropNext gives the next key up if control refuses it as the node is to leave.
+func (n *Node) dropNext(err error) bool {
+	if n.next == nil || !n.isLeaving() || refusal(err) == nil {
+		return false
+	}
+	if err := n.next.file.Destroy(); err != nil {
+		n.cfg.Logger.Error("a key that was never enrolled is left", "file", n.next.file.Path, "err", err)
+	}
+	n.next = nil
+	return true
+}
+
+func (n *Node) isLeaving() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.leaving
+}
+
 // announce is the moment from which on the next key is to sign. From here on the
 // current one signs no longer than its window has left once control has heard of it.
 func (n *Node) announce() time.Time {
@@ -174,7 +192,7 @@ func (n *Node) announce() time.Time {
 func (n *Node) withdraw() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if k := n.newest(); k != nil {
+	if k := n.newest(); k != nil && !n.leaving {
 		k.until = k.notAfter
 	}
 }
@@ -194,6 +212,10 @@ func (n *Node) take(told api.SigningKey) {
 	n.keys = append(n.keys, k)
 	slices.SortFunc(n.keys, oldestFirst)
 	n.handOver()
+	if told.Last || n.leaving {
+		n.leave()
+		return
+	}
 	n.cfg.Logger.Info("another signing key takes over", "keyId", told.KeyID, "from", sealer.FormatTime(told.NotBefore))
 }
 
@@ -221,12 +243,12 @@ func (n *Node) drained() (wait time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	wait = look
-	if n.cfg.RotateEvery > 0 && len(n.keys) > 0 {
+	if n.cfg.RotateEvery > 0 && len(n.keys) > 0 && !n.leaving {
 		wait = max(straggling, min(wait, n.newest().from.Add(n.cfg.RotateEvery).Sub(n.cfg.Now())))
 	}
 	newest := n.newest()
 	n.keys = slices.DeleteFunc(n.keys, func(k *key) bool {
-		if k == newest {
+		if k == newest && !n.leaving {
 			return false
 		}
 		left := k.until.Add(straggling).Sub(n.cfg.Now())

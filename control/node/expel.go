@@ -1,0 +1,226 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// # Expulsion
+//
+// A node that is to leave is told so by the feed. It signs nothing from then on, enrols
+// no other key, and says of each key when all that it signed is in the log. Then that is
+// sealed, and one change deletes the node's credential and revokes its keys. What the
+// node asks later is refused. Its name stays taken, and its keys stay in the directory:
+// what they signed until then verifies as before.
+
+// Expelled is the answer to an expulsion.
+type Expelled struct {
+	NodeID     string        `json:"nodeId"`
+	Epoch      uint64        `json:"epoch" doc:"How often the node had started."`
+	ExpelledAt store.Instant `json:"expelledAt"`
+	Keys       []SigningKey  `json:"keys" doc:"Every key that the node ever signed with, oldest first."`
+	// Unsealed are as in Revoked.
+	Unsealed []Unsealed `json:"unsealed,omitempty"`
+}
+
+// member is a node as the database has it.
+type member struct {
+	nodeID     string
+	epoch      uint64
+	expelledAt store.Instant
+	joined     bool // it has a credential
+}
+
+func (r *Room) member(ctx context.Context, q store.Querier, nodeID string) (*member, error) {
+	return store.One(ctx, q, "the node "+nodeID, func(row store.Row) (m member, err error) {
+		return m, row.Scan(&m.nodeID, &m.epoch, &m.expelledAt, &m.joined)
+	}, `SELECT n.node_id, n.epoch, n.expelled_at, c.node_id IS NOT NULL FROM nodes n LEFT JOIN node_credentials c ON c.node_id = n.node_id
+		WHERE n.node_id = $1`, nodeID)
+}
+
+// errExpelled is what an expelled node is told.
+func errExpelled(nodeID string) *api.Error {
+	return &api.Error{Code: api.AuthInvalid, Message: "the node " + nodeID + " was expelled: it may not ask for anything any more"}
+}
+
+// Expel puts a node in a process of its own out for good, because it was stolen, is
+// lost, or is not needed any more. q is as for the revocation of all of its keys: it
+// waits for the node to bring what it signed into the log, and for that to be sealed,
+// unless that is forced. While it waits the node is out of use already; asked again, it
+// goes on. To expel an expelled node changes nothing.
+//
+// A node that is forced out while it holds a lease signs until that has ended, within
+// the lease's bound; and what it signed since the last packs can't be proven any more.
+func (r *Room) Expel(ctx context.Context, nodeID string, q Revocation, by sealer.Ref) (v Expelled, err error) {
+	if v, err = r.expel(ctx, nodeID, q, by); err != nil {
+		return Expelled{}, fmt.Errorf("cannot expel the node %s: %w", nodeID, err)
+	}
+	return v, nil
+}
+
+func (r *Room) expel(ctx context.Context, nodeID string, q Revocation, by sealer.Ref) (v Expelled, err error) {
+	done, err := r.administer(ctx, true)
+	if err != nil {
+		return v, err
+	}
+	defer done()
+	m, err := r.member(ctx, r.db.Read(), nodeID)
+	switch {
+	case err != nil:
+		return v, err
+	case m == nil:
+		return v, &api.Error{Code: api.ResourceNotFound, Message: "no such node"}
+	case !m.expelledAt.IsZero():
+		return r.expelled(ctx, m)
+	case !m.joined:
+		return v, api.Conflict("the node is part of a control process: its keys can be revoked, but it can't be expelled")
+	}
+	if err := r.askToLeave(ctx, nodeID); err != nil {
+		return v, err
+	}
+	left, err := r.awaitOut(ctx, nodeID, q.Force, nil)
+	if err != nil {
+		return v, err
+	}
+	var unsealed []Unsealed
+	if q.Seal != nil {
+		if unsealed, err = q.Seal(ctx, ""); err == nil && !q.Force {
+			err = refusal(unsealed)
+		}
+		if err != nil {
+			return v, fmt.Errorf("it is out of use, but what it signed can't be sealed: %w", err)
+		}
+	}
+	if m, err = r.writeExpulsion(context.WithoutCancel(ctx), nodeID, left, q.Reason, by); err != nil {
+		return v, err
+	}
+	r.cfg.Logger.Warn("a node was expelled", "nodeId", nodeID, "epoch", m.epoch)
+	v, err = r.expelled(ctx, m)
+	v.Unsealed = unsealed
+	return v, err
+}
+
+func (r *Room) expelled(ctx context.Context, m *member) (Expelled, error) {
+	v := Expelled{NodeID: m.nodeID, Epoch: m.epoch, ExpelledAt: m.expelledAt, Keys: []SigningKey{}}
+	all, err := nodeKeys(ctx, r.db.Read(), m.nodeID)
+	for _, k := range all {
+		v.Keys = append(v.Keys, *k.view(r.db.Now()))
+	}
+	return v, err
+}
+
+// askToLeave has the feed tell the node that no key takes over from those that it has.
+func (r *Room) askToLeave(ctx context.Context, nodeID string) error {
+	return r.db.Change(ctx, func(tx *store.Tx) error {
+		if _, err := tx.Revision(ctx); err != nil { // the node's poll is answered at once
+			return err
+		}
+		_, err := tx.ExecContext(ctx, `UPDATE signing_keys SET leaving = 1 WHERE purpose = $1 AND node_id = $2 AND revoked_at IS NULL`,
+			sealer.PurposeReceipt, nodeID)
+		return err
+	})
+}
+
+// writeExpulsion is the one change that puts a node out. left says that it holds no
+// lease that it would still sign by.
+func (r *Room) writeExpulsion(ctx context.Context, nodeID string, left bool, reason string, by sealer.Ref) (m *member, err error) {
+	r.change.Lock()
+	defer r.change.Unlock()
+	err = r.db.Change(ctx, func(tx *store.Tx) error {
+		all, err := keys(ctx, tx)
+		if err != nil {
+			return err
+		}
+		at, err := afterAll(ctx, tx, all)
+		if err != nil {
+			return err
+		}
+		revoked := []string{}
+		for i := range all {
+			if k := &all[i]; k.node == nodeID && k.Purpose == sealer.PurposeReceipt && k.RevokedAt == nil {
+				revoked = append(revoked, k.KeyID)
+				if err := revokeAt(ctx, tx, k, at, reason, by); err != nil {
+					return err
+				}
+			}
+		}
+		revision, err := tx.Revision(ctx)
+		if err != nil {
+			return err
+		}
+		now := store.At(tx.Now())
+		if _, err := tx.ExecContext(ctx, `UPDATE nodes SET expelled_at = $2, updated_at = $2, revision = $3 WHERE node_id = $1`, nodeID, now, revision); err != nil {
+			return err
+		}
+		if err := shutOut(ctx, tx, nodeID); err != nil {
+			return err
+		}
+		if left {
+			if _, err := tx.ExecContext(ctx, `DELETE FROM node_polls WHERE node_id = $1`, nodeID); err != nil {
+				return err
+			}
+		}
+		if m, err = r.member(ctx, tx, nodeID); err != nil {
+			return err
+		}
+		told := map[string]any{"nodeId": nodeID, "epoch": m.epoch, "revokedKeyIds": revoked, "reason": reason, "expelledAt": now.String()}
+		return tx.EmitSystem(ctx, eventExpelled, by, sealer.Ref{Kind: "node", ID: nodeID}, told)
+	})
+	if err == nil && left && r.shared == nil {
+		r.mu.Lock()
+		delete(r.seen, nodeID)
+		r.mu.Unlock()
+	}
+	return m, err
+}
+
+const eventExpelled = "node.expelled"
+
+// shutOut deletes all that would let a node in: its credential, and the invitation by
+// which it would get another.
+func shutOut(ctx context.Context, tx *store.Tx, nodeID string) error {
+	for _, table := range []string{"node_credentials", "invitations"} {
+		if _, err := tx.ExecContext(ctx, `DELETE FROM `+table+` WHERE node_id = $1`, nodeID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitOut waits until the node has said of its keys, or of that one of them, that all
+// that they signed is in the log. One that does not say so is a reason to refuse, unless
+// that is forced. out says that it was said.
+func (r *Room) awaitOut(ctx context.Context, nodeID string, force bool, only *signingKey) (out bool, err error) {
+	live := true
+	err = r.await(ctx, func(ctx context.Context) (bool, error) {
+		all, err := nodeKeys(ctx, r.db.Read(), nodeID)
+		if err != nil {
+			return false, err
+		}
+		out = !slices.ContainsFunc(all, func(k signingKey) bool {
+			return (only == nil || k.KeyID == only.KeyID) && !k.retired && k.RevokedAt == nil
+		})
+		if live, err = r.isLive(ctx, nodeID); err != nil {
+			return false, err
+		}
+		return out || !live, nil
+	})
+	what := "its keys"
+	if only != nil {
+		what = "the key"
+	}
+	const forced = "; forced, it is done all the same, and what was signed since the last packs can't be proven"
+	switch {
+	case err != nil || out || force:
+		return out, err
+	case live:
+		return false, api.Conflict("the node " + nodeID + " was asked to put " + what + " out of use, and has not yet: ask again" + forced)
+	}
+	return false, api.Conflict("the node " + nodeID + " does not ask for the feed, and its spool may hold receipts that are not in the log yet: " +
+		"start it again, and ask again" + forced)
+}

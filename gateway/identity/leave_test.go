@@ -1,0 +1,109 @@
+package identity
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/node"
+	"muniment/control/store"
+	"muniment/gateway/api"
+)
+
+// TestExpulsion of a node that follows: it signs nothing from when it is told, what it
+// signed is in the log before that is sealed, and it does not come back.
+func TestExpulsion(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	var spooled atomic.Bool
+	spooled.Store(true)
+	asked := make(chan struct{}, 1)
+	cfg := h.config(t.TempDir())
+	cfg.Invitation = h.invite()
+	cfg.Drained = func() bool {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		return !spooled.Load()
+	}
+	n, err := Open(t.Context(), cfg)
+	require.NoError(t, err)
+	end := h.follow(n)
+	before, err := n.sign(time.Now())
+	require.NoError(t, err)
+	h.requireValid(before)
+
+	var sealed atomic.Bool
+	expelled := make(chan error, 1)
+	go func() {
+		v, err := h.rooms.Expel(t.Context(), n.ID(), node.Revocation{Seal: func(context.Context, string) ([]node.Unsealed, error) {
+			sealed.Store(true)
+			if spooled.Load() {
+				t.Error("sealed before the spool was drained")
+			}
+			return nil, nil
+		}}, store.ByOperator())
+		if err == nil && (len(v.Keys) != 1 || v.Keys[0].RevokedAt.IsZero() || v.Epoch != 1) {
+			t.Errorf("expelled: %+v", v)
+		}
+		expelled <- err
+	}()
+	for range 2 {
+		select {
+		case <-asked:
+		case err := <-expelled:
+			require.Fail(t, "expelled before the spool was drained", "%v", err)
+		}
+	}
+	_, err = n.sign(time.Now().Add(time.Second))
+	require.ErrorContains(t, err, "was asked to leave")
+	require.ErrorContains(t, n.Ready(), "was asked to leave")
+	require.Len(t, h.keys(n.ID()), 1, "no other key takes over")
+	require.False(t, sealed.Load())
+	spooled.Store(false)
+	require.NoError(t, <-expelled)
+	require.True(t, sealed.Load())
+	key := h.keys(n.ID())[0]
+	require.True(t, before.at.Before(key.NotAfter.Time))
+	require.True(t, key.NotAfter.Before(key.RevokedAt.Time))
+	require.Empty(t, keyFiles(t, cfg.Dir))
+	end()
+	require.NoError(t, n.Close())
+
+	for _, invitation := range []string{cfg.Invitation, h.invite(), ""} {
+		cfg.Invitation = invitation
+		_, err = Open(t.Context(), cfg)
+		require.ErrorContains(t, err, "the node "+n.ID()+" was expelled")
+	}
+}
+
+// TestExpulsionOfANodeThatStarts: it is told at its start, gives up the key that it was
+// about to enrol, and sees the others off.
+func TestExpulsionOfANodeThatStarts(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	dir := t.TempDir()
+	n := h.open(dir)
+	_, err := makeKey(dir)
+	require.NoError(t, err)
+	require.NoError(t, n.Close())
+	_, err = h.rooms.Expel(t.Context(), n.ID(), node.Revocation{}, store.ByOperator())
+	require.Equal(t, api.StateConflict, api.From(err).Code)
+	require.ErrorContains(t, err, "its spool may hold receipts")
+
+	n, err = Open(t.Context(), h.config(dir))
+	require.NoError(t, err)
+	defer n.Close()
+	require.Len(t, keyFiles(t, dir), 1)
+	_, err = n.sign(time.Now().Add(time.Second))
+	require.ErrorContains(t, err, "was asked to leave")
+	end := h.follow(n)
+	_, err = h.rooms.Expel(t.Context(), n.ID(), node.Revocation{}, store.ByOperator())
+	require.NoError(t, err)
+	end()
+	require.Empty(t, keyFiles(t, dir))
+}
