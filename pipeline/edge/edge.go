@@ -9,8 +9,8 @@
 //
 // The copies never stand in the way of a delivery. When one can't be written the
 // position is the zero one: the receipt is good, and nothing remembers its
-// Idempotency-Key. When one can't be read back the error is fs.ErrNotExist. Then a
-// retry gets a receipt of its own, which is metered zero as a duplicate. What goes
+// Idempotency-Key. When one can't be read back the error is fs.ErrNotExist, and Scan
+// passes over it. Then a retry gets a receipt of its own, which is metered zero as a duplicate. What goes
 // wrong is told by the log and muniment_edge_copies_failed_total:
 //   - The copies reach MaxBytes, or the disk is full: the oldest make room.
 //   - A write fails for good: there are no more copies until the next start.
@@ -28,6 +28,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -245,12 +246,37 @@ func (l *Log) Read(ctx context.Context, at sealer.Position) (sealer.Entry, error
 	return e, fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 }
 
-// Scan implements pipeline.Reader for the copies.
+// Scan implements pipeline.Reader for the copies, except that it passes over those that
+// can't be read, and tells of them: what reads all copies, as a node does when it starts,
+// is to have the others.
 func (l *Log) Scan(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
 	if l.copies == nil {
 		return nil
 	}
-	return l.copies.Scan(ctx, from, to, fn)
+	for step := int64(1); ; step *= 2 { // a bad stretch costs few attempts, and at most as much again behind it
+		next := from
+		var stopped error
+		err := l.copies.Scan(ctx, from, to, func(e sealer.Entry) error {
+			next, step = e.Position.Next(), 1
+			stopped = fn(e)
+			return stopped
+		})
+		told := slices.ContainsFunc([]error{pipeline.ErrClosed, pipeline.ErrGone, pipeline.ErrBeyondEnd},
+			func(sentinel error) bool { return errors.Is(err, sentinel) })
+		if err == nil || told || stopped != nil || ctx.Err() != nil {
+			return err
+		}
+		_, end, boundsErr := l.copies.Bounds(ctx, 0)
+		if boundsErr != nil {
+			return boundsErr
+		}
+		l.failed.Inc()
+		l.cfg.Logger.Error("cannot read copies for idempotent retries", "from", next.String(), "records", step, "err", err)
+		if from = next; from.Offset+step >= min(to.Offset, end.Offset) {
+			return nil
+		}
+		from.Offset += step
+	}
 }
 
 // Bounds implements pipeline.Reader for the copies.

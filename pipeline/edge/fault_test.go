@@ -3,10 +3,14 @@ package edge
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"muniment/pipeline"
 	"muniment/pipeline/segment"
 	"muniment/sealer"
 )
@@ -99,6 +104,8 @@ type disk struct {
 	free atomic.Int64 // bytes that may still be allocated
 	bad  atomic.Bool  // writes fail for good
 	deaf atomic.Bool  // reads fail
+	made atomic.Int64 // files
+	lost atomic.Int64 // reads of the file that was made as that one fail, 1 is the first
 }
 
 func (d *disk) Create(name string) (segment.File, error) {
@@ -106,7 +113,7 @@ func (d *disk) Create(name string) (segment.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return diskFile{f, d}, nil
+	return diskFile{f, d, d.made.Add(1)}, nil
 }
 
 func (d *disk) Remove(name string) error {
@@ -120,6 +127,7 @@ func (d *disk) Remove(name string) error {
 type diskFile struct {
 	segment.File
 	disk *disk
+	made int64
 }
 
 func (f diskFile) Allocate(at, n int64) error {
@@ -191,10 +199,72 @@ func TestBadDisk(t *testing.T) {
 }
 
 func (f diskFile) ReadAt(b []byte, at int64) (int, error) {
-	if f.disk.deaf.Load() {
+	if f.disk.deaf.Load() || f.disk.lost.Load() == f.made {
 		return 0, unix.EIO
 	}
 	return f.File.ReadAt(b, at)
+}
+
+// TestUnreadableFile: a node starts without the copies of a file that can't be read, and
+// with those of the others.
+func TestUnreadableFile(t *testing.T) {
+	d := &disk{FS: segment.OS()}
+	d.free.Store(1 << 30)
+	dir := t.TempDir()
+	l := mustOpen(t, Config{Promise: new(promise), Dir: dir, SegmentBytes: 64 << 10, FS: d})
+	var first, last sealer.Position
+	for n := range 2000 {
+		at, err := l.Append(t.Context(), record(n))
+		require.NoError(t, err)
+		if n == 0 {
+			first = at
+		}
+		last = at
+	}
+	names, err := filepath.Glob(filepath.Join(dir, "*.seg"))
+	require.NoError(t, err)
+	require.Greater(t, len(names), 4)
+	scanned := func() (offsets []int64) {
+		t.Helper()
+		require.NoError(t, l.Scan(t.Context(), first, last.Next(), func(e sealer.Entry) error {
+			offsets = append(offsets, e.Offset)
+			return nil
+		}))
+		return offsets
+	}
+	require.Len(t, scanned(), 2000)
+	offset := func(i int) int64 {
+		if i == len(names) {
+			return 2000
+		}
+		n, err := strconv.ParseInt(strings.TrimSuffix(names[i][len(names[i])-len("00000000000000000000.seg"):], ".seg"), 10, 64)
+		require.NoError(t, err)
+		return n
+	}
+	for i := range names {
+		d.lost.Store(int64(i + 1))
+		before := testutil.ToFloat64(l.failed)
+		offsets := scanned()
+		require.True(t, slices.IsSorted(offsets))
+		for n := range offset(i) {
+			require.Equal(t, n, offsets[n], "before the bad file")
+		}
+		size := offset(i+1) - offset(i)
+		behind := offsets[offset(i):]
+		require.GreaterOrEqual(t, int64(len(behind)), 2000-offset(i+1)-size, "few of those behind it are left out")
+		for n := range len(behind) {
+			require.Equal(t, 1999-int64(n), behind[len(behind)-1-n])
+		}
+		require.Greater(t, testutil.ToFloat64(l.failed), before)
+		require.Less(t, testutil.ToFloat64(l.failed), before+20)
+	}
+	d.lost.Store(0)
+	enough := errors.New("enough")
+	require.ErrorIs(t, l.Scan(t.Context(), first, last.Next(), func(sealer.Entry) error { return enough }), enough)
+	d.deaf.Store(true)
+	require.Empty(t, scanned())
+	require.NoError(t, l.Close())
+	require.ErrorIs(t, l.Scan(t.Context(), first, last.Next(), func(sealer.Entry) error { return nil }), pipeline.ErrClosed)
 }
 
 // TestUnreadableCopy: a disk that can't read a copy costs the answer to a retry, which
