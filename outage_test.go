@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,33 +26,34 @@ import (
 	"muniment/bench"
 	"muniment/pipeline/clickhouse"
 	"muniment/pipeline/kafka"
+	"muniment/sealer"
 )
 
 // The faults of the scaled service, each under load with clients that keep every
 // answer (make faults). When it is over, log, warehouse, packs, metering and rollups
 // must say what the clients hold: 0 missing, 0 counted twice, no drift.
 
-// trial is a cluster under the load of three tenants.
+// trial is a cluster under the load of some tenants.
 type trial struct {
 	*testing.T
 	*bench.Cluster
-	callers  []bench.Caller
-	rights   map[string]string // of the first tenant, by substrate
-	answered atomic.Int64
-
-	stop  chan struct{}
-	loads sync.WaitGroup
-	errs  []error
+	tenants    int
+	callers    []bench.Caller
+	deliveries [][]bench.Delivery // of each caller
+	rights     map[string]string  // of the first tenant, by substrate
+	answered   atomic.Int64
+	loads      []*tide
 }
 
-// The load: a trial's clients together ask at most 300 times a second, for at least
-// 300 s.
+// The usual load: a trial's clients together ask at most 300 times a second.
 const (
-	trialTenants    = 3
-	trialClients    = 4 // of each tenant
-	trialPause      = 40 * time.Millisecond
-	trialDeliveries = 30_000 // of each tenant
+	trialTenants = 3 // unless a test sets trial.tenants
+	trialClients = 4 // of each tenant
+	trialPause   = 40 * time.Millisecond
 )
+
+// trialDeliveries of a tenant are more than any load gets done.
+const trialDeliveries = 300_000
 
 // newTrial is a cluster on the stack's engines, to be given others and then raised.
 func newTrial(t *testing.T) *trial {
@@ -58,11 +61,11 @@ func newTrial(t *testing.T) *trial {
 	if os.Getenv("MUNIMENT_TEST_FAULTS") == "" {
 		t.Skip("MUNIMENT_TEST_FAULTS is not set: make faults")
 	}
-	tr := &trial{T: t, Cluster: &bench.Cluster{
+	tr := &trial{T: t, tenants: trialTenants, Cluster: &bench.Cluster{
 		Exe: muniment(t), Dir: t.TempDir(), Engines: engines(t),
 		// As short as brokers allow: the partitions of a loader that was killed wait for it.
 		LoaderFlags: []string{"--session-timeout", "6s"},
-	}, stop: make(chan struct{})}
+	}}
 	t.Cleanup(tr.End)
 	// The one of the trial before may have ended with the loaders that were killed, and
 	// be starting again.
@@ -70,31 +73,71 @@ func newTrial(t *testing.T) *trial {
 	return tr
 }
 
-// begin raises the cluster and starts the load.
-func (tr *trial) begin(size bench.Size) {
+// raise raises the cluster, with its tenants.
+func (tr *trial) raise(size bench.Size) {
 	tr.Helper()
 	require.NoError(tr, tr.Raise(tr.Context(), size))
-	ctx, cancel := context.WithCancel(context.Background())
-	tr.Cleanup(func() { cancel(); tr.loads.Wait() })
-	tr.callers, tr.errs = make([]bench.Caller, trialTenants), make([]error, trialTenants)
-	for i := range tr.callers {
+	for i := range tr.tenants {
 		client, rights, _ := registerOn(tr.T, tr.Cluster)
 		if i == 0 {
 			tr.rights = rights
 		}
-		deliveries, err := bench.Deliveries(trialDeliveries, uint64(i), bench.Profiles(), rights)
+		some, err := bench.Deliveries(trialDeliveries/100, uint64(i), bench.Profiles(), rights)
 		require.NoError(tr, err)
-		load := &bench.Load{
-			Key: client.Key, Clients: trialClients, Name: "fault", Deliveries: deliveries,
-			Pause: trialPause, Stop: tr.stop, Answered: func(int) { tr.answered.Add(1) },
-		}
-		for _, api := range tr.APIs() {
-			load.Addrs = append(load.Addrs, hostPort(api))
-		}
-		tr.callers[i].Client = client
-		tr.loads.Go(func() { tr.callers[i].Answers, tr.errs[i] = load.Run(ctx) })
+		tr.callers = append(tr.callers, bench.Caller{Client: client})
+		tr.deliveries = append(tr.deliveries, slices.Repeat(some, 100))
 	}
+}
+
+// begin raises the cluster and starts the usual load.
+func (tr *trial) begin(size bench.Size) {
+	tr.Helper()
+	tr.raise(size)
+	tr.load(bench.Load{Name: "fault", Clients: trialClients, Pause: trialPause})
 	tr.more(1000)
+}
+
+// tide is a load by all tenants that was begun.
+type tide struct {
+	stop    chan struct{}
+	running sync.WaitGroup
+	answers [][]bench.Answer // of each tenant
+	errs    []error
+	stopped bool
+}
+
+// load starts one like this for each tenant.
+func (tr *trial) load(like bench.Load) *tide {
+	tr.Helper()
+	w := &tide{stop: make(chan struct{}), answers: make([][]bench.Answer, tr.tenants), errs: make([]error, tr.tenants)}
+	ctx, cancel := context.WithCancel(context.Background())
+	tr.Cleanup(func() { cancel(); w.running.Wait() })
+	for i := range tr.callers {
+		load := like
+		load.Key, load.Deliveries, load.Stop = tr.callers[i].Client.Key, tr.deliveries[i], w.stop
+		load.Answered = func(int) { tr.answered.Add(1) }
+		for _, url := range tr.APIs() {
+			load.Addrs = append(load.Addrs, hostPort(url))
+		}
+		w.running.Go(func() { w.answers[i], w.errs[i] = load.Run(ctx) })
+	}
+	tr.loads = append(tr.loads, w)
+	return w
+}
+
+// end ends a load, and keeps what it was answered.
+func (tr *trial) end(w *tide) {
+	tr.Helper()
+	if w.stopped {
+		return
+	}
+	w.stopped = true
+	close(w.stop)
+	w.running.Wait()
+	for i, err := range w.errs {
+		require.NoError(tr, err)
+		tr.callers[i].Answers = append(tr.callers[i].Answers, w.answers[i]...)
+	}
 }
 
 // more waits until so many further deliveries are answered.
@@ -120,13 +163,11 @@ func within(t *testing.T, done <-chan struct{}, otherwise string) {
 	}
 }
 
-// balance ends the load and closes the books.
+// balance ends the loads and closes the books.
 func (tr *trial) balance(what string, args ...any) *bench.Audit {
 	tr.Helper()
-	close(tr.stop)
-	tr.loads.Wait()
-	for _, err := range tr.errs {
-		require.NoError(tr, err)
+	for _, w := range tr.loads {
+		tr.end(w)
 	}
 	ctx, cancel := context.WithTimeout(tr.Context(), 10*time.Minute)
 	defer cancel()
@@ -219,6 +260,16 @@ func (e *engine) do(arg ...string) string {
 	return string(said)
 }
 
+// pid is in a file of the engine.
+func (e *engine) pid(file string) int {
+	e.Helper()
+	text, err := os.ReadFile(filepath.Join(e.dir, e.name, file))
+	require.NoError(e, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	require.NoError(e, err)
+	return pid
+}
+
 // variable is one of those that the script's env prints.
 func (e *engine) variable(name string) string {
 	e.Helper()
@@ -290,11 +341,7 @@ func TestFaultClickHouseKilled(t *testing.T) {
 	const kills = 4
 	for range kills {
 		held := tap.hold(t)
-		text, err := os.ReadFile(filepath.Join(server.dir, "clickhouse", "pid"))
-		require.NoError(t, err)
-		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-		require.NoError(t, err)
-		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+		require.NoError(t, syscall.Kill(server.pid("pid"), syscall.SIGKILL))
 		close(held.goOn)
 		server.do("up") // the script starts it again by itself; this waits for it
 		tr.more(500)
@@ -337,6 +384,123 @@ func TestFaultKafkaAway(t *testing.T) {
 	tr.more(500)
 	audit := tr.balance("Kafka away for %.0f s, %.0f records in the spools before its start, drained under load in %.1f s", away.Seconds(), spooled, took.Seconds())
 	require.Zero(t, audit.Retried, "deliveries that were refused")
+}
+
+// With a node under half of the load that it can take, Kafka is held (SIGSTOP). What was
+// spooled is in Kafka within twice the time of the outage, under that load, and each
+// client's receipts stand in the topic in the order in which it got them.
+func TestFaultDrain(t *testing.T) {
+	tr := newTrial(t)
+	tr.tenants = 12
+	broker := tr.ownKafka()
+	tr.raise(bench.Size{Gateways: 1, Controls: 1, Partitions: 12})
+	const clients = 8 // of each tenant
+	capacity := tr.capacity(clients)
+	half := tr.load(bench.Load{Name: "half", Clients: clients, Every: time.Duration(float64(tr.tenants*clients) / (capacity / 2) * float64(time.Second))})
+	tr.more(int64(2 * capacity))
+
+	pid := broker.pid("node1.pid")
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) }) // or it can't be ended
+	gone, before := time.Now(), tr.answered.Load()
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	<-time.After(trialOutage)
+	during := tr.answered.Load() - before
+	spooled := sum(tr.Gateways, "muniment_spool_pending_records")
+	require.Positive(t, spooled)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGCONT))
+	back, before := time.Now(), tr.answered.Load()
+	tr.until("the spool is drained", func() bool {
+		return sum(tr.Gateways, "muniment_spool_pending_records")+sum(tr.Gateways, "muniment_spool_active") == 0
+	})
+	away, took := back.Sub(gone), time.Since(back)
+	under := tr.answered.Load() - before
+	told := fmt.Sprintf("capacity %.0f/s; Kafka held for %.1f s under %.0f/s, %.0f records in the spool; drained in %.1f s under %.0f/s",
+		capacity, away.Seconds(), float64(during)/away.Seconds(), spooled, took.Seconds(), float64(under)/took.Seconds())
+	t.Log(told)
+	require.Less(t, took, 2*away)
+	tr.more(int64(capacity))
+	tr.end(half)
+	tr.inOrder(half)
+
+	tr.Loaders = append(tr.Loaders, nil)
+	require.NoError(t, tr.StartLoader(t.Context(), 0))
+	audit := tr.balance("%s", told)
+	require.Zero(t, audit.Retried, "deliveries that were refused")
+}
+
+// trialOutage is how long Kafka is held.
+const trialOutage = time.Minute
+
+// capacity is how many deliveries a second the cluster answers, when Kafka is warm.
+func (tr *trial) capacity(clients int) (perSecond float64) {
+	tr.Helper()
+	all := tr.load(bench.Load{Name: "capacity", Clients: clients})
+	defer tr.end(all)
+	for range 6 {
+		before, began := tr.answered.Load(), time.Now()
+		<-time.After(3 * time.Second)
+		now := float64(tr.answered.Load()-before) / time.Since(began).Seconds()
+		if now < 1.05*perSecond {
+			break
+		}
+		perSecond = now
+	}
+	return perSecond
+}
+
+// inOrder requires that each client's receipts stand in the topic in the order of its
+// requests: each was answered before the next was begun.
+func (tr *trial) inOrder(w *tide) {
+	tr.Helper()
+	stand, _ := inTopic(tr.T, tr.Cluster)
+	for _, answers := range w.answers {
+		last := map[int]sealer.Position{} // by client
+		for _, a := range answers {
+			if a.Status != http.StatusOK {
+				continue
+			}
+			_, rest, _ := bytes.Cut(a.Body, []byte(`"receiptId":"`))
+			id, _, _ := bytes.Cut(rest, []byte(`"`))
+			at, ok := stand[string(id)]
+			require.True(tr, ok, "%s is not in the topic", id)
+			require.Positive(tr, at.Compare(last[a.Client]), "%s stands before the one that was acknowledged before it", id)
+			last[a.Client] = at
+		}
+	}
+}
+
+// Kafka is away until the spool is at its cap: deliveries are refused and told when to
+// come again, and are taken when Kafka is back.
+func TestFaultSpoolFull(t *testing.T) {
+	tr := newTrial(t)
+	broker := tr.ownKafka()
+	tr.GatewayFlags = []string{"--spool-bytes", strconv.Itoa(128 << 20)}
+	tr.raise(bench.Size{Gateways: 1, Loaders: 1, Controls: 1, Partitions: 6})
+	var refused, unsaid, other atomic.Int64
+	tr.load(bench.Load{Name: "fault", Clients: 16, Refused: func(status int, retryAfter string) {
+		refused.Add(1)
+		if seconds, err := strconv.Atoi(retryAfter); err != nil || seconds < 1 {
+			unsaid.Add(1)
+		}
+		if status != http.StatusServiceUnavailable {
+			other.Add(1)
+		}
+	}})
+	tr.more(1000)
+	require.Zero(t, refused.Load())
+	broker.do("kill", "1")
+	tr.until("the spool is full", func() bool { return refused.Load() > 1000 })
+	spooled := sum(tr.Gateways, "muniment_spool_pending_records")
+	broker.do("up")
+	tr.more(5000)
+	require.Zero(t, unsaid.Load(), "refusals without Retry-After")
+	require.Zero(t, other.Load(), "other refusals than 503")
+	tr.until("the spool is drained", func() bool { return sum(tr.Gateways, "muniment_spool_pending_records") == 0 })
+	again := refused.Load()
+	tr.more(1000)
+	require.Equal(t, again, refused.Load(), "refusals with a spool that is empty")
+	audit := tr.balance("spool full at %.0f records, %d times answered 503 with Retry-After", spooled, again)
+	require.Positive(t, audit.Retried)
 }
 
 // The broker takes the records, and one of twenty of its answers is lost with the

@@ -29,8 +29,14 @@ type Load struct {
 	Deliveries []Delivery
 	// Pause is how long a client waits between two deliveries.
 	Pause time.Duration
+	// Every, if set, is how far apart the deliveries of a client are due, however long it
+	// waited for their answers: one that is late is sent at once. Clients take turns.
+	Every time.Duration
 	// Stop, if set, ends the load early when it is closed: no further delivery is begun.
 	Stop <-chan struct{}
+	// Refused, if set, is called with each answer after which a delivery is sent again,
+	// from many goroutines. retryAfter is that header, "" if it was missing.
+	Refused func(status int, retryAfter string)
 	// Answered, if set, is called after each answer with the number of answers so
 	// far, from many goroutines.
 	Answered func(n int)
@@ -40,6 +46,9 @@ type Load struct {
 type Answer struct {
 	Status int
 	Body   []byte
+	// Client is the number of the one who sent it, from 0. It was answered before the
+	// client's next delivery was begun.
+	Client int
 	// Latency of the attempt that was answered.
 	Latency time.Duration
 	// Attempts counts the requests that were sent, the answered one included.
@@ -60,40 +69,57 @@ func (l *Load) Run(ctx context.Context) ([]Answer, error) {
 	answers := make([]Answer, len(l.Deliveries))
 	var next, done atomic.Int64
 	var clients sync.WaitGroup
-	for i := range l.Clients {
+	began := time.Now()
+	for number := range l.Clients {
 		clients.Go(func() {
 			client := &fasthttp.HostClient{
-				Addr: l.Addrs[i%len(l.Addrs)], IsTLS: l.TLS != nil, TLSConfig: l.TLS, MaxConns: 1, RetryIfErr: neverRetry,
+				Addr: l.Addrs[number%len(l.Addrs)], IsTLS: l.TLS != nil, TLSConfig: l.TLS, MaxConns: 1, RetryIfErr: neverRetry,
 				ReadTimeout: 20 * time.Second, WriteTimeout: 20 * time.Second,
 				NoDefaultUserAgentHeader: true, DisablePathNormalizing: true,
 			}
 			defer client.CloseIdleConnections()
-			for !l.stopped() {
+			due := began.Add(l.Every * time.Duration(number) / time.Duration(l.Clients))
+			for l.await(ctx, due) {
 				i := int(next.Add(1)) - 1
 				if i >= len(l.Deliveries) {
 					return
 				}
-				if answers[i] = l.post(ctx, client, i); answers[i].Status == 0 {
+				answers[i] = l.post(ctx, client, i)
+				if answers[i].Client = number; answers[i].Status == 0 {
 					return
 				}
+				due = due.Add(l.Every)
 				if n := done.Add(1); l.Answered != nil {
 					l.Answered(int(n))
 				}
 				if l.Pause > 0 {
-					select {
-					case <-time.After(l.Pause):
-					case <-ctx.Done():
-					}
+					due = time.Now().Add(l.Pause)
 				}
 			}
 		})
 	}
 	clients.Wait()
-	answers = answers[:min(int(next.Load()), len(answers))]
-	if want := len(answers); int(done.Load()) < want {
+	want := len(answers)
+	answers = answers[:min(int(next.Load()), want)]
+	if l.stopped() {
+		want = len(answers)
+	}
+	if int(done.Load()) < want {
 		return answers, fmt.Errorf("only %d of %d deliveries were answered: %w", done.Load(), want, context.Cause(ctx))
 	}
 	return answers, nil
+}
+
+// await waits until a delivery is due; false when none is to be begun any more.
+func (l *Load) await(ctx context.Context, due time.Time) bool {
+	if left := time.Until(due); left > 0 {
+		select {
+		case <-time.After(left):
+		case <-l.Stop:
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err() == nil && !l.stopped()
 }
 
 func (l *Load) stopped() bool {
@@ -131,6 +157,9 @@ func (l *Load) post(ctx context.Context, client *fasthttp.HostClient, i int) Ans
 				Status: resp.StatusCode(), Body: slices.Clone(resp.Body()), Latency: time.Since(start), Attempts: attempt,
 				Replayed: len(resp.Header.Peek("Idempotent-Replayed")) > 0,
 			}
+		}
+		if err == nil && l.Refused != nil {
+			l.Refused(resp.StatusCode(), string(resp.Header.Peek("Retry-After")))
 		}
 		select {
 		case <-ctx.Done():
