@@ -149,7 +149,7 @@ func (c *gatewayCmd) Run() (err error) {
 		return err
 	}
 	view, err := snapshot.New(snapshot.Config{
-		Source: source, NodeID: node.ID(), Bound: c.Bound, Signer: node, Logger: logger, Registerer: registry,
+		Source: source, NodeID: node.ID(), Bound: c.Bound, Signer: node, Spooled: promise.Pending, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err

@@ -54,7 +54,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 		return nil, err
 	}
 	packs, err := proof.New(proof.Config{
-		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: nodes, Dir: filepath.Join(cfg.Data, "packs"),
+		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: nodes, Nodes: nodes, Dir: filepath.Join(cfg.Data, "packs"),
 		Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {

@@ -392,3 +392,20 @@ func TestExpelNode(t *testing.T) {
 	}
 	h.join(n.request(h.invite())).refused(401, api.AuthInvalid)
 }
+
+// TestNodesTellOfTheirSpools with each question.
+func TestNodesTellOfTheirSpools(t *testing.T) {
+	h := newHouse(t)
+	ask := func(credential, spooled string) answer {
+		return send(t, h.control.Nodes(), credential, "POST", api.PathFeed, `{"nodeId":"x","after":0,"limit":0,"spooled":`+spooled+`}`)
+	}
+	n, other := newNewcomer(t), newNewcomer(t)
+	credential := get[string](t, h.join(n.request(h.invite())).ok(), "credential")
+	ask(credential, "5").ok()
+	ask(get[string](t, h.join(other.request(h.invite())).ok(), "credential"), "0").ok()
+	live, silent, err := h.nodes.Spooled(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{n.id: 5}, live)
+	require.Empty(t, silent)
+	ask(credential, "-1").refused(422, api.ValidationFailed)
+}

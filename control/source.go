@@ -25,7 +25,7 @@ func (c *Control) Source() *Source { return &Source{c.cfg.DB, c.cfg.Nodes} }
 // Feed answers at once when the database's newest revision is not req.After, else
 // at the next commit or after half a second. It takes note of the node's poll first.
 func (s *Source) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error) {
-	if err := s.nodes.Polled(ctx, req.NodeID, req.After); err != nil {
+	if err := s.nodes.Polled(ctx, req.NodeID, req.After, req.Spooled); err != nil {
 		return api.Feed{}, err
 	}
 	timeout := time.NewTimer(feedWait)

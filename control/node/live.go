@@ -12,10 +12,12 @@ import (
 type poll struct {
 	at      time.Duration // by Config.Clock
 	applied int64
+	spooled int64 // records in its spool
 	beat    int64 // of its row, where several processes share the database
 }
 
-// forget is how many bounds a silent node is still listed for.
+// forget is how many bounds a silent node is still listed for, unless records are in
+// its spool.
 const forget = 100
 
 // Propagation says how far the nodes have followed the feed to a revision.
@@ -33,12 +35,13 @@ type State struct {
 	Live            bool   `json:"live" doc:"It may hold a lease: it polled within the bound."`
 }
 
-// Polled records that a node has asked for what came after the revision applied. Only
+// Polled records that a node has asked for what came after the revision applied, and
+// how many records are in its spool. Only
 // once it has returned nil may the node be answered: then whoever waits for the live
 // nodes knows of this one, in every process of control.
-func (r *Room) Polled(ctx context.Context, nodeID string, applied int64) error {
+func (r *Room) Polled(ctx context.Context, nodeID string, applied, spooled int64) error {
 	if r.shared != nil {
-		if err := r.shared.tell(ctx, nodeID, applied); err != nil {
+		if err := r.shared.tell(ctx, nodeID, poll{applied: applied, spooled: spooled}); err != nil {
 			return fmt.Errorf("cannot take note of the node %s: %w", nodeID, err)
 		}
 		return nil
@@ -47,7 +50,7 @@ func (r *Room) Polled(ctx context.Context, nodeID string, applied int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.seen[nodeID]
-	r.seen[nodeID] = poll{at: now, applied: applied}
+	r.seen[nodeID] = poll{at: now, applied: applied, spooled: spooled}
 	if old.applied == applied {
 		return nil
 	}
@@ -61,7 +64,31 @@ func (r *Room) Polled(ctx context.Context, nodeID string, applied int64) error {
 	return nil
 }
 
-func (r *Room) forgotten(now time.Duration, p poll) bool { return now-p.at > forget*r.cfg.Bound }
+func (r *Room) forgotten(now time.Duration, p poll) bool {
+	return p.spooled == 0 && now-p.at > forget*r.cfg.Bound
+}
+
+// Spooled counts the records that nodes have promised and that were in their spools
+// alone, by the newest word of each node that has any. A live one is expected to bring
+// them into the log, of the others nobody knows.
+func (r *Room) Spooled(ctx context.Context) (live, silent map[string]int64, err error) {
+	polls, err := r.polls(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot tell what is in the spools of nodes: %w", err)
+	}
+	live, silent = map[string]int64{}, map[string]int64{}
+	now := r.cfg.Clock()
+	for id, p := range polls {
+		switch {
+		case p.spooled == 0:
+		case now-p.at <= r.lease():
+			live[id] = p.spooled
+		default:
+			silent[id] = p.spooled
+		}
+	}
+	return live, silent, nil
+}
 
 // Propagation answers how far the nodes are now.
 func (r *Room) Propagation(ctx context.Context, revision int64) (Propagation, error) {

@@ -20,7 +20,7 @@ import (
 // from an answer, so whoever reads the rows after a revocation was committed finds
 // every node that may hold an older one.
 //
-// A row is written when the node has applied something new, and else every tenth of
+// A row is written when the node has applied something new or its spool has changed, and else every tenth of
 // the bound: a row that stands still says that its node has not asked for longer than
 // that. When it was written is of no interest, as clocks of machines step and differ:
 // a process notes by its own clock, which never steps, when it first saw the row's
@@ -48,7 +48,7 @@ type shared struct {
 
 // batch is the polls of one statement.
 type batch struct {
-	polls map[string]int64
+	polls map[string]poll
 	done  chan struct{} // closed once err is set
 	err   error
 }
@@ -61,18 +61,18 @@ func newShared(cfg *Config) *shared {
 const writeFor = 5 * time.Second
 
 // tell returns once the database knows that the node has asked.
-func (s *shared) tell(ctx context.Context, nodeID string, applied int64) error {
+func (s *shared) tell(ctx context.Context, nodeID string, p poll) error {
 	s.mu.Lock()
-	if t, known := s.told[nodeID]; known && t.applied == applied && s.clock()-t.at < s.renew {
+	if t, known := s.told[nodeID]; known && t.applied == p.applied && t.spooled == p.spooled && s.clock()-t.at < s.renew {
 		s.mu.Unlock()
 		return nil
 	}
 	b, first := s.next, s.next == nil
 	if first {
-		b = &batch{polls: map[string]int64{}, done: make(chan struct{})}
+		b = &batch{polls: map[string]poll{}, done: make(chan struct{})}
 		s.next = b
 	}
-	b.polls[nodeID] = applied
+	b.polls[nodeID] = p
 	s.mu.Unlock()
 	if first {
 		go s.write(context.WithoutCancel(ctx), b) // whoever cannot wait goes, and the others have their answer
@@ -100,32 +100,33 @@ func (s *shared) write(ctx context.Context, b *batch) {
 	var values []string
 	var args []any
 	for _, id := range slices.Sorted(maps.Keys(b.polls)) {
-		values = append(values, fmt.Sprintf("($%d, $%d, $%d)", len(args)+1, len(args)+2, len(args)+3))
-		args = append(args, id, b.polls[id], rand.Int64N(1<<62)) // another than that of a row that was removed
+		values = append(values, fmt.Sprintf("($%d, $%d, $%d, $%d)", len(args)+1, len(args)+2, len(args)+3, len(args)+4))
+		args = append(args, id, b.polls[id].applied, b.polls[id].spooled, rand.Int64N(1<<62)) // another than that of a row that was removed
 	}
-	if b.err = s.db.Note(ctx, `INSERT INTO node_polls (node_id, applied, beat) VALUES `+strings.Join(values, ", ")+`
-		ON CONFLICT (node_id) DO UPDATE SET applied = excluded.applied, beat = node_polls.beat + 1`, args...); b.err != nil {
+	if b.err = s.db.Note(ctx, `INSERT INTO node_polls (node_id, applied, spooled, beat) VALUES `+strings.Join(values, ", ")+`
+		ON CONFLICT (node_id) DO UPDATE SET applied = excluded.applied, spooled = excluded.spooled, beat = node_polls.beat + 1`, args...); b.err != nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id, applied := range b.polls {
-		s.told[id] = poll{at: at, applied: applied}
+	for id, p := range b.polls {
+		p.at = at
+		s.told[id] = p
 	}
 }
 
 type row struct {
-	nodeID        string
-	applied, beat int64
+	nodeID                 string
+	applied, spooled, beat int64
 }
 
 // look reads the rows, and notes whose beat is new.
 func (r *Room) look(ctx context.Context) (map[string]poll, error) {
 	scan := func(from store.Row) (p row, err error) {
-		err = from.Scan(&p.nodeID, &p.applied, &p.beat)
+		err = from.Scan(&p.nodeID, &p.applied, &p.spooled, &p.beat)
 		return p, err
 	}
-	rows, err := store.List(ctx, r.db.Read(), "the polls of nodes", scan, `SELECT node_id, applied, beat FROM node_polls`)
+	rows, err := store.List(ctx, r.db.Read(), "the polls of nodes", scan, `SELECT node_id, applied, spooled, beat FROM node_polls`)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +135,7 @@ func (r *Room) look(ctx context.Context) (map[string]poll, error) {
 	now := r.cfg.Clock() // after the read
 	polls := map[string]poll{}
 	for _, row := range rows {
-		p := poll{at: now, applied: row.applied, beat: row.beat}
+		p := poll{at: now, applied: row.applied, spooled: row.spooled, beat: row.beat}
 		if old, known := r.seen[row.nodeID]; known && old.beat == p.beat {
 			p.at = old.at
 		}

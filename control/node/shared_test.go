@@ -30,7 +30,7 @@ func (p *place) two(t *testing.T) (a, b *Room) {
 
 func (r *Room) mustPoll(t *testing.T, nodeID string, applied int64) {
 	t.Helper()
-	require.NoError(t, r.Polled(t.Context(), nodeID, applied))
+	require.NoError(t, r.Polled(t.Context(), nodeID, applied, 0))
 }
 
 func (r *Room) mustPropagation(t *testing.T, revision int64) Propagation {
@@ -124,7 +124,7 @@ func TestPollsShareStatements(t *testing.T) {
 	var asked sync.WaitGroup
 	answered := make(chan error, nodes)
 	for i := range nodes {
-		asked.Go(func() { answered <- b.Polled(t.Context(), fmt.Sprintf("nod_%02d", i), 7) })
+		asked.Go(func() { answered <- b.Polled(t.Context(), fmt.Sprintf("nod_%02d", i), 7, 0) })
 	}
 	joined := func() bool {
 		b.shared.mu.Lock()
@@ -159,7 +159,7 @@ func TestAwaitWithoutTheDatabase(t *testing.T) {
 	_, err := a.Propagation(t.Context(), 2)
 	require.Error(t, err)
 	if b.db == a.db {
-		require.Error(t, b.Polled(t.Context(), "nod_b", 3), "no node may be answered whose poll is not known")
+		require.Error(t, b.Polled(t.Context(), "nod_b", 3, 0), "no node may be answered whose poll is not known")
 	}
 }
 
@@ -192,7 +192,7 @@ func TestWhoCannotWaitGoes(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	told := make(chan error)
-	go func() { told <- b.Polled(gone, "nod_b", 7) }()
+	go func() { told <- b.Polled(gone, "nod_b", 7, 0) }()
 	select {
 	case err := <-told:
 		require.ErrorIs(t, err, context.Canceled)
@@ -230,4 +230,44 @@ func TestWhoIsGoneForLongIsRemoved(t *testing.T) {
 		require.Len(t, nodes, 2)
 		require.True(t, nodes[0].Live)
 	}
+}
+
+// TestSpooled: every process knows what nodes have in their spools, and does not forget it
+// while they are silent.
+func TestSpooled(t *testing.T) {
+	p := newPlace(t)
+	a, b := p.two(t)
+	require.NoError(t, b.removeGone(t.Context()))
+	spooled := func(nodeID string, n int64) {
+		t.Helper()
+		require.NoError(t, b.Polled(t.Context(), nodeID, 1, n))
+	}
+	is := func(live, silent map[string]int64) {
+		t.Helper()
+		for _, r := range []*Room{a, b} {
+			gotLive, gotSilent, err := r.Spooled(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, live, gotLive)
+			require.Equal(t, silent, gotSilent)
+		}
+	}
+	none := map[string]int64{}
+	spooled("nod_a", 0)
+	is(none, none)
+	spooled("nod_a", 3)
+	spooled("nod_b", 5)
+	is(map[string]int64{"nod_a": 3, "nod_b": 5}, none)
+	spooled("nod_b", 4)
+	is(map[string]int64{"nod_a": 3, "nod_b": 4}, none)
+	spooled("nod_b", 0)
+	is(map[string]int64{"nod_a": 3}, none)
+	p.ran += 2 * forget * 30 * time.Second
+	is(none, map[string]int64{"nod_a": 3})
+	for _, r := range []*Room{a, b} {
+		require.NoError(t, r.removeGone(t.Context()))
+	}
+	is(none, map[string]int64{"nod_a": 3})
+	require.Len(t, a.mustPropagation(t, 1).Nodes, 1)
+	spooled("nod_a", 0)
+	is(none, none)
 }

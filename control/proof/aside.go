@@ -138,7 +138,7 @@ func (r *Room) toldOf(ctx context.Context, all []Released) error {
 			continue
 		}
 		waited[one.TenantID] = true
-		if _, err := r.catchUp(ctx, one.TenantID); err != nil {
+		if _, _, err := r.catchUp(ctx, one.TenantID, 0); err != nil {
 			return err
 		}
 	}

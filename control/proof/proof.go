@@ -8,6 +8,10 @@
 //   - A pack covers every event that was acknowledged into the log before the
 //     call. It drains the outbox, takes the log's end, and waits, bounded, until
 //     the warehouse has loaded up to there: else 503 WAREHOUSE_BEHIND.
+//   - What a node has promised in its spool alone is not in the log: a seal waits a
+//     little for the spools of live nodes, and then names in pending each node that
+//     still had records there, by its newest word, which is at most half a second old
+//     while the node follows. The next packs hold them.
 //   - Nothing unverified is sealed. Each event is taken apart again and each
 //     receipt's signature is checked with the key directory. What fails is set
 //     aside in the warehouse, and as long as a record set aside holds the tenant,
@@ -55,8 +59,7 @@
 // pack, and its nodes). There is no state in memory but a lock for each tenant that is sealing.
 // The database away or the disk full: 503, and nothing has happened.
 //
-// Non-goals here: the events that live spools still hold (pending is always empty on
-// the embedded log), settlement.
+// Non-goals here: settlement.
 package proof
 
 import (
@@ -85,6 +88,13 @@ type Keys interface {
 	Directory(ctx context.Context) ([]byte, error)
 }
 
+// Nodes knows of the spools of nodes. control/node implements it.
+type Nodes interface {
+	// Spooled counts, by node, the records that were promised and were in the node's spool
+	// alone, by its newest word: those of nodes that are live, and of nodes that are silent.
+	Spooled(ctx context.Context) (live, silent map[string]int64, err error)
+}
+
 // Config of the room. DB, Warehouse, Log, Keys and Dir are required.
 type Config struct {
 	DB        *store.DB
@@ -92,6 +102,8 @@ type Config struct {
 	// Log is only asked where a tenant is, and where that partition ends.
 	Log  pipeline.Reader
 	Keys Keys
+	// Nodes is asked what is not in the log yet; nil: no node has a spool.
+	Nodes Nodes
 	// Dir is the folder of the packs; it is made when it is missing. Several
 	// control processes on one database share it.
 	Dir string
@@ -104,6 +116,8 @@ type Config struct {
 	// WaitFor is how long a seal waits for outbox and warehouse together. Default
 	// 10 s.
 	WaitFor time.Duration
+	// SpoolWait is how much of that it waits for the spools of live nodes. Default 2 s.
+	SpoolWait time.Duration
 	// MaxEntries is the most entries of one pack, 1 to 100,000. Default 100,000.
 	MaxEntries int
 }
@@ -123,8 +137,8 @@ func (c *Config) validate() error {
 		return errors.New("no Keys is given")
 	case c.Dir == "":
 		return errors.New("no Dir is given")
-	case c.WaitFor < 0:
-		return errors.New("negative WaitFor")
+	case c.WaitFor < 0 || c.SpoolWait < 0:
+		return errors.New("negative WaitFor or SpoolWait")
 	case c.MaxEntries < 0 || c.MaxEntries > maxEntries:
 		return fmt.Errorf("a MaxEntries of %d is not within 1 and %d", c.MaxEntries, maxEntries)
 	}
@@ -136,6 +150,9 @@ func (c *Config) validate() error {
 	}
 	if c.WaitFor == 0 {
 		c.WaitFor = 10 * time.Second
+	}
+	if c.SpoolWait == 0 {
+		c.SpoolWait = 2 * time.Second
 	}
 	if c.MaxEntries == 0 {
 		c.MaxEntries = maxEntries

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"muniment/gateway/api"
@@ -28,11 +30,13 @@ type Pending struct {
 	Count  int64  `json:"count"`
 }
 
-// How soon a caller may try again, and how often a seal looks for the warehouse.
+// How soon a caller may try again, and how often a seal looks for the warehouse
+// and for the spools.
 const (
 	retrySoon  = time.Second
 	retryLater = time.Minute
 	pollEvery  = 5 * time.Millisecond
+	spoolEvery = 50 * time.Millisecond
 )
 
 // Seal seals what is new of a tenant on behalf of by. What a caller may be told of
@@ -40,21 +44,23 @@ const (
 // processes; ctx ends the call between two steps, and what was sealed until then
 // stays sealed.
 func (r *Room) Seal(ctx context.Context, tenantID string, by sealer.Ref) (Sealed, error) {
-	return r.timed(ctx, tenantID, "", by)
+	return r.timed(ctx, tenantID, "", r.cfg.SpoolWait, by)
 }
 
 // Vouch seals what is new of a tenant before a key is revoked, and leaves no pack by
 // that key without a later one by the key that signs now: where the newest pack is by
-// the key, another one is sealed on top of it, news or not.
+// the key, another one is sealed on top of it, news or not. It waits for no spool: whose
+// receipts matter then was waited for before.
 func (r *Room) Vouch(ctx context.Context, tenantID, keyID string, by sealer.Ref) error {
-	_, err := r.timed(ctx, tenantID, keyID, by)
+	_, err := r.timed(ctx, tenantID, keyID, 0, by)
 	return err
 }
 
-// timed is seal for Seal and Vouch; leaving is the key that is about to be revoked.
-func (r *Room) timed(ctx context.Context, tenantID, leaving string, by sealer.Ref) (Sealed, error) {
+// timed is seal for Seal and Vouch; leaving is the key that is about to be revoked,
+// spoolWait how long it waits for spools.
+func (r *Room) timed(ctx context.Context, tenantID, leaving string, spoolWait time.Duration, by sealer.Ref) (Sealed, error) {
 	began := r.cfg.Now()
-	sealed, fresh, err := r.seal(ctx, tenantID, leaving, by)
+	sealed, fresh, err := r.seal(ctx, tenantID, leaving, spoolWait, by)
 	r.metrics.seconds.Observe(r.cfg.Now().Sub(began).Seconds())
 	r.metrics.seals.WithLabelValues(result(fresh, err)).Inc()
 	if err != nil {
@@ -63,12 +69,12 @@ func (r *Room) timed(ctx context.Context, tenantID, leaving string, by sealer.Re
 	return sealed, nil
 }
 
-func (r *Room) seal(ctx context.Context, tenantID, leaving string, by sealer.Ref) (sealed Sealed, fresh bool, err error) {
+func (r *Room) seal(ctx context.Context, tenantID, leaving string, spoolWait time.Duration, by sealer.Ref) (sealed Sealed, fresh bool, err error) {
 	before, err := readHead(ctx, r.db.Read(), tenantID)
 	if err != nil {
 		return Sealed{}, false, err
 	}
-	end, err := r.catchUp(ctx, tenantID)
+	end, pending, err := r.catchUp(ctx, tenantID, spoolWait)
 	if err != nil {
 		return Sealed{}, false, err
 	}
@@ -94,24 +100,65 @@ func (r *Room) seal(ctx context.Context, tenantID, leaving string, by sealer.Ref
 			return Sealed{}, false, err
 		}
 	}
-	return r.sealedSince(ctx, tenantID, before.sequence)
+	sealed, fresh, err = r.sealedSince(ctx, tenantID, before.sequence)
+	sealed.Pending = pending
+	return sealed, fresh, err
 }
 
 // errBehind refuses to answer from a warehouse that lacks what was acknowledged.
 var errBehind = api.Unavailable(api.WarehouseBehind, "the warehouse has not loaded all that was acknowledged yet", retrySoon)
 
-// catchUp brings everything of a tenant that was acknowledged so far into the
-// warehouse, and returns the position behind it.
-func (r *Room) catchUp(parent context.Context, tenantID string) (end sealer.Position, err error) {
+// catchUp brings everything of a tenant that was acknowledged into the log so far into
+// the warehouse, and returns the position behind it, and what may come behind that out of
+// spools.
+func (r *Room) catchUp(parent context.Context, tenantID string, spoolWait time.Duration) (end sealer.Position, pending []Pending, err error) {
 	ctx, cancel := r.bounded(parent)
 	defer cancel()
 	if err := r.db.Drain(ctx, tenantID); err != nil {
 		if parent.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 			err = api.Unavailable(api.LogUnavailable, "the log has not taken the tenant's audit events yet", retrySoon)
 		}
-		return end, err
+		return end, nil, err
 	}
-	return r.loaded(ctx, tenantID)
+	// Before the end: what leaves a spool afterwards may be behind it.
+	if pending, err = r.spools(ctx, spoolWait); err != nil {
+		return end, nil, err
+	}
+	end, err = r.loaded(ctx, tenantID)
+	return end, pending, err
+}
+
+// spools waits until no live node has anything in its spool, at most for so long, and
+// names the nodes that have.
+func (r *Room) spools(ctx context.Context, wait time.Duration) (pending []Pending, err error) {
+	pending = []Pending{}
+	if r.cfg.Nodes == nil {
+		return pending, nil
+	}
+	limit := time.NewTimer(wait)
+	defer limit.Stop()
+	poll := time.NewTicker(spoolEvery)
+	defer poll.Stop()
+	for over := wait == 0; ; {
+		live, silent, err := r.cfg.Nodes.Spooled(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if over || len(live) == 0 {
+			maps.Copy(silent, live)
+			for _, id := range slices.Sorted(maps.Keys(silent)) {
+				pending = append(pending, Pending{id, silent[id]})
+			}
+			return pending, nil
+		}
+		select {
+		case <-poll.C:
+		case <-limit.C:
+			over = true
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }
 
 // load waits until what the log holds of a tenant now is in the warehouse.

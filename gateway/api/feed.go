@@ -18,6 +18,9 @@ type FeedRequest struct {
 	After int64 `json:"after"`
 	// Limit is the most changes wanted, 0 for the default.
 	Limit int `json:"limit"`
+	// Spooled is how many records that the node has promised are not in the log that
+	// control seals from yet, but in the node's spool.
+	Spooled int64 `json:"spooled,omitempty" minimum:"0"`
 	// SigningKeys are the ids of the keys that a node in a process of its own holds.
 	SigningKeys []string `json:"signingKeys,omitempty" maxItems:"100"`
 }

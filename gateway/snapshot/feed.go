@@ -68,6 +68,9 @@ func (v *View) poll(ctx context.Context, asked time.Duration) (news bool, err er
 	defer cancel()
 	after := v.Applied()
 	q := api.FeedRequest{NodeID: v.cfg.NodeID, After: after}
+	if v.cfg.Spooled != nil {
+		q.Spooled = v.cfg.Spooled()
+	}
 	if v.cfg.Signer != nil {
 		q.SigningKeys = v.cfg.Signer.SigningKeys()
 	}

@@ -88,6 +88,9 @@ type Config struct {
 	// Signer is told what the feed says of the node's own keys, before the lease of
 	// that answer begins. Nil: the keys are control's matter.
 	Signer Signer
+	// Spooled counts the records that the node has promised and that are in its spool
+	// alone: control is told with each question. It must not wait. Nil: there is no spool.
+	Spooled func() int64
 	// Bound is the longest age of a lease. Default 30 s.
 	Bound time.Duration
 	// Capacity is how many rights, and how many keys, are cached. Default 100,000.

@@ -553,7 +553,7 @@ func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource()
 		began := time.Now()
-		v, err := New(Config{Source: s, NodeID: "nod_1", Bound: 3 * time.Second, Clock: func() time.Duration { return time.Since(began) },
+		v, err := New(Config{Source: s, NodeID: "nod_1", Spooled: func() int64 { return 4 }, Bound: 3 * time.Second, Clock: func() time.Duration { return time.Since(began) },
 			Registerer: prometheus.NewRegistry()})
 		require.NoError(t, err)
 		defer v.Close()
@@ -568,7 +568,7 @@ func TestRun(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, revision, v.Applied(), "a change is applied without a wait")
 		s.mu.Lock()
-		require.Equal(t, api.FeedRequest{NodeID: "nod_1", After: revision}, s.asked[len(s.asked)-1], "and reported at once")
+		require.Equal(t, api.FeedRequest{NodeID: "nod_1", After: revision, Spooled: 4}, s.asked[len(s.asked)-1], "and reported at once")
 		questions := len(s.asked)
 		s.mu.Unlock()
 

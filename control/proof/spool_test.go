@@ -1,0 +1,62 @@
+package proof
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// spools answers as the nodes do.
+type spools func() (live, silent map[string]int64, err error)
+
+func (s spools) Spooled(context.Context) (live, silent map[string]int64, err error) { return s() }
+
+// TestSealWaitsForSpools: what a live node brings into the log meanwhile is in the pack.
+func TestSealWaitsForSpools(t *testing.T) {
+	var h *house
+	asked := 0
+	h = build(t, Config{SpoolWait: time.Minute, Nodes: spools(func() (live, silent map[string]int64, err error) {
+		switch asked++; asked {
+		case 1:
+			return map[string]int64{"nod_b": 2}, map[string]int64{}, nil
+		case 2:
+			h.deliver(deliveries(2)...)
+		}
+		return nil, map[string]int64{}, nil
+	})})
+	h.deliver(deliveries(3)...)
+	sealed, err := h.room.Seal(t.Context(), tenant, operator)
+	require.NoError(t, err)
+	require.Equal(t, []Pending{}, sealed.Pending)
+	require.Len(t, h.check(), 5)
+	require.Equal(t, 2, asked)
+}
+
+// TestSealNamesWhatIsPending in the spools of nodes that do not drain them, or are silent:
+// those it does not wait for.
+func TestSealNamesWhatIsPending(t *testing.T) {
+	live := map[string]int64{"nod_b": 2}
+	var fails error
+	h := build(t, Config{SpoolWait: time.Millisecond, Nodes: spools(func() (map[string]int64, map[string]int64, error) {
+		return live, map[string]int64{"nod_c": 1, "nod_a": 7}, fails
+	})})
+	h.deliver(deliveries(3)...)
+	sealed, err := h.room.Seal(t.Context(), tenant, operator)
+	require.NoError(t, err)
+	require.Equal(t, []Pending{{"nod_a", 7}, {"nod_b", 2}, {"nod_c", 1}}, sealed.Pending)
+	require.Len(t, sealed.Packs, 1)
+
+	h.room.cfg.SpoolWait, live = time.Hour, nil
+	sealed, err = h.room.Seal(t.Context(), tenant, operator)
+	require.NoError(t, err)
+	require.Equal(t, []Pending{{"nod_a", 7}, {"nod_c", 1}}, sealed.Pending, "nothing new, and yet to be told")
+
+	live = map[string]int64{"nod_b": 2}
+	require.NoError(t, h.room.Vouch(t.Context(), tenant, "0123", operator), "it waits for no spool")
+	fails = errors.New("the database is away")
+	_, err = h.room.Seal(t.Context(), tenant, operator)
+	require.ErrorIs(t, err, fails)
+}
