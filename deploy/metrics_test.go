@@ -6,11 +6,13 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"maps"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,14 +38,24 @@ import (
 	"muniment/sealer"
 )
 
-// shown are the series that a process shows, by name, with their labels. As a
-// registerer it takes all that the parts of the service register, and remembers it
-// whether or not there are samples yet.
+// shown are the series that a process shows, by name, with their labels.
 type shown map[string][]string
+
+// recorder is a registry that remembers what is registered whether or not there are
+// samples yet. As any, it refuses what is there already.
+type recorder struct {
+	*prometheus.Registry
+	shown
+}
+
+func newRecorder() recorder { return recorder{prometheus.NewPedanticRegistry(), shown{}} }
 
 var describe = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", .*constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
 
-func (s shown) Register(c prometheus.Collector) error {
+func (r recorder) Register(c prometheus.Collector) error {
+	if err := r.Registry.Register(c); err != nil {
+		return err
+	}
 	descs := make(chan *prometheus.Desc, 100)
 	c.Describe(descs)
 	close(descs)
@@ -57,38 +69,70 @@ func (s shown) Register(c prometheus.Collector) error {
 			name, _, _ := strings.Cut(label, "=")
 			labels = append(labels, name)
 		}
-		names := []string{parts[1]}
+		r.shown[parts[1]] = append(labels, r.shown[parts[1]]...)
 		switch c.(type) {
 		case prometheus.Histogram, *prometheus.HistogramVec:
-			names = []string{parts[1] + "_sum", parts[1] + "_count", parts[1] + "_bucket"}
-			labels = append(labels, "le")
-		}
-		for _, name := range names {
-			s[name] = append(labels, s[name]...)
+			r.histogram(parts[1])
 		}
 	}
 	return nil
 }
 
-func (s shown) MustRegister(all ...prometheus.Collector) {
+func (s shown) histogram(name string) {
+	for _, part := range []string{"_sum", "_count", "_bucket"} {
+		s[name+part] = append([]string{"le"}, s[name]...)
+	}
+	delete(s, name)
+}
+
+func (r recorder) MustRegister(all ...prometheus.Collector) {
 	for _, c := range all {
-		if err := s.Register(c); err != nil {
+		if err := r.Register(c); err != nil {
 			panic(err)
 		}
 	}
 }
 
-func (s shown) Unregister(prometheus.Collector) bool { return true }
+// all is what was registered. It tells histograms by their samples, too: one that was
+// given a label on its way here is a histogram by nothing else.
+func (r recorder) all(t *testing.T) shown {
+	t.Helper()
+	families, err := r.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		if _, plain := r.shown[f.GetName()]; plain && f.GetType().String() == "HISTOGRAM" {
+			r.histogram(f.GetName())
+		}
+	}
+	return r.shown
+}
+
+// TestRecorder: two parts that show one metric can't run in one process.
+func TestRecorder(t *testing.T) {
+	r := newRecorder()
+	counter := func() prometheus.Collector {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "muniment_twice_total"})
+	}
+	require.NoError(t, r.Register(counter()))
+	require.ErrorAs(t, r.Register(counter()), new(prometheus.AlreadyRegisteredError))
+	labelled := prometheus.WrapRegistererWith(prometheus.Labels{"log": "spool"}, r)
+	require.NoError(t, labelled.Register(prometheus.NewHistogram(prometheus.HistogramOpts{Name: "muniment_wait_seconds"})))
+	require.Equal(t, []string{"muniment_twice_total", "muniment_wait_seconds_bucket", "muniment_wait_seconds_count", "muniment_wait_seconds_sum"},
+		slices.Sorted(maps.Keys(r.all(t))))
+	require.Contains(t, r.shown["muniment_wait_seconds_bucket"], "log")
+}
 
 // registered opens every part of the service that has metrics, as the commands do,
 // and tells what they register.
 func registered(t *testing.T) shown {
 	t.Helper()
-	all, ctx, dir := shown{}, t.Context(), t.TempDir()
+	all, ctx, dir := newRecorder(), t.Context(), t.TempDir()
 
 	topic, err := kafka.Open(kafka.Config{Brokers: []string{"127.0.0.1:1"}, Registerer: all})
 	require.NoError(t, err)
-	spool, err := segment.Open(segment.Config{Dir: filepath.Join(dir, "spool"), Registerer: all})
+	spool, err := segment.Open(segment.Config{
+		Dir: filepath.Join(dir, "spool"), Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"log": "spool"}, all),
+	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, spool.Close()) })
 	spooled, err := kafka.OpenSpooled(kafka.SpoolConfig{Log: topic, Spool: spool, Mark: filepath.Join(dir, "mark"), Registerer: all})
@@ -147,7 +191,7 @@ func registered(t *testing.T) shown {
 		DialControl: func() (net.Conn, error) { return nil, errors.New("no control") },
 	})
 	require.NoError(t, err)
-	return all
+	return all.all(t)
 }
 
 // certificate writes a certificate and its key to files.
