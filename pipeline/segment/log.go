@@ -118,7 +118,7 @@ func open(cfg Config) (_ *Log, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{cfg: cfg, metrics: newMetrics(), stopped: make(chan struct{}), chain: found.chain, clean: found.clean}
+	l := &Log{cfg: cfg, metrics: newMetrics(cfg.MaxBytes), stopped: make(chan struct{}), chain: found.chain, clean: found.clean}
 	l.work.L = &l.mu
 	l.closeOnce = sync.OnceValue(l.close)
 	l.pending = newGroup(nil)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -222,7 +223,7 @@ func TestConfigNamesTheBadField(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	fs := newMemFS()
-	cfg := Config{Dir: "log", SegmentBytes: 8 << 10, FS: fs, Registerer: registry}
+	cfg := Config{Dir: "log", SegmentBytes: 8 << 10, MaxBytes: 80 << 10, FS: fs, Registerer: registry}
 	log := mustOpen(t, cfg)
 	appendN(t, log, 0, 3, 10)
 	fs.setFree(0)
@@ -232,6 +233,9 @@ func TestMetrics(t *testing.T) {
 # HELP muniment_log_bytes Bytes of all segment files, preallocation included.
 # TYPE muniment_log_bytes gauge
 muniment_log_bytes 8192
+# HELP muniment_log_bytes_limit Most bytes that the segment files may take together; +Inf for a log that the disk alone bounds.
+# TYPE muniment_log_bytes_limit gauge
+muniment_log_bytes_limit 81920
 # HELP muniment_log_end_offset Offset that the next durable record gets.
 # TYPE muniment_log_end_offset gauge
 muniment_log_end_offset 3
@@ -239,10 +243,10 @@ muniment_log_end_offset 3
 # TYPE muniment_log_failures_total counter
 muniment_log_failures_total{reason="failed"} 0
 muniment_log_failures_total{reason="full"} 1
-`), "muniment_log_bytes", "muniment_log_end_offset", "muniment_log_failures_total"))
+`), "muniment_log_bytes", "muniment_log_bytes_limit", "muniment_log_end_offset", "muniment_log_failures_total"))
 	count, err := testutil.GatherAndCount(registry)
 	require.NoError(t, err)
-	require.Equal(t, 9, count)
+	require.Equal(t, 10, count)
 
 	fs.setFree(1 << 20)
 	other := cfg
@@ -251,7 +255,8 @@ muniment_log_failures_total{reason="full"} 1
 	require.ErrorContains(t, err, "metrics")
 	// Close gives the names back.
 	require.NoError(t, log.Close())
-	mustOpen(t, cfg)
+	cfg.MaxBytes = 0
+	require.Equal(t, math.Inf(1), testutil.ToFloat64(mustOpen(t, cfg).metrics.limit))
 }
 
 // BenchmarkAppend is the time of one record when so many writers share the log.

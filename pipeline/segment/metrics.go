@@ -1,6 +1,10 @@
 package segment
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"math"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // metrics of one log. What is labelled "reason" is full (no room, passes) or
 // failed (for good).
@@ -9,6 +13,7 @@ type metrics struct {
 	sync     prometheus.Histogram
 	records  prometheus.Histogram
 	bytes    prometheus.Gauge
+	limit    prometheus.Gauge
 	end      prometheus.Gauge
 	first    prometheus.Gauge
 	removed  prometheus.Counter
@@ -17,7 +22,7 @@ type metrics struct {
 	all []prometheus.Collector
 }
 
-func newMetrics() *metrics {
+func newMetrics(maxBytes int64) *metrics {
 	m := &metrics{
 		append: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "muniment_log_append_seconds",
@@ -37,6 +42,10 @@ func newMetrics() *metrics {
 		bytes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "muniment_log_bytes",
 			Help: "Bytes of all segment files, preallocation included.",
+		}),
+		limit: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "muniment_log_bytes_limit",
+			Help: "Most bytes that the segment files may take together; +Inf for a log that the disk alone bounds.",
 		}),
 		end: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "muniment_log_end_offset",
@@ -58,6 +67,10 @@ func newMetrics() *metrics {
 	for _, reason := range []string{"full", "failed"} {
 		m.failures.WithLabelValues(reason)
 	}
-	m.all = []prometheus.Collector{m.append, m.sync, m.records, m.bytes, m.end, m.first, m.removed, m.failures}
+	m.limit.Set(math.Inf(1))
+	if maxBytes > 0 {
+		m.limit.Set(float64(maxBytes))
+	}
+	m.all = []prometheus.Collector{m.append, m.sync, m.records, m.bytes, m.limit, m.end, m.first, m.removed, m.failures}
 	return m
 }
