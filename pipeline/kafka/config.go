@@ -47,8 +47,10 @@ type Config struct {
 	// the first to the second. Defaults 20 ms and 500 ms.
 	MinBackoff, MaxBackoff time.Duration
 
-	// RequestBytes is the size at which a produce request takes no further record;
-	// default 1 MiB, and never more than the topic's max.message.bytes.
+	// RequestBytes is the size at which a partition's share of a produce request takes
+	// no further record; default 1 MiB, and never more than the topic's
+	// max.message.bytes. A request takes at least one partition's share, and no further
+	// one beyond four times as much.
 	RequestBytes int
 	// QueueBytes bounds the records that wait for an acknowledgement, over all
 	// partitions; default 64 MiB. Append refuses more with pipeline.ErrFull.

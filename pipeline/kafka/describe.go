@@ -129,12 +129,12 @@ func (d description) check() error {
 func (l *Log) watch(ctx context.Context) {
 	backoff := l.cfg.MinBackoff
 	for {
+		before := l.topicErr // written here alone
 		err := l.lookOnce(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		l.mu.Lock()
-		before := l.topicErr
 		l.topicErr = err
 		l.mu.Unlock()
 		wait := l.cfg.CheckEvery
@@ -205,11 +205,8 @@ func (l *Log) lookOnce(ctx context.Context) error {
 		t.queues = append(t.queues, newQueue(l, int32(p)))
 	}
 	l.mu.Lock()
-	l.topic = t
+	l.topic, l.topicErr = t, nil // nobody appends to a log that isn't ready
 	l.mu.Unlock()
-	for _, q := range t.queues {
-		l.senders.Go(q.run)
-	}
 	close(l.known)
 	return nil
 }

@@ -6,11 +6,14 @@
 // error. Durability is the topic's (see Topic): three replicas, two of them in
 // sync, no unclean election. Kafka itself doesn't sync to disk per message.
 //
-// Append puts a record into its partition's queue and waits. One sender a partition
-// has one request in flight and never lingers: what queued while the last request
-// ran is the next batch. A request that fails is sent again, for ever and before
-// anything behind it, so a partition without a leader, a killed broker or a lost
-// network delays records and never reorders them. Whoever can't wait has a ctx.
+// Append puts a record into its partition's queue and waits. A partition has one
+// request in flight, and so has a broker, which never lingers: what queued for the
+// partitions that it leads while its last request ran is the next one. Requests that
+// take longer than 200 ms are not waited for by partitions that aren't in them. What
+// fails is sent again, for ever and before anything behind it, in requests of that
+// partition alone, so a partition without a leader, a killed broker or a lost network
+// delays records, never reorders them, and holds up no other partition for longer than
+// the one request. Whoever can't wait has a ctx.
 //
 // What it refuses, and what happens when something is wrong:
 //   - A request's outcome is unknown (a lost acknowledgement, a timeout): it is sent
@@ -47,7 +50,9 @@
 // Decisions: a tenant's partition is murmur2 of its id, as Kafka's own clients place
 // a key. The position of a record with copies is that of the copy that was
 // acknowledged. A consumer group decides who loads and never from where: the loader
-// keeps its own position in the warehouse. Non-goals: transactions, compression, and
+// keeps its own position in the warehouse. Record batches and the requests around them
+// are put together by hand (recordset.go, request.go), for that is most of what an
+// append costs. Non-goals: transactions, compression, and
 // topics of an older record format.
 package kafka
 
@@ -75,13 +80,14 @@ type Log struct {
 	refuse context.CancelCauseFunc
 	// senders are done when the queues are empty, or the log refuses everything.
 	senders      sync.WaitGroup
+	leaders      leaders
 	watcher      sync.WaitGroup
 	stopWatching context.CancelFunc
 
 	queued  atomic.Int64  // bytes of the records that wait
 	look    chan struct{} // asks the watcher for a look now
 	known   chan struct{} // closed when topic is set for the first time
-	closing chan struct{} // closed by Close: senders end once they have nothing to do
+	closing chan struct{} // closed by Close
 	closed  sync.Once
 
 	mu       sync.RWMutex
@@ -119,6 +125,7 @@ func Open(cfg Config) (*Log, error) {
 		closing:   make(chan struct{}),
 		topicErr:  errors.New("no broker has answered yet"),
 	}
+	l.leaders = leaders{log: l, brokers: map[int]*broker{}, led: map[int]*broker{}}
 	l.metrics = newMetrics(func() float64 { return float64(l.queued.Load()) })
 	if err := pipeline.Register(cfg.Registerer, l.metrics.all...); err != nil {
 		return nil, fmt.Errorf("cannot register metrics of the log: %w", err)
@@ -138,6 +145,11 @@ func (l *Log) Close() error {
 		close(l.closing)
 		l.stopWatching()
 		l.watcher.Wait()
+		if l.topic != nil {
+			for _, q := range l.topic.queues {
+				q.close(pipeline.ErrClosed)
+			}
+		}
 		sent := make(chan struct{})
 		go func() { l.senders.Wait(); close(sent) }()
 		ctx, cancel := context.WithTimeout(l.ctx, l.cfg.RequestTimeout)

@@ -23,64 +23,16 @@ var headerNames = [...]string{"tenantId", "eventId", "node", "epoch", "seq", "pr
 
 const requiredHeaders = len(headerNames) - 1
 
+// headerNamesLen is that of the required names with their lengths.
+const headerNamesLen = requiredHeaders + len("tenantId"+"eventId"+"node"+"epoch"+"seq")
+
 // recordOverhead bounds what a message adds to its record's bytes: the lengths,
 // the header names, two numbers, the tenant id a second time is counted apart.
 const recordOverhead = 160
 
-// batchOverhead is the header of a batch in Kafka's record format.
-const batchOverhead = 61
-
 // wireSize bounds the bytes of a record in a batch.
 func wireSize(r *sealer.Record) int {
 	return recordOverhead + 2*len(r.TenantID) + len(r.EventID) + len(r.Node) + len(r.Event) + len(r.Private)
-}
-
-// message is a record as it is sent. Its bytes are shared by all attempts.
-type message struct {
-	key, value []byte
-	headers    []kafkago.Header
-}
-
-// chunkBytes is how much memory the messages of a batch get at a time, at least.
-const chunkBytes = 16 << 10
-
-// newMessage copies a record behind buf, and returns what follows it with the next one.
-// Where buf has no room left it begins another: to let it grow would copy all that is
-// in it, and keep the old one for those that point there.
-func newMessage(buf []byte, r *sealer.Record) (message, []byte) {
-	if need := wireSize(r); cap(buf)-len(buf) < need {
-		size := max(chunkBytes, need)
-		if buf == nil {
-			size = need // most batches are small when little is to do
-		}
-		buf = make([]byte, 0, size)
-	}
-	from := len(buf)
-	cut := func() []byte {
-		b := buf[from:len(buf):len(buf)]
-		from = len(buf)
-		return b
-	}
-	text := func(s string) []byte { buf = append(buf, s...); return cut() }
-	number := func(n uint64) []byte { buf = strconv.AppendUint(buf, n, 10); return cut() }
-
-	tenant := text(r.TenantID)
-	headers := make([]kafkago.Header, requiredHeaders, len(headerNames))
-	for i, value := range [...][]byte{tenant, text(r.EventID), text(r.Node), number(r.Epoch), number(r.Seq)} {
-		headers[i] = kafkago.Header{Key: headerNames[i], Value: value}
-	}
-	buf = append(buf, r.Event...)
-	event := cut()
-	if len(r.Private) > 0 {
-		buf = append(buf, r.Private...)
-		headers = append(headers, kafkago.Header{Key: headerNames[requiredHeaders], Value: cut()})
-	}
-	return message{tenant, event, headers}, buf
-}
-
-// record is what one attempt sends.
-func (m message) record() kafkago.Record {
-	return kafkago.Record{Key: kafkago.NewBytes(m.key), Value: kafkago.NewBytes(m.value), Headers: m.headers}
 }
 
 // parse reads a message; ok is false for a foreign one.

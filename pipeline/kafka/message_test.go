@@ -31,7 +31,7 @@ func TestPartitionStays(t *testing.T) {
 
 func TestMessageIsReadable(t *testing.T) {
 	r := testRecord("tnt_a", 41)
-	m, _ := newMessage(nil, &r)
+	m := sent(t, &r)[0]
 	require.Equal(t, "tnt_a", string(m.key))
 	require.Equal(t, `{"n":41}`, string(m.value))
 	var headers []string
@@ -67,7 +67,7 @@ func TestForeignMessages(t *testing.T) {
 		"an empty private part":  func(m *raw) { m.headers[5].Value = []byte{} },
 	} {
 		r := testRecord("tnt_a", 1)
-		m, _ := newMessage(nil, &r)
+		m := sent(t, &r)[0]
 		spoilt := raw{m.key, m.value, slices.Clone(m.headers)}
 		spoil(&spoilt)
 		e, err := entry(sealer.Position{Generation: 1}, &kafkago.Record{

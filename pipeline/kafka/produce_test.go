@@ -301,16 +301,13 @@ func TestChain(t *testing.T) {
 	require.NoError(t, err)
 	// The batch as a whole is refused, then the first record alone; then all is well.
 	cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.InvalidRecord, Count: 2})
-	q := l.topic.queues[partitionOf("tnt_a", 4)]
+	b := &batch{queue: l.topic.queues[partitionOf("tnt_a", 4)], done: make(chan struct{})}
 	var row chain
-	b := &batch{queue: q, done: make(chan struct{})}
 	for i := range 3 {
 		r := testRecord("tnt_a", i)
-		it := item{chain: &row}
-		it.message, b.buf = newMessage(b.buf, &r)
-		b.items = append(b.items, it)
+		b.add(&r, wireSize(&r), &row)
 	}
-	q.send(b)
+	b.send()
 	for i := range b.items {
 		require.ErrorIs(t, b.items[i].err, kafkago.InvalidRecord)
 	}

