@@ -156,7 +156,7 @@ func (r *Room) rotateDirectory(ctx context.Context, by sealer.Ref) (Succession, 
 // is one that Rotate left waiting here; the delegation is what sealer.Delegate
 // returned, and in force. What can't be used is refused with api.Conflict.
 func (r *Room) Delegate(ctx context.Context, delegation string, by sealer.Ref) (Succession, error) {
-	done, err := r.administer(ctx, true)
+	done, err := r.administer(ctx, "taking a delegation", true)
 	if err != nil {
 		return Succession{}, fmt.Errorf("cannot take the delegation: %w", err)
 	}

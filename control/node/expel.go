@@ -64,11 +64,6 @@ func (r *Room) Expel(ctx context.Context, nodeID string, q Revocation, by sealer
 }
 
 func (r *Room) expel(ctx context.Context, nodeID string, q Revocation, by sealer.Ref) (v Expelled, err error) {
-	done, err := r.administer(ctx, true)
-	if err != nil {
-		return v, err
-	}
-	defer done()
 	m, err := r.member(ctx, r.db.Read(), nodeID)
 	switch {
 	case err != nil:
@@ -132,6 +127,9 @@ func (r *Room) writeExpulsion(ctx context.Context, nodeID string, left bool, rea
 	r.change.Lock()
 	defer r.change.Unlock()
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
+		if m, err = r.member(ctx, tx, nodeID); err != nil || !m.expelledAt.IsZero() { // by somebody else meanwhile
+			return err
+		}
 		all, err := keys(ctx, tx)
 		if err != nil {
 			return err

@@ -110,7 +110,7 @@ type Room struct {
 
 	// admin is held for the whole of a change to a key, change while the keys in the
 	// database and in the rings differ.
-	admin  sync.Mutex
+	admin  chan struct{} // one token
 	change sync.RWMutex
 
 	renewing       sync.Mutex
@@ -148,7 +148,7 @@ func New(ctx context.Context, cfg Config) (*Room, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	r := &Room{cfg: cfg, db: cfg.DB, receipts: map[string]*ring{}, seen: map[string]poll{}, moved: make(chan struct{})}
+	r := &Room{cfg: cfg, db: cfg.DB, admin: make(chan struct{}, 1), receipts: map[string]*ring{}, seen: map[string]poll{}, moved: make(chan struct{})}
 	if cfg.DB.Shared() {
 		r.shared = newShared(&r.cfg)
 	}
@@ -164,7 +164,7 @@ func New(ctx context.Context, cfg Config) (*Room, error) {
 }
 
 func (r *Room) open(ctx context.Context) error {
-	release, err := r.db.Turn(ctx, true)
+	release, err := r.db.Turn(ctx, "opening the keys", true)
 	if err != nil {
 		return err
 	}

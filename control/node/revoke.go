@@ -58,12 +58,10 @@ type Revoked struct {
 // does once what the key signed is in the log. With Force nobody insists on that: the
 // key is revoked, and a live node is told with its next answer of the feed, within the
 // lease's bound; what is left in a node's spool then can't be proven any more.
+//
+// While that is sealed other keys may be changed. Whoever revokes the same key meanwhile
+// seals as well, and one of them revokes it.
 func (r *Room) Revoke(ctx context.Context, keyID string, q Revocation, by sealer.Ref) (Revoked, error) {
-	done, err := r.administer(ctx, true)
-	if err != nil {
-		return Revoked{}, fmt.Errorf("cannot revoke the key %s: %w", keyID, err)
-	}
-	defer done()
 	row, err := r.known(ctx, keyID)
 	if err != nil {
 		return Revoked{}, err
@@ -82,28 +80,13 @@ func (r *Room) Revoke(ctx context.Context, keyID string, q Revocation, by sealer
 func (r *Room) revoke(ctx context.Context, row *signingKey, q Revocation, by sealer.Ref) (v Revoked, err error) {
 	g := r.ringOf(row)
 	joined := false
-	if g == nil {
-		if joined, err = r.hasJoined(ctx, row.node); err == nil && joined {
-			v.Successor, err = r.putOutOfUse(ctx, row, q.Force, by)
-		}
-		if err != nil {
-			return Revoked{}, err
-		}
+	if g != nil {
+		v.Successor, err = r.replace(ctx, g, row, by)
+	} else if joined, err = r.hasJoined(ctx, row.node); err == nil && joined {
+		v.Successor, err = r.putOutOfUse(ctx, row, q.Force, by)
 	}
-	if g != nil && g.current().signer.KeyID == row.KeyID {
-		s, err := r.rotate(ctx, g, by)
-		if err != nil {
-			return Revoked{}, err
-		}
-		if s.Waiting != nil {
-			return Revoked{}, api.Conflict("the root has to delegate to the key " + s.Waiting.KeyID + " first: the directory needs a signature")
-		}
-		v.Successor = s.Key
-	}
-	if row.Purpose == sealer.PurposePack {
-		if err := r.leave(ctx, row.KeyID); err != nil {
-			return Revoked{}, err
-		}
+	if err != nil {
+		return Revoked{}, err
 	}
 	if q.Seal != nil {
 		if v.Unsealed, err = q.Seal(ctx, row.KeyID); err == nil && !q.Force {
@@ -113,6 +96,11 @@ func (r *Room) revoke(ctx context.Context, row *signingKey, q Revocation, by sea
 			return Revoked{}, fmt.Errorf("it is out of use, but what it signed can't be sealed: %w", err)
 		}
 	}
+	done, err := r.administer(ctx, "revoking the key "+row.KeyID, true)
+	if err != nil {
+		return Revoked{}, err
+	}
+	defer done()
 	if g != nil {
 		if k := g.find(row.KeyID); k != nil {
 			r.destroy(g, k)
@@ -127,6 +115,30 @@ func (r *Room) revoke(ctx context.Context, row *signingKey, q Revocation, by sea
 		r.Await(ctx, after.revision) // the node is told by the feed, and signs nothing without it
 	}
 	return v, nil
+}
+
+// replace has another key take over from one of a role of this process, if it is
+// current, before it is revoked.
+func (r *Room) replace(ctx context.Context, g *ring, row *signingKey, by sealer.Ref) (successor *SigningKey, err error) {
+	done, err := r.administer(ctx, "replacing the key "+row.KeyID, true)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if g.current().signer.KeyID == row.KeyID {
+		s, err := r.rotate(ctx, g, by)
+		if err != nil {
+			return nil, err
+		}
+		if s.Waiting != nil {
+			return nil, api.Conflict("the root has to delegate to the key " + s.Waiting.KeyID + " first: the directory needs a signature")
+		}
+		successor = s.Key
+	}
+	if row.Purpose == sealer.PurposePack {
+		err = r.leave(ctx, row.KeyID)
+	}
+	return successor, err
 }
 
 // mostNamed is how many tenants a refusal names.

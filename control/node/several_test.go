@@ -169,3 +169,45 @@ func TestStartLeavesKeysInUse(t *testing.T) {
 	p.now = p.now.Add(2 * time.Hour)
 	require.False(t, slices.Contains(open(), first))
 }
+
+// TestOthersChangeKeysMeanwhile: a revocation lets others at work while everything is
+// sealed, and who waits for a change of keys does so no longer than its caller.
+func TestOthersChangeKeysMeanwhile(t *testing.T) {
+	p := newPlace(t)
+	p.sealTime = time.Hour
+	a, b := p.two(t)
+	first := a.mustPackSigner(t).KeyID
+	v, err := a.Revoke(t.Context(), first, Revocation{Seal: func(context.Context, string) ([]Unsealed, error) {
+		for _, r := range []*Room{a, b} {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			p.now = p.now.Add(time.Minute)
+			_, err := r.Rotate(ctx, r.mustPackSigner(t).KeyID, store.ByOperator())
+			require.NoError(t, err)
+			_, err = r.Revoke(ctx, first, Revocation{}, store.ByOperator())
+			require.NoError(t, err)
+		}
+		return nil, nil
+	}}, store.ByOperator())
+	require.NoError(t, err)
+	require.Equal(t, "REVOKED", v.Key.State)
+	revoked := 0
+	for _, e := range a.events(t) {
+		if e == "key.revoked" {
+			revoked++
+		}
+	}
+	require.Equal(t, 1, revoked)
+
+	done, err := a.administer(t.Context(), "standing still", true)
+	require.NoError(t, err)
+	defer done()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	for _, r := range []*Room{a, b} {
+		_, err = r.Rotate(ctx, r.packs.current().signer.KeyID, store.ByOperator())
+		if r == a || a.db.Shared() { // where two of the test share the handle they share no turn
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+	}
+}

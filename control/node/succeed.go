@@ -40,11 +40,6 @@ type Waiting struct {
 // A directory key needs the root's delegation: see Delegate for when it is offline. A
 // node in a process of its own makes its next key itself: see recall.
 func (r *Room) Rotate(ctx context.Context, keyID string, by sealer.Ref) (Succession, error) {
-	done, err := r.administer(ctx, true)
-	if err != nil {
-		return Succession{}, fmt.Errorf("cannot rotate the key %s: %w", keyID, err)
-	}
-	defer done()
 	row, err := r.known(ctx, keyID)
 	if err != nil {
 		return Succession{}, err
@@ -53,6 +48,11 @@ func (r *Room) Rotate(ctx context.Context, keyID string, by sealer.Ref) (Success
 	if g == nil {
 		return r.recall(ctx, row, by)
 	}
+	done, err := r.administer(ctx, "rotating the key "+keyID, true)
+	if err != nil {
+		return Succession{}, fmt.Errorf("cannot rotate the key %s: %w", keyID, err)
+	}
+	defer done()
 	if current := g.current().signer.KeyID; current != keyID {
 		return Succession{}, api.Conflict("the key is not current: " + current + " is")
 	}

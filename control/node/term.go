@@ -32,7 +32,7 @@ func (r *Room) renew(ctx context.Context) {
 	if !r.mayRenew() {
 		return
 	}
-	done, err := r.administer(ctx, false)
+	done, err := r.administer(ctx, "renewing the directory key", false)
 	if err != nil {
 		_, until := r.directory.window()
 		r.cfg.Logger.Warn("the directory key can't be renewed", "until", sealer.FormatTime(until), "err", err)

@@ -86,7 +86,8 @@ type Config struct {
 	// Registerer takes the metrics; nil leaves them unregistered.
 	Registerer prometheus.Registerer
 
-	lookAgain time.Duration // see postgres.go
+	lookAgain          time.Duration // see postgres.go
+	turnWait, turnTold time.Duration // see turn.go
 }
 
 // DB is an open database. It is safe for concurrent use.
@@ -125,6 +126,9 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	if cfg.lookAgain == 0 {
 		cfg.lookAgain = lookAgain
+	}
+	if cfg.turnWait == 0 {
+		cfg.turnWait, cfg.turnTold = turnWait, turnTold
 	}
 	db := &DB{cfg: cfg}
 	if err := db.open(ctx); err != nil {

@@ -73,13 +73,16 @@ const (
 	StorageFull        Reason = "STORAGE_FULL"
 	// DatabaseUnavailable: whether a change was made is told by the message.
 	DatabaseUnavailable Reason = "DATABASE_UNAVAILABLE"
+	// DatabaseBusy: another operator's work, or another process, has to end first.
+	// Nothing was changed.
+	DatabaseBusy Reason = "DATABASE_BUSY"
 )
 
 // Reasons lists the reasons above.
 func Reasons() []Reason {
 	return []Reason{
 		RightsStale, LogUnavailable, NoSigningKey, DelegationEnded, Overloaded, Draining, ControlUnavailable, WarehouseBehind, SetAside, StorageFull,
-		DatabaseUnavailable,
+		DatabaseUnavailable, DatabaseBusy,
 	}
 }
 

@@ -1,0 +1,56 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/store/storetest"
+	"muniment/gateway/api"
+)
+
+// TestTurnIsBounded: who waits for another process says for whom, and not for ever.
+func TestTurnIsBounded(t *testing.T) {
+	onPostgres(t)
+	dir := t.TempDir()
+	_, at := storetest.Place(t, dir)
+	first := mustOpen(t, dir)
+	var log bytes.Buffer
+	second := mustOpenAt(t, Config{
+		URL: at, turnWait: 300 * time.Millisecond, turnTold: 50 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	release, err := first.Turn(t.Context(), "revoking a key", true)
+	require.NoError(t, err)
+
+	none, err := second.Turn(t.Context(), "renewing", false)
+	require.NoError(t, err)
+	require.Nil(t, none)
+	_, err = second.Turn(t.Context(), "rotating a key", true)
+	told := api.From(err)
+	require.Equal(t, api.DatabaseBusy, told.Reason)
+	require.Contains(t, told.Message, "muniment control: revoking a key, from 127.0.0.1")
+	require.Equal(t, 1, bytes.Count(log.Bytes(), []byte("waiting for another control process")))
+	require.Contains(t, log.String(), `to="rotating a key" other="muniment control: revoking a key`)
+
+	second.cfg.turnWait = time.Hour
+	second.cfg.turnTold = time.Hour
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = second.Turn(ctx, "rotating a key", true)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	got := make(chan func(), 1)
+	go func() {
+		release, err := second.Turn(t.Context(), "rotating a key", true)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- release
+	}()
+	release()
+	(<-got)()
+}
