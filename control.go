@@ -46,18 +46,20 @@ type controlCmd struct {
 // Run serves until it is told to stop. It waits for a database and a log that are
 // away, and does without the warehouse meanwhile: then what needs it is answered 503.
 func (c *controlCmd) Run() (err error) {
-	ctx, stop := interrupted()
+	told, stop := interrupted()
 	defer stop()
+	failed := make(chan error, 8)
+	ctx, done := untilFailed(told, failed) // also while it starts, which may take long
+	defer done()
 	logger := c.logger()
 	started := false
-	defer func() { err = stopped(ctx, logger, started, err) }()
+	defer func() { err = stopped(told, ctx, logger, started, err) }()
 	registry := newRegistry()
 	if err := store.MakeDir(c.Data); err != nil {
 		return err
 	}
 
 	// Three doors, for three kinds of callers.
-	failed := make(chan error, 8)
 	operated, served := newParts(ctx, failed), newParts(ctx, failed)
 	defer operated.stop()
 	open := func(on *parts, name, address string, flags certs.ServerFlags, first http.Handler) (*switchable, string, error) {
@@ -71,7 +73,7 @@ func (c *controlCmd) Run() (err error) {
 		}
 		door := newSwitch(first)
 		on.run("the listener for "+name, func(ctx context.Context) error { return serve(ctx, secured(ln, cfg), door) })
-		return door, urlOf(ln, cfg), nil
+		return door, urlOf(ln.Addr(), cfg), nil
 	}
 	waits := newAwaited(errors.New("control is waiting for its engines"))
 	starting := http.HandlerFunc(refuseAtStart)
@@ -150,11 +152,9 @@ func (c *controlCmd) Run() (err error) {
 		Mount:    map[string]http.Handler{"/admin/": ctl.Admin()},
 	}.Handler())
 
-	serving, done := untilFailed(ctx, failed)
-	defer done()
 	started = true
-	<-serving.Done()
-	if err := whyEnded(ctx, serving); err != nil {
+	<-ctx.Done()
+	if err := whyEnded(told, ctx); err != nil {
 		return err
 	}
 	logger.Info("muniment control has stopped")

@@ -148,3 +148,21 @@ func (a *awaited) patiently(ctx context.Context, logger *slog.Logger, engine str
 		}
 	}
 }
+
+// until waits until check passes, and keeps why it does not for /readyz.
+func (a *awaited) until(ctx context.Context, what string, check func() error) error {
+	tick := time.NewTicker(lookAgain / 50)
+	defer tick.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return nil
+		}
+		a.note(what, err)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

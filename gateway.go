@@ -61,12 +61,15 @@ func (c *gatewayCmd) Validate() error {
 // Run serves until it is told to stop. Everything is opened in the order in which
 // it is needed, and closed in the reverse one.
 func (c *gatewayCmd) Run() (err error) {
-	ctx, stop := interrupted()
+	told, stop := interrupted()
 	defer stop()
+	failed := make(chan error, 8)
+	ctx, done := untilFailed(told, failed) // also while it starts, which may take long
+	defer done()
 	processors := gateway.DoubleProcs()
 	logger := c.logger()
 	started := false
-	defer func() { err = stopped(ctx, logger, started, err) }()
+	defer func() { err = stopped(told, ctx, logger, started, err) }()
 	registry := newRegistry()
 
 	if err := store.MakeDir(c.Data); err != nil {
@@ -81,20 +84,18 @@ func (c *gatewayCmd) Run() (err error) {
 	if err != nil {
 		return err
 	}
-	listener, err := gateway.Listen(ctx, c.Listen)
+	address, err := vacant(ctx, c.Listen)
 	if err != nil {
 		return err
 	}
-	defer listener.Close()
 	adminListener, err := net.Listen("tcp", c.Admin)
 	if err != nil {
 		return err
 	}
 	defer adminListener.Close()
-	logger.Info("muniment gateway is starting", "api", urlOf(listener, hops.api),
-		"admin", urlOf(adminListener, hops.admin), "data", c.Data)
+	logger.Info("muniment gateway is starting", "api", urlOf(address, hops.api),
+		"admin", urlOf(adminListener.Addr(), hops.admin), "data", c.Data)
 
-	failed := make(chan error, 8)
 	waits := newAwaited(errors.New("the node has not begun its service with control yet"))
 	operators := newSwitch(gateway.Admin{Gatherer: registry, Checks: []gateway.Check{
 		{Name: "start", Ready: waits.Ready},
@@ -161,6 +162,20 @@ func (c *gatewayCmd) Run() (err error) {
 	if err != nil {
 		return err
 	}
+	// What runs behind the gateway ends after it: it needs all of them to drain.
+	background := newParts(ctx, failed)
+	defer background.stop()
+	background.run("the view of rights", view.Run)
+	background.run("the node's identity", node.Run)
+	background.run("the copies' retention", eventLog.Run)
+	if err := waits.until(ctx, "control", view.Fresh); err != nil {
+		return err
+	}
+	listener, err := gateway.Listen(ctx, address.String())
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
 	operators.Set(gateway.Admin{
 		Gatherer: registry,
 		Checks: []gateway.Check{
@@ -179,24 +194,30 @@ func (c *gatewayCmd) Run() (err error) {
 		},
 	}.Handler())
 
-	// What runs behind the gateway ends after it: it needs all of them to drain.
-	background := newParts(ctx, failed)
-	defer background.stop()
-	background.run("the view of rights", view.Run)
-	background.run("the node's identity", node.Run)
-	background.run("the copies' retention", eventLog.Run)
-
-	serving, done := untilFailed(ctx, failed)
-	defer done()
 	started = true
-	if err := server.Run(serving, listener); err != nil {
+	if err := server.Run(ctx, listener); err != nil {
 		return err
 	}
-	if err := whyEnded(ctx, serving); err != nil {
+	if err := whyEnded(told, ctx); err != nil {
 		return err
 	}
 	logger.Info("muniment gateway has stopped", "nodeId", node.ID())
 	return nil
+}
+
+// vacant says which address a gateway will listen on, and fails at once if it can't.
+//
+// A gateway listens once it may decide deliveries, which takes as long as control is
+// away. Until then the port refuses: a balancer goes to the next node then, also one
+// that knows nothing but connections. Accepted and answered 503, or not at all, each
+// would be a request that has failed, though another node could have answered it. What
+// it waits for is told at the address for operators, /readyz.
+func vacant(ctx context.Context, address string) (net.Addr, error) {
+	listener, err := gateway.Listen(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	return listener.Addr(), listener.Close()
 }
 
 // hops are the TLS of a gateway's listeners, and how it reaches control; but Kafka's.

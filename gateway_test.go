@@ -1,8 +1,17 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
+	"os/exec"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
@@ -27,4 +36,48 @@ func TestControlInClear(t *testing.T) {
 		_, err = c.openHops(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 		require.NoError(t, err, control)
 	}
+}
+
+// TestGatewayWaitsForControl: meanwhile its port refuses, so that a balancer goes to
+// another node, and operators are told what it waits for.
+func TestGatewayWaitsForControl(t *testing.T) {
+	exe := muniment(t)
+	gateway := func(listen string) *exec.Cmd {
+		return exec.Command(exe, "gateway", "--kafka", "127.0.0.1:1", "--control", "127.0.0.1:1", "--nodes", "http://127.0.0.1:1",
+			"--invitation", "x", "--data", t.TempDir(), "--listen", listen, "--admin", "127.0.0.1:0")
+	}
+	p := launch(t, gateway("127.0.0.1:0"))
+	require.Eventually(t, func() bool {
+		status, text := p.ready(t)
+		require.Equal(t, http.StatusServiceUnavailable, status)
+		return strings.Contains(text, "waiting for control")
+	}, 30*time.Second, 10*time.Millisecond)
+	_, err := net.Dial("tcp", hostPort(p.api))
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	p.stop(t)
+
+	out, err := gateway("127.0.0.1:-1").CombinedOutput()
+	require.Error(t, err, "what can't be listened on ends it at once")
+	require.Contains(t, string(out), "invalid port")
+}
+
+// TestFailureDuringTheStart ends the process with its error, and not as if it was told to
+// stop.
+func TestFailureDuringTheStart(t *testing.T) {
+	logger := slog.New(slog.DiscardHandler)
+	failed := make(chan error, 8)
+	told, stop := context.WithCancel(t.Context())
+	ctx, done := untilFailed(told, failed)
+	defer done()
+	broken := errors.New("the spool is broken")
+	failed <- broken
+	<-ctx.Done()
+	opening := fmt.Errorf("cannot open the identity: %w", ctx.Err())
+	require.Equal(t, broken, stopped(told, ctx, logger, false, opening))
+	require.Equal(t, broken, stopped(told, ctx, logger, false, nil))
+	other := errors.New("cannot open")
+	require.ErrorIs(t, stopped(told, ctx, logger, false, other), other)
+	require.ErrorIs(t, stopped(told, ctx, logger, false, other), broken)
+	stop()
+	require.NoError(t, stopped(told, ctx, logger, false, opening), "it was told to stop")
 }

@@ -67,12 +67,12 @@ func secured(ln net.Listener, cfg *tls.Config) net.Listener {
 	return tls.NewListener(ln, cfg)
 }
 
-// urlOf is where a listener that is secured so can be reached.
-func urlOf(ln net.Listener, cfg *tls.Config) string {
+// urlOf is where an address that is secured so can be reached.
+func urlOf(address net.Addr, cfg *tls.Config) string {
 	if cfg == nil {
-		return "http://" + ln.Addr().String()
+		return "http://" + address.String()
 	}
-	return "https://" + ln.Addr().String()
+	return "https://" + address.String()
 }
 
 // handshakes keeps failed handshakes out of the log: whoever can connect could fill

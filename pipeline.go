@@ -45,14 +45,16 @@ func (c *pipelineCmd) Validate() error {
 
 // Run loads until it is told to stop. It waits for engines that are away.
 func (c *pipelineCmd) Run() (err error) {
-	ctx, stop := interrupted()
+	told, stop := interrupted()
 	defer stop()
+	failed := make(chan error, 8)
+	ctx, done := untilFailed(told, failed)
+	defer done()
 	logger := c.logger()
 	started := false
-	defer func() { err = stopped(ctx, logger, started, err) }()
+	defer func() { err = stopped(told, ctx, logger, started, err) }()
 	registry := newRegistry()
 
-	failed := make(chan error, 8)
 	adminTLS, err := certs.Server(certs.Options{Use: "admin", Logger: logger, Registerer: registry}, c.AdminTLS)
 	if err != nil {
 		return err
@@ -110,7 +112,7 @@ func (c *pipelineCmd) Run() (err error) {
 	if err != nil {
 		return err
 	}
-	logger.Info("muniment pipeline is starting", "admin", urlOf(listener, adminTLS), "topic", c.Topic)
+	logger.Info("muniment pipeline is starting", "admin", urlOf(listener.Addr(), adminTLS), "topic", c.Topic)
 	operators := gateway.Admin{
 		Gatherer: registry,
 		Checks:   append(checks, gateway.Check{Name: "loaders", Ready: fleet.Ready}),
@@ -123,11 +125,9 @@ func (c *pipelineCmd) Run() (err error) {
 	background.run("the loaders", fleet.Run)
 	background.run("the reconciler", reconciler.Run)
 
-	serving, done := untilFailed(ctx, failed)
-	defer done()
 	started = true
-	<-serving.Done()
-	if err := whyEnded(ctx, serving); err != nil {
+	<-ctx.Done()
+	if err := whyEnded(told, ctx); err != nil {
 		return err
 	}
 	background.stop()

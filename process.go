@@ -35,8 +35,15 @@ func newRegistry() *prometheus.Registry {
 }
 
 // stopped makes a success of a server's error if it was told to stop while it
-// started.
-func stopped(ctx context.Context, logger *slog.Logger, started bool, err error) error {
+// started. If a part of it has failed meanwhile, which ended serving, that is the error.
+func stopped(ctx, serving context.Context, logger *slog.Logger, started bool, err error) error {
+	switch why := whyEnded(ctx, serving); {
+	case why == nil:
+	case err == nil || errors.Is(err, context.Canceled):
+		return why
+	case !errors.Is(err, why):
+		return errors.Join(why, err)
+	}
 	if err == nil || ctx.Err() == nil || started && !errors.Is(err, context.Canceled) {
 		return err
 	}

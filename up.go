@@ -57,12 +57,15 @@ func (c *upCmd) Validate() error {
 // Run serves until it is told to stop. Everything is opened in the order in which
 // it is needed, and closed in the reverse one.
 func (c *upCmd) Run() (err error) {
-	ctx, stop := interrupted()
+	told, stop := interrupted()
 	defer stop()
+	failed := make(chan error, 8)
+	ctx, done := untilFailed(told, failed) // also while it starts, which may take long
+	defer done()
 	processors := gateway.DoubleProcs()
 	logger := c.logger()
 	started := false
-	defer func() { err = stopped(ctx, logger, started, err) }()
+	defer func() { err = stopped(told, ctx, logger, started, err) }()
 	registry := newRegistry()
 
 	if err := store.MakeDir(c.Data); err != nil {
@@ -93,12 +96,11 @@ func (c *upCmd) Run() (err error) {
 		return err
 	}
 	defer adminListener.Close()
-	adminURL := urlOf(adminListener, adminTLS)
-	logger.Info("muniment is starting", "api", urlOf(listener, apiTLS), "admin", adminURL, "data", c.Data)
+	adminURL := urlOf(adminListener.Addr(), adminTLS)
+	logger.Info("muniment is starting", "api", urlOf(listener.Addr(), apiTLS), "admin", adminURL, "data", c.Data)
 
 	// Operators are answered from the first moment on: whoever watches /livez must not
 	// kill a process for checking a long log.
-	failed := make(chan error, 8)
 	operators := newSwitch(gateway.Admin{Gatherer: registry, Checks: []gateway.Check{
 		{Name: "start", Ready: func(context.Context) error { return errors.New("the data folder is being opened and checked") }},
 	}}.Handler())
@@ -196,13 +198,11 @@ func (c *upCmd) Run() (err error) {
 	background.run("the outbox relay", ctl.Run)
 	background.run("control's server", func(ctx context.Context) error { return serve(ctx, inside, ctl.Handler()) })
 
-	serving, done := untilFailed(ctx, failed)
-	defer done()
 	started = true
-	if err := edge.Run(serving, listener); err != nil {
+	if err := edge.Run(ctx, listener); err != nil {
 		return err
 	}
-	if err := whyEnded(ctx, serving); err != nil {
+	if err := whyEnded(told, ctx); err != nil {
 		return err
 	}
 	logger.Info("muniment has stopped")
