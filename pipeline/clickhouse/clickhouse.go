@@ -12,6 +12,12 @@
 // not loaded: it comes again and changes nothing that is there. An insert whose
 // outcome is unknown is thus never repeated as such; the whole batch is built anew.
 //
+// The batches of several partitions that come while others are being loaded go
+// together: a statement costs the server more than the rows of a small batch. All of a
+// group's data are there before any of its positions. When a group fails, each of its
+// batches is tried once more alone, so that what is wrong with one fails only that one. A
+// call whose ctx is done returns at once; its group goes on as long as anybody waits.
+//
 // Inserts carry no deduplication token. A single server notes a token before the
 // part that it stands for, so after a crash between the two it would take the
 // repeated batch for one that it has. Replicated tables drop a repeated block by
@@ -158,6 +164,7 @@ type Warehouse struct {
 	probes  driver.Conn // for Ready, which must neither wait for the calls at work nor delay them
 	opt     *clickhouse.Options
 	timeout time.Duration
+	groups  *groups
 }
 
 var _ pipeline.Warehouse = (*Warehouse)(nil)
@@ -175,6 +182,7 @@ func Open(ctx context.Context, cfg Config) (_ *Warehouse, err error) {
 		}
 	}()
 	w := &Warehouse{opt: opt, timeout: cfg.timeout()}
+	w.groups = newGroups(w.load)
 	if w.probes, err = openProbes(opt); err != nil {
 		return nil, err
 	}
@@ -214,8 +222,11 @@ func (w *Warehouse) upToDate(ctx context.Context) error {
 	return err
 }
 
-// Close closes the connections. Calls after it fail.
-func (w *Warehouse) Close() error { return errors.Join(w.conn.Close(), w.probes.Close()) }
+// Close ends what is being loaded and closes the connections. Calls after it fail.
+func (w *Warehouse) Close() error {
+	w.groups.close()
+	return errors.Join(w.conn.Close(), w.probes.Close())
+}
 
 // Ping returns an error when the server can't be asked.
 func (w *Warehouse) Ping(ctx context.Context) error {

@@ -22,16 +22,28 @@ var columns = []string{
 }
 
 // Load stores rows and set-aside records, then the rollups, then Next. After an
-// error any of it may be there, Next only if all is.
-func (w *Warehouse) Load(ctx context.Context, b pipeline.Batch) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("cannot load up to %s: %w", b.Next, err)
-		}
-	}()
+// error any of it may be there, Next only if all is. What other goroutines load
+// meanwhile may go with it (see groups); the error is about b alone. When ctx is done it
+// returns, and b may still be loaded with the others.
+func (w *Warehouse) Load(ctx context.Context, b pipeline.Batch) error {
 	ctx, cancel := w.deadline(ctx)
 	defer cancel()
-	rows, err := w.standing(ctx, b.Rows)
+	if err := w.groups.add(ctx, b); err != nil {
+		return fmt.Errorf("cannot load up to %s: %w", b.Next, err)
+	}
+	return nil
+}
+
+// load brings batches in with one set of statements. No position is written before
+// everything of all batches is there.
+func (w *Warehouse) load(ctx context.Context, batches []*pipeline.Batch) error {
+	var brought []pipeline.Row
+	var aside []pipeline.SetAside
+	for _, b := range batches {
+		brought = append(brought, b.Rows...)
+		aside = append(aside, b.SetAside...)
+	}
+	rows, err := w.standing(ctx, brought)
 	if err != nil {
 		return err
 	}
@@ -42,7 +54,7 @@ func (w *Warehouse) Load(ctx context.Context, b pipeline.Batch) (err error) {
 	}
 	err = w.insert(ctx, "set_aside", []string{"log_partition", "generation", "position", "tenant_id", "event_id", "reason", "record"},
 		func(add func(...any) error) error {
-			for _, s := range b.SetAside {
+			for _, s := range aside {
 				p := s.Position
 				if err := add(p.Partition, p.Generation, p.Offset, s.TenantID, s.EventID, s.Reason, string(s.Record)); err != nil {
 					return err
@@ -53,7 +65,7 @@ func (w *Warehouse) Load(ctx context.Context, b pipeline.Batch) (err error) {
 	if err != nil {
 		return err
 	}
-	if len(b.SetAside) > 0 || slices.ContainsFunc(b.Rows, func(r pipeline.Row) bool { return r.Type == pipeline.TypeReleased }) {
+	if len(aside) > 0 || slices.ContainsFunc(brought, func(r pipeline.Row) bool { return r.Type == pipeline.TypeReleased }) {
 		withdrawn, err := w.withdraw(ctx)
 		if err != nil {
 			return fmt.Errorf("cannot withdraw what was released: %w", err)
@@ -64,7 +76,12 @@ func (w *Warehouse) Load(ctx context.Context, b pipeline.Batch) (err error) {
 		return err
 	}
 	return w.insert(ctx, "positions", []string{"log_partition", "generation", "position"}, func(add func(...any) error) error {
-		return add(b.Partition, b.Next.Generation, b.Next.Offset)
+		for _, b := range batches {
+			if err := add(b.Partition, b.Next.Generation, b.Next.Offset); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

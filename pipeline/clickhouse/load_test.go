@@ -65,12 +65,12 @@ func batch(rows []pipeline.Row) pipeline.Batch {
 	return pipeline.Batch{Partition: 3, Rows: rows, Next: rows[len(rows)-1].Next()}
 }
 
-// requireSums holds rows, sums and rollups of both tenants against what was made.
+// requireSums holds rows, sums and rollups of all tenants against what was made.
 func requireSums(tb testing.TB, w *Warehouse, rows, metered, quantityMs int64) {
 	tb.Helper()
 	var got pipeline.MeterTotals
 	var count, lines int64
-	for _, tenant := range []string{"tnt_a", "tnt_b"} {
+	for _, tenant := range []string{"tnt_a", "tnt_b", "tnt_c", "tnt_d"} {
 		n, err := w.CountEvents(tb.Context(), tenant)
 		require.NoError(tb, err)
 		count += n
