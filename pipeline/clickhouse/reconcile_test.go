@@ -3,6 +3,8 @@ package clickhouse
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -123,6 +125,122 @@ func TestReconcilerComesToEveryHour(t *testing.T) {
 	}
 	require.Zero(t, b.drift())
 	require.EqualValues(t, 1, testutil.ToFloat64(b.r.metrics.repaired))
+}
+
+// aged is a reconciler over hours of which one, the oldest, has a wrong rollup, as after
+// a day: no touch is remembered, and none is young enough to be looked for.
+func aged(t *testing.T, hours int64) *reconciled {
+	b := newReconciled(t)
+	var rows []pipeline.Row
+	for i := range hours {
+		rows = append(rows, delivery("tnt_a", i, midnight.Add(time.Duration(i)*time.Hour), ""))
+	}
+	require.NoError(t, b.w.Load(t.Context(), batch(rows)))
+	require.NoError(t, b.w.conn.Exec(t.Context(), `INSERT INTO metering_hours (tenant_id, hour, generation, slice, place, stamp, lines)
+		SELECT tenant_id, hour, generation, slice, place + 1, 1, [] FROM metering_hours FINAL WHERE hour = (SELECT min(hour) FROM metering_hours)`))
+	b.r.since = 1 << 62
+	return b
+}
+
+// repairs checks until something was repaired, at most so often, and tells how many
+// checks have failed.
+func (b *reconciled) repairs(checks int, before func()) (failed int) {
+	b.Helper()
+	for i := 0; i < checks && testutil.ToFloat64(b.r.metrics.repaired) == 0; i++ {
+		b.r.since = 1 << 62
+		before()
+		if b.r.check(b.Context()) != nil {
+			failed++
+		}
+	}
+	require.EqualValues(b, 1, testutil.ToFloat64(b.r.metrics.repaired))
+	require.Zero(b, b.drift())
+	return failed
+}
+
+// An hour that is too much for the server doesn't keep the others from being checked,
+// and is told until it was compared.
+func TestReconcilerGoesRoundAHeavyHour(t *testing.T) {
+	b := aged(t, 40)
+	heavy, tooHeavy := tenantHour{"tnt_a", midnight.Add(30 * time.Hour).UnixMilli()}, true
+	b.r.touched[heavy] = 0
+	alone := 0
+	b.r.compare = func(ctx context.Context, hours map[tenantHour]bool) ([]difference, error) {
+		if hours[heavy] && tooHeavy {
+			if len(hours) == 1 {
+				alone++
+			}
+			return nil, errors.New("timeout exceeded")
+		}
+		return b.w.apart(ctx, hours)
+	}
+	b.r.cfg.Every = time.Minute // by which a failed hour waits
+	failed := b.repairs(40, func() {})
+	require.Equal(t, 1, alone)
+	require.LessOrEqual(t, failed, 8, "halved each time")
+	require.EqualValues(t, 1, testutil.ToFloat64(b.r.metrics.unchecked))
+
+	tooHeavy = false
+	b.r.failed[heavy] = failure{times: 1}
+	for i := 0; i < 10 && testutil.ToFloat64(b.r.metrics.unchecked) > 0; i++ {
+		require.NoError(t, b.r.check(t.Context()))
+	}
+	require.Zero(t, testutil.ToFloat64(b.r.metrics.unchecked))
+	require.Equal(t, checkSlices, b.r.room)
+}
+
+// Loaders that touch more hours than a check compares leave room for the others.
+func TestReconcilerComesToEveryHourOfABusyService(t *testing.T) {
+	b := aged(t, 40)
+	require.Zero(t, b.repairs(60, func() {
+		b.r.room = 8
+		for i := range int64(20) {
+			b.r.touched[tenantHour{"tnt_busy", i * hourMs}] = 1
+		}
+	}))
+}
+
+// An hour that has lost its rollups, all of them, is found in its turn.
+func TestReconcilerFindsAnHourWithoutRollup(t *testing.T) {
+	for name, lost := range map[string]string{
+		"newest": `hour = (SELECT max(hour) FROM metering_hours)`,
+		"oldest": `hour = (SELECT min(hour) FROM metering_hours)`,
+		"every":  `1`,
+		"middle": fmt.Sprintf(`hour = %d`, midnight.Add(20*time.Hour).UnixMilli()),
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newReconciled(t)
+			var rows []pipeline.Row
+			for i := range int64(70) {
+				rows = append(rows, delivery("tnt_a", i, midnight.Add(time.Duration(i/2)*time.Hour), ""))
+				if i%2 == 1 {
+					rows[i].TenantID = "tnt_b"
+				}
+			}
+			require.NoError(t, b.w.Load(t.Context(), batch(rows)))
+			require.NoError(t, b.w.conn.Exec(t.Context(), `ALTER TABLE metering_hours DELETE WHERE `+lost+` SETTINGS mutations_sync = 1`))
+			require.NotZero(t, b.drift())
+			for i := 0; i < 30 && b.drift() > 0; i++ {
+				b.r.since = 1 << 62
+				require.NoError(t, b.r.check(t.Context()))
+			}
+			require.Zero(t, b.drift())
+		})
+	}
+}
+
+// What is wrong stays drift as long as it can't be repaired.
+func TestReconcilerTellsOfDriftUntilItIsRepaired(t *testing.T) {
+	b := aged(t, 3)
+	require.NoError(t, b.w.conn.Exec(t.Context(), `ALTER TABLE metering_hours ADD CONSTRAINT never CHECK stamp = 0`))
+	b.check(0, 0, 0)
+	for range 5 {
+		require.ErrorContains(t, b.r.check(t.Context()), "cannot repair rollups")
+		require.EqualValues(t, 1, testutil.ToFloat64(b.r.metrics.drift.WithLabelValues("receipts")))
+	}
+	require.NoError(t, b.w.conn.Exec(t.Context(), `ALTER TABLE metering_hours DROP CONSTRAINT never`))
+	b.repairs(1, func() {})
+	b.check(0, 0, 1)
 }
 
 // A warehouse that is away fails the check, and the next one makes up for it; a
