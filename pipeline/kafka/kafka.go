@@ -81,6 +81,7 @@ type Log struct {
 	// senders are done when the queues are empty, or the log refuses everything.
 	senders      sync.WaitGroup
 	leaders      leaders
+	chunks       chunks
 	watcher      sync.WaitGroup
 	stopWatching context.CancelFunc
 

@@ -82,14 +82,34 @@ func (q *queue) add(r *sealer.Record, size int, c *chain) (p pending, idle bool,
 // chunkBytes is how much memory the records of a batch get at a time, at least.
 const chunkBytes = 16 << 10
 
+// chunks is memory for records that nobody uses: it is used again and again, for to
+// collect it would cost more than all else that is done with it.
+type chunks struct{ pool sync.Pool } // of *[chunkBytes]byte
+
+func (c *chunks) get(size int) []byte {
+	if size > chunkBytes {
+		return make([]byte, 0, size)
+	}
+	if used, ok := c.pool.Get().(*[chunkBytes]byte); ok {
+		return used[:0]
+	}
+	return make([]byte, 0, chunkBytes)
+}
+
+func (c *chunks) put(all [][]byte) {
+	for _, b := range all {
+		if cap(b) == chunkBytes {
+			c.pool.Put((*[chunkBytes]byte)(b[:chunkBytes]))
+		}
+	}
+}
+
 // add copies a record behind the others. Where the last chunk has no room left it
 // begins another: to let it grow would copy all that is in it.
 func (b *batch) add(r *sealer.Record, size int, c *chain) {
 	last := len(b.chunks) - 1
-	if last < 0 {
-		b.chunks, last = append(b.chunks, make([]byte, 0, size)), 0 // most batches are small when little is to do
-	} else if cap(b.chunks[last])-len(b.chunks[last]) < size {
-		b.chunks, last = append(b.chunks, make([]byte, 0, max(chunkBytes, size))), last+1
+	if last < 0 || cap(b.chunks[last])-len(b.chunks[last]) < size {
+		b.chunks, last = append(b.chunks, b.queue.log.chunks.get(size)), last+1
 	}
 	it := item{size: size, chain: c}
 	it.record, b.chunks[last] = appendRecord(b.chunks[last], len(b.items), r)
@@ -122,9 +142,13 @@ func (b *batch) finish() (more bool) {
 	for i := range b.items {
 		total += b.items[i].size
 	}
-	b.queue.log.queued.Add(int64(-total))
-	close(b.done)
 	q := b.queue
+	q.log.queued.Add(int64(-total))
+	if b.lastErr == nil && b.err == nil {
+		q.log.chunks.put(b.chunks) // after a failed attempt the library may still send them
+	}
+	b.chunks = nil
+	close(b.done)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.busy = len(q.waiting) > 0

@@ -27,7 +27,7 @@ func BenchmarkQueue(b *testing.B) {
 			b.Fatal(err)
 		}
 		if i%64 == 63 {
-			q.take()
+			q.take().finish()
 		}
 	}
 }

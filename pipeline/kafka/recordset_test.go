@@ -27,7 +27,7 @@ func sent(tb testing.TB, records ...*sealer.Record) []message {
 
 // newBatch makes a batch that goes nowhere.
 func newBatch(records ...*sealer.Record) *batch {
-	b := &batch{queue: newQueue(nil, 0), done: make(chan struct{})}
+	b := &batch{queue: newQueue(&Log{}, 0), done: make(chan struct{})}
 	for _, r := range records {
 		b.add(r, wireSize(r), nil)
 	}
