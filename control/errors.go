@@ -49,6 +49,8 @@ func translate(status int, message string, errs []error) *api.Error {
 		return api.Unavailable(api.DatabaseUnavailable, "control's database does not answer", time.Second)
 	case errors.Is(err, store.ErrWentBack):
 		return api.Unavailable(api.DatabaseUnavailable, "control's database has gone back to an older state: an operator has to look", time.Minute)
+	case status == http.StatusInternalServerError && store.Unreachable(err):
+		return api.Unavailable(api.EngineUnavailable, "the log or the warehouse does not answer", time.Second)
 	}
 	switch {
 	case status == http.StatusUnprocessableEntity:

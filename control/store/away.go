@@ -42,8 +42,15 @@ var (
 )
 
 // Away says whether an error means that the database can't be reached, or can't be
-// used by anybody, for now.
+// used by anybody, for now. It does not of an error that a pool did not return.
 func Away(err error) bool {
+	failure, ok := errors.AsType[failure](err)
+	return ok && Unreachable(failure)
+}
+
+// Unreachable says whether an error means that an engine can't be reached, or that a
+// PostgreSQL server can't be used by anybody, for now: whichever engine it is.
+func Unreachable(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return false
 	}
@@ -76,7 +83,7 @@ func Away(err error) bool {
 // unavailable makes the error of a change what its caller is told.
 func (db *DB) unavailable(err error) error {
 	_, told := errors.AsType[*api.Error](err)
-	if db.pg == nil || told || !Away(err) {
+	if db.pg == nil || told || !Unreachable(err) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", errAway, err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"database/sql"
 	"errors"
+	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -119,6 +120,8 @@ func TestCommitInDoubt(t *testing.T) {
 
 func TestAwayIsNotWrong(t *testing.T) {
 	for _, err := range []error{nil, errors.New("x"), sql.ErrNoRows, ErrWentBack, api.Conflict("x"), t.Context().Err()} {
-		require.False(t, Away(err), "%v", err)
+		require.False(t, Unreachable(err), "%v", err)
 	}
+	require.True(t, Unreachable(io.EOF))
+	require.False(t, Away(io.EOF), "of whoever's connection")
 }

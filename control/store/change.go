@@ -52,7 +52,7 @@ func (db *DB) change(ctx context.Context, fn func(tx *Tx) error) error {
 		}
 	}
 	if err := inner.Commit(); err != nil {
-		if db.pg != nil && Away(err) {
+		if db.pg != nil && Unreachable(err) {
 			return fmt.Errorf("%w: %w", errDoubt, err)
 		}
 		return fmt.Errorf("cannot commit a change: %w", err)

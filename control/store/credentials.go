@@ -13,7 +13,7 @@ import (
 
 // pool opens connections with the certificates and the password of now.
 func (cfg *Config) pool(config *pgx.ConnConfig) *sql.DB {
-	return stdlib.OpenDB(*config, stdlib.OptionBeforeConnect(cfg.renew))
+	return sql.OpenDB(connector{stdlib.GetConnector(*config, stdlib.OptionBeforeConnect(cfg.renew))})
 }
 
 // connect opens one connection of that kind.

@@ -132,7 +132,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	db := &DB{cfg: cfg}
 	if err := db.open(ctx); err != nil {
-		if cfg.URL != "" && Away(err) {
+		if cfg.URL != "" && Unreachable(err) {
 			err = fmt.Errorf("%w: %w", errAway, err)
 		}
 		err = fmt.Errorf("cannot open control's database %s: %w", cfg.name(), err)

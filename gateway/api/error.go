@@ -73,6 +73,8 @@ const (
 	StorageFull        Reason = "STORAGE_FULL"
 	// DatabaseUnavailable: whether a change was made is told by the message.
 	DatabaseUnavailable Reason = "DATABASE_UNAVAILABLE"
+	// EngineUnavailable: the log or the warehouse does not answer control.
+	EngineUnavailable Reason = "ENGINE_UNAVAILABLE"
 	// DatabaseBusy: another operator's work, or another process, has to end first.
 	// Nothing was changed.
 	DatabaseBusy Reason = "DATABASE_BUSY"
@@ -82,7 +84,7 @@ const (
 func Reasons() []Reason {
 	return []Reason{
 		RightsStale, LogUnavailable, NoSigningKey, DelegationEnded, Overloaded, Draining, ControlUnavailable, WarehouseBehind, SetAside, StorageFull,
-		DatabaseUnavailable, DatabaseBusy,
+		DatabaseUnavailable, DatabaseBusy, EngineUnavailable,
 	}
 }
 

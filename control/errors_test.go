@@ -1,0 +1,40 @@
+package control
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/store"
+	"muniment/control/store/storetest"
+	"muniment/gateway/api"
+)
+
+// TestWhichEngineIsAway: an engine that can't be reached is not taken for the database,
+// which is told by its calls.
+func TestWhichEngineIsAway(t *testing.T) {
+	told := func(err error) api.Reason {
+		return translate(http.StatusInternalServerError, "", []error{fmt.Errorf("cannot answer: %w", err)}).Reason
+	}
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	require.Equal(t, api.EngineUnavailable, told(refused))
+	require.Empty(t, told(syscall.ENOENT))
+
+	path, url := storetest.Place(t, t.TempDir())
+	if url == "" {
+		t.Logf("a file at %s is never away; MUNIMENT_TEST_POSTGRES names no server", path)
+		return
+	}
+	wire := storetest.NewWire(t, url)
+	db, err := store.Open(t.Context(), store.Config{URL: wire.URL})
+	require.NoError(t, err)
+	defer db.Close()
+	wire.Cut()
+	_, err = store.One(t.Context(), db.Read(), "a tenant", store.Text, `SELECT tenant_id FROM tenants`)
+	require.Equal(t, api.DatabaseUnavailable, told(err))
+	require.Equal(t, api.DatabaseUnavailable, told(db.Ready(t.Context())))
+}
