@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"strings"
 
 	kafkago "github.com/segmentio/kafka-go"
 
@@ -125,6 +126,25 @@ func (d description) check() error {
 	return err
 }
 
+// sized says that the brokers drop records also by their size, whatever their age.
+func (d description) sized() bool {
+	n, err := d.number(settingRetentionBytes)
+	return err == nil && n >= 0
+}
+
+// unwise says what migrate would set otherwise. The log works on such a topic all the
+// same: to refuse it would keep records from being loaded, when they may be dropped early.
+func (d description) unwise() string {
+	var all []string
+	if d.sized() {
+		all = append(all, settingRetentionBytes+"="+d.settings[settingRetentionBytes].value+" drops records before "+settingRetention+" has passed, and nobody can tell when")
+	}
+	if s, told := d.settings[settingTimestamp]; told && s.value != "LogAppendTime" {
+		all = append(all, settingTimestamp+"="+s.value+" has records kept by the clock of whoever wrote them")
+	}
+	return strings.Join(all, "; ")
+}
+
 // watch learns what the topic is, and then sees to it that it stays so.
 func (l *Log) watch(ctx context.Context) {
 	backoff := l.cfg.MinBackoff
@@ -182,9 +202,16 @@ func (l *Log) lookOnce(ctx context.Context) error {
 	generation, _ := d.generation()
 	size, _ := d.number(settingMessageBytes)
 	retention, _ := d.number(settingRetention)
+	if unwise := d.unwise(); unwise != l.unwise {
+		l.unwise = unwise
+		if unwise != "" {
+			l.cfg.Log.Warn("topic of the log is not set as it should be: run muniment migrate", "topic", l.cfg.Topic, "why", unwise)
+		}
+	}
 	if old := l.topic; old != nil {
 		old.messageBytes.Store(size)
 		old.retention.Store(retention)
+		old.sized.Store(d.sized())
 		switch {
 		case generation != old.generation:
 			err = fmt.Errorf("%w: topic %s is of generation %d and was of %d: it was recreated or restored", pipeline.ErrFailed, l.cfg.Topic, generation, old.generation)
@@ -201,6 +228,7 @@ func (l *Log) lookOnce(ctx context.Context) error {
 	t := &topic{generation: generation}
 	t.messageBytes.Store(size)
 	t.retention.Store(retention)
+	t.sized.Store(d.sized())
 	for p := range d.partitions {
 		t.queues = append(t.queues, newQueue(l, int32(p)))
 	}

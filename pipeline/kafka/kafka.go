@@ -94,6 +94,8 @@ type Log struct {
 	mu       sync.RWMutex
 	topic    *topic // nil until known
 	topicErr error  // why the last look failed; nil if it didn't
+
+	unwise string // what the last look found fault with; the watcher's
 }
 
 var _ pipeline.Log = (*Log)(nil)
@@ -103,6 +105,7 @@ type topic struct {
 	generation   uint32
 	messageBytes atomic.Int64 // may be raised while the log is open
 	retention    atomic.Int64 // in milliseconds, may change too; negative keeps for ever
+	sized        atomic.Bool  // records are dropped by their size, too; may change
 	queues       []*queue     // by partition
 }
 

@@ -18,7 +18,8 @@ const retentionSteps = 64
 
 // RetentionUsed is how much of the topic's retention the oldest record at or behind a
 // position has used up, rounded down to a 64th: from 1 on the brokers may drop it. 0
-// when none stands there yet, or records are kept for ever; +Inf when it is gone.
+// when none stands there yet, or records are kept for ever; +Inf when it is gone; NaN
+// when the brokers drop records by their size (retention.bytes), so that nobody knows.
 //
 // The age is what the brokers go by, the time at which they appended the record: they
 // are asked for the first record younger than an age, since the library tells a
@@ -27,6 +28,10 @@ func (l *Log) RetentionUsed(ctx context.Context, at sealer.Position) (used float
 	err = l.read(ctx, "cannot tell what is left of the retention of", at.Partition, func(ctx context.Context, t *topic) error {
 		end, err := l.heldTo(ctx, t, at)
 		keep := time.Duration(t.retention.Load()) * time.Millisecond
+		if err == nil && at.Offset < end.Offset && t.sized.Load() {
+			used = math.NaN()
+			return nil
+		}
 		if err != nil || at.Offset >= end.Offset || keep < 0 {
 			return err
 		}

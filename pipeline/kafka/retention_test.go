@@ -1,7 +1,11 @@
 package kafka
 
 import (
+	"context"
+	"log/slog"
 	"math"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -65,4 +69,84 @@ func TestRetentionUsedOfNone(t *testing.T) {
 	share, err := l.RetentionUsed(t.Context(), at)
 	require.NoError(t, err)
 	require.Zero(t, share)
+}
+
+// A topic that drops records by their size works, and is warned of; how near a record is
+// to its end is not known then. migrate mends it.
+func testRetentionBySize(t *testing.T, brokers []string) {
+	cfg := freshTopic(t, brokers, Topic{Partitions: 1})
+	client, transport, err := cfg.mustComplete(t).client()
+	require.NoError(t, err)
+	defer transport.CloseIdleConnections()
+	warned := &heard{text: "not set as it should be"}
+	watched := cfg
+	watched.CheckEvery, watched.Log = 10*time.Millisecond, slog.New(warned)
+	l := mustOpen(t, watched)
+	r := testRecord("tnt_a", 0)
+	at, err := l.Append(t.Context(), &r)
+	require.NoError(t, err)
+	unknown := func() bool {
+		used, err := l.RetentionUsed(t.Context(), at)
+		require.NoError(t, err)
+		return math.IsNaN(used)
+	}
+	require.False(t, unknown())
+	require.Empty(t, warned.said())
+
+	require.NoError(t, alter(t.Context(), client, cfg.Topic, []Change{
+		{Setting: settingRetentionBytes, To: "1048576"}, {Setting: settingTimestamp, To: "CreateTime"},
+	}, false))
+	require.Eventually(t, unknown, time.Minute, 5*time.Millisecond)
+	used, err := l.RetentionUsed(t.Context(), at.Next())
+	require.NoError(t, err)
+	require.Zero(t, used, "nothing stands there")
+	require.NoError(t, l.Ready())
+	_, err = l.Append(t.Context(), &r)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		said := warned.said()
+		return strings.Contains(said, "retention.bytes=1048576") && strings.Contains(said, "message.timestamp.type=CreateTime")
+	}, time.Minute, 5*time.Millisecond)
+	require.LessOrEqual(t, warned.times(), 2, "once for each change")
+
+	_, err = Topic{Partitions: 1, Replication: 1}.Migrate(t.Context(), cfg, false)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return !unknown() }, time.Minute, 5*time.Millisecond)
+}
+
+func TestRetentionBySize(t *testing.T)        { testRetentionBySize(t, fakeBrokers(t)) }
+func TestRetentionBySizeOnKafka(t *testing.T) { testRetentionBySize(t, realBrokers(t)) }
+
+// heard is a log of the messages that say something.
+type heard struct {
+	text string
+	mu   sync.Mutex
+	all  []string
+}
+
+func (h *heard) Enabled(context.Context, slog.Level) bool { return true }
+func (h *heard) WithAttrs([]slog.Attr) slog.Handler       { return h }
+func (h *heard) WithGroup(string) slog.Handler            { return h }
+
+func (h *heard) Handle(_ context.Context, r slog.Record) error {
+	line := r.Message
+	r.Attrs(func(a slog.Attr) bool { line += " " + a.String(); return true })
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if strings.Contains(line, h.text) {
+		h.all = append(h.all, line)
+	}
+	return nil
+}
+
+func (h *heard) said() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return strings.Join(h.all, "\n")
+}
+
+func (h *heard) times() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.all)
 }
