@@ -75,13 +75,15 @@ type expelInput struct {
 	Body   *struct {
 		Reason string `json:"reason,omitempty" maxLength:"512" doc:"Kept in the audit log for good: no place for personal data."`
 		Force  bool   `json:"force,omitempty" doc:"Expel it although it did not say that what it signed is in the log, or some tenants can't be sealed."`
+
+		AbandonSpool bool `json:"abandonSpool,omitempty" doc:"Give up what is in the spool of a node that is silent: seals name it no more."`
 	} // may be absent
 }
 
 func (c *Control) expelNode(ctx context.Context, in *expelInput) (*store.Answer[node.Expelled], error) {
-	q := node.Revocation{Seal: c.sealAll}
+	q := node.Expulsion{Revocation: node.Revocation{Seal: c.sealAll}}
 	if in.Body != nil {
-		q.Reason, q.Force = in.Body.Reason, in.Body.Force
+		q.Reason, q.Force, q.AbandonSpool = in.Body.Reason, in.Body.Force, in.Body.AbandonSpool
 	}
 	return store.Tell(c.cfg.Nodes.Expel(ctx, in.NodeID, q, store.ByOperator()))
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -408,4 +409,40 @@ func TestNodesTellOfTheirSpools(t *testing.T) {
 	require.Equal(t, map[string]int64{n.id: 5}, live)
 	require.Empty(t, silent)
 	ask(credential, "-1").refused(422, api.ValidationFailed)
+}
+
+// TestAbandonSpool: what was left in the spool of a node that is lost is named until an
+// operator gives it up, by one event.
+func TestAbandonSpool(t *testing.T) {
+	for _, at := range []string{"once", "later"} {
+		t.Run(at, func(t *testing.T) {
+			ran := new(atomic.Int64)
+			h := newHouseOn(t, t.TempDir(), node.Config{Bound: 30 * time.Second, Clock: func() time.Duration { return time.Duration(ran.Load()) }})
+			expel := func(n newcomer, body string) answer { return h.admin("POST", "/admin/nodes/"+n.id+"/expel", body) }
+			n := newNewcomer(t)
+			credential := get[string](t, h.join(n.request(h.invite())).ok(), "credential")
+			send(t, h.control.Nodes(), credential, "POST", api.PathStart, "").ok()
+			send(t, h.control.Nodes(), credential, "POST", api.PathFeed, `{"nodeId":"x","after":0,"limit":0,"spooled":7}`).ok()
+			require.Contains(t, expel(n, `{"abandonSpool":true,"force":true}`).refused(409, api.StateConflict), "stop it first")
+			ran.Add(int64(time.Minute))
+			abandon := `{"abandonSpool":true,"reason":"the disk burnt"}`
+			if at == "later" {
+				v := expel(n, `{"force":true}`).ok()
+				require.Equal(t, 7., get[float64](t, v, "spooled"))
+				_, silent, err := h.nodes.Spooled(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, map[string]int64{n.id: 7}, silent, "seals name it")
+			}
+			v := expel(n, abandon).ok()
+			require.Equal(t, 0., get[float64](t, v, "spooled"))
+			_, silent, err := h.nodes.Spooled(t.Context())
+			require.NoError(t, err)
+			require.Empty(t, silent)
+			require.Equal(t, []string{"node.expelled", "spool.abandoned"}, h.newest(api.SystemTenant, 2))
+			events := h.events(api.SystemTenant)
+			require.JSONEq(t, `{"nodeId":"`+n.id+`","epoch":1,"spooled":7,"reason":"the disk burnt"}`, string(events[len(events)-1].Data))
+			expel(n, abandon).ok()
+			require.Equal(t, events, h.events(api.SystemTenant), "once")
+		})
+	}
 }

@@ -171,13 +171,15 @@ type ExpelCommand struct {
 	NodeID string `arg:"" help:"The node (muniment signing-key list)."`
 	Reason string `help:"Told in the audit log."`
 	Force  bool   `help:"Expel it although it did not say that what it signed is in the log, or some tenants can't be sealed, which the answer names."`
-	JSON   bool   `help:"Print one JSON object."`
+
+	AbandonSpool bool `help:"Give up what is in its spool, which is lost: an event tells how many records that were by its last word, and seals name them no more. Also of a node that was expelled before."`
+	JSON         bool `help:"Print one JSON object."`
 }
 
 // Run asks the server.
 func (c *ExpelCommand) Run(server Server, out io.Writer) error {
 	var v Expelled
-	in := map[string]any{"reason": c.Reason, "force": c.Force}
+	in := map[string]any{"reason": c.Reason, "force": c.Force, "abandonSpool": c.AbandonSpool}
 	if err := server.Do(http.MethodPost, "/admin/nodes/"+url.PathEscape(c.NodeID)+"/expel", in, &v); err != nil {
 		return fmt.Errorf("cannot expel the node: %w", err)
 	}
@@ -189,6 +191,9 @@ func (c *ExpelCommand) Run(server Server, out io.Writer) error {
 	}
 	for _, k := range v.Keys {
 		fmt.Fprintf(out, "%s is revoked since %s\n", k.KeyID, k.RevokedAt)
+	}
+	if v.Spooled > 0 {
+		fmt.Fprintf(out, "%d records are in its spool alone: seals name them until they are given up, by --abandon-spool\n", v.Spooled)
 	}
 	_, err := fmt.Fprintf(out, "%s is expelled since %s\n", v.NodeID, v.ExpelledAt)
 	return err

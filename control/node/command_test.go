@@ -51,11 +51,11 @@ func TestInviteCommand(t *testing.T) {
 
 func TestExpelCommand(t *testing.T) {
 	day := store.At(time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC))
-	v := Expelled{NodeID: "nod_a", ExpelledAt: day, Keys: []SigningKey{{KeyID: "0123", RevokedAt: day}}, Unsealed: []Unsealed{{TenantID: "tnt_a", Reason: "held"}}}
+	v := Expelled{NodeID: "nod_a", ExpelledAt: day, Spooled: 7, Keys: []SigningKey{{KeyID: "0123", RevokedAt: day}}, Unsealed: []Unsealed{{TenantID: "tnt_a", Reason: "held"}}}
 	server := answering{"POST /admin/nodes/nod_a/expel", v}
 	var out bytes.Buffer
 	require.NoError(t, (&ExpelCommand{NodeID: "nod_a"}).Run(server, &out))
-	require.Equal(t, "tnt_a could not be sealed before: held\n0123 is revoked since "+day.String()+"\nnod_a is expelled since "+day.String()+"\n", out.String())
+	require.Equal(t, "tnt_a could not be sealed before: held\n0123 is revoked since "+day.String()+"\n7 records are in its spool alone: seals name them until they are given up, by --abandon-spool\nnod_a is expelled since "+day.String()+"\n", out.String())
 	require.ErrorContains(t, (&ExpelCommand{NodeID: "nod_b"}).Run(server, &out), "cannot expel the node")
 }
 

@@ -17,6 +17,19 @@ import (
 // sealed, and one change deletes the node's credential and revokes its keys. What the
 // node asks later is refused. Its name stays taken, and its keys stay in the directory:
 // what they signed until then verifies as before.
+//
+// What was left in the spool of a node that was forced out stays promised, and each seal
+// names it. Once the spool is lost for good an operator abandons it, by an event of the
+// system's log, which proves who gave up how many records, and when.
+
+// Expulsion asks for an expulsion.
+type Expulsion struct {
+	// Revocation is that of all of the node's keys.
+	Revocation
+	// AbandonSpool gives up what is in the spool of a node that is silent: nobody waits for
+	// it, and no seal names it any more. It may also be asked for afterwards.
+	AbandonSpool bool
+}
 
 // Expelled is the answer to an expulsion.
 type Expelled struct {
@@ -24,6 +37,8 @@ type Expelled struct {
 	Epoch      uint64        `json:"epoch" doc:"How often the node had started."`
 	ExpelledAt store.Instant `json:"expelledAt"`
 	Keys       []SigningKey  `json:"keys" doc:"Every key that the node ever signed with, oldest first."`
+	// Spooled is what is left in its spool, by its last word; 0 once that is abandoned.
+	Spooled int64 `json:"spooled" doc:"Records that were promised and are in the node's spool alone, by its last word. Seals name them until the spool is abandoned."`
 	// Unsealed are as in Revoked.
 	Unsealed []Unsealed `json:"unsealed,omitempty"`
 }
@@ -52,33 +67,49 @@ func errExpelled(nodeID string) *api.Error {
 // lost, or is not needed any more. q is as for the revocation of all of its keys: it
 // waits for the node to bring what it signed into the log, and for that to be sealed,
 // unless that is forced. While it waits the node is out of use already; asked again, it
-// goes on. To expel an expelled node changes nothing.
+// goes on. To expel an expelled node changes nothing, but that its spool may be abandoned.
 //
 // A node that is forced out while it holds a lease signs until that has ended, within
 // the lease's bound; and what it signed since the last packs can't be proven any more.
-func (r *Room) Expel(ctx context.Context, nodeID string, q Revocation, by sealer.Ref) (v Expelled, err error) {
+func (r *Room) Expel(ctx context.Context, nodeID string, q Expulsion, by sealer.Ref) (v Expelled, err error) {
 	if v, err = r.expel(ctx, nodeID, q, by); err != nil {
 		return Expelled{}, fmt.Errorf("cannot expel the node %s: %w", nodeID, err)
 	}
 	return v, nil
 }
 
-func (r *Room) expel(ctx context.Context, nodeID string, q Revocation, by sealer.Ref) (v Expelled, err error) {
+func (r *Room) expel(ctx context.Context, nodeID string, q Expulsion, by sealer.Ref) (v Expelled, err error) {
 	m, err := r.member(ctx, r.db.Read(), nodeID)
 	switch {
 	case err != nil:
 		return v, err
 	case m == nil:
 		return v, &api.Error{Code: api.ResourceNotFound, Message: "no such node"}
-	case !m.expelledAt.IsZero():
-		return r.expelled(ctx, m)
-	case !m.joined:
+	case m.expelledAt.IsZero() && !m.joined:
 		return v, api.Conflict("the node is part of a control process: its keys can be revoked, but it can't be expelled")
+	}
+	if q.AbandonSpool {
+		live, err := r.isLive(ctx, nodeID)
+		if err == nil && live {
+			err = api.Conflict("the node has asked for the feed a moment ago, and may still bring what is in its spool into the log: stop it first")
+		}
+		if err != nil {
+			return v, err
+		}
+	}
+	if !m.expelledAt.IsZero() {
+		if q.AbandonSpool {
+			err = r.abandonLater(ctx, m, q.Reason, by)
+		}
+		if err != nil {
+			return v, err
+		}
+		return r.expelled(ctx, m)
 	}
 	if err := r.askToLeave(ctx, nodeID); err != nil {
 		return v, err
 	}
-	left, err := r.awaitOut(ctx, nodeID, q.Force, nil)
+	left, err := r.awaitOut(ctx, nodeID, q.Force || q.AbandonSpool, nil)
 	if err != nil {
 		return v, err
 	}
@@ -91,7 +122,7 @@ func (r *Room) expel(ctx context.Context, nodeID string, q Revocation, by sealer
 			return v, fmt.Errorf("it is out of use, but what it signed can't be sealed: %w", err)
 		}
 	}
-	if m, err = r.writeExpulsion(context.WithoutCancel(ctx), nodeID, left, q.Reason, by); err != nil {
+	if m, err = r.writeExpulsion(context.WithoutCancel(ctx), nodeID, left, q, by); err != nil {
 		return v, err
 	}
 	r.cfg.Logger.Warn("a node was expelled", "nodeId", nodeID, "epoch", m.epoch)
@@ -103,6 +134,9 @@ func (r *Room) expel(ctx context.Context, nodeID string, q Revocation, by sealer
 func (r *Room) expelled(ctx context.Context, m *member) (Expelled, error) {
 	v := Expelled{NodeID: m.nodeID, Epoch: m.epoch, ExpelledAt: m.expelledAt, Keys: []SigningKey{}}
 	all, err := nodeKeys(ctx, r.db.Read(), m.nodeID)
+	if err == nil {
+		v.Spooled, err = r.spooledOf(ctx, r.db.Read(), m.nodeID)
+	}
 	for _, k := range all {
 		v.Keys = append(v.Keys, *k.view(r.db.Now()))
 	}
@@ -123,7 +157,7 @@ func (r *Room) askToLeave(ctx context.Context, nodeID string) error {
 
 // writeExpulsion is the one change that puts a node out. left says that it holds no
 // lease that it would still sign by.
-func (r *Room) writeExpulsion(ctx context.Context, nodeID string, left bool, reason string, by sealer.Ref) (m *member, err error) {
+func (r *Room) writeExpulsion(ctx context.Context, nodeID string, left bool, q Expulsion, by sealer.Ref) (m *member, err error) {
 	r.change.Lock()
 	defer r.change.Unlock()
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
@@ -142,7 +176,7 @@ func (r *Room) writeExpulsion(ctx context.Context, nodeID string, left bool, rea
 		for i := range all {
 			if k := &all[i]; k.node == nodeID && k.Purpose == sealer.PurposeReceipt && k.RevokedAt == nil {
 				revoked = append(revoked, k.KeyID)
-				if err := revokeAt(ctx, tx, k, at, reason, by); err != nil {
+				if err := revokeAt(ctx, tx, k, at, q.Reason, by); err != nil {
 					return err
 				}
 			}
@@ -166,9 +200,15 @@ func (r *Room) writeExpulsion(ctx context.Context, nodeID string, left bool, rea
 		if m, err = r.member(ctx, tx, nodeID); err != nil {
 			return err
 		}
-		told := map[string]any{"nodeId": nodeID, "epoch": m.epoch, "revokedKeyIds": revoked, "reason": reason, "expelledAt": now.String()}
-		return tx.EmitSystem(ctx, eventExpelled, by, sealer.Ref{Kind: "node", ID: nodeID}, told)
+		told := map[string]any{"nodeId": nodeID, "epoch": m.epoch, "revokedKeyIds": revoked, "reason": q.Reason, "expelledAt": now.String()}
+		if err := tx.EmitSystem(ctx, eventExpelled, by, sealer.Ref{Kind: "node", ID: nodeID}, told); err != nil || !q.AbandonSpool {
+			return err
+		}
+		return r.abandon(ctx, tx, m, q.Reason, by)
 	})
+	if err == nil && q.AbandonSpool {
+		r.forgetSpool(nodeID)
+	}
 	if err == nil && left && r.shared == nil {
 		r.mu.Lock()
 		delete(r.seen, nodeID)
@@ -221,4 +261,58 @@ func (r *Room) awaitOut(ctx context.Context, nodeID string, force bool, only *si
 	}
 	return false, api.Conflict("the node " + nodeID + " does not ask for the feed, and its spool may hold receipts that are not in the log yet: " +
 		"start it again, and ask again" + forced)
+}
+
+// spooledOf is what was in a node's spool by its last word.
+func (r *Room) spooledOf(ctx context.Context, q store.Querier, nodeID string) (int64, error) {
+	if r.shared == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.seen[nodeID].spooled, nil
+	}
+	n, err := store.One(ctx, q, "the poll of the node "+nodeID, func(row store.Row) (n int64, err error) {
+		return n, row.Scan(&n)
+	}, `SELECT spooled FROM node_polls WHERE node_id = $1`, nodeID)
+	if n == nil {
+		return 0, err
+	}
+	return *n, nil
+}
+
+// abandon gives up what is in the spool of a node, and tells of it.
+func (r *Room) abandon(ctx context.Context, tx *store.Tx, m *member, reason string, by sealer.Ref) error {
+	n, err := r.spooledOf(ctx, tx, m.nodeID)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `UPDATE node_polls SET spooled = 0 WHERE node_id = $1`, m.nodeID); err != nil {
+		return err
+	}
+	told := map[string]any{"nodeId": m.nodeID, "epoch": m.epoch, "spooled": n, "reason": reason}
+	return tx.EmitSystem(ctx, "spool.abandoned", by, sealer.Ref{Kind: "node", ID: m.nodeID}, told)
+}
+
+// abandonLater is abandon for a node that is expelled already, unless that was done.
+func (r *Room) abandonLater(ctx context.Context, m *member, reason string, by sealer.Ref) error {
+	err := r.db.Change(ctx, func(tx *store.Tx) error {
+		n, err := r.spooledOf(ctx, tx, m.nodeID)
+		if err != nil || n == 0 {
+			return err
+		}
+		return r.abandon(ctx, tx, m, reason, by)
+	})
+	if err == nil {
+		r.forgetSpool(m.nodeID)
+	}
+	return err
+}
+
+// forgetSpool is abandon for what is in memory.
+func (r *Room) forgetSpool(nodeID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p, known := r.seen[nodeID]; known {
+		p.spooled = 0
+		r.seen[nodeID] = p
+	}
 }

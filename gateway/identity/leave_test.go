@@ -40,13 +40,13 @@ func TestExpulsion(t *testing.T) {
 	var sealed atomic.Bool
 	expelled := make(chan error, 1)
 	go func() {
-		v, err := h.rooms.Expel(t.Context(), n.ID(), node.Revocation{Seal: func(context.Context, string) ([]node.Unsealed, error) {
+		v, err := h.rooms.Expel(t.Context(), n.ID(), node.Expulsion{Revocation: node.Revocation{Seal: func(context.Context, string) ([]node.Unsealed, error) {
 			sealed.Store(true)
 			if spooled.Load() {
 				t.Error("sealed before the spool was drained")
 			}
 			return nil, nil
-		}}, store.ByOperator())
+		}}}, store.ByOperator())
 		if err == nil && (len(v.Keys) != 1 || v.Keys[0].RevokedAt.IsZero() || v.Epoch != 1) {
 			t.Errorf("expelled: %+v", v)
 		}
@@ -91,7 +91,7 @@ func TestExpulsionOfANodeThatStarts(t *testing.T) {
 	_, err := makeKey(dir)
 	require.NoError(t, err)
 	require.NoError(t, n.Close())
-	_, err = h.rooms.Expel(t.Context(), n.ID(), node.Revocation{}, store.ByOperator())
+	_, err = h.rooms.Expel(t.Context(), n.ID(), node.Expulsion{}, store.ByOperator())
 	require.Equal(t, api.StateConflict, api.From(err).Code)
 	require.ErrorContains(t, err, "its spool may hold receipts")
 
@@ -102,7 +102,7 @@ func TestExpulsionOfANodeThatStarts(t *testing.T) {
 	_, err = n.sign(time.Now().Add(time.Second))
 	require.ErrorContains(t, err, "was asked to leave")
 	end := h.follow(n)
-	_, err = h.rooms.Expel(t.Context(), n.ID(), node.Revocation{}, store.ByOperator())
+	_, err = h.rooms.Expel(t.Context(), n.ID(), node.Expulsion{}, store.ByOperator())
 	require.NoError(t, err)
 	end()
 	require.Empty(t, keyFiles(t, dir))
