@@ -92,7 +92,7 @@ faults: ## disks that tear, fill up and fail, and engines and processes that die
 	MUNIMENT_TEST_FAULTS=1 go test -count 1 -v -run '^(TestFailingSync|TestFullDisk)$$' .
 	@trap './deploy/stack/stack.sh down' EXIT; \
 	./deploy/stack/stack.sh up && eval "$$(./deploy/stack/stack.sh env)" && \
-	MUNIMENT_TEST_FAULTS=1 go test -count 1 -v -timeout 60m -run '^TestFault' .
+	MUNIMENT_TEST_FAULTS=1 go test -count 1 -v -timeout 90m -run '^TestFault' .
 
 fuzz: ## each fuzz target for FUZZTIME (default 2m)
 	@failed=; for target in $(FUZZ); do \

@@ -150,7 +150,7 @@ func (tr *trial) more(n int64) {
 // until waits for a condition.
 func (tr *trial) until(otherwise string, holds func() bool) {
 	tr.Helper()
-	require.Eventually(tr, holds, 5*time.Minute, 10*time.Millisecond, otherwise)
+	require.Eventually(tr, holds, 10*time.Minute, 10*time.Millisecond, otherwise)
 }
 
 // within waits for a channel to be closed.
@@ -158,7 +158,7 @@ func within(t *testing.T, done <-chan struct{}, otherwise string) {
 	t.Helper()
 	select {
 	case <-done:
-	case <-time.After(5 * time.Minute):
+	case <-time.After(10 * time.Minute):
 		require.Fail(t, otherwise)
 	}
 }
@@ -169,7 +169,7 @@ func (tr *trial) balance(what string, args ...any) *bench.Audit {
 	for _, w := range tr.loads {
 		tr.end(w)
 	}
-	ctx, cancel := context.WithTimeout(tr.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(tr.Context(), 20*time.Minute)
 	defer cancel()
 	log, err := kafka.Open(kafka.Config{Brokers: strings.Split(tr.Engines.Kafka, ","), Topic: tr.Topic})
 	require.NoError(tr, err)
