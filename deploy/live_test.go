@@ -26,6 +26,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"muniment/bench"
+	"muniment/control"
+	"muniment/control/node"
+	"muniment/control/store"
+	"muniment/control/tenant"
 	"muniment/gateway"
 	"muniment/gateway/certs"
 	"muniment/pipeline"
@@ -161,6 +165,7 @@ func serveScaled(t *testing.T) (admin string) {
 	t.Cleanup(func() { require.NoError(t, away.Close()) })
 	_, err = clickhouse.NewReconciler(clickhouse.ReconcilerConfig{Warehouse: away, Registerer: all})
 	require.NoError(t, err)
+	joinControl(t, all, dir)
 	cert, key := certificate(t, dir)
 	_, err = certs.Server(certs.Options{Use: "api", Registerer: all}, certs.ServerFlags{Cert: cert, Key: key})
 	require.NoError(t, err)
@@ -178,6 +183,25 @@ func serveScaled(t *testing.T) (admin string) {
 	server := httptest.NewServer(gateway.Admin{Gatherer: all}.Handler())
 	t.Cleanup(server.Close)
 	return server.URL
+}
+
+// joinControl has a node join a control of its own.
+func joinControl(t *testing.T, all prometheus.Registerer, dir string) {
+	t.Helper()
+	db, err := store.Open(t.Context(), store.Config{Path: filepath.Join(dir, "control.db")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	nodes, err := node.New(t.Context(), node.Config{DB: db, Dir: filepath.Join(dir, "keys")})
+	require.NoError(t, err)
+	none := func(context.Context, string) (int64, error) { return 0, nil }
+	tenants, err := tenant.New(tenant.Config{DB: db, Nodes: nodes, Counters: tenant.Counters{Bases: none, Rights: none, Events: none}})
+	require.NoError(t, err)
+	log, err := segment.Open(segment.Config{Dir: filepath.Join(dir, "audit")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, log.Close()) })
+	ctl, err := control.New(control.Config{DB: db, Nodes: nodes, Tenants: tenants, Log: log, Rooms: []control.Room{nodes, tenants}, AdminToken: "token"})
+	require.NoError(t, err)
+	join(t, all, dir, ctl, nodes)
 }
 
 // promServer is the base URL of a Prometheus.

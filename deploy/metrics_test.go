@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math/big"
 	"net"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -28,6 +29,7 @@ import (
 	"muniment/control/tenant"
 	"muniment/gateway"
 	"muniment/gateway/certs"
+	"muniment/gateway/identity"
 	"muniment/gateway/snapshot"
 	"muniment/pipeline"
 	"muniment/pipeline/clickhouse"
@@ -181,6 +183,8 @@ func registered(t *testing.T) shown {
 	})
 	require.NoError(t, err)
 
+	join(t, all, dir, ctl, nodes)
+
 	view, err := snapshot.New(snapshot.Config{Source: ctl.Source(), NodeID: "nod_a", Registerer: all})
 	require.NoError(t, err)
 	_, err = gateway.New(gateway.Config{
@@ -192,6 +196,20 @@ func registered(t *testing.T) shown {
 	})
 	require.NoError(t, err)
 	return all.all(t)
+}
+
+// join has a node join control.
+func join(t *testing.T, all prometheus.Registerer, dir string, ctl *control.Control, nodes *node.Room) {
+	t.Helper()
+	server := httptest.NewServer(ctl.Nodes())
+	t.Cleanup(server.Close)
+	invited, err := nodes.Invite(t.Context(), store.ByOperator())
+	require.NoError(t, err)
+	joined, err := identity.Open(t.Context(), identity.Config{
+		Dir: filepath.Join(dir, "identity"), Control: server.URL, Client: server.Client(), Invitation: invited.Token, Registerer: all,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, joined.Close()) })
 }
 
 // certificate writes a certificate and its key to files.
