@@ -43,7 +43,9 @@ func (c *Control) nodeRoutes(a huma.API) {
 	huma.Register(a, operation("feed", http.MethodPost, api.PathFeed, "Ask for what came after a revision"),
 		func(ctx context.Context, in *struct{ Body api.FeedRequest }) (*store.Answer[api.Feed], error) {
 			in.Body.NodeID = nodeFrom(ctx) // a node speaks for itself
-			return store.Tell(source.Feed(ctx, in.Body))
+			f, err := source.Feed(ctx, in.Body)
+			f.At = c.cfg.DB.Now()
+			return store.Tell(f, err)
 		})
 	huma.Register(a, operation("node-right", http.MethodGet, api.PathRights+"/{id}", "Read one right"),
 		func(ctx context.Context, in *struct {

@@ -12,10 +12,6 @@ import (
 	"muniment/sealer"
 )
 
-// clockSlack is how far the clock of a node may be from control's when it enrols a
-// key: its window is in the node's time, and ends that of the key before.
-const clockSlack = time.Minute
-
 // EnrolKey puts the next key of a node that has joined into the directory, and ends
 // the window of the key before (see api.KeyOverlap), which has to vouch for it unless
 // it is revoked. The same key once more changes nothing.
@@ -38,7 +34,7 @@ func (r *Room) EnrolKey(ctx context.Context, nodeID string, q api.EnrolRequest) 
 			row = known
 			return nil
 		}
-		if apart := q.NotBefore.Sub(tx.Now()).Abs(); apart > clockSlack {
+		if apart := q.NotBefore.Sub(tx.Now()).Abs(); apart > api.ClockSlack {
 			return api.Conflict(fmt.Sprintf("the key would be in force from %s on, but it is %s here: set the node's clock", sealer.FormatTime(q.NotBefore), sealer.FormatTime(tx.Now())))
 		}
 		all, err := nodeKeys(ctx, tx, nodeID)

@@ -72,6 +72,9 @@ var refusedJoin = &api.Error{Code: api.AuthInvalid, Message: "the invitation is 
 // invitation's hour; the credential of the answer before is void then.
 func (r *Room) Join(ctx context.Context, q api.JoinRequest) (joined api.Joined, err error) {
 	key, err := presented(q)
+	if err == nil {
+		err = r.onTime(q.At)
+	}
 	if err != nil {
 		return joined, err
 	}
@@ -209,6 +212,9 @@ func (r *Room) Authenticate(ctx context.Context, credential string) (nodeID stri
 // Start counts a start of a node that has joined, and tells it what the directory says
 // of its keys.
 func (r *Room) Start(ctx context.Context, nodeID string, q api.StartRequest) (v api.Started, err error) {
+	if err := r.onTime(q.At); err != nil {
+		return v, err
+	}
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
 		v.Epoch, err = startNode(ctx, tx, nodeID, tx.Now())
 		return err
@@ -220,6 +226,15 @@ func (r *Room) Start(ctx context.Context, nodeID string, q api.StartRequest) (v 
 		return api.Started{}, fmt.Errorf("cannot start the node %s: %w", nodeID, err)
 	}
 	return v, nil
+}
+
+// onTime refuses a node whose clock is too far ahead: what it dated would hold packs and
+// revocations to moments that have not come.
+func (r *Room) onTime(at time.Time) error {
+	if now := r.db.Now(); at.Sub(now) > api.ClockSlack {
+		return api.Conflict(fmt.Sprintf("it is %s at the node, but %s here: set the node's clock", sealer.FormatTime(at), sealer.FormatTime(now)))
+	}
+	return nil
 }
 
 // newBearer makes a bearer token for an id, and the hash to know it by.

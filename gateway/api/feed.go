@@ -40,6 +40,8 @@ type Feed struct {
 	// SigningKeys are those of the keys asked for that end or are revoked. A lease that
 	// rests on this answer covers no signature by a key that is revoked in it.
 	SigningKeys []SigningKey `json:"signingKeys,omitempty"`
+	// At is control's time, for a node in a process of its own.
+	At time.Time `json:"at,omitzero"`
 }
 
 // Change is the newest state of one right or key. Exactly one of them is set.

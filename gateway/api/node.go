@@ -32,6 +32,10 @@ type KeyAnswer struct {
 	AsOf int64 `json:"asOf"`
 }
 
+// ClockSlack is how far ahead of control's the clock of a node may be, which dates its
+// receipts and the windows of its keys. One that is further ahead may not join or start.
+const ClockSlack = time.Minute
+
 // JoinRequest is how a node presents itself for the first time. Sent again, because
 // the answer was lost, it is answered again.
 type JoinRequest struct {
@@ -44,6 +48,8 @@ type JoinRequest struct {
 	PublicKey string `json:"publicKey"`
 	// Signature of JoinText by that key, in base64url.
 	Signature string `json:"signature"`
+	// At is the node's time.
+	At time.Time `json:"at,omitzero"`
 }
 
 // JoinText is what a node signs to prove that it has the key that it presents.
@@ -63,6 +69,8 @@ type Joined struct {
 type StartRequest struct {
 	// SigningKeys are the ids of the keys that the node holds.
 	SigningKeys []string `json:"signingKeys,omitempty" maxItems:"100"`
+	// At is the node's time.
+	At time.Time `json:"at,omitzero"`
 }
 
 // Started is the answer to a node that starts.

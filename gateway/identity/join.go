@@ -35,7 +35,7 @@ func (n *Node) join(ctx context.Context, files []*keyfile.Key) ([]*keyfile.Key, 
 	if err != nil {
 		return nil, err
 	}
-	q := api.JoinRequest{Invitation: n.cfg.Invitation, NodeID: n.saved.NodeID, PublicKey: pub, Signature: signature}
+	q := api.JoinRequest{Invitation: n.cfg.Invitation, NodeID: n.saved.NodeID, PublicKey: pub, Signature: signature, At: n.cfg.Now()}
 	n.saved.Credential = "" // it is the invitation that counts
 	var joined api.Joined
 	if err := n.ask(ctx, "join", api.PathJoin, q, &joined); err != nil {
@@ -58,7 +58,7 @@ func sign(key *keyfile.Key, text []byte) (string, error) {
 // that is refused may be void because the request to join went out twice, and the
 // answer of the first came last: then the node joins once more.
 func (n *Node) start(ctx context.Context, files []*keyfile.Key) ([]api.SigningKey, error) {
-	q := api.StartRequest{}
+	q := api.StartRequest{At: n.cfg.Now()}
 	for _, f := range files {
 		q.SigningKeys = append(q.SigningKeys, sealer.KeyID(f.Pub))
 	}

@@ -468,6 +468,15 @@ func TestClockOfTheNode(t *testing.T) {
 	require.NoError(t, err)
 	defer n.Close()
 	ahead.Store(int64(2 * time.Minute))
+	late := h.config(t.TempDir())
+	late.Invitation, late.Now = h.invite(), cfg.Now
+	_, err = Open(t.Context(), late)
+	require.ErrorContains(t, err, "set the node's clock", "it does not join")
+	other := h.config(t.TempDir())
+	require.NoError(t, h.open(other.Dir).Close())
+	other.Now = cfg.Now
+	_, err = Open(t.Context(), other)
+	require.ErrorContains(t, err, "set the node's clock", "it does not start")
 	n.Learn([]api.SigningKey{{KeyID: n.current().signer.KeyID, NotAfter: time.Now().Add(api.KeyOverlap)}})
 	_, err = n.step(t.Context())
 	require.ErrorContains(t, err, "set the node's clock")

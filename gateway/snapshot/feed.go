@@ -74,10 +74,12 @@ func (v *View) poll(ctx context.Context, asked time.Duration) (news bool, err er
 	if v.cfg.Signer != nil {
 		q.SigningKeys = v.cfg.Signer.SigningKeys()
 	}
+	now := v.cfg.Now()
 	f, err := v.cfg.Source.Feed(ctx, q)
 	if err != nil {
 		return false, err
 	}
+	v.compare(now, f.At)
 	if err := v.check(&f, after); err != nil {
 		return false, err
 	}
@@ -89,6 +91,20 @@ func (v *View) poll(ctx context.Context, asked time.Duration) (news bool, err er
 		v.lease.Store(int64(asked) + 1)
 	}
 	return f.UpTo > after, nil
+}
+
+// compare holds the node's clock before a question against control's at the answer. A
+// clock that is ahead ends no lease, but each such answer counts as an error, and control
+// refuses the node's next start and its next key.
+func (v *View) compare(now, control time.Time) {
+	ahead := !control.IsZero() && now.Sub(control) > api.ClockSlack
+	if ahead {
+		v.metrics.feedErrors.Inc()
+	}
+	if ahead && !v.ahead {
+		v.cfg.Logger.Error("the clock is ahead of control's: set it", "now", now, "control", control)
+	}
+	v.ahead = ahead
 }
 
 // check refuses an answer that does not continue what was applied.

@@ -22,7 +22,7 @@ func newMetrics(reg prometheus.Registerer, v *View) *metrics {
 			Name: "muniment_rights_changes_total", Help: "Changes of rights and keys applied from control's feed.",
 		}),
 		feedErrors: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "muniment_rights_feed_errors_total", Help: "Questions to control's feed that failed.",
+			Name: "muniment_rights_feed_errors_total", Help: "Questions to control's feed that failed, or whose answer shows that the clock is ahead of control's.",
 		}),
 		loadErrors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "muniment_rights_load_errors_total", Help: "Questions to control for one right or key that failed.",

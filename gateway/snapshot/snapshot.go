@@ -100,7 +100,10 @@ type Config struct {
 	LoadTimeout time.Duration
 	// Clock reads a clock that never steps and runs while the machine is
 	// suspended. Default CLOCK_BOOTTIME.
-	Clock      func() time.Duration
+	Clock func() time.Duration
+	// Now is the clock that receipts are dated by, which is held against control's.
+	// Default time.Now.
+	Now        func() time.Time
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -127,6 +130,9 @@ func (c *Config) complete() error {
 	if c.Clock == nil {
 		c.Clock = bootClock
 	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -146,6 +152,7 @@ type View struct {
 	lost    atomic.Bool  // the database was restored under us; never reset
 
 	incarnation string // owned by Run
+	ahead       bool   // the log says that the clock is; owned by Run
 
 	mu      sync.RWMutex
 	rights  map[string]stoppedRight // every right that is or was stopped

@@ -1,11 +1,14 @@
 package snapshot
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -668,4 +671,31 @@ func TestConfigNamesTheBadField(t *testing.T) {
 		_, err := New(c)
 		require.ErrorContains(t, err, field)
 	}
+}
+
+// TestClockAhead is told once, and counted each time; the lease is not in question.
+func TestClockAhead(t *testing.T) {
+	var log bytes.Buffer
+	now := time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)
+	v, err := New(Config{
+		Source: answers{api.Feed{Incarnation: "one", Newest: 5, UpTo: 5, At: now}}, NodeID: "nod_1",
+		Now: func() time.Time { return now }, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	require.NoError(t, err)
+	defer v.Close()
+	control := now
+	for ahead, told := range map[time.Duration]float64{time.Minute: 0, -time.Hour: 0} {
+		now = control.Add(ahead)
+		_, err = v.poll(t.Context(), v.cfg.Clock())
+		require.NoError(t, err)
+		require.Equal(t, told, testutil.ToFloat64(v.metrics.feedErrors))
+	}
+	now = control.Add(time.Minute + time.Millisecond)
+	for range 2 {
+		_, err = v.poll(t.Context(), v.cfg.Clock())
+		require.NoError(t, err)
+	}
+	require.NoError(t, v.Fresh())
+	require.Equal(t, 2., testutil.ToFloat64(v.metrics.feedErrors))
+	require.Equal(t, 1, strings.Count(log.String(), "the clock is ahead of control's"))
 }
