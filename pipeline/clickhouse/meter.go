@@ -78,22 +78,23 @@ func decisions(f filter) (from string, args []any) {
 // more than 24 h older, so the youngest of them decides. What is a day older than
 // every chosen event decides nothing: old partitions need not be read.
 func judged(chosen, keys string) string {
-	return `(SELECT tenant_id, event_id, generation, position, place, right_id, substrate, basis_id, rendered_at, metered,
-			(tenant_id, event_id) IN (
-				SELECT tenant_id, event_id FROM (
-					SELECT tenant_id, event_id, at, count() OVER earlier AS others, max(at) OVER earlier AS youngest
-					FROM (
-						SELECT tenant_id, idempotency, event_id, any(k.at) AS at, min(k.place) AS lowest FROM idempotency_keys AS k
-						WHERE k.at >= (SELECT min(at) - 86400000 FROM ` + keys + ` WHERE idempotency != '')
-							AND (tenant_id, idempotency) IN (SELECT tenant_id, idempotency FROM ` + keys + ` WHERE idempotency != '')
-						GROUP BY tenant_id, idempotency, event_id)
-					WINDOW earlier AS (PARTITION BY tenant_id, idempotency ORDER BY lowest
-						ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))
-				WHERE others > 0 AND youngest >= at - 86400000) AS duplicate,
-			if(duplicate, 'none', toString(metering_basis)) AS counted_basis,
+	return `(SELECT *, if(duplicate, 'none', toString(metering_basis)) AS counted_basis,
 			if(duplicate, '` + pipeline.ReasonDuplicate + `', toString(reason)) AS counted_reason,
 			if(duplicate, 0, quantity_ms) AS counted_ms
-		FROM ` + chosen + `)`
+		FROM (SELECT tenant_id, event_id, generation, position, place, right_id, substrate, basis_id, rendered_at, metered,
+				metering_basis, reason, quantity_ms,
+				(tenant_id, event_id) IN (
+					SELECT tenant_id, event_id FROM (
+						SELECT tenant_id, event_id, at, count() OVER earlier AS others, max(at) OVER earlier AS youngest
+						FROM (
+							SELECT tenant_id, idempotency, event_id, any(k.at) AS at, min(k.place) AS lowest FROM idempotency_keys AS k
+							WHERE k.at >= (SELECT min(at) - 86400000 FROM ` + keys + ` WHERE idempotency != '')
+								AND (tenant_id, idempotency) IN (SELECT tenant_id, idempotency FROM ` + keys + ` WHERE idempotency != '')
+							GROUP BY tenant_id, idempotency, event_id)
+						WINDOW earlier AS (PARTITION BY tenant_id, idempotency ORDER BY lowest
+							ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))
+					WHERE others > 0 AND youngest >= at - 86400000) AS duplicate
+			FROM ` + chosen + `))`
 }
 
 // Refusals sums the counts of gate.refusals events by bucket, right and rule.

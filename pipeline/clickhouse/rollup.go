@@ -104,7 +104,7 @@ func (w *Warehouse) replace(ctx context.Context, touchedSlices map[slice]bool) e
 	if err != nil {
 		return err
 	}
-	places := map[string]bool{}
+	places, hours := map[string]bool{}, map[string]bool{}
 	for s := range touchedSlices {
 		if err := touched.Append(s.tenantID, s.hour, s.generation, s.number); err != nil {
 			return err
@@ -112,6 +112,7 @@ func (w *Warehouse) replace(ctx context.Context, touchedSlices map[slice]bool) e
 		begin := sealer.Position{Generation: s.generation, Offset: s.number * slicePositions}
 		end := sealer.Position{Generation: s.generation, Offset: begin.Offset + slicePositions}
 		places["place >= "+place(begin)+" AND place < "+place(end)] = true
+		hours[fmt.Sprintf("rendered_at >= %d AND rendered_at < %d", s.hour, s.hour+hourMs)] = true
 	}
 	// The stamp is taken by the clock of the server, before anything is read: who has
 	// changed something afterwards will replace the slice after us.
@@ -121,8 +122,12 @@ func (w *Warehouse) replace(ctx context.Context, touchedSlices map[slice]bool) e
 	}
 	var f filter
 	f.add("tenant_id IN (SELECT tenant_id FROM touched)")
-	if len(places) <= 100 { // more would take longer to parse than they spare
-		f.add("(" + strings.Join(slices.Sorted(maps.Keys(places)), " OR ") + ")")
+	// Partitions are at places of their own: within one, the hour keeps apart what stands
+	// at the places of another.
+	for _, spans := range []map[string]bool{places, hours} {
+		if len(spans) <= 100 { // more would take longer to parse than they spare
+			f.add("(" + strings.Join(slices.Sorted(maps.Keys(spans)), " OR ") + ")")
+		}
 	}
 	f.add("(tenant_id, " + hourOf("rendered_at") + fmt.Sprintf(", generation, intDiv(position, %d)) IN (SELECT tenant_id, hour, generation, slice FROM touched)", slicePositions))
 	from := lowest(f)
