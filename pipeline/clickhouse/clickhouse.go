@@ -37,7 +37,12 @@
 // loader keeps the batch and tries again. Every call has a deadline.
 //
 // On a cluster (Config.Cluster) tables are replicated, a write waits for a majority
-// of the replicas, and a question sees every write that was answered before it.
+// of the replicas, and a question sees every write that was answered before it. For the
+// sake of that, quorum inserts are not parallel: while one into a table is under way, the
+// servers refuse another. One process loads one group at a time, and is in its own way
+// only behind a group that has failed; several loader processes are right, but hold each
+// other up with errors and tries, as does a repair of rollups. No test of ours has run on
+// a cluster.
 // Not here: shards (one tenant's rows are on every replica) and retention (drop a
 // month with ALTER TABLE … DROP PARTITION).
 package clickhouse
@@ -75,7 +80,8 @@ type Config struct {
 	// Password is asked for each connection, in place of the URL's; nil: that counts.
 	Password func() (string, error)
 	// Cluster is the name of a cluster, as the servers' configuration has it, whose
-	// replicas hold the tables. Default: one server.
+	// replicas hold the tables; better with one loader process (see the package).
+	// Default: one server.
 	Cluster string
 	// Timeout bounds each call to the warehouse. Default 1 min.
 	Timeout time.Duration
