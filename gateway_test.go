@@ -62,7 +62,7 @@ func TestGatewayWaitsForControl(t *testing.T) {
 }
 
 // TestFailureDuringTheStart ends the process with its error, and not as if it was told to
-// stop.
+// stop, which it often is next: what watches it sees that it isn't ready.
 func TestFailureDuringTheStart(t *testing.T) {
 	logger := slog.New(slog.DiscardHandler)
 	failed := make(chan error, 8)
@@ -73,11 +73,32 @@ func TestFailureDuringTheStart(t *testing.T) {
 	failed <- broken
 	<-ctx.Done()
 	opening := fmt.Errorf("cannot open the identity: %w", ctx.Err())
-	require.Equal(t, broken, stopped(told, ctx, logger, false, opening))
-	require.Equal(t, broken, stopped(told, ctx, logger, false, nil))
 	other := errors.New("cannot open")
-	require.ErrorIs(t, stopped(told, ctx, logger, false, other), other)
-	require.ErrorIs(t, stopped(told, ctx, logger, false, other), broken)
-	stop()
-	require.NoError(t, stopped(told, ctx, logger, false, opening), "it was told to stop")
+	for _, then := range []func(){func() {}, stop} {
+		then()
+		require.Equal(t, broken, whyEnded(told, ctx))
+		for _, started := range []bool{false, true} {
+			require.Equal(t, broken, stopped(told, ctx, logger, started, opening))
+			require.Equal(t, broken, stopped(told, ctx, logger, started, nil))
+			require.Equal(t, broken, stopped(told, ctx, logger, started, broken))
+			require.ErrorIs(t, stopped(told, ctx, logger, started, other), other)
+			require.ErrorIs(t, stopped(told, ctx, logger, started, other), broken)
+		}
+	}
+}
+
+// TestStopDuringTheStart is no failure, also when one follows from it.
+func TestStopDuringTheStart(t *testing.T) {
+	logger := slog.New(slog.DiscardHandler)
+	failed := make(chan error, 8)
+	told, stop := context.WithCancelCause(t.Context())
+	ctx, done := untilFailed(told, failed)
+	defer done()
+	require.NoError(t, whyEnded(told, ctx))
+	stop(errors.New("a signal was received"))
+	<-ctx.Done()
+	failed <- errors.New("the spool is closed")
+	require.NoError(t, whyEnded(told, ctx))
+	require.NoError(t, stopped(told, ctx, logger, false, fmt.Errorf("cannot open the identity: %w", ctx.Err())))
+	require.NoError(t, stopped(told, ctx, logger, true, nil))
 }

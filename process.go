@@ -35,16 +35,19 @@ func newRegistry() *prometheus.Registry {
 }
 
 // stopped makes a success of a server's error if it was told to stop while it
-// started. If a part of it has failed meanwhile, which ended serving, that is the error.
-func stopped(ctx, serving context.Context, logger *slog.Logger, started bool, err error) error {
-	switch why := whyEnded(ctx, serving); {
+// started. If a part of it had failed before that, which ended serving, that is the
+// error: a process that drains, unready, is soon told to stop, too.
+func stopped(told, serving context.Context, logger *slog.Logger, started bool, err error) error {
+	switch why := whyEnded(told, serving); {
 	case why == nil:
 	case err == nil || errors.Is(err, context.Canceled):
 		return why
-	case !errors.Is(err, why):
+	case errors.Is(err, why):
+		return err
+	default:
 		return errors.Join(why, err)
 	}
-	if err == nil || ctx.Err() == nil || started && !errors.Is(err, context.Canceled) {
+	if err == nil || told.Err() == nil || started && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	logger.Info("muniment was stopped while it started", "err", err)
@@ -95,10 +98,11 @@ func untilFailed(ctx context.Context, failed <-chan error) (context.Context, con
 	return serving, func() { fail(nil) }
 }
 
-// whyEnded is the failure that ended a context of untilFailed, nil if ctx did.
-func whyEnded(ctx, serving context.Context) error {
-	if ctx.Err() != nil {
-		return nil
+// whyEnded is the failure that ended a context of untilFailed; nil if told did, or if it
+// goes on. What came first counts.
+func whyEnded(told, serving context.Context) error {
+	if cause := context.Cause(serving); cause != context.Cause(told) {
+		return cause
 	}
-	return context.Cause(serving)
+	return nil
 }
