@@ -78,7 +78,8 @@ type Log struct {
 	// ctx is done, with why, when the log is closed or has failed.
 	ctx    context.Context
 	refuse context.CancelCauseFunc
-	// senders are done when the queues are empty, or the log refuses everything.
+	// senders are the queues that are busy and the goroutines that send what is in them.
+	// They are done when the queues are empty, or the log refuses everything.
 	senders      sync.WaitGroup
 	leaders      leaders
 	chunks       chunks

@@ -273,6 +273,37 @@ func TestCloseWithoutBrokers(t *testing.T) {
 	require.ErrorIs(t, err, pipeline.ErrClosed)
 }
 
+// TestCloseBesideAppend: a record that was put into its queue right before Close is
+// sent, even if nobody has been told of it yet.
+func TestCloseBesideAppend(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	require.NoError(t, err)
+	l, err := Open(freshTopic(t, cluster.ListenAddrs(), Topic{}))
+	require.NoError(t, err)
+	_, err = l.Partitions(t.Context())
+	require.NoError(t, err)
+
+	q := l.topic.queues[3]
+	r := testRecord(tenantOf(3), 0)
+	p, idle, err := q.add(&r, wireSize(&r), nil)
+	require.NoError(t, err)
+	require.True(t, idle)
+	closed := make(chan error, 1)
+	go func() { closed <- l.Close() }()
+	require.Eventually(t, func() bool {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.refuse != nil
+	}, time.Minute, 10*time.Millisecond)
+	l.offer(q)
+	_, err = p.wait(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, <-closed)
+	cluster.Close()
+	goleak.VerifyNone(t, before)
+}
+
 // TestNothingIsLeft: a log that was closed has no goroutine and no connection.
 func TestNothingIsLeft(t *testing.T) {
 	before := goleak.IgnoreCurrent()

@@ -60,7 +60,7 @@ func (it *item) settled() bool { return it.err != nil || it.at != (sealer.Positi
 func newQueue(l *Log, partition int32) *queue { return &queue{log: l, partition: partition} }
 
 // add puts a record into the last batch. If the queue was idle, the caller has it now
-// and offers it.
+// and offers it. From here on Close waits for the queue: what is added is sent.
 func (q *queue) add(r *sealer.Record, size int, c *chain) (p pending, idle bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -75,7 +75,10 @@ func (q *queue) add(r *sealer.Record, size int, c *chain) (p pending, idle bool,
 		q.waiting = append(q.waiting, b)
 	}
 	b.add(r, size, c)
-	idle, q.busy = !q.busy, true
+	if idle = !q.busy; idle {
+		q.busy = true
+		q.log.senders.Add(1)
+	}
 	return pending{b, len(b.items) - 1}, idle, nil
 }
 
@@ -151,7 +154,9 @@ func (b *batch) finish() (more bool) {
 	close(b.done)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.busy = len(q.waiting) > 0
+	if q.busy = len(q.waiting) > 0; !q.busy {
+		q.log.senders.Done()
+	}
 	return q.busy
 }
 
