@@ -9,10 +9,13 @@ import (
 	"muniment/pipeline"
 )
 
-// maxGroupRows ends a group early: its rows are one block in the memory of the server
-// and of this process, which loads no more than one group at a time. A larger batch is
-// a group of its own.
-const maxGroupRows = 20_000
+// maxGroupRows and maxGroupBytes end a group early: its rows are one block in the memory
+// of the server and of this process, which loads one group at a time; only the batches of
+// one that failed are loaded side by side. A larger batch is a group of its own.
+const (
+	maxGroupRows  = 20_000
+	maxGroupBytes = 32 << 20
+)
 
 // errClosed is what a Load gets when the warehouse was closed before it.
 var errClosed = errors.New("warehouse is closed")
@@ -40,6 +43,7 @@ type group struct {
 
 	batches []*pipeline.Batch // in the order in which they came; guarded by groups.mu until begun
 	rows    int               // guarded by groups.mu
+	bytes   int               // guarded by groups.mu
 	waiters int               // guarded by groups.mu
 	begun   bool              // guarded by groups.mu
 
@@ -92,21 +96,32 @@ func (g *groups) join(b *pipeline.Batch) (*group, error) {
 		return nil, errClosed
 	}
 	var in *group
-	if n := len(g.waiting); n > 0 && g.waiting[n-1].rows+len(b.Rows) <= maxGroupRows {
+	if n := len(g.waiting); n > 0 {
 		in = g.waiting[n-1]
-	} else {
+	}
+	bytes := bytesOf(b)
+	if in == nil || in.rows+len(b.Rows) > maxGroupRows || in.bytes+bytes > maxGroupBytes {
 		in = &group{done: make(chan struct{})}
 		in.ctx, in.cancel = context.WithCancel(g.ctx)
 		g.waiting = append(g.waiting, in)
 	}
 	in.batches = append(in.batches, b)
 	in.rows += len(b.Rows)
+	in.bytes += bytes
 	in.waiters++
 	if !g.busy {
 		g.busy = true
 		g.loading.Go(g.run)
 	}
 	return in, nil
+}
+
+// bytesOf is the size of what callers and nodes decide the length of.
+func bytesOf(b *pipeline.Batch) (n int) {
+	for i := range b.Rows {
+		n += len(b.Rows[i].Event) + len(b.Rows[i].Private)
+	}
+	return n
 }
 
 // leave says that nobody waits for b any more.
@@ -120,6 +135,7 @@ func (g *groups) leave(in *group, b *pipeline.Batch) {
 		return
 	}
 	in.rows -= len(b.Rows)
+	in.bytes -= bytesOf(b)
 	in.batches = slices.DeleteFunc(in.batches, func(other *pipeline.Batch) bool { return other == b })
 	if in.waiters == 0 {
 		g.waiting = slices.DeleteFunc(g.waiting, func(other *group) bool { return other == in })

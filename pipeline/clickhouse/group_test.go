@@ -149,20 +149,24 @@ func TestGroupsAreBounded(t *testing.T) {
 	h := hold(g)
 	var all sync.WaitGroup
 	var failed atomic.Int32
-	add := func(rows int) {
+	add := func(rows ...pipeline.Row) {
 		all.Go(func() {
-			if h.add(t.Context(), pipeline.Batch{Rows: make([]pipeline.Row, rows)}) != nil {
+			if h.add(t.Context(), pipeline.Batch{Rows: rows}) != nil {
 				failed.Add(1)
 			}
 		})
 	}
-	add(1)
+	add(pipeline.Row{})
 	await(t, h.begun)
 	for i, rows := range []int{maxGroupRows - 1, 1, 1, 2 * maxGroupRows, 1} {
-		add(rows)
+		add(make([]pipeline.Row, rows)...)
 		h.awaitWaiting(t, i+1)
 	}
-	for _, batches := range []int{2, 1, 1, 1} {
+	var large pipeline.Row
+	large.Event, large.Private = make([]byte, maxGroupBytes/2), make([]byte, maxGroupBytes/2+1)
+	add(large)
+	h.awaitWaiting(t, 6)
+	for _, batches := range []int{2, 1, 1, 1, 1} {
 		h.release <- struct{}{}
 		require.Len(t, await(t, h.begun), batches)
 	}
