@@ -87,6 +87,7 @@ type Loader struct {
 	cfg     LoaderConfig
 	log     *slog.Logger
 	metrics *metrics
+	backlog backlog
 
 	next atomic.Pointer[sealer.Position] // to be loaded; nil until Run has found it
 
@@ -120,6 +121,7 @@ func NewLoader(cfg LoaderConfig) (*Loader, error) {
 		cfg:     cfg,
 		log:     log.With("partition", cfg.Partition),
 		metrics: m,
+		backlog: backlog{shown: m.lag},
 		resumed: make(chan struct{}),
 	}
 	close(l.resumed)
@@ -185,8 +187,9 @@ func (l *Loader) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	l.backlog.ends(end)
+	l.backlog.begins(next)
 	l.metrics.position.Set(float64(next.Offset))
-	l.metrics.lag.Set(float64(end.Offset - next.Offset))
 	for {
 		at := next
 		l.next.Store(&at)
@@ -250,7 +253,8 @@ func (l *Loader) watchRetention(ctx context.Context) {
 				l.log.WarnContext(ctx, "cannot tell what is left of the log's retention", "err", err)
 			default:
 				l.metrics.retention.Set(used)
-				l.metrics.lag.Set(float64(max(0, end.Offset-next.Offset)))
+				l.backlog.ends(end)
+				l.backlog.remembered(next)
 				if alarm := used >= retentionAlarm; alarm != alarmed {
 					alarmed = alarm
 					if alarm {
@@ -327,7 +331,7 @@ func (l *Loader) read(ctx context.Context, next sealer.Position) ([]sealer.Entry
 	if next.Compare(end) >= 0 {
 		return nil, fmt.Errorf("%w: a record was there at %s, the log ends at %s", ErrLogBehind, next, end)
 	}
-	l.metrics.lag.Set(float64(end.Offset - next.Offset))
+	l.backlog.ends(end)
 
 	to := end
 	to.Offset = min(end.Offset, next.Offset+int64(l.cfg.BatchSize))
@@ -389,7 +393,7 @@ func (l *Loader) load(ctx context.Context, entries []sealer.Entry) (sealer.Posit
 		if err != nil {
 			// The alarm on a warehouse that is away is its lag.
 			if _, end, boundsErr := l.cfg.Log.Bounds(ctx, l.cfg.Partition); boundsErr == nil {
-				l.metrics.lag.Set(float64(end.Offset - entries[0].Offset))
+				l.backlog.ends(end)
 			}
 		}
 		return err
@@ -398,6 +402,7 @@ func (l *Loader) load(ctx context.Context, entries []sealer.Entry) (sealer.Posit
 		return sealer.Position{}, err
 	}
 	l.metrics.loaded(b, l.cfg.Now().Sub(begun))
+	l.backlog.begins(b.Next)
 	return b.Next, nil
 }
 

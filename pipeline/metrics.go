@@ -91,7 +91,6 @@ func Unregister(r prometheus.Registerer, all ...prometheus.Collector) {
 // loaded notes a batch that is in the warehouse.
 func (m *metrics) loaded(b Batch, took time.Duration) {
 	m.position.Set(float64(b.Next.Offset))
-	m.lag.Sub(float64(len(b.Rows) + len(b.SetAside)))
 	m.rows.Add(float64(len(b.Rows)))
 	m.setAside.Add(float64(len(b.SetAside)))
 	m.seconds.Observe(took.Seconds())

@@ -153,3 +153,71 @@ func TestLoaderTellsOfRetentionBeforeItCanLoad(t *testing.T) {
 		})
 	}
 }
+
+// TestLoaderLagWhileItIsWatched: who looks after the retention takes its time between
+// what it saw and what it shows, and the loader does not wait.
+func TestLoaderLagWhileItIsWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.fill(t, 0, 10)
+		reg := prometheus.NewPedanticRegistry()
+		asking, answered, looked, shown := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+		loading, loaded := make(chan struct{}), make(chan struct{})
+		var held atomic.Bool // the next to look at the log's bounds is slow to go on
+		m.cfg.Registerer = reg
+		m.cfg.Committed = func(partition int32) (sealer.Position, bool) {
+			return sealer.Position{Generation: 1, Partition: partition}, true
+		}
+		m.cfg.RetentionUsed = func(context.Context, sealer.Position) (float64, error) {
+			asking <- struct{}{}
+			<-answered
+			return 0, nil
+		}
+		m.reader.bounds = func(ctx context.Context, partition int32) (first, end sealer.Position, err error) {
+			first, end, err = m.log.Bounds(ctx, partition)
+			if held.Swap(false) {
+				looked <- struct{}{}
+				<-shown
+			}
+			return first, end, err
+		}
+		m.sink.load = func(ctx context.Context, b pipeline.Batch) error {
+			loading <- struct{}{}
+			<-loaded
+			return m.warehouse.Load(ctx, b)
+		}
+		_, stop := start(t, m.cfg)
+		requireLag := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(`
+				# HELP muniment_loader_lag_records Records in the log that were not yet loaded when it was last read.
+				# TYPE muniment_loader_lag_records gauge
+				muniment_loader_lag_records{partition="0"} `+want+"\n"), "muniment_loader_lag_records"))
+		}
+
+		<-asking // about the position 0
+		<-loading
+		requireLag("10")
+		loaded <- struct{}{}
+		requireLag("0")
+		answered <- struct{}{}
+		requireLag("0")
+
+		<-asking // and nothing is left to be loaded
+		held.Store(true)
+		answered <- struct{}{}
+		<-looked
+		m.fill(t, 10, 17)
+		<-loading
+		requireLag("7")
+		shown <- struct{}{}
+		requireLag("7")
+		loaded <- struct{}{}
+		requireLag("0")
+
+		<-asking
+		close(answered)
+		require.NoError(t, stop())
+	})
+}
