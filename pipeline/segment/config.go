@@ -22,9 +22,9 @@ type Config struct {
 	// segment gets a larger one.
 	SegmentBytes int64
 
-	// MaxBytes bounds the files of the log together; 0 is no bound. A record that
-	// would need a new segment beyond it is refused with pipeline.ErrFull until
-	// Retain has made room.
+	// MaxBytes bounds the files of the log together; 0 is no bound, least two segments:
+	// the newest is never removed. A record that would need a new segment beyond it is
+	// refused with pipeline.ErrFull until Retain has made room.
 	MaxBytes int64
 
 	// PendingBytes bounds the records that wait for the running sync; default
@@ -115,8 +115,8 @@ func (c Config) complete() (Config, error) {
 		return c, errors.New("segment: Dir is empty")
 	case c.SegmentBytes < leastSegmentBytes:
 		return c, fmt.Errorf("segment: SegmentBytes %d is below %d", c.SegmentBytes, leastSegmentBytes)
-	case c.MaxBytes != 0 && c.MaxBytes < c.SegmentBytes:
-		return c, fmt.Errorf("segment: MaxBytes %d holds no segment of %d", c.MaxBytes, c.SegmentBytes)
+	case c.MaxBytes != 0 && c.MaxBytes < 2*c.SegmentBytes:
+		return c, fmt.Errorf("segment: MaxBytes %d does not hold two segments of %d", c.MaxBytes, c.SegmentBytes)
 	case c.PendingBytes < 0, c.PendingBytes > mostPendingBytes:
 		return c, fmt.Errorf("segment: PendingBytes %d is not in 1 to %d", c.PendingBytes, mostPendingBytes)
 	case c.AtLeast != nil && c.AtLeast.Partition != 0:

@@ -210,7 +210,7 @@ func TestConfigNamesTheBadField(t *testing.T) {
 	for field, cfg := range map[string]Config{
 		"Dir":          {},
 		"SegmentBytes": {Dir: "log", SegmentBytes: 100},
-		"MaxBytes":     {Dir: "log", MaxBytes: 100},
+		"MaxBytes":     {Dir: "log", SegmentBytes: 8 << 10, MaxBytes: 12 << 10},
 		"PendingBytes": {Dir: "log", PendingBytes: -1},
 		"AtLeast":      {Dir: "log", AtLeast: &sealer.Position{Partition: 1}},
 		"Lazy":         {Dir: "log", AtLeast: &sealer.Position{}, Lazy: true},
