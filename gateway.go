@@ -168,15 +168,7 @@ func (c *gatewayCmd) Run() (err error) {
 	background.run("the view of rights", view.Run)
 	background.run("the node's identity", node.Run)
 	background.run("the copies' retention", eventLog.Run)
-	if err := waits.until(ctx, "control", view.Fresh); err != nil {
-		return err
-	}
-	listener, err := gateway.Listen(ctx, address.String())
-	if err != nil {
-		return err
-	}
-	defer listener.Close()
-	operators.Set(gateway.Admin{
+	serving := gateway.Admin{
 		Gatherer: registry,
 		Checks: []gateway.Check{
 			{Name: "gateway", Ready: func(context.Context) error { return server.Ready() }},
@@ -192,10 +184,20 @@ func (c *gatewayCmd) Run() (err error) {
 				return fmt.Sprintf("%d records that Kafka does not have yet", promise.Pending()), nil
 			}},
 		},
-	}.Handler())
-
-	started = true
-	if err := server.Run(ctx, listener); err != nil {
+	}.Handler()
+	listen := func(ctx context.Context) (net.Listener, error) {
+		if err := waits.until(ctx, "control", view.Fresh); err != nil {
+			return nil, err
+		}
+		listener, err := gateway.Listen(ctx, address.String())
+		if err == nil {
+			operators.Set(serving)
+			started = true
+		}
+		return listener, err
+	}
+	waits.note("the idempotency index", errors.New("it is being rebuilt from the copies"))
+	if err := server.Run(ctx, listen); err != nil {
 		return err
 	}
 	if err := whyEnded(told, ctx); err != nil {

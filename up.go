@@ -199,7 +199,7 @@ func (c *upCmd) Run() (err error) {
 	background.run("control's server", func(ctx context.Context) error { return serve(ctx, inside, ctl.Handler()) })
 
 	started = true
-	if err := edge.Run(ctx, listener); err != nil {
+	if err := edge.Run(ctx, func(context.Context) (net.Listener, error) { return listener, nil }); err != nil {
 		return err
 	}
 	if err := whyEnded(told, ctx); err != nil {

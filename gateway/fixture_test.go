@@ -327,7 +327,7 @@ func (w *world) start(change func(*Config)) {
 		return <-ended
 	})
 	w.stop, w.end = stop, end
-	go func() { ended <- w.gateway.Run(running, ln) }()
+	go func() { ended <- w.gateway.Run(running, taken(ln)) }()
 	t.Cleanup(func() {
 		require.NoError(t, end())
 		cancel()
@@ -335,6 +335,11 @@ func (w *world) start(change func(*Config)) {
 		view.Close()
 	})
 	require.Eventually(t, func() bool { return w.gateway.Ready() == nil }, 10*time.Second, time.Millisecond)
+}
+
+// taken is a listener for Run that was there before.
+func taken(ln net.Listener) func(context.Context) (net.Listener, error) {
+	return func(context.Context) (net.Listener, error) { return ln, nil }
 }
 
 // restart stops the gateway and starts another one on the same log.

@@ -173,9 +173,13 @@ func (l serverLog) Printf(format string, _ ...any) {
 	l.log.Debug("http server reports", "format", format)
 }
 
-// Run rebuilds what the log knows, then serves ln until ctx is done, then drains
-// and returns nil. Any other return is a failure to start or of the listener. It
-// owns ln, which Listen should have made. A gateway runs once.
+// Run rebuilds what the log knows, then listens, and serves until ctx is done, then
+// drains and returns nil. Any other return is a failure to start or of the listener. A
+// gateway runs once.
+//
+// listen is called when nothing is left to be done but to serve: the kernel accepts
+// connections from then on. It may wait for what else must be there, until ctx is
+// done, and should call Listen. Run closes what it returns.
 //
 // Draining, in this order: the node is no longer ready (Ready). For
 // Config.DrainDelay it serves on and still accepts, so that a balancer can take
@@ -186,11 +190,15 @@ func (l serverLog) Printf(format string, _ ...any) {
 // closed in two steps, so none that was accepted is reset. What has not ended
 // after Config.DrainTimeout is cut. Last, refusal counts are written to the log: the
 // view of rights and the log must outlive Run.
-func (g *Gateway) Run(ctx context.Context, ln net.Listener) error {
-	defer ln.Close()
+func (g *Gateway) Run(ctx context.Context, listen func(context.Context) (net.Listener, error)) error {
 	if err := g.rebuild(ctx); err != nil {
 		return fmt.Errorf("cannot rebuild the idempotency index: %w", err)
 	}
+	ln, err := listen(ctx)
+	if err != nil {
+		return err
+	}
+	defer ln.Close()
 	g.listener.Listener = ln
 	served := make(chan error, 1)
 	go func() { served <- g.server.Serve(g.listener) }()

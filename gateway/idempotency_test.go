@@ -1,7 +1,10 @@
 package gateway
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -66,6 +69,50 @@ func TestReplayAfterARestart(t *testing.T) {
 		c.Now = func() time.Time { return later }
 	})
 	require.Zero(t, w.gateway.claims.entries())
+}
+
+// TestListensLast: a connection that the kernel takes while the log is read is one that
+// nobody answers.
+func TestListensLast(t *testing.T) {
+	w := newWorld(t, nil)
+	require.Equal(t, 200, w.post(w.body(), "Idempotency-Key: k").status)
+	stopped := errors.New("stopped where it would listen")
+	var entries int
+	g := w.stranger()
+	require.Equal(t, stopped, g.Run(t.Context(), func(context.Context) (net.Listener, error) {
+		entries = g.claims.entries()
+		return nil, stopped
+	}))
+	require.Equal(t, 1, entries, "what the log knows is there")
+	require.Error(t, g.Ready())
+
+	broken := errors.New("the log can't be read")
+	g = w.stranger()
+	g.log = unreadable{g.log, broken}
+	require.ErrorIs(t, g.Run(t.Context(), func(context.Context) (net.Listener, error) {
+		require.Fail(t, "it listens")
+		return nil, nil
+	}), broken)
+}
+
+// stranger is another gateway on the same log that does not run.
+func (w *world) stranger() *Gateway {
+	g, err := New(Config{
+		NodeID: "nod_2", Epoch: 1, Rights: w.view, Log: w.log, Signer: always(signerOf(w.key)), Now: w.gateway.now,
+		DialControl: func() (net.Conn, error) { return nil, errors.New("no control here") },
+	})
+	require.NoError(w.t, err)
+	return g
+}
+
+// unreadable is a log that can't be read.
+type unreadable struct {
+	Log
+	err error
+}
+
+func (u unreadable) Scan(context.Context, sealer.Position, sealer.Position, func(sealer.Entry) error) error {
+	return u.err
 }
 
 // TestLostAnswers loses what answers are rendered from: the receipts stand, and a
