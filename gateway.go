@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -185,8 +186,9 @@ func (c *gatewayCmd) Run() (err error) {
 			}},
 		},
 	}.Handler()
+	ready := func() error { return cmp.Or(view.Fresh(), node.Ready()) }
 	listen := func(ctx context.Context) (net.Listener, error) {
-		if err := waits.until(ctx, "control", view.Fresh); err != nil {
+		if err := waits.until(ctx, "a lease and a signing key", ready); err != nil {
 			return nil, err
 		}
 		listener, err := gateway.Listen(ctx, address.String())
@@ -209,9 +211,10 @@ func (c *gatewayCmd) Run() (err error) {
 
 // vacant says which address a gateway will listen on, and fails at once if it can't.
 //
-// A gateway listens once it may decide deliveries, which takes as long as control is
-// away. Until then the port refuses: a balancer goes to the next node then, also one
-// that knows nothing but connections. Accepted and answered 503, or not at all, each
+// A gateway listens once it may decide deliveries and sign for them, which takes as long
+// as control is away, and is never for a node that has to leave: that sees its spool and
+// its keys off. Until then the port refuses: a balancer goes to the next node then, also
+// one that knows nothing but connections. Accepted and answered 503, or not at all, each
 // would be a request that has failed, though another node could have answered it. What
 // it waits for is told at the address for operators, /readyz.
 func vacant(ctx context.Context, address string) (net.Addr, error) {

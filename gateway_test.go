@@ -7,8 +7,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -16,7 +20,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"muniment/control"
+	"muniment/control/node"
+	"muniment/control/store"
+	"muniment/control/store/storetest"
+	"muniment/control/tenant"
 	"muniment/gateway/certs"
+	"muniment/pipeline/conform"
 )
 
 // TestControlInClear lets API keys go to control without TLS on this machine alone.
@@ -59,6 +69,67 @@ func TestGatewayWaitsForControl(t *testing.T) {
 	out, err := gateway("127.0.0.1:-1").CombinedOutput()
 	require.Error(t, err, "what can't be listened on ends it at once")
 	require.Contains(t, string(out), "invalid port")
+}
+
+// TestGatewayThatMayNotSign does not listen: each delivery that came would be one that
+// fails, and one that another node could have answered.
+func TestGatewayThatMayNotSign(t *testing.T) {
+	exe, data := muniment(t), t.TempDir()
+	var away atomic.Int64 // how long the node was silent, in control's eyes
+	began := time.Now()
+	rooms, at := nodesControl(t, func() time.Duration { return time.Since(began) + time.Duration(away.Load()) })
+	invited, err := rooms.Invite(t.Context(), store.ByOperator())
+	require.NoError(t, err)
+	start := func() *controlProcess {
+		return launch(t, exec.Command(exe, "gateway", "--kafka", "127.0.0.1:1", "--control", "127.0.0.1:1", "--nodes", at,
+			"--invitation", invited.Token, "--data", data, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"))
+	}
+	p := start()
+	p.awaitReady(t, http.StatusOK)
+	c, err := net.Dial("tcp", hostPort(p.api))
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	p.stop(t)
+	away.Store(int64(time.Hour))
+
+	list, err := rooms.SigningKeys(t.Context())
+	require.NoError(t, err)
+	nodeID := list.Keys[slices.IndexFunc(list.Keys, func(k node.SigningKey) bool { return strings.HasPrefix(k.NodeID, "nod_") })].NodeID
+	_, err = rooms.Expel(t.Context(), nodeID, node.Expulsion{}, store.ByOperator())
+	require.ErrorContains(t, err, "its spool may hold receipts") // and it is asked to leave when it is back
+	p = start()
+	require.Eventually(t, func() bool {
+		_, text := p.ready(t)
+		return strings.Contains(text, "was asked to leave")
+	}, 30*time.Second, 10*time.Millisecond)
+	_, err = net.Dial("tcp", hostPort(p.api))
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	_, err = rooms.Expel(t.Context(), nodeID, node.Expulsion{}, store.ByOperator())
+	require.NoError(t, err, "it leaves all the same")
+	p.stop(t)
+}
+
+// nodesControl is the part of control that nodes speak to, in this process.
+func nodesControl(t *testing.T, clock func() time.Duration) (rooms *node.Room, url string) {
+	t.Helper()
+	dir := t.TempDir()
+	path, database := storetest.Place(t, dir)
+	db, err := store.Open(t.Context(), store.Config{Path: path, URL: database})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	rooms, err = node.New(t.Context(), node.Config{DB: db, Dir: filepath.Join(dir, "keys"), Clock: clock, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	none := func(context.Context, string) (int64, error) { return 0, nil }
+	tenants, err := tenant.New(tenant.Config{DB: db, Nodes: rooms, Counters: tenant.Counters{Bases: none, Rights: none, Events: none}})
+	require.NoError(t, err)
+	c, err := control.New(control.Config{
+		DB: db, Nodes: rooms, Tenants: tenants, Rooms: []control.Room{rooms, tenants}, Log: new(conform.MemoryLog), AdminToken: "token",
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	server := httptest.NewServer(c.Nodes())
+	t.Cleanup(server.Close)
+	return rooms, server.URL
 }
 
 // TestFailureDuringTheStart ends the process with its error, and not as if it was told to
