@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -392,6 +393,55 @@ func TestExpelNode(t *testing.T) {
 		}))
 	}
 	h.join(n.request(h.invite())).refused(401, api.AuthInvalid)
+}
+
+// TestLeavingNodeGetsNoKey: a node that was asked to leave enrols none, and is told, though
+// all its keys were revoked before or are since.
+func TestLeavingNodeGetsNoKey(t *testing.T) {
+	for _, first := range []string{"revoked", "leaving"} {
+		t.Run(first+" first", func(t *testing.T) {
+			h := newHouse(t)
+			n, next := newNewcomer(t), newNewcomer(t).key
+			id := sealer.KeyID(n.key.Public().(ed25519.PublicKey))
+			credential := get[string](t, h.join(n.request(h.invite())).ok(), "credential")
+			start := func() api.Started {
+				body, err := json.Marshal(api.StartRequest{SigningKeys: []string{id}})
+				require.NoError(t, err)
+				text, err := json.Marshal(send(t, h.control.Nodes(), credential, "POST", api.PathStart, string(body)).ok())
+				require.NoError(t, err)
+				var v api.Started
+				require.NoError(t, json.Unmarshal(text, &v))
+				return v
+			}
+			revoke := func() { h.admin("POST", "/admin/signing-keys/"+id+"/revoke", `{"force":true}`).ok() }
+			if first == "revoked" {
+				revoke()
+			}
+			expelled := false
+			ask := func() {
+				_, err := h.nodes.Expel(t.Context(), n.id, node.Expulsion{Revocation: node.Revocation{Seal: func(context.Context, string) ([]node.Unsealed, error) {
+					told := n.enrolVouched(h, credential, next, nil, time.Now().Add(time.Second)).refused(409, api.StateConflict)
+					require.Contains(t, told, "is to leave")
+					v := start()
+					require.True(t, v.Last)
+					require.Len(t, v.SigningKeys, 1)
+					require.True(t, v.SigningKeys[0].Last)
+					return nil, nil
+				}}}, store.ByOperator())
+				expelled = err == nil
+			}
+			ask()
+			if first == "leaving" {
+				require.False(t, expelled)
+				revoke()
+				ask()
+			}
+			require.True(t, expelled)
+			keys, err := h.nodes.SigningKeys(t.Context())
+			require.NoError(t, err)
+			require.False(t, slices.ContainsFunc(keys.Keys, func(k node.SigningKey) bool { return k.NodeID == n.id && k.KeyID != id }))
+		})
+	}
 }
 
 // TestNodesTellOfTheirSpools with each question.

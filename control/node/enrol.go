@@ -37,13 +37,18 @@ func (r *Room) EnrolKey(ctx context.Context, nodeID string, q api.EnrolRequest) 
 		if apart := q.NotBefore.Sub(tx.Now()).Abs(); apart > api.ClockSlack {
 			return api.Conflict(fmt.Sprintf("the key would be in force from %s on, but it is %s here: set the node's clock", sealer.FormatTime(q.NotBefore), sealer.FormatTime(tx.Now())))
 		}
+		m, err := r.member(ctx, tx, nodeID)
+		if err != nil {
+			return err
+		}
+		if m != nil && m.leaving {
+			return api.Conflict("the node is to leave: it needs no other key")
+		}
 		all, err := nodeKeys(ctx, tx, nodeID)
 		if err != nil {
 			return err
 		}
-		if n := len(all); n > 0 && all[n-1].leaving && all[n-1].RevokedAt == nil {
-			return api.Conflict("the node is to leave: it needs no other key")
-		} else if n > 0 && !all[n-1].vouches(nodeID, q) {
+		if n := len(all); n > 0 && !all[n-1].vouches(nodeID, q) {
 			return api.Conflict("the key is not vouched for by the node's newest one, " + all[n-1].KeyID +
 				": a node that has lost that joins anew, with an invitation and under another name")
 		}

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"muniment/control/store"
 	"muniment/gateway/api"
@@ -48,13 +47,14 @@ type member struct {
 	nodeID     string
 	epoch      uint64
 	expelledAt store.Instant
+	leaving    bool // it was asked to leave
 	joined     bool // it has a credential
 }
 
 func (r *Room) member(ctx context.Context, q store.Querier, nodeID string) (*member, error) {
 	return store.One(ctx, q, "the node "+nodeID, func(row store.Row) (m member, err error) {
-		return m, row.Scan(&m.nodeID, &m.epoch, &m.expelledAt, &m.joined)
-	}, `SELECT n.node_id, n.epoch, n.expelled_at, c.node_id IS NOT NULL FROM nodes n LEFT JOIN node_credentials c ON c.node_id = n.node_id
+		return m, row.Scan(&m.nodeID, &m.epoch, &m.expelledAt, &m.leaving, &m.joined)
+	}, `SELECT n.node_id, n.epoch, n.expelled_at, n.leaving_at IS NOT NULL, c.node_id IS NOT NULL FROM nodes n LEFT JOIN node_credentials c ON c.node_id = n.node_id
 		WHERE n.node_id = $1`, nodeID)
 }
 
@@ -143,14 +143,22 @@ func (r *Room) expelled(ctx context.Context, m *member) (Expelled, error) {
 	return v, err
 }
 
-// askToLeave has the feed tell the node that no key takes over from those that it has.
+// askToLeave has the feed tell the node that no key takes over from those that it has,
+// unless that was done. From then on it gets no other.
 func (r *Room) askToLeave(ctx context.Context, nodeID string) error {
+	r.change.Lock()
+	defer r.change.Unlock()
 	return r.db.Change(ctx, func(tx *store.Tx) error {
-		if _, err := tx.Revision(ctx); err != nil { // the node's poll is answered at once
+		m, err := r.member(ctx, tx, nodeID)
+		if err != nil || m.leaving {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, `UPDATE signing_keys SET leaving = 1 WHERE purpose = $1 AND node_id = $2 AND revoked_at IS NULL`,
-			sealer.PurposeReceipt, nodeID)
+		revision, err := tx.Revision(ctx) // the node's poll is answered at once
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `UPDATE nodes SET leaving_at = $2, updated_at = $2, revision = $3 WHERE node_id = $1`,
+			nodeID, store.At(tx.Now()), revision)
 		return err
 	})
 }
@@ -231,18 +239,23 @@ func shutOut(ctx context.Context, tx *store.Tx, nodeID string) error {
 }
 
 // awaitOut waits until the node has said of its keys, or of that one of them, that all
-// that they signed is in the log. One that does not say so is a reason to refuse, unless
-// that is forced. out says that it was said.
-func (r *Room) awaitOut(ctx context.Context, nodeID string, force bool, only *signingKey) (out bool, err error) {
-	live := true
+// that they signed is in the log; of those that are revoked nobody asks it. One that does
+// not say so is a reason to refuse, unless that is forced. said is true if it was said of
+// every key: then the node signs nothing, whatever lease it holds.
+func (r *Room) awaitOut(ctx context.Context, nodeID string, force bool, only *signingKey) (said bool, err error) {
+	live, out := true, false
 	err = r.await(ctx, func(ctx context.Context) (bool, error) {
 		all, err := nodeKeys(ctx, r.db.Read(), nodeID)
 		if err != nil {
 			return false, err
 		}
-		out = !slices.ContainsFunc(all, func(k signingKey) bool {
-			return (only == nil || k.KeyID == only.KeyID) && !k.retired && k.RevokedAt == nil
-		})
+		out, said = true, true
+		for _, k := range all {
+			if only == nil || k.KeyID == only.KeyID {
+				out = out && (k.retired || k.RevokedAt != nil)
+				said = said && k.retired
+			}
+		}
 		if live, err = r.isLive(ctx, nodeID); err != nil {
 			return false, err
 		}
@@ -255,7 +268,7 @@ func (r *Room) awaitOut(ctx context.Context, nodeID string, force bool, only *si
 	const forced = "; forced, it is done all the same, and what was signed since the last packs can't be proven"
 	switch {
 	case err != nil || out || force:
-		return out, err
+		return said, err
 	case live:
 		return false, api.Conflict("the node " + nodeID + " was asked to put " + what + " out of use, and has not yet: ask again" + forced)
 	}

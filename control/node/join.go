@@ -219,6 +219,11 @@ func (r *Room) Start(ctx context.Context, nodeID string, q api.StartRequest) (v 
 		v.Epoch, err = startNode(ctx, tx, nodeID, tx.Now())
 		return err
 	})
+	var m *member
+	if err == nil {
+		m, err = r.member(ctx, r.db.Read(), nodeID)
+		v.Last = m != nil && m.leaving
+	}
 	if err == nil {
 		v.SigningKeys, err = r.told(ctx, nodeID, q.SigningKeys, func(*signingKey) bool { return true })
 	}

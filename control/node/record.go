@@ -53,7 +53,7 @@ type signingKey struct {
 	node       string
 	delegation string
 	revision   int64
-	leaving    bool // about to be revoked
+	leaving    bool // about to be revoked, or its node is to leave
 	retired    bool // its node says that nothing by it is under way
 }
 

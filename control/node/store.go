@@ -29,8 +29,8 @@ func (r *Room) nodeIDs(ctx context.Context) ([]string, error) {
 
 const keyColumns = `key_id, purpose, node_id, public_key, not_before, not_after, revoked_at, delegation, revision`
 
-// readColumns are what scanKey reads.
-const readColumns = keyColumns + `, leaving, retired`
+// readColumns are what scanKey reads: a key leaves with its node, whatever became of it.
+const readColumns = keyColumns + `, leaving = 1 OR EXISTS (SELECT 1 FROM nodes n WHERE n.node_id = signing_keys.node_id AND n.leaving_at IS NOT NULL), retired`
 
 func insertKey(ctx context.Context, tx *store.Tx, k *signingKey) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO signing_keys (`+keyColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,

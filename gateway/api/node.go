@@ -79,6 +79,8 @@ type Started struct {
 	Epoch uint64 `json:"epoch"`
 	// SigningKeys are those of the keys asked for that the directory has as the node's.
 	SigningKeys []SigningKey `json:"signingKeys"`
+	// Last is as in SigningKey: the node may hold no key that says so.
+	Last bool `json:"last,omitempty"`
 }
 
 // # A node's signing keys

@@ -72,7 +72,7 @@ func (n *Node) start(ctx context.Context, files []*keyfile.Key) ([]api.SigningKe
 			err = n.ask(ctx, "tell control of the start", api.PathStart, q, &started)
 		}
 	}
-	n.epoch = started.Epoch
+	n.epoch, n.leaving = started.Epoch, started.Last
 	return started.SigningKeys, err
 }
 
@@ -101,7 +101,7 @@ func (n *Node) sort(files []*keyfile.Key, known []api.SigningKey) error {
 	if len(n.keys) > 0 {
 		n.handOver()
 	}
-	if slices.ContainsFunc(known, func(k api.SigningKey) bool { return k.Last && k.RevokedAt.IsZero() }) {
+	if n.leaving || slices.ContainsFunc(known, func(k api.SigningKey) bool { return k.Last }) {
 		n.leave()
 	}
 	return nil

@@ -107,3 +107,27 @@ func TestExpulsionOfANodeThatStarts(t *testing.T) {
 	end()
 	require.Empty(t, keyFiles(t, dir))
 }
+
+// TestExpulsionOfANodeWithoutKeys: one whose keys were revoked makes no other when it is to
+// leave, neither while it runs nor at a start, which it needs for its spool.
+func TestExpulsionOfANodeWithoutKeys(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	dir := t.TempDir()
+	n := h.open(dir)
+	_, err := h.rooms.Expel(t.Context(), n.ID(), node.Expulsion{}, store.ByOperator())
+	require.Equal(t, api.StateConflict, api.From(err).Code)
+	v, err := h.rooms.Revoke(t.Context(), n.SigningKeys()[0], node.Revocation{Force: true}, store.ByOperator())
+	require.NoError(t, err)
+	n.Learn([]api.SigningKey{{KeyID: v.Key.KeyID, NotBefore: v.Key.NotBefore.Time, RevokedAt: v.Key.RevokedAt.Time, Last: true}})
+	require.False(t, n.isDue())
+	require.ErrorContains(t, n.Ready(), "was asked to leave")
+	require.NoError(t, n.Close())
+	for range 2 { // with the revoked key, and without
+		n, err = Open(t.Context(), h.config(dir))
+		require.NoError(t, err)
+		require.ErrorContains(t, n.Ready(), "was asked to leave")
+		require.NoError(t, n.Close())
+		require.Empty(t, keyFiles(t, dir))
+	}
+}

@@ -118,14 +118,15 @@ func (n *Node) Learn(told []api.SigningKey) {
 			continue
 		}
 		k := n.keys[i]
+		if t.Last && !n.leaving { // be the key revoked: no other takes over
+			n.leave()
+			n.due()
+		}
 		switch {
 		case !t.RevokedAt.IsZero():
 			k.file.Forget()
 			n.dead = append(n.dead, k)
 			n.keys = slices.Delete(n.keys, i, i+1)
-			n.due()
-		case t.Last && !n.leaving:
-			n.leave()
 			n.due()
 		case !t.NotAfter.Equal(k.notAfter):
 			k.notAfter = t.NotAfter
