@@ -444,6 +444,21 @@ func TestLeavingNodeGetsNoKey(t *testing.T) {
 	}
 }
 
+// TestLeavingNodeDisownsNothing: whoever has the credential of a node that is to leave can't
+// put what its key signed until then outside the key's window.
+func TestLeavingNodeDisownsNothing(t *testing.T) {
+	h := newHouse(t)
+	n := newNewcomer(t)
+	credential := get[string](t, h.join(n.request(h.invite())).ok(), "credential")
+	id := sealer.KeyID(n.key.Public().(ed25519.PublicKey))
+	h.admin("POST", "/admin/nodes/"+n.id+"/expel", "").refused(409, api.StateConflict)
+	signed := time.Now().UTC().Truncate(time.Millisecond)
+	v := h.retire(credential, id, signed.Add(-time.Hour)).ok()
+	end, err := time.Parse(time.RFC3339Nano, get[string](t, v, "notAfter"))
+	require.NoError(t, err)
+	require.False(t, end.Before(signed))
+}
+
 // TestNodesTellOfTheirSpools with each question.
 func TestNodesTellOfTheirSpools(t *testing.T) {
 	h := newHouse(t)

@@ -95,7 +95,7 @@ func (k *signingKey) vouches(nodeID string, q api.EnrolRequest) bool {
 // RetireKey ends the window of a key where the node says that it has ended in truth,
 // once nothing that it signed is under way any more. That is not before the window of
 // the next key begins: a node can't disown what it signed earlier. A node that is to
-// leave retires all of its keys.
+// leave retires all of its keys, its newest not before now.
 func (r *Room) RetireKey(ctx context.Context, nodeID string, q api.RetireRequest) (v api.SigningKey, err error) {
 	r.change.Lock()
 	defer r.change.Unlock()
@@ -111,7 +111,7 @@ func (r *Room) RetireKey(ctx context.Context, nodeID string, q api.RetireRequest
 		row, end := &all[i], store.At(q.NotAfter).Time
 		if i < len(all)-1 {
 			end = latest(end, all[i+1].NotBefore)
-		} else if end = latest(end, nextMilli(row.NotBefore)); !row.leaving {
+		} else if end = latest(end, nextMilli(latest(row.NotBefore, tx.Now()))); !row.leaving {
 			return api.Conflict("the key is the node's newest: enrol the next one first")
 		}
 		v = row.told()
