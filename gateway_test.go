@@ -23,7 +23,6 @@ import (
 	"muniment/control"
 	"muniment/control/node"
 	"muniment/control/store"
-	"muniment/control/store/storetest"
 	"muniment/control/tenant"
 	"muniment/gateway/certs"
 	"muniment/pipeline/conform"
@@ -113,8 +112,7 @@ func TestGatewayThatMayNotSign(t *testing.T) {
 func nodesControl(t *testing.T, clock func() time.Duration) (rooms *node.Room, url string) {
 	t.Helper()
 	dir := t.TempDir()
-	path, database := storetest.Place(t, dir)
-	db, err := store.Open(t.Context(), store.Config{Path: path, URL: database})
+	db, err := store.Open(t.Context(), store.Config{Path: filepath.Join(dir, "control.db")}) // on PostgreSQL the clock would be that
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	rooms, err = node.New(t.Context(), node.Config{DB: db, Dir: filepath.Join(dir, "keys"), Clock: clock, Logger: slog.New(slog.DiscardHandler)})
