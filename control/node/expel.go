@@ -217,10 +217,15 @@ func (r *Room) writeExpulsion(ctx context.Context, nodeID string, left bool, q E
 	if err == nil && q.AbandonSpool {
 		r.forgetSpool(nodeID)
 	}
-	if err == nil && left && r.shared == nil {
+	if err == nil && r.shared == nil {
 		r.mu.Lock()
-		delete(r.seen, nodeID)
-		r.mu.Unlock()
+		defer r.mu.Unlock()
+		if p, known := r.seen[nodeID]; left || !known {
+			delete(r.seen, nodeID)
+		} else {
+			p.expelled = true
+			r.seen[nodeID] = p
+		}
 	}
 	return m, err
 }

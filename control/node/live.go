@@ -14,6 +14,9 @@ type poll struct {
 	applied int64
 	spooled int64 // records in its spool
 	beat    int64 // of its row, where several processes share the database
+
+	expelled bool // it can bring nothing more that is proven
+	gone     bool // it is expelled, and holds no lease whatever this process has seen
 }
 
 // forget is how many bounds a silent node is still listed for, unless records are in
@@ -50,7 +53,7 @@ func (r *Room) Polled(ctx context.Context, nodeID string, applied, spooled int64
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.seen[nodeID]
-	r.seen[nodeID] = poll{at: now, applied: applied, spooled: spooled}
+	r.seen[nodeID] = poll{at: now, applied: applied, spooled: spooled, expelled: old.expelled}
 	if old.applied == applied {
 		return nil
 	}
@@ -65,12 +68,17 @@ func (r *Room) Polled(ctx context.Context, nodeID string, applied, spooled int64
 }
 
 func (r *Room) forgotten(now time.Duration, p poll) bool {
-	return p.spooled == 0 && now-p.at > forget*r.cfg.Bound
+	return p.spooled == 0 && (now-p.at > forget*r.cfg.Bound || p.expelled && !r.mayHold(now, p))
+}
+
+// mayHold says whether a node may hold a lease.
+func (r *Room) mayHold(now time.Duration, p poll) bool {
+	return !p.gone && now-p.at <= r.lease()
 }
 
 // Spooled counts the records that nodes have promised and that were in their spools
 // alone, by the newest word of each node that has any. A live one is expected to bring
-// them into the log, of the others nobody knows.
+// them into the log, of the others nobody knows; one that was expelled is none of the live.
 func (r *Room) Spooled(ctx context.Context) (live, silent map[string]int64, err error) {
 	polls, err := r.polls(ctx)
 	if err != nil {
@@ -81,7 +89,7 @@ func (r *Room) Spooled(ctx context.Context) (live, silent map[string]int64, err 
 	for id, p := range polls {
 		switch {
 		case p.spooled == 0:
-		case now-p.at <= r.lease():
+		case !p.expelled && r.mayHold(now, p):
 			live[id] = p.spooled
 		default:
 			silent[id] = p.spooled
@@ -152,7 +160,7 @@ func (r *Room) propagation(revision int64, polls map[string]poll) Propagation {
 	p := Propagation{Revision: revision, Applied: true, Nodes: []State{}}
 	for _, id := range slices.Sorted(maps.Keys(polls)) {
 		seen := polls[id]
-		s := State{NodeID: id, AppliedRevision: seen.applied, Live: now-seen.at <= r.lease()}
+		s := State{NodeID: id, AppliedRevision: seen.applied, Live: r.mayHold(now, seen)}
 		if s.Live && s.AppliedRevision < revision {
 			p.Applied = false
 		}

@@ -104,7 +104,7 @@ func (s *shared) write(ctx context.Context, b *batch) {
 		args = append(args, id, b.polls[id].applied, b.polls[id].spooled, rand.Int64N(1<<62)) // another than that of a row that was removed
 	}
 	if b.err = s.db.Note(ctx, `INSERT INTO node_polls (node_id, applied, spooled, beat) VALUES `+strings.Join(values, ", ")+`
-		ON CONFLICT (node_id) DO UPDATE SET applied = excluded.applied, spooled = excluded.spooled, beat = node_polls.beat + 1`, args...); b.err != nil {
+		ON CONFLICT (node_id) DO UPDATE SET applied = excluded.applied, spooled = excluded.spooled, beat = node_polls.beat + 1, gone = 0`, args...); b.err != nil {
 		return
 	}
 	s.mu.Lock()
@@ -118,15 +118,17 @@ func (s *shared) write(ctx context.Context, b *batch) {
 type row struct {
 	nodeID                 string
 	applied, spooled, beat int64
+	gone, expelled         bool
 }
 
 // look reads the rows, and notes whose beat is new.
 func (r *Room) look(ctx context.Context) (map[string]poll, error) {
 	scan := func(from store.Row) (p row, err error) {
-		err = from.Scan(&p.nodeID, &p.applied, &p.spooled, &p.beat)
+		err = from.Scan(&p.nodeID, &p.applied, &p.spooled, &p.beat, &p.gone, &p.expelled)
 		return p, err
 	}
-	rows, err := store.List(ctx, r.db.Read(), "the polls of nodes", scan, `SELECT node_id, applied, spooled, beat FROM node_polls`)
+	rows, err := store.List(ctx, r.db.Read(), "the polls of nodes", scan, `SELECT p.node_id, p.applied, p.spooled, p.beat, p.gone = 1, n.expelled_at IS NOT NULL
+		FROM node_polls p LEFT JOIN nodes n ON n.node_id = p.node_id`)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +137,7 @@ func (r *Room) look(ctx context.Context) (map[string]poll, error) {
 	now := r.cfg.Clock() // after the read
 	polls := map[string]poll{}
 	for _, row := range rows {
-		p := poll{at: now, applied: row.applied, spooled: row.spooled, beat: row.beat}
+		p := poll{at: now, applied: row.applied, spooled: row.spooled, beat: row.beat, expelled: row.expelled, gone: row.gone}
 		if old, known := r.seen[row.nodeID]; known && old.beat == p.beat {
 			p.at = old.at
 		}
@@ -148,17 +150,26 @@ func (r *Room) look(ctx context.Context) (map[string]poll, error) {
 }
 
 // removeGone removes the rows of nodes that have been silent for so long that they are
-// not listed any more. Who asks at the same time stays.
+// not listed any more. An expelled one whose lease is over stays if its spool is to be
+// named, and whoever starts later is told that it is gone. Who asks at the same time stays.
 func (r *Room) removeGone(ctx context.Context) error {
-	gone := map[string]poll{}
+	gone, mark := map[string]poll{}, map[string]poll{}
 	r.mu.Lock()
 	now := r.cfg.Clock()
 	for id, p := range r.seen {
-		if r.forgotten(now, p) {
+		switch {
+		case r.forgotten(now, p):
 			gone[id] = p
+		case p.expelled && !p.gone && !r.mayHold(now, p):
+			mark[id] = p
 		}
 	}
 	r.mu.Unlock()
+	for id, p := range mark {
+		if err := r.db.Note(ctx, `UPDATE node_polls SET gone = 1 WHERE node_id = $1 AND beat = $2`, id, p.beat); err != nil {
+			return err
+		}
+	}
 	for id, p := range gone {
 		if err := r.db.Note(ctx, `DELETE FROM node_polls WHERE node_id = $1 AND beat = $2`, id, p.beat); err != nil {
 			return err

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"muniment/control/store"
 )
 
 // two opens the room in two processes. On SQLite, which has but one, they share its
@@ -270,4 +272,50 @@ func TestSpooled(t *testing.T) {
 	require.Len(t, a.mustPropagation(t, 1).Nodes, 1)
 	spooled("nod_a", 0)
 	is(none, none)
+}
+
+// TestExpelledNodeWithASpool: no seal waits for what a node has that was forced out, each
+// names it, and a process that starts later does not take the node for a live one.
+func TestExpelledNodeWithASpool(t *testing.T) {
+	p := newPlace(t)
+	a, b := p.two(t)
+	change := func(query string, args ...any) {
+		t.Helper()
+		require.NoError(t, a.db.Change(t.Context(), func(tx *store.Tx) error {
+			_, err := tx.ExecContext(t.Context(), query, args...)
+			return err
+		}))
+	}
+	is := func(r *Room, live bool, silent map[string]int64) {
+		t.Helper()
+		waits, gotSilent, err := r.Spooled(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, waits)
+		require.Equal(t, silent, gotSilent)
+		nodes := r.mustPropagation(t, 2).Nodes
+		require.Len(t, nodes, 1)
+		require.Equal(t, live, nodes[0].Live)
+	}
+	require.NoError(t, b.Polled(t.Context(), "nod_a", 1, 5))
+	waits, _, err := a.Spooled(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"nod_a": 5}, waits)
+	change(`INSERT INTO nodes (node_id, epoch, created_at, updated_at, revision, expelled_at) VALUES ('nod_a', 1, 1, 1, 1, 1)`)
+	named := map[string]int64{"nod_a": 5}
+	is(a, true, named)
+	p.ran += 33*time.Second + 1
+	is(a, false, named)
+	require.NoError(t, a.removeGone(t.Context()))
+	third, _ := p.mustStart(t)
+	third.shared = newShared(&third.cfg)
+	for _, r := range []*Room{a, third} {
+		is(r, false, named)
+		require.True(t, r.mustPropagation(t, 2).Applied)
+	}
+	change(`UPDATE node_polls SET spooled = 0`)
+	require.Empty(t, third.mustPropagation(t, 2).Nodes)
+	require.NoError(t, third.removeGone(t.Context()))
+	var rows int
+	require.NoError(t, a.db.Read().QueryRowContext(t.Context(), `SELECT COUNT(*) FROM node_polls`).Scan(&rows))
+	require.Zero(t, rows)
 }
