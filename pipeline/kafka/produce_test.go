@@ -231,6 +231,31 @@ func TestGivingUpNamesTheCause(t *testing.T) {
 	require.ErrorIs(t, err, kafkago.NotEnoughReplicas)
 }
 
+// TestGivingUpOneByOne: the same for a record that is sent alone, since the brokers
+// refused its batch.
+func TestGivingUpOneByOne(t *testing.T) {
+	cluster, brokers := fakeCluster(t)
+	l := mustOpen(t, freshTopic(t, brokers, Topic{}))
+	_, err := l.Partitions(t.Context())
+	require.NoError(t, err)
+	cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.InvalidRecord, Count: 1})
+	fault := cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.NotEnoughReplicas, Count: -1})
+	b := &batch{queue: l.topic.queues[partitionOf("tnt_a", 4)], done: make(chan struct{})}
+	for i := range 2 {
+		r := testRecord("tnt_a", i)
+		b.add(&r, wireSize(&r), nil)
+	}
+	l.senders.Go(b.send)
+	require.NoError(t, fault.Wait(t.Context(), 3))
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for i := range b.items {
+		_, err := pending{b, i}.wait(gone)
+		require.ErrorIs(t, err, errFailing)
+		require.ErrorIs(t, err, kafkago.NotEnoughReplicas)
+	}
+}
+
 // TestClose: what is queued is sent, and nothing after it.
 func TestClose(t *testing.T) {
 	_, brokers := fakeCluster(t)

@@ -26,6 +26,7 @@ type queue struct {
 // batch is what one request brings to a partition.
 type batch struct {
 	queue *queue
+	whole *batch        // the batch that an item is sent alone from; nil: it isn't
 	done  chan struct{} // closed when every item has its at or err
 
 	// These are guarded by queue.mu until done is closed.
@@ -33,7 +34,7 @@ type batch struct {
 	chunks  [][]byte // the records, one behind the other
 	items   []item
 	size    int
-	lastErr error // of the last attempt that failed
+	lastErr error // of the last attempt that failed, of single items too
 
 	// These are of the last attempt, and belong to whoever makes it.
 

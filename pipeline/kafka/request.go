@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -172,7 +173,7 @@ func (b *batch) insist() {
 // fails alone.
 func (b *batch) sendEach() {
 	for _, i := range b.open {
-		one := &batch{queue: b.queue, items: b.items[i : i+1 : i+1]}
+		one := &batch{queue: b.queue, whole: b, items: b.items[i : i+1 : i+1]}
 		one.send()
 	}
 }
@@ -195,7 +196,7 @@ func (b *batch) conclude() bool {
 		b.settle(sealer.Position{}, b.err)
 	default:
 		q.mu.Lock()
-		b.lastErr = b.err
+		cmp.Or(b.whole, b).lastErr = b.err
 		q.mu.Unlock()
 		q.failed(b.err)
 		return false
