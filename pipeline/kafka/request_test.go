@@ -7,13 +7,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"muniment/sealer"
 )
 
 // tenantOf is a tenant of a partition of four.
@@ -278,23 +277,33 @@ func TestLeadersMove(t *testing.T) {
 }
 
 // TestUnknownLeaders: where the library doesn't know the leaders, each partition has
-// requests of its own.
+// requests of its own, and shares them again once it does.
 func TestUnknownLeaders(t *testing.T) {
-	_, brokers := fakeCluster(t)
+	cluster, brokers := fakeCluster(t)
 	f := feed{t, mustOpen(t, freshTopic(t, brokers, Topic{})), map[string]int{}}
-	_, err := f.log.Partitions(t.Context())
-	require.NoError(t, err)
-	nowhere := sealer.Position{}
-	for _, q := range f.log.topic.queues {
-		r := testRecord(tenantOf(q.partition), 0)
-		f.keep[r.TenantID] = 1
-		p, idle, err := q.add(&r, wireSize(&r), nil)
-		require.NoError(t, err)
-		require.True(t, idle)
-		f.log.senders.Go(func() { f.log.sendAlone(q) })
-		at, err := p.wait(t.Context())
-		require.NoError(t, err)
-		require.NotEqual(t, nowhere, at)
+	know := func(asked time.Time) {
+		f.log.leaders.mu.Lock()
+		defer f.log.leaders.mu.Unlock()
+		f.log.leaders.asked = asked
 	}
+	know(time.Now().Add(time.Hour)) // nobody
+	seen := watchRequests(cluster)
+	entered, release := holdRequest(cluster, 0)
+	all := f.enqueue(0)
+	<-entered
+	f.acknowledged(f.enqueue(1, 2)...)
+	all = append(all, f.enqueue(0)...)
+	close(release)
+	f.acknowledged(all...)
+	require.ElementsMatch(t, [][]int32{{0}, {1}, {2}, {0}}, seen.since(0)) // what was held is seen late
+
+	know(time.Time{}) // the library is asked
+	entered, release = holdRequest(cluster, 0)
+	all = f.enqueue(0)
+	<-entered
+	all = append(all, f.enqueue(1, 2)...)
+	close(release)
+	f.acknowledged(all...)
+	require.Equal(t, [][]int32{{0}, {1, 2}}, seen.since(4))
 	f.inOrder()
 }
