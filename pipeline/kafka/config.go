@@ -53,7 +53,9 @@ type Config struct {
 	// one beyond four times as much.
 	RequestBytes int
 	// QueueBytes bounds the records that wait for an acknowledgement, over all
-	// partitions; default 64 MiB. Append refuses more with pipeline.ErrFull.
+	// partitions; default 64 MiB. Append refuses more with pipeline.ErrFull. They take
+	// up to twice as much memory, for a record doesn't begin in one piece of it and end
+	// in the next: the most if each is a little over 8 KiB.
 	QueueBytes int
 	// CheckEvery is the pause between two looks at the topic's description, which find
 	// one that was recreated; default 10 s.

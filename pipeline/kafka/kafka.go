@@ -13,7 +13,10 @@
 // fails is sent again, for ever and before anything behind it, in requests of that
 // partition alone, so a partition without a leader, a killed broker or a lost network
 // delays records, never reorders them, and holds up no other partition for longer than
-// the one request. Whoever can't wait has a ctx.
+// the one request. Whoever can't wait has a ctx. What is slow but doesn't fail is shared:
+// a broker answers a request when its slowest partition is acknowledged, so a follower
+// that lags makes each request slow that has one of its partitions, for all that are in
+// it, and one that hangs does so for half of Config.RequestTimeout until they fail.
 //
 // What it refuses, and what happens when something is wrong:
 //   - A request's outcome is unknown (a lost acknowledgement, a timeout): it is sent

@@ -8,7 +8,11 @@ import (
 )
 
 // leaders tells which broker leads a partition, as the library last heard. That may be
-// wrong: then a request fails, and its partitions go alone until they succeed.
+// wrong, for up to twice metadataTTL: the library hears of it once in a while, whatever
+// a broker answers, and is asked here once in a while. Then a request fails, and its
+// partitions go alone until they succeed. If the library knows better than what is kept
+// here, it refuses the request unsent, and partitions whose leader didn't move are
+// counted and logged as unavailable, too.
 type leaders struct {
 	log *Log
 
@@ -28,7 +32,8 @@ func (l *leaders) of(q *queue) *broker {
 	return l.led[int(q.partition)]
 }
 
-// doubt has the library asked again before the next request.
+// doubt has the library asked again before the next request. It may not have heard yet:
+// until it is asked once more a request with the partition fails again.
 func (l *leaders) doubt() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
