@@ -208,11 +208,11 @@ func TestLoaderLagWhileItIsWatched(t *testing.T) {
 		held.Store(true)
 		answered <- struct{}{}
 		<-looked
-		m.fill(t, 10, 17)
+		m.fill(t, 10, 11)
 		<-loading
-		requireLag("7")
+		requireLag("1")
 		shown <- struct{}{}
-		requireLag("7")
+		requireLag("1")
 		loaded <- struct{}{}
 		requireLag("0")
 
