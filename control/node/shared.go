@@ -20,9 +20,9 @@ import (
 // from an answer, so whoever reads the rows after a revocation was committed finds
 // every node that may hold an older one.
 //
-// A row is written when the node has applied something new or its spool has changed, and else every tenth of
-// the bound: a row that stands still says that its node has not asked for longer than
-// that. When it was written is of no interest, as clocks of machines step and differ:
+// A row is written when the node has applied something new, while anything is in its
+// spool, when another process has written something else, and else every tenth of the
+// bound: a row that stands still says that its node has not asked for longer than that. When it was written is of no interest, as clocks of machines step and differ:
 // a process notes by its own clock, which never steps, when it first saw the row's
 // beat. That is after the node has asked, so the node counts as live for too long
 // rather than too short. Polls that come while a statement is on its way share the
@@ -32,7 +32,7 @@ import (
 const renewals = 10
 
 // lookEvery is how often a process looks at the rows though nobody waits for them.
-const lookEvery = time.Second
+const lookEvery = 500 * time.Millisecond
 
 // shared brings polls into the database.
 type shared struct {
@@ -63,7 +63,8 @@ const writeFor = 5 * time.Second
 // tell returns once the database knows that the node has asked.
 func (s *shared) tell(ctx context.Context, nodeID string, p poll) error {
 	s.mu.Lock()
-	if t, known := s.told[nodeID]; known && t.applied == p.applied && t.spooled == p.spooled && s.clock()-t.at < s.renew {
+	// A word about a spool goes back and forth: another process may have heard another since.
+	if t, known := s.told[nodeID]; known && t.applied == p.applied && t.spooled == 0 && p.spooled == 0 && s.clock()-t.at < s.renew {
 		s.mu.Unlock()
 		return nil
 	}
@@ -115,6 +116,15 @@ func (s *shared) write(ctx context.Context, b *batch) {
 	}
 }
 
+// read forgets what was written last of a node that has said something else elsewhere.
+func (s *shared) read(nodeID string, p poll) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t, known := s.told[nodeID]; known && (t.applied != p.applied || t.spooled != p.spooled) {
+		delete(s.told, nodeID)
+	}
+}
+
 type row struct {
 	nodeID                 string
 	applied, spooled, beat int64
@@ -142,6 +152,7 @@ func (r *Room) look(ctx context.Context) (map[string]poll, error) {
 			p.at = old.at
 		}
 		r.seen[row.nodeID] = p
+		r.shared.read(row.nodeID, p)
 		if !r.forgotten(now, p) {
 			polls[row.nodeID] = p
 		}

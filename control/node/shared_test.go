@@ -319,3 +319,25 @@ func TestExpelledNodeWithASpool(t *testing.T) {
 	require.NoError(t, a.db.Read().QueryRowContext(t.Context(), `SELECT COUNT(*) FROM node_polls`).Scan(&rows))
 	require.Zero(t, rows)
 }
+
+// TestSpooledByTurns: a node that asks one process and then another is known by its last
+// word, though it said the same to the first before.
+func TestSpooledByTurns(t *testing.T) {
+	p := newPlace(t)
+	a, b := p.two(t)
+	is := func(n int64) {
+		t.Helper()
+		live, _, err := a.Spooled(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, n, live["nod_a"])
+	}
+	for _, said := range []int64{0, 7} {
+		require.NoError(t, a.Polled(t.Context(), "nod_a", 1, said))
+		require.NoError(t, b.Polled(t.Context(), "nod_a", 1, 7-said))
+		if said == 0 {
+			is(7) // Follow looks as well
+		}
+		require.NoError(t, a.Polled(t.Context(), "nod_a", 1, said))
+		is(said)
+	}
+}

@@ -10,8 +10,8 @@
 //     the warehouse has loaded up to there: else 503 WAREHOUSE_BEHIND.
 //   - What a node has promised in its spool alone is not in the log: a seal waits a
 //     little for the spools of live nodes, and then names in pending each node that
-//     still had records there, by its newest word, which is at most half a second old
-//     while the node follows. The next packs hold them.
+//     still had records there, by its newest word, which is at most a second old while
+//     the node follows. The next packs hold them.
 //   - Nothing unverified is sealed. Each event is taken apart again and each
 //     receipt's signature is checked with the key directory. What fails is set
 //     aside in the warehouse, and as long as a record set aside holds the tenant,
