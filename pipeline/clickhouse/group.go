@@ -29,7 +29,6 @@ type groups struct {
 	mu      sync.Mutex
 	waiting []*group // guarded by mu
 	busy    bool     // a goroutine is loading one; guarded by mu
-	closed  bool     // guarded by mu
 
 	loading sync.WaitGroup
 	ctx     context.Context // done when the warehouse is closed
@@ -60,9 +59,8 @@ func newGroups(load func(context.Context, []*pipeline.Batch) error) *groups {
 // close ends what is being loaded, and waits for it.
 func (g *groups) close() {
 	g.mu.Lock()
-	g.closed = true
-	g.mu.Unlock()
 	g.end()
+	g.mu.Unlock()
 	g.loading.Wait()
 }
 
@@ -92,7 +90,7 @@ func (g *groups) add(ctx context.Context, b pipeline.Batch) error {
 func (g *groups) join(b *pipeline.Batch) (*group, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.closed {
+	if g.ctx.Err() != nil {
 		return nil, errClosed
 	}
 	var in *group

@@ -154,13 +154,9 @@ func (r *Reconciler) tell() {
 		receipts += d.receipts
 		quantityMs += d.quantityMs
 	}
-	r.metrics.set(receipts, quantityMs)
+	r.metrics.drift.WithLabelValues("receipts").Set(float64(receipts))
+	r.metrics.drift.WithLabelValues("ms").Set(float64(quantityMs))
 	r.metrics.unchecked.Set(float64(len(r.failed)))
-}
-
-func (m reconcilerMetrics) set(receipts, quantityMs int64) {
-	m.drift.WithLabelValues("receipts").Set(float64(receipts))
-	m.drift.WithLabelValues("ms").Set(float64(quantityMs))
 }
 
 // Run checks until ctx is done; then it returns nil. A check that fails is logged,
@@ -210,19 +206,14 @@ func (r *Reconciler) check(ctx context.Context) error {
 	if len(r.broken) == 0 {
 		return nil
 	}
-	wrong := map[slice]bool{}
-	for s := range r.broken {
-		wrong[s] = true
-	}
-	if err := w.replace(ctx, wrong); err != nil {
+	if err := w.replace(ctx, maps.Keys(r.broken)); err != nil {
 		return fmt.Errorf("cannot repair rollups: %w", err)
 	}
-	r.metrics.repaired.Add(float64(len(wrong)))
-	// The gauge goes back with the check that finds them right.
-	clear(r.broken)
-	for s := range wrong {
+	r.metrics.repaired.Add(float64(len(r.broken)))
+	for s := range r.broken {
 		delete(r.suspects, s)
 	}
+	clear(r.broken) // the gauge goes back with the check that finds them right
 	return nil
 }
 
@@ -266,12 +257,6 @@ func (r *Reconciler) compared(ctx context.Context, hours map[tenantHour]bool, fo
 			"hour", instant(d.hour), "generation", d.generation, "slice", d.number, "receipts", d.receipts, "quantity_ms", d.quantityMs)
 	}
 	r.tell()
-}
-
-// now is the time in nanoseconds by the server's clock.
-func (w *Warehouse) now(ctx context.Context) (now uint64, err error) {
-	err = w.conn.QueryRow(ctx, `SELECT toUInt64(toUnixTimestamp64Nano(now64(9)))`).Scan(&now)
-	return now, err
 }
 
 // choose is what this check compares, and how many slices that are.

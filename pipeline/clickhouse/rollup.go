@@ -3,6 +3,7 @@ package clickhouse
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -46,7 +47,7 @@ func scanSlice(scan func(...any) error) (s slice, err error) {
 func (w *Warehouse) rollUp(ctx context.Context, rows []pipeline.Row) error {
 	touched, err := w.touched(ctx, rows)
 	if err == nil && len(touched) > 0 {
-		err = w.replace(ctx, touched)
+		err = w.replace(ctx, maps.Keys(touched))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot replace rollups: %w", err)
@@ -97,8 +98,14 @@ func (w *Warehouse) touched(ctx context.Context, rows []pipeline.Row) (map[slice
 	return touched, nil
 }
 
+// now is the time in nanoseconds by the server's clock.
+func (w *Warehouse) now(ctx context.Context) (now uint64, err error) {
+	err = w.conn.QueryRow(ctx, `SELECT toUInt64(toUnixTimestamp64Nano(now64(9)))`).Scan(&now)
+	return now, err
+}
+
 // replace computes the rollups of some slices anew.
-func (w *Warehouse) replace(ctx context.Context, touchedSlices map[slice]bool) error {
+func (w *Warehouse) replace(ctx context.Context, touchedSlices iter.Seq[slice]) error {
 	touched, err := ext.NewTable("touched", ext.Column("tenant_id", "String"), ext.Column("hour", "Int64"),
 		ext.Column("generation", "UInt32"), ext.Column("slice", "Int64"))
 	if err != nil {
@@ -116,8 +123,8 @@ func (w *Warehouse) replace(ctx context.Context, touchedSlices map[slice]bool) e
 	}
 	// The stamp is taken by the clock of the server, before anything is read: who has
 	// changed something afterwards will replace the slice after us.
-	var stamp uint64
-	if err := w.conn.QueryRow(ctx, `SELECT toUInt64(toUnixTimestamp64Nano(now64(9)))`).Scan(&stamp); err != nil {
+	stamp, err := w.now(ctx)
+	if err != nil {
 		return err
 	}
 	var f filter
