@@ -360,7 +360,22 @@ func TestExpelNode(t *testing.T) {
 	credential := get[string](t, h.join(n.request(invitation)).ok(), "credential")
 	start := func() answer { return send(t, h.control.Nodes(), credential, "POST", api.PathStart, "") }
 	start().ok()
-	require.Contains(t, expel(n.id, "").refused(409, api.StateConflict), "its spool may hold receipts")
+	refused := expel(n.id, `{"reason":"not needed"}`).refused(409, api.StateConflict)
+	require.Contains(t, refused, "its spool may hold receipts")
+	require.Contains(t, refused, "for good: it signs nothing more")
+	events := h.events(api.SystemTenant)
+	told := events[len(events)-1]
+	require.Equal(t, "node.recalled", told.Type)
+	require.Equal(t, sealer.Ref{Kind: "node", ID: n.id}, told.Subject)
+	require.JSONEq(t, `{"nodeId":"`+n.id+`","reason":"not needed"}`, string(told.Data))
+	keys, err := h.nodes.SigningKeys(t.Context())
+	require.NoError(t, err)
+	for _, k := range keys.Keys {
+		require.Equal(t, k.NodeID == n.id, k.Leaving)
+	}
+	expel(n.id, "").refused(409, api.StateConflict)
+	require.Equal(t, events, h.events(api.SystemTenant), "asked once")
+	recalled := told
 	start().ok()
 	require.Contains(t, n.enrol(h, credential, newNewcomer(t).key, time.Now()).refused(409, api.StateConflict), "is to leave")
 
@@ -368,8 +383,8 @@ func TestExpelNode(t *testing.T) {
 	require.Equal(t, 2., get[float64](t, v, "epoch"))
 	require.Equal(t, "REVOKED", get[string](t, get[[]any](t, v, "keys")[0].(map[string]any), "state"))
 	require.Equal(t, []string{"key.revoked", "node.expelled"}, h.newest(api.SystemTenant, 2))
-	events := h.events(api.SystemTenant)
-	told := events[len(events)-1]
+	events = h.events(api.SystemTenant)
+	told = events[len(events)-1]
 	require.Equal(t, sealer.Ref{Kind: "node", ID: n.id}, told.Subject)
 	require.Contains(t, string(told.Data), `"reason":"stolen"`)
 	require.Contains(t, start().refused(401, api.AuthInvalid), "the node "+n.id+" was expelled")
@@ -381,10 +396,17 @@ func TestExpelNode(t *testing.T) {
 
 	// A database from before is told by the log.
 	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
-		_, err := tx.ExecContext(t.Context(), `UPDATE nodes SET expelled_at = NULL WHERE node_id = $1`, n.id)
+		_, err := tx.ExecContext(t.Context(), `UPDATE nodes SET expelled_at = NULL, leaving_at = NULL WHERE node_id = $1`, n.id)
 		return err
 	}))
 	h.join(n.request(h.invite())).refused(409, api.StateConflict)
+	for _, changed := range []bool{true, false} {
+		require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+			again, err := node.Replay(t.Context(), tx, &recalled)
+			require.Equal(t, changed, again)
+			return err
+		}))
+	}
 	for _, changed := range []bool{true, false} {
 		require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
 			again, err := node.Replay(t.Context(), tx, &told)

@@ -44,6 +44,9 @@ func (c *ListCommand) Run(server Server, out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "KEY\tPURPOSE\tNODE\tSTATE\tNOT BEFORE\tNOT AFTER")
 	for _, k := range list.Keys {
+		if k.Leaving && k.State == "ACTIVE" {
+			k.State = "LEAVING"
+		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", k.KeyID, k.Purpose, k.NodeID, k.State, k.NotBefore, k.NotAfter)
 	}
 	if err := table.Flush(); err != nil {

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"muniment/control/store"
@@ -11,7 +12,8 @@ import (
 
 // # Expulsion
 //
-// A node that is to leave is told so by the feed. It signs nothing from then on, enrols
+// A node that is to leave is told so by the feed, and the system's log by an event: there
+// is no way back, whether or not it is expelled then. It signs nothing from then on, enrols
 // no other key, and says of each key when all that it signed is in the log. Then that is
 // sealed, and one change deletes the node's credential and revokes its keys. What the
 // node asks later is refused. Its name stays taken, and its keys stay in the directory:
@@ -106,10 +108,15 @@ func (r *Room) expel(ctx context.Context, nodeID string, q Expulsion, by sealer.
 		}
 		return r.expelled(ctx, m)
 	}
-	if err := r.askToLeave(ctx, nodeID); err != nil {
+	if err := r.askToLeave(ctx, nodeID, q.Reason, by); err != nil {
 		return v, err
 	}
 	left, err := r.awaitOut(ctx, nodeID, q.Force || q.AbandonSpool, nil)
+	if refused, ok := errors.AsType[*api.Error](err); ok {
+		told := *refused
+		told.Message += ". It was asked to leave for good: it signs nothing more from when it is told, expelled or not"
+		return v, &told
+	}
 	if err != nil {
 		return v, err
 	}
@@ -145,7 +152,7 @@ func (r *Room) expelled(ctx context.Context, m *member) (Expelled, error) {
 
 // askToLeave has the feed tell the node that no key takes over from those that it has,
 // unless that was done. From then on it gets no other.
-func (r *Room) askToLeave(ctx context.Context, nodeID string) error {
+func (r *Room) askToLeave(ctx context.Context, nodeID, reason string, by sealer.Ref) error {
 	r.change.Lock()
 	defer r.change.Unlock()
 	return r.db.Change(ctx, func(tx *store.Tx) error {
@@ -159,7 +166,11 @@ func (r *Room) askToLeave(ctx context.Context, nodeID string) error {
 		}
 		_, err = tx.ExecContext(ctx, `UPDATE nodes SET leaving_at = $2, updated_at = $2, revision = $3 WHERE node_id = $1`,
 			nodeID, store.At(tx.Now()), revision)
-		return err
+		if err != nil {
+			return err
+		}
+		told := map[string]any{"nodeId": nodeID, "reason": reason}
+		return tx.EmitSystem(ctx, eventRecalled, by, sealer.Ref{Kind: "node", ID: nodeID}, told)
 	})
 }
 
@@ -230,7 +241,10 @@ func (r *Room) writeExpulsion(ctx context.Context, nodeID string, left bool, q E
 	return m, err
 }
 
-const eventExpelled = "node.expelled"
+const (
+	eventRecalled = "node.recalled"
+	eventExpelled = "node.expelled"
+)
 
 // shutOut deletes all that would let a node in: its credential, and the invitation by
 // which it would get another.

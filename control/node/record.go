@@ -18,6 +18,7 @@ type SigningKey struct {
 	NotAfter  store.Instant `json:"notAfter"`
 	RevokedAt store.Instant `json:"revokedAt"`
 	State     string        `json:"state" enum:"ACTIVE,RETIRED,REVOKED" doc:"ACTIVE while its window is open."`
+	Leaving   bool          `json:"leaving" doc:"It is about to be revoked, or its node was asked to leave: nothing is signed with it any more."`
 }
 
 // SigningKeys is the list of every key that ever signed, oldest first.
@@ -67,7 +68,7 @@ func (k *signingKey) endAt(end time.Time) {
 func (k *signingKey) view(now time.Time) *SigningKey {
 	v := &SigningKey{
 		KeyID: k.KeyID, Purpose: k.Purpose, NodeID: k.node, PublicKey: k.PublicKey,
-		NotBefore: store.At(k.NotBefore), NotAfter: given(k.NotAfter), RevokedAt: given(k.RevokedAt), State: "ACTIVE",
+		NotBefore: store.At(k.NotBefore), NotAfter: given(k.NotAfter), RevokedAt: given(k.RevokedAt), State: "ACTIVE", Leaving: k.leaving,
 	}
 	switch {
 	case k.RevokedAt != nil:

@@ -27,9 +27,12 @@ type retold struct {
 // Replay is the signing keys' store.Replay: a key that was enrolled is in the
 // directory again, from the same moment on, or else what it signed since could
 // not be verified; and a key whose record names its end or its revocation has it
-// again. A node that was expelled stays so.
+// again. A node that was asked to leave, or expelled, stays so.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
-	if e.Type == eventExpelled {
+	switch e.Type {
+	case eventRecalled:
+		return recallAgain(ctx, tx, e)
+	case eventExpelled:
 		return expelAgain(ctx, tx, e)
 	}
 	if e.Subject.Kind != "signing_key" {
@@ -68,6 +71,19 @@ func (k *retold) replay(ctx context.Context, tx *store.Tx) (changed bool, err er
 		_, err = tx.ExecContext(ctx, `UPDATE signing_keys SET retired = 1 WHERE key_id = $1`, k.KeyID)
 	}
 	return enrolled || ended, err
+}
+
+// recallAgain has a node leave that an older database would keep.
+func recallAgain(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
+	revision, err := tx.Revision(ctx)
+	if err == nil {
+		changed, err = affected(tx.ExecContext(ctx, `UPDATE nodes SET leaving_at = $2, revision = $3 WHERE node_id = $1 AND leaving_at IS NULL`,
+			e.Subject.ID, store.At(e.At), revision))
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot have the node %s leave again: %w", e.Subject.ID, err)
+	}
+	return changed, nil
 }
 
 // expelAgain puts a node out that an older database still knows.
