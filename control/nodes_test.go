@@ -407,14 +407,23 @@ func TestExpelNode(t *testing.T) {
 			return err
 		}))
 	}
-	for _, changed := range []bool{true, false} {
-		require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
-			again, err := node.Replay(t.Context(), tx, &told)
-			require.Equal(t, changed, again)
-			return err
-		}))
+	for _, before := range []string{"the expulsion", "it joined"} {
+		if before == "it joined" {
+			require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+				_, err := tx.ExecContext(t.Context(), `DELETE FROM nodes WHERE node_id = $1`, n.id)
+				return err
+			}))
+		}
+		for _, changed := range []bool{true, false} {
+			require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+				again, err := node.Replay(t.Context(), tx, &told)
+				require.Equal(t, changed, again, before)
+				return err
+			}))
+		}
+		h.join(n.request(h.invite())).refused(401, api.AuthInvalid)
 	}
-	h.join(n.request(h.invite())).refused(401, api.AuthInvalid)
+	require.Equal(t, 2., get[float64](t, expel(n.id, "").ok(), "epoch"))
 }
 
 // TestLeavingNodeGetsNoKey: a node that was asked to leave enrols none, and is told, though

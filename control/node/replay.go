@@ -86,14 +86,21 @@ func recallAgain(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bo
 	return changed, nil
 }
 
-// expelAgain puts a node out that an older database still knows.
+// expelAgain puts a node out that an older database still knows, or lets join yet.
 func expelAgain(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
+	var said struct {
+		Epoch uint64 `json:"epoch"`
+	}
+	if err := json.Unmarshal(e.Data, &said); err != nil {
+		return false, fmt.Errorf("cannot read the record of the expulsion of the node %s: %w", e.Subject.ID, err)
+	}
 	revision, err := tx.Revision(ctx)
 	if err != nil {
 		return false, err
 	}
-	changed, err = affected(tx.ExecContext(ctx, `UPDATE nodes SET expelled_at = $2, revision = $3 WHERE node_id = $1 AND expelled_at IS NULL`,
-		e.Subject.ID, store.At(e.At), revision))
+	changed, err = affected(tx.ExecContext(ctx, `INSERT INTO nodes (node_id, epoch, created_at, updated_at, revision, leaving_at, expelled_at) VALUES ($1, $4, $2, $2, $3, $2, $2)
+		ON CONFLICT (node_id) DO UPDATE SET expelled_at = excluded.expelled_at, revision = excluded.revision WHERE nodes.expelled_at IS NULL`,
+		e.Subject.ID, store.At(e.At), revision, said.Epoch))
 	if err == nil && changed {
 		err = shutOut(ctx, tx, e.Subject.ID)
 	}
