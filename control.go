@@ -48,9 +48,8 @@ type controlCmd struct {
 func (c *controlCmd) Run() (err error) {
 	told, stop := interrupted()
 	defer stop()
-	failed := make(chan error, 8)
-	ctx, done := untilFailed(told, failed) // also while it starts, which may take long
-	defer done()
+	ctx, fail := context.WithCancelCause(told) // also while it starts, which may take long
+	defer fail(nil)
 	logger := c.logger()
 	started := false
 	defer func() { err = stopped(told, ctx, logger, started, err) }()
@@ -60,7 +59,7 @@ func (c *controlCmd) Run() (err error) {
 	}
 
 	// Three doors, for three kinds of callers.
-	operated, served := newParts(ctx, failed), newParts(ctx, failed)
+	operated, served := newParts(ctx, fail), newParts(ctx, fail)
 	defer operated.stop()
 	open := func(on *parts, name, address string, flags certs.ServerFlags, first http.Handler) (*switchable, string, error) {
 		cfg, err := certs.Server(certs.Options{Use: name, Logger: logger, Registerer: registry}, flags)
@@ -111,7 +110,7 @@ func (c *controlCmd) Run() (err error) {
 		return err
 	}
 	defer closing(&err, db)
-	topic.OnFailure = func(err error) { failed <- err }
+	topic.OnFailure = fail
 	eventLog, err := kafka.Open(topic)
 	if err != nil {
 		return err
@@ -137,7 +136,7 @@ func (c *controlCmd) Run() (err error) {
 	if err != nil {
 		return err
 	}
-	background := newParts(ctx, failed)
+	background := newParts(ctx, fail)
 	defer background.stop()
 	background.run("the high-water mark", func(ctx context.Context) error { return db.Follow(ctx, eventLog) })
 	background.run("the outbox relay", ctl.Run)

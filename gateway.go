@@ -64,9 +64,8 @@ func (c *gatewayCmd) Validate() error {
 func (c *gatewayCmd) Run() (err error) {
 	told, stop := interrupted()
 	defer stop()
-	failed := make(chan error, 8)
-	ctx, done := untilFailed(told, failed) // also while it starts, which may take long
-	defer done()
+	ctx, fail := context.WithCancelCause(told) // also while it starts, which may take long
+	defer fail(nil)
 	processors := gateway.DoubleProcs()
 	logger := c.logger()
 	started := false
@@ -101,7 +100,7 @@ func (c *gatewayCmd) Run() (err error) {
 	operators := newSwitch(gateway.Admin{Gatherer: registry, Checks: []gateway.Check{
 		{Name: "start", Ready: waits.Ready},
 	}}.Handler())
-	operated := newParts(ctx, failed)
+	operated := newParts(ctx, fail)
 	defer operated.stop()
 	operated.run("the admin listener", func(ctx context.Context) error { return serve(ctx, secured(adminListener, hops.admin), operators) })
 
@@ -109,7 +108,7 @@ func (c *gatewayCmd) Run() (err error) {
 	if err != nil {
 		return err
 	}
-	reach.OnFailure = func(err error) { failed <- err }
+	reach.OnFailure = fail
 	topic, err := kafka.Open(reach)
 	if err != nil {
 		return err
@@ -117,7 +116,7 @@ func (c *gatewayCmd) Run() (err error) {
 	spool, err := segment.Open(segment.Config{
 		Dir: filepath.Join(c.Data, "spool"), MaxBytes: c.SpoolBytes, Log: logger,
 		Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"log": "spool"}, registry),
-		OnFailure:  func(err error) { failed <- err },
+		OnFailure:  fail,
 	})
 	if err != nil {
 		return errors.Join(err, topic.Close())
@@ -164,7 +163,7 @@ func (c *gatewayCmd) Run() (err error) {
 		return err
 	}
 	// What runs behind the gateway ends after it: it needs all of them to drain.
-	background := newParts(ctx, failed)
+	background := newParts(ctx, fail)
 	defer background.stop()
 	background.run("the view of rights", view.Run)
 	background.run("the node's identity", node.Run)

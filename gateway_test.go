@@ -134,12 +134,11 @@ func nodesControl(t *testing.T, clock func() time.Duration) (rooms *node.Room, u
 // stop, which it often is next: what watches it sees that it isn't ready.
 func TestFailureDuringTheStart(t *testing.T) {
 	logger := slog.New(slog.DiscardHandler)
-	failed := make(chan error, 8)
 	told, stop := context.WithCancel(t.Context())
-	ctx, done := untilFailed(told, failed)
-	defer done()
+	ctx, fail := context.WithCancelCause(told)
+	defer fail(nil)
 	broken := errors.New("the spool is broken")
-	failed <- broken
+	fail(broken)
 	<-ctx.Done()
 	opening := fmt.Errorf("cannot open the identity: %w", ctx.Err())
 	other := errors.New("cannot open")
@@ -159,14 +158,13 @@ func TestFailureDuringTheStart(t *testing.T) {
 // TestStopDuringTheStart is no failure, also when one follows from it.
 func TestStopDuringTheStart(t *testing.T) {
 	logger := slog.New(slog.DiscardHandler)
-	failed := make(chan error, 8)
 	told, stop := context.WithCancelCause(t.Context())
-	ctx, done := untilFailed(told, failed)
-	defer done()
+	ctx, fail := context.WithCancelCause(told)
+	defer fail(nil)
 	require.NoError(t, whyEnded(told, ctx))
 	stop(errors.New("a signal was received"))
 	<-ctx.Done()
-	failed <- errors.New("the spool is closed")
+	fail(errors.New("the spool is closed"))
 	require.NoError(t, whyEnded(told, ctx))
 	require.NoError(t, stopped(told, ctx, logger, false, fmt.Errorf("cannot open the identity: %w", ctx.Err())))
 	require.NoError(t, stopped(told, ctx, logger, true, nil))

@@ -47,9 +47,8 @@ func (c *pipelineCmd) Validate() error {
 func (c *pipelineCmd) Run() (err error) {
 	told, stop := interrupted()
 	defer stop()
-	failed := make(chan error, 8)
-	ctx, done := untilFailed(told, failed)
-	defer done()
+	ctx, fail := context.WithCancelCause(told)
+	defer fail(nil)
 	logger := c.logger()
 	started := false
 	defer func() { err = stopped(told, ctx, logger, started, err) }()
@@ -63,7 +62,7 @@ func (c *pipelineCmd) Run() (err error) {
 	if err != nil {
 		return err
 	}
-	topic.OnFailure = func(err error) { failed <- err }
+	topic.OnFailure = fail
 	eventLog, err := kafka.Open(topic)
 	if err != nil {
 		return err
@@ -118,7 +117,7 @@ func (c *pipelineCmd) Run() (err error) {
 		Checks:   append(checks, gateway.Check{Name: "loaders", Ready: fleet.Ready}),
 		Notes:    []gateway.Note{{Name: "loaders", Tell: fleet.Tell}},
 	}.Handler()
-	operated, background := newParts(ctx, failed), newParts(ctx, failed)
+	operated, background := newParts(ctx, fail), newParts(ctx, fail)
 	defer operated.stop()
 	defer background.stop()
 	operated.run("the admin listener", func(ctx context.Context) error { return serve(ctx, secured(listener, adminTLS), operators) })

@@ -56,16 +56,16 @@ func stopped(told, serving context.Context, logger *slog.Logger, started bool, e
 
 // parts run beside what a process serves, and end after it.
 type parts struct {
-	ctx    context.Context
-	halt   context.CancelFunc
-	all    sync.WaitGroup
-	failed chan<- error
+	ctx  context.Context
+	halt context.CancelFunc
+	all  sync.WaitGroup
+	fail context.CancelCauseFunc
 }
 
 // newParts makes parts that go on when ctx ends, until stop. A part that ends with an
-// error before that is told to failed.
-func newParts(ctx context.Context, failed chan<- error) *parts {
-	p := &parts{failed: failed}
+// error before that is told to fail.
+func newParts(ctx context.Context, fail context.CancelCauseFunc) *parts {
+	p := &parts{fail: fail}
 	p.ctx, p.halt = context.WithCancel(context.WithoutCancel(ctx))
 	return p
 }
@@ -73,7 +73,7 @@ func newParts(ctx context.Context, failed chan<- error) *parts {
 func (p *parts) run(name string, work func(context.Context) error) {
 	p.all.Go(func() {
 		if err := work(p.ctx); err != nil && p.ctx.Err() == nil {
-			p.failed <- fmt.Errorf("%s stopped: %w", name, err)
+			p.fail(fmt.Errorf("%s stopped: %w", name, err))
 		}
 	})
 }
@@ -84,22 +84,8 @@ func (p *parts) stop() {
 	p.all.Wait()
 }
 
-// untilFailed is a context that also ends, for that cause, with the first error that
-// comes through failed.
-func untilFailed(ctx context.Context, failed <-chan error) (context.Context, context.CancelFunc) {
-	serving, fail := context.WithCancelCause(ctx)
-	go func() {
-		select {
-		case err := <-failed:
-			fail(err)
-		case <-serving.Done():
-		}
-	}()
-	return serving, func() { fail(nil) }
-}
-
-// whyEnded is the failure that ended a context of untilFailed; nil if told did, or if it
-// goes on. What came first counts.
+// whyEnded is the failure that ended serving, which told ends too; nil if told did, or if
+// it goes on. What came first counts.
 func whyEnded(told, serving context.Context) error {
 	if cause := context.Cause(serving); cause != context.Cause(told) {
 		return cause

@@ -59,9 +59,8 @@ func (c *upCmd) Validate() error {
 func (c *upCmd) Run() (err error) {
 	told, stop := interrupted()
 	defer stop()
-	failed := make(chan error, 8)
-	ctx, done := untilFailed(told, failed) // also while it starts, which may take long
-	defer done()
+	ctx, fail := context.WithCancelCause(told) // also while it starts, which may take long
+	defer fail(nil)
 	processors := gateway.DoubleProcs()
 	logger := c.logger()
 	started := false
@@ -104,7 +103,7 @@ func (c *upCmd) Run() (err error) {
 	operators := newSwitch(gateway.Admin{Gatherer: registry, Checks: []gateway.Check{
 		{Name: "start", Ready: func(context.Context) error { return errors.New("the data folder is being opened and checked") }},
 	}}.Handler())
-	operated := newParts(ctx, failed)
+	operated := newParts(ctx, fail)
 	defer operated.stop()
 	operated.run("the admin listener", func(ctx context.Context) error { return serve(ctx, secured(adminListener, adminTLS), operators) })
 
@@ -119,7 +118,7 @@ func (c *upCmd) Run() (err error) {
 	}
 	defer closing(&err, warehouse)
 	eventLog, err := c.openLog(ctx, db, warehouse, segment.Config{
-		Dir: filepath.Join(c.Data, "log"), Log: logger, Registerer: registry, OnFailure: func(err error) { failed <- err },
+		Dir: filepath.Join(c.Data, "log"), Log: logger, Registerer: registry, OnFailure: fail,
 	})
 	if err != nil {
 		return err
@@ -185,7 +184,7 @@ func (c *upCmd) Run() (err error) {
 	defer os.Remove(filepath.Join(c.Data, adminFile))
 
 	// What runs behind the gateway ends after it: it needs all of them to drain.
-	background := newParts(ctx, failed)
+	background := newParts(ctx, fail)
 	defer background.stop()
 	if c.PauseLoader {
 		loader.Pause()
