@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,7 +46,6 @@ type batch struct {
 
 type item struct {
 	record
-	size  int
 	chain *chain // nil if it stands for itself
 	at    sealer.Position
 	err   error
@@ -115,7 +115,7 @@ func (b *batch) add(r *sealer.Record, size int, c *chain) {
 	if last < 0 || cap(b.chunks[last])-len(b.chunks[last]) < size {
 		b.chunks, last = append(b.chunks, b.queue.log.chunks.get(size)), last+1
 	}
-	it := item{size: size, chain: c}
+	it := item{chain: c}
 	it.record, b.chunks[last] = appendRecord(b.chunks[last], len(b.items), r)
 	b.items = append(b.items, it)
 	b.size += size
@@ -142,12 +142,8 @@ func (q *queue) close(why error) {
 // finish ends a batch: its items have their outcome. It says whether more waits; if not,
 // the queue is idle.
 func (b *batch) finish() (more bool) {
-	total := 0
-	for i := range b.items {
-		total += b.items[i].size
-	}
 	q := b.queue
-	q.log.queued.Add(int64(-total))
+	q.log.queued.Add(int64(batchOverhead - b.size))
 	if b.lastErr == nil && b.err == nil {
 		q.log.chunks.put(b.chunks) // after a failed attempt the library may still send them
 	}
@@ -166,10 +162,7 @@ func (b *batch) finish() (more bool) {
 func (b *batch) prepare() bool {
 	b.queue.mu.Lock()
 	defer b.queue.mu.Unlock()
-	if b.open == nil {
-		b.open = make([]int, 0, len(b.items))
-	}
-	b.open = b.open[:0]
+	b.open = slices.Grow(b.open[:0], len(b.items))
 	for i := range b.items {
 		it := &b.items[i]
 		if it.chain != nil && !it.settled() {

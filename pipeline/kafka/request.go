@@ -63,27 +63,14 @@ func (b *broker) run() {
 		slow := time.AfterFunc(slowRequest, func() { b.pass(turn) })
 		l.attempt(batches...)
 		slow.Stop()
-		var more []*queue
 		for _, sent := range batches {
-			switch {
-			case !sent.conclude():
+			if sent.conclude() {
+				l.finish(sent)
+			} else {
 				l.senders.Go(func() { sent.insist(); l.finish(sent) })
-			case sent.finish():
-				more = append(more, sent.queue)
 			}
 		}
-		// What still is this broker's needs no offer.
-		led := slices.DeleteFunc(more, func(q *queue) bool {
-			if l.leaders.of(q) == b {
-				return false
-			}
-			l.offer(q)
-			return true
-		})
-		if !b.keep(turn, led) {
-			for _, q := range led {
-				l.offer(q)
-			}
+		if !b.keep(turn) {
 			return
 		}
 	}
@@ -104,16 +91,14 @@ func (b *broker) take() (batches []*batch, turn int) {
 	return batches, b.turn
 }
 
-// keep begins the next turn, with more queues that are ready; false if it has passed to
-// somebody else.
-func (b *broker) keep(turn int, more []*queue) bool {
+// keep begins the next turn; false if it has passed to somebody else.
+func (b *broker) keep(turn int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.turn != turn {
 		return false
 	}
 	b.turn++
-	b.ready = append(b.ready, more...)
 	return true
 }
 
