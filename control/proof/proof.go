@@ -170,6 +170,7 @@ type Room struct {
 	cfg       Config
 	metrics   *metrics
 	sealing   locks
+	watch     spoolWatch
 	// releasing is held while a record is released: it is told of once.
 	releasing sync.Mutex
 	// step is called before each step of a seal that can fail on its own, with its

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"muniment/gateway/api"
@@ -30,13 +28,11 @@ type Pending struct {
 	Count  int64  `json:"count"`
 }
 
-// How soon a caller may try again, and how often a seal looks for the warehouse
-// and for the spools.
+// How soon a caller may try again, and how often a seal looks for the warehouse.
 const (
 	retrySoon  = time.Second
 	retryLater = time.Minute
 	pollEvery  = 5 * time.Millisecond
-	spoolEvery = 50 * time.Millisecond
 )
 
 // Seal seals what is new of a tenant on behalf of by. What a caller may be told of
@@ -126,39 +122,6 @@ func (r *Room) catchUp(parent context.Context, tenantID string, spoolWait time.D
 	}
 	end, err = r.loaded(ctx, tenantID)
 	return end, pending, err
-}
-
-// spools waits until no live node has anything in its spool, at most for so long, and
-// names the nodes that have.
-func (r *Room) spools(ctx context.Context, wait time.Duration) (pending []Pending, err error) {
-	pending = []Pending{}
-	if r.cfg.Nodes == nil {
-		return pending, nil
-	}
-	limit := time.NewTimer(wait)
-	defer limit.Stop()
-	poll := time.NewTicker(spoolEvery)
-	defer poll.Stop()
-	for over := wait == 0; ; {
-		live, silent, err := r.cfg.Nodes.Spooled(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if over || len(live) == 0 {
-			maps.Copy(silent, live)
-			for _, id := range slices.Sorted(maps.Keys(silent)) {
-				pending = append(pending, Pending{id, silent[id]})
-			}
-			return pending, nil
-		}
-		select {
-		case <-poll.C:
-		case <-limit.C:
-			over = true
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
 }
 
 // load waits until what the log holds of a tenant now is in the warehouse.

@@ -3,7 +3,10 @@ package proof
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -59,4 +62,28 @@ func TestSealNamesWhatIsPending(t *testing.T) {
 	fails = errors.New("the database is away")
 	_, err = h.room.Seal(t.Context(), tenant, operator)
 	require.ErrorIs(t, err, fails)
+}
+
+// TestSealsLookTogether: however many seals wait for spools, they are looked at once at a time.
+func TestSealsLookTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int64
+		r := &Room{cfg: Config{Nodes: spools(func() (live, silent map[string]int64, err error) {
+			asked.Add(1)
+			return map[string]int64{"nod_a": 3}, map[string]int64{"nod_b": 1}, nil
+		})}}
+		const seals = 100
+		var waiting sync.WaitGroup
+		for range seals {
+			waiting.Go(func() {
+				pending, err := r.spools(t.Context(), time.Second)
+				if err != nil || len(pending) != 2 {
+					t.Errorf("pending %v, %v", pending, err)
+				}
+			})
+		}
+		waiting.Wait()
+		require.LessOrEqual(t, asked.Load(), int64(seals+time.Second/spoolEvery), "each at first, and then all together")
+		synctest.Wait()
+	})
 }
