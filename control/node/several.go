@@ -18,7 +18,9 @@ import (
 // process looks there before it signs a pack or a directory, and loads the
 // key that another process has made; a folder that lacks it is not the one that they
 // share, and nothing is signed from it. One process at a time opens the folder or
-// changes keys (administer), and the others go on signing meanwhile.
+// changes keys (administer), and the others go on signing meanwhile. A start that has
+// waited a minute for that turn gives up, with DATABASE_BUSY and the name of who has it:
+// a process that stands still in the middle of a change is to be ended by an operator.
 //
 // A key that is about to be revoked leaves in a change of its own, before everything
 // that it signed is sealed: a pack that another process was sealing with it is not
