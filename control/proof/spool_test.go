@@ -41,10 +41,12 @@ func TestSealWaitsForSpools(t *testing.T) {
 // TestSealNamesWhatIsPending in the spools of nodes that do not drain them, or are silent:
 // those it does not wait for.
 func TestSealNamesWhatIsPending(t *testing.T) {
-	live := map[string]int64{"nod_b": 2}
-	var fails error
+	var live atomic.Pointer[map[string]int64] // a look may come behind the seal that waited for it
+	var fails atomic.Pointer[error]
+	live.Store(&map[string]int64{"nod_b": 2})
+	fails.Store(new(error))
 	h := build(t, Config{SpoolWait: time.Millisecond, Nodes: spools(func() (map[string]int64, map[string]int64, error) {
-		return live, map[string]int64{"nod_c": 1, "nod_a": 7}, fails
+		return *live.Load(), map[string]int64{"nod_c": 1, "nod_a": 7}, *fails.Load()
 	})})
 	h.deliver(deliveries(3)...)
 	sealed, err := h.room.Seal(t.Context(), tenant, operator)
@@ -52,16 +54,18 @@ func TestSealNamesWhatIsPending(t *testing.T) {
 	require.Equal(t, []Pending{{"nod_a", 7}, {"nod_b", 2}, {"nod_c", 1}}, sealed.Pending)
 	require.Len(t, sealed.Packs, 1)
 
-	h.room.cfg.SpoolWait, live = time.Hour, nil
+	h.room.cfg.SpoolWait = time.Hour
+	live.Store(new(map[string]int64))
 	sealed, err = h.room.Seal(t.Context(), tenant, operator)
 	require.NoError(t, err)
 	require.Equal(t, []Pending{{"nod_a", 7}, {"nod_c", 1}}, sealed.Pending, "nothing new, and yet to be told")
 
-	live = map[string]int64{"nod_b": 2}
+	live.Store(&map[string]int64{"nod_b": 2})
 	require.NoError(t, h.room.Vouch(t.Context(), tenant, "0123", operator), "it waits for no spool")
-	fails = errors.New("the database is away")
+	away := errors.New("the database is away")
+	fails.Store(&away)
 	_, err = h.room.Seal(t.Context(), tenant, operator)
-	require.ErrorIs(t, err, fails)
+	require.ErrorIs(t, err, away)
 }
 
 // TestSealsLookTogether: however many seals wait for spools, they are looked at once at a time.
