@@ -97,7 +97,6 @@ type stage struct {
 	key      string
 	tenantID string
 	rights   []string
-	doers    sync.WaitGroup
 	haste    chan struct{} // has an operator act at once
 	history  historytest.History
 
@@ -125,30 +124,51 @@ func newStage(t *testing.T, seed uint64) *stage {
 // random is a source of chance for one of the doers.
 func (s *stage) random(doer int) *rand.Rand { return rand.New(rand.NewPCG(s.seed, uint64(doer))) }
 
-// play lets everybody act for a time.
+// play lets everybody act for a time. Then nothing goes wrong any more, and every stop
+// is applied by all nodes.
 func (s *stage) play(length time.Duration) {
-	ctx, end := context.WithTimeout(s.t.Context(), length)
+	var nodes, doers sync.WaitGroup
+	life, end := context.WithCancel(s.t.Context())
+	defer nodes.Wait()
 	defer end()
+	trouble, calm := context.WithTimeout(life, length)
+	defer calm()
+	var actors []*actor
 	for i := range linearNodes {
 		n := s.newActor(i)
-		s.doers.Go(func() { n.live(ctx) })
-		s.doers.Go(func() { n.suffer(ctx, s.random(300+i)) })
+		actors = append(actors, n)
+		nodes.Go(func() { n.live(life) })
+		doers.Go(func() { n.suffer(trouble, s.random(300+i)) })
 	}
+	states := make([]api.RightState, len(s.rights))
 	for i, id := range s.rights {
-		s.doers.Go(func() { s.operate(ctx, s.random(100+i), id) })
+		doers.Go(func() { states[i] = s.operate(trouble, s.random(100+i), id) })
 	}
-	s.doers.Wait()
+	doers.Wait()
+	for _, n := range actors {
+		n.wire.set(func() { n.wire.calm = true })
+	}
+	rest(life, 3*linearBound) // the last that was killed is back, and the last answer on its way is there
+	for i, id := range s.rights {
+		if states[i] == api.RightSuspended {
+			s.change(id, "resume", api.RightActive)
+		}
+		if states[i] != api.RightRevoked {
+			require.True(s.t, s.change(id, "suspend", api.RightSuspended), "a stop was not applied, and nothing was wrong")
+		}
+	}
+	rest(life, linearBound)
 }
 
 // operate suspends and resumes a right, and may revoke it in the end.
-func (s *stage) operate(ctx context.Context, r *rand.Rand, id string) {
-	state := api.RightActive
+func (s *stage) operate(ctx context.Context, r *rand.Rand, id string) (state api.RightState) {
+	state = api.RightActive
 	for state != api.RightRevoked && ctx.Err() == nil {
 		select {
 		case <-time.After(upTo(r, 12*linearBound)):
 		case <-s.haste:
 		case <-ctx.Done():
-			return
+			return state
 		}
 		verb, to := "suspend", api.RightSuspended
 		switch {
@@ -157,20 +177,27 @@ func (s *stage) operate(ctx context.Context, r *rand.Rand, id string) {
 		case state == api.RightSuspended:
 			verb, to = "resume", api.RightActive
 		}
-		called := time.Now()
-		told := s.house.call(s.key, "POST", "/v1/rights/"+id+"/"+verb, "").ok()
+		s.change(id, verb, to)
 		state = to
-		applied := to != api.RightActive && get[bool](s.t, told, "propagation", "applied")
-		s.history.Changed(id, to, called, time.Now(), applied)
-		s.mu.Lock()
-		switch {
-		case applied:
-			s.tally.applied++
-		case to != api.RightActive:
-			s.tally.missed++
-		}
-		s.mu.Unlock()
 	}
+	return state
+}
+
+// change is true when it is a stop, and was applied by all nodes.
+func (s *stage) change(id, verb string, to api.RightState) bool {
+	called := time.Now()
+	told := s.house.call(s.key, "POST", "/v1/rights/"+id+"/"+verb, "").ok()
+	applied := to != api.RightActive && get[bool](s.t, told, "propagation", "applied")
+	s.history.Changed(id, to, called, time.Now(), applied)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case applied:
+		s.tally.applied++
+	case to != api.RightActive:
+		s.tally.missed++
+	}
+	return applied
 }
 
 // upTo is a time of up to most, and mostly much less.
@@ -337,6 +364,7 @@ type wire struct {
 	r    *rand.Rand
 	slow time.Duration // the most that a way takes
 	cut  bool
+	calm bool          // nothing goes wrong
 	goes chan struct{} // closed while the node is not stopped
 }
 
@@ -364,6 +392,9 @@ func (w *wire) pass(mayArrive bool) (d time.Duration, lost bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	d, lost = upTo(w.r, w.slow/300), w.r.IntN(20) == 0
+	if w.calm {
+		return d, false
+	}
 	if w.cut || w.r.IntN(10) == 0 {
 		d = upTo(w.r, w.slow)
 	}
