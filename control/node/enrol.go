@@ -276,9 +276,10 @@ func (r *Room) await(ctx context.Context, done func(context.Context) (bool, erro
 
 // isLive says whether the node may hold a lease.
 func (r *Room) isLive(ctx context.Context, nodeID string) (bool, error) {
-	p, err := r.Propagation(ctx, 0)
+	polls, err := r.polls(ctx)
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("cannot tell whether the node is live: %w", err)
 	}
-	return slices.ContainsFunc(p.Nodes, func(s State) bool { return s.NodeID == nodeID && s.Live }), nil
+	p, known := polls[nodeID]
+	return known && r.mayHold(r.cfg.Clock(), p), nil
 }

@@ -216,14 +216,16 @@ func (r *Room) writeExpulsion(ctx context.Context, nodeID string, left bool, q E
 				return err
 			}
 		}
-		if m, err = r.member(ctx, tx, nodeID); err != nil {
-			return err
-		}
+		m.expelledAt = now
 		told := map[string]any{"nodeId": nodeID, "epoch": m.epoch, "revokedKeyIds": revoked, "reason": q.Reason, "expelledAt": now.String()}
 		if err := tx.EmitSystem(ctx, eventExpelled, by, sealer.Ref{Kind: "node", ID: nodeID}, told); err != nil || !q.AbandonSpool {
 			return err
 		}
-		return r.abandon(ctx, tx, m, q.Reason, by)
+		n, err := r.spooledOf(ctx, tx, nodeID)
+		if err != nil {
+			return err
+		}
+		return abandon(ctx, tx, m, n, q.Reason, by)
 	})
 	if err == nil && q.AbandonSpool {
 		r.forgetSpool(nodeID)
@@ -311,12 +313,8 @@ func (r *Room) spooledOf(ctx context.Context, q store.Querier, nodeID string) (i
 	return *n, nil
 }
 
-// abandon gives up what is in the spool of a node, and tells of it.
-func (r *Room) abandon(ctx context.Context, tx *store.Tx, m *member, reason string, by sealer.Ref) error {
-	n, err := r.spooledOf(ctx, tx, m.nodeID)
-	if err != nil {
-		return err
-	}
+// abandon gives up the n records in the spool of a node, and tells of it.
+func abandon(ctx context.Context, tx *store.Tx, m *member, n int64, reason string, by sealer.Ref) error {
 	if _, err := tx.ExecContext(ctx, `UPDATE node_polls SET spooled = 0 WHERE node_id = $1`, m.nodeID); err != nil {
 		return err
 	}
@@ -331,7 +329,7 @@ func (r *Room) abandonLater(ctx context.Context, m *member, reason string, by se
 		if err != nil || n == 0 {
 			return err
 		}
-		return r.abandon(ctx, tx, m, reason, by)
+		return abandon(ctx, tx, m, n, reason, by)
 	})
 	if err == nil {
 		r.forgetSpool(m.nodeID)

@@ -39,9 +39,9 @@ type State struct {
 }
 
 // Polled records that a node has asked for what came after the revision applied, and
-// how many records are in its spool. Only
-// once it has returned nil may the node be answered: then whoever waits for the live
-// nodes knows of this one, in every process of control.
+// how many records are in its spool. Only once it has returned nil may the node be
+// answered: then whoever waits for the live nodes knows of this one, in every process of
+// control.
 func (r *Room) Polled(ctx context.Context, nodeID string, applied, spooled int64) error {
 	if r.shared != nil {
 		if err := r.shared.tell(ctx, nodeID, poll{applied: applied, spooled: spooled}); err != nil {

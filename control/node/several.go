@@ -31,8 +31,8 @@ import (
 // issued within their clocks' difference either may bear the later time.
 
 // administer lets one process at a time change keys, and has this one know what others
-// have changed. what says what for. Whoever gets done must call it; without wait it is nil when somebody
-// else is at work.
+// have changed. what says what for. Whoever gets done must call it; without wait it is nil,
+// and no error, when somebody else is at work.
 func (r *Room) administer(ctx context.Context, what string, wait bool) (done func(), err error) {
 	select {
 	case r.admin <- struct{}{}:

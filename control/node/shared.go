@@ -22,11 +22,11 @@ import (
 //
 // A row is written when the node has applied something new, while anything is in its
 // spool, when another process has written something else, and else every tenth of the
-// bound: a row that stands still says that its node has not asked for longer than that. When it was written is of no interest, as clocks of machines step and differ:
-// a process notes by its own clock, which never steps, when it first saw the row's
-// beat. That is after the node has asked, so the node counts as live for too long
-// rather than too short. Polls that come while a statement is on its way share the
-// next one.
+// bound: a row that stands still says that its node has not asked for longer than that.
+// When it was written is of no interest, as clocks of machines step and differ: a process
+// notes by its own clock, which never steps, when it first saw the row's beat. That is
+// after the node has asked, so the node counts as live for too long rather than too
+// short. Polls that come while a statement is on its way share the next one.
 
 // renewals is how often within the bound a node that applies nothing is written.
 const renewals = 10
