@@ -431,11 +431,11 @@ func (w *Warehouse) apart(ctx context.Context, hours map[tenantHour]bool) ([]dif
 		if err := checked.Append(h.tenantID, h.hour); err != nil {
 			return nil, err
 		}
-		spans[fmt.Sprintf("rendered_at >= %d AND rendered_at < %d", h.hour, h.hour+hourMs)] = true
+		spans[within(h.hour)] = true
 	}
 	var f filter
 	f.add("tenant_id IN (SELECT tenant_id FROM checked)")
-	f.add("(" + strings.Join(slices.Sorted(maps.Keys(spans)), " OR ") + ")")
+	f.add(anyOf(spans))
 	f.add("(tenant_id, " + hourOf("rendered_at") + ") IN (SELECT tenant_id, hour FROM checked)")
 	found, err := collect(clickhouse.Context(ctx, clickhouse.WithExternalTable(checked)), w, func(scan func(...any) error) (d difference, err error) {
 		err = scan(&d.tenantID, &d.hour, &d.generation, &d.number, &d.receipts, &d.quantityMs, &d.stamp)

@@ -104,6 +104,16 @@ func (w *Warehouse) now(ctx context.Context) (now uint64, err error) {
 	return now, err
 }
 
+// within is the condition that a row was rendered in an hour, named by its begin.
+func within(hour int64) string {
+	return fmt.Sprintf("rendered_at >= %d AND rendered_at < %d", hour, hour+hourMs)
+}
+
+// anyOf is met by what meets one of some conditions.
+func anyOf(conditions map[string]bool) string {
+	return "(" + strings.Join(slices.Sorted(maps.Keys(conditions)), " OR ") + ")"
+}
+
 // replace computes the rollups of some slices anew.
 func (w *Warehouse) replace(ctx context.Context, touchedSlices iter.Seq[slice]) error {
 	touched, err := ext.NewTable("touched", ext.Column("tenant_id", "String"), ext.Column("hour", "Int64"),
@@ -119,7 +129,7 @@ func (w *Warehouse) replace(ctx context.Context, touchedSlices iter.Seq[slice]) 
 		begin := sealer.Position{Generation: s.generation, Offset: s.number * slicePositions}
 		end := sealer.Position{Generation: s.generation, Offset: begin.Offset + slicePositions}
 		places["place >= "+place(begin)+" AND place < "+place(end)] = true
-		hours[fmt.Sprintf("rendered_at >= %d AND rendered_at < %d", s.hour, s.hour+hourMs)] = true
+		hours[within(s.hour)] = true
 	}
 	// The stamp is taken by the clock of the server, before anything is read: who has
 	// changed something afterwards will replace the slice after us.
@@ -133,7 +143,7 @@ func (w *Warehouse) replace(ctx context.Context, touchedSlices iter.Seq[slice]) 
 	// at the places of another.
 	for _, spans := range []map[string]bool{places, hours} {
 		if len(spans) <= 100 { // more would take longer to parse than they spare
-			f.add("(" + strings.Join(slices.Sorted(maps.Keys(spans)), " OR ") + ")")
+			f.add(anyOf(spans))
 		}
 	}
 	f.add("(tenant_id, " + hourOf("rendered_at") + fmt.Sprintf(", generation, intDiv(position, %d)) IN (SELECT tenant_id, hour, generation, slice FROM touched)", slicePositions))
