@@ -25,7 +25,6 @@ import (
 
 	"muniment/bench"
 	"muniment/pipeline/clickhouse"
-	"muniment/pipeline/kafka"
 	"muniment/sealer"
 )
 
@@ -144,13 +143,13 @@ func (tr *trial) end(w *tide) {
 func (tr *trial) more(n int64) {
 	tr.Helper()
 	target := tr.answered.Load() + n
-	tr.until("the load stands still", func() bool { return tr.answered.Load() >= target })
+	tr.until("the load goes on", func() bool { return tr.answered.Load() >= target })
 }
 
 // until waits for a condition.
-func (tr *trial) until(otherwise string, holds func() bool) {
+func (tr *trial) until(what string, holds func() bool) {
 	tr.Helper()
-	require.Eventually(tr, holds, 10*time.Minute, 10*time.Millisecond, otherwise)
+	require.Eventually(tr, holds, 10*time.Minute, 10*time.Millisecond, "in vain: until %s", what)
 }
 
 // within waits for a channel to be closed.
@@ -171,8 +170,7 @@ func (tr *trial) balance(what string, args ...any) *bench.Audit {
 	}
 	ctx, cancel := context.WithTimeout(tr.Context(), 20*time.Minute)
 	defer cancel()
-	log, err := kafka.Open(kafka.Config{Brokers: strings.Split(tr.Engines.Kafka, ","), Topic: tr.Topic})
-	require.NoError(tr, err)
+	log := openTopic(tr.T, tr.Cluster)
 	defer log.Close()
 	audit, err := tr.Audit(ctx, log, tr.callers...)
 	require.NoError(tr, err)
@@ -452,7 +450,7 @@ func (tr *trial) capacity(clients int) (perSecond float64) {
 // requests: each was answered before the next was begun.
 func (tr *trial) inOrder(w *tide) {
 	tr.Helper()
-	stand, _ := inTopic(tr.T, tr.Cluster)
+	stand := inTopic(tr.T, tr.Cluster)
 	for _, answers := range w.answers {
 		last := map[int]sealer.Position{} // by client
 		for _, a := range answers {
@@ -616,8 +614,7 @@ func TestFaultRetention(t *testing.T) {
 				map[string]any{"rightId": tr.rights["DOOH"], "spatialAnchorId": "a", "dwellMs": 4200}, nil))
 		}
 	}
-	log, err := kafka.Open(kafka.Config{Brokers: strings.Split(tr.Engines.Kafka, ","), Topic: tr.Topic})
-	require.NoError(t, err)
+	log := openTopic(t, tr.Cluster)
 	defer log.Close()
 	_, loaded, err := log.Bounds(t.Context(), 0)
 	require.NoError(t, err)

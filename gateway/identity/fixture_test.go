@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,6 +107,38 @@ func (h *house) invite() string {
 
 func (h *house) config(dir string) Config {
 	return Config{Dir: dir, Control: h.server.URL, Client: h.server.Client()}
+}
+
+// spooling is the config of a node that may join, and has something in its spool while
+// spooled says so. asked holds a token once it was asked.
+func (h *house) spooling() (cfg Config, spooled *atomic.Bool, asked <-chan struct{}) {
+	h.t.Helper()
+	spooled = new(atomic.Bool)
+	spooled.Store(true)
+	tokens := make(chan struct{}, 1)
+	cfg = h.config(h.t.TempDir())
+	cfg.Invitation = h.invite()
+	cfg.Drained = func() bool {
+		select {
+		case tokens <- struct{}{}:
+		default:
+		}
+		return !spooled.Load()
+	}
+	return cfg, spooled, tokens
+}
+
+// sealing is a revocation that notes that it has sealed, which it may not while there is
+// something in the spool.
+func sealing(t *testing.T, spooled *atomic.Bool) (q node.Revocation, sealed *atomic.Bool) {
+	sealed = new(atomic.Bool)
+	return node.Revocation{Seal: func(context.Context, string) ([]node.Unsealed, error) {
+		sealed.Store(true)
+		if spooled.Load() {
+			t.Error("sealed before the spool was drained")
+		}
+		return nil, nil
+	}}, sealed
 }
 
 // open opens a node that may join.

@@ -1,8 +1,6 @@
 package identity
 
 import (
-	"context"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,18 +16,7 @@ import (
 func TestExpulsion(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	var spooled atomic.Bool
-	spooled.Store(true)
-	asked := make(chan struct{}, 1)
-	cfg := h.config(t.TempDir())
-	cfg.Invitation = h.invite()
-	cfg.Drained = func() bool {
-		select {
-		case asked <- struct{}{}:
-		default:
-		}
-		return !spooled.Load()
-	}
+	cfg, spooled, asked := h.spooling()
 	n, err := Open(t.Context(), cfg)
 	require.NoError(t, err)
 	end := h.follow(n)
@@ -37,16 +24,10 @@ func TestExpulsion(t *testing.T) {
 	require.NoError(t, err)
 	h.requireValid(before)
 
-	var sealed atomic.Bool
+	revocation, sealed := sealing(t, spooled)
 	expelled := make(chan error, 1)
 	go func() {
-		v, err := h.rooms.Expel(t.Context(), n.ID(), node.Expulsion{Revocation: node.Revocation{Seal: func(context.Context, string) ([]node.Unsealed, error) {
-			sealed.Store(true)
-			if spooled.Load() {
-				t.Error("sealed before the spool was drained")
-			}
-			return nil, nil
-		}}}, store.ByOperator())
+		v, err := h.rooms.Expel(t.Context(), n.ID(), node.Expulsion{Revocation: revocation}, store.ByOperator())
 		if err == nil && (len(v.Keys) != 1 || v.Keys[0].RevokedAt.IsZero() || v.Epoch != 1) {
 			t.Errorf("expelled: %+v", v)
 		}

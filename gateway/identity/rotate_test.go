@@ -272,33 +272,16 @@ func TestRevocation(t *testing.T) {
 func TestRevocationWaitsForTheSpool(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	var spooled atomic.Bool
-	spooled.Store(true)
-	asked := make(chan struct{}, 1)
-	cfg := h.config(t.TempDir())
-	cfg.Invitation = h.invite()
-	cfg.Drained = func() bool {
-		select {
-		case asked <- struct{}{}:
-		default:
-		}
-		return !spooled.Load()
-	}
+	cfg, spooled, asked := h.spooling()
 	n, err := Open(t.Context(), cfg)
 	require.NoError(t, err)
 	defer n.Close()
 	end := h.follow(n)
 	old := h.keys(n.ID())[0].KeyID
-	var sealed atomic.Bool
+	revocation, sealed := sealing(t, spooled)
 	revoked := make(chan error, 1)
 	go func() {
-		_, err := h.rooms.Revoke(t.Context(), old, node.Revocation{Seal: func(context.Context, string) ([]node.Unsealed, error) {
-			sealed.Store(true)
-			if spooled.Load() {
-				t.Error("sealed before the spool was drained")
-			}
-			return nil, nil
-		}}, store.ByOperator())
+		_, err := h.rooms.Revoke(t.Context(), old, revocation, store.ByOperator())
 		revoked <- err
 	}()
 	for range 2 {
