@@ -12,7 +12,8 @@ import (
 )
 
 // TestExpulsion of a node that follows: it signs nothing from when it is told, what it
-// signed is in the log before that is sealed, and it does not come back.
+// signed is in the log before that is sealed, and it does not come back. The answer that
+// its key is out of use gets lost: by the time it asks again it is expelled.
 func TestExpulsion(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -45,13 +46,21 @@ func TestExpulsion(t *testing.T) {
 	require.ErrorContains(t, n.Ready(), "was asked to leave")
 	require.Len(t, h.keys(n.ID()), 1, "no other key takes over")
 	require.False(t, sealed.Load())
+	var retired atomic.Int64
+	h.setFault(func(path string) trouble {
+		if path == api.PathRetire && retired.Add(1) == 1 {
+			return lost
+		}
+		return none
+	})
 	spooled.Store(false)
 	require.NoError(t, <-expelled)
 	require.True(t, sealed.Load())
 	key := h.keys(n.ID())[0]
 	require.True(t, before.at.Before(key.NotAfter.Time))
 	require.False(t, key.NotAfter.After(key.RevokedAt.Time))
-	require.Empty(t, keyFiles(t, cfg.Dir))
+	requireNoKeyFiles(t, cfg.Dir)
+	require.EqualValues(t, 2, retired.Load())
 	end()
 	require.NoError(t, n.Close())
 
@@ -85,8 +94,15 @@ func TestExpulsionOfANodeThatStarts(t *testing.T) {
 	end := h.follow(n)
 	_, err = h.rooms.Expel(t.Context(), n.ID(), node.Expulsion{}, store.ByOperator())
 	require.NoError(t, err)
+	requireNoKeyFiles(t, dir)
 	end()
-	require.Empty(t, keyFiles(t, dir))
+}
+
+// requireNoKeyFiles waits until the node has destroyed its keys: control puts it out as
+// soon as it has heard that they are out of use, which is before.
+func requireNoKeyFiles(t *testing.T, dir string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(keyFiles(t, dir)) == 0 }, 20*time.Second, time.Millisecond)
 }
 
 // TestExpulsionOfANodeWithoutKeys: one whose keys were revoked makes no other when it is to
