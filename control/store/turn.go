@@ -17,6 +17,8 @@ const (
 	// whom it waits for.
 	turnWait = time.Minute
 	turnTold = 3 * time.Second
+	// releaseWait is how long a release waits for the server's word.
+	releaseWait = 3 * time.Second
 )
 
 // Turn waits until no other process has its turn, and takes it: for work that
@@ -40,7 +42,13 @@ func (db *DB) turn(ctx context.Context, what string, wait bool) (release func(),
 	if err != nil {
 		return nil, err
 	}
-	release = func() { _ = conn.Close(context.WithoutCancel(ctx)) } // closed either way, and the lock with it
+	release = func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWait)
+		defer cancel()
+		// The server would only notice in a while that a connection is gone.
+		_, _ = conn.Exec(ctx, `SELECT pg_advisory_unlock_all()`)
+		_ = conn.Close(ctx) // closed either way, and the lock with it
+	}
 	has := true
 	if _, err = conn.Exec(ctx, `SELECT set_config('application_name', $1, false)`, turnName+what); err == nil {
 		if wait {

@@ -54,3 +54,15 @@ func TestTurnIsBounded(t *testing.T) {
 	release()
 	(<-got)()
 }
+
+// TestTurnEndsWithItsRelease, not when the server has noticed that a connection is gone.
+func TestTurnEndsWithItsRelease(t *testing.T) {
+	onPostgres(t)
+	db := mustOpen(t, t.TempDir())
+	for i := range 200 {
+		release, err := db.Turn(t.Context(), "renewing", false)
+		require.NoError(t, err)
+		require.NotNil(t, release, "turn %d", i)
+		release()
+	}
+}
