@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
