@@ -253,6 +253,11 @@ func (l *Log) outOfRange(ctx context.Context, t *topic, at sealer.Position) erro
 func (l *Log) read(ctx context.Context, what string, partition int32, try func(context.Context, *topic) error) error {
 	ctx, cancel := l.bound(ctx)
 	defer cancel()
+	defer func() {
+		if l.dead() != nil {
+			l.transport.CloseIdleConnections() // those that this read opened behind Close
+		}
+	}()
 	patient, stop := context.WithTimeout(ctx, l.cfg.ReadPatience)
 	defer stop()
 	err := func() error {
@@ -279,7 +284,6 @@ func (l *Log) read(ctx context.Context, what string, partition int32, try func(c
 		return err
 	case l.dead() != nil:
 		err = l.dead()
-		l.transport.CloseIdleConnections() // those that this read opened behind Close
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/goleak"
 
 	"muniment/pipeline"
 	"muniment/sealer"
@@ -212,4 +213,21 @@ func TestPartitionsSideBySide(t *testing.T) {
 	}
 	_, _, err = l.Bounds(ctx, 8)
 	require.ErrorContains(t, err, "no partition 8")
+}
+
+// TestReadBehindClose: a read that began before Close, and has not heard of it when it asks
+// the brokers, leaves nothing behind, even if it is answered.
+func TestReadBehindClose(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	require.NoError(t, err)
+	l, err := Open(freshTopic(t, cluster.ListenAddrs(), Topic{}))
+	require.NoError(t, err)
+	require.NoError(t, l.read(t.Context(), "cannot read", 0, func(_ context.Context, topic *topic) error {
+		require.NoError(t, l.Close())
+		_, _, err := l.bounds(t.Context(), topic, 0)
+		return err
+	}))
+	cluster.Close()
+	goleak.VerifyNone(t, before)
 }
