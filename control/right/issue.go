@@ -160,9 +160,9 @@ func canonical(v any) (json.RawMessage, []api.ValidationError) {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// lineage reads what a right would rest on. A basis or a parent that the tenant
+// readLineage reads what a right would rest on. A basis or a parent that the tenant
 // does not have is RESOURCE_NOT_FOUND.
-func (r *Room) lineage(ctx context.Context, q store.Querier, tenantID, basisID string, parentID *string) (from lineage, err error) {
+func readLineage(ctx context.Context, q store.Querier, tenantID, basisID string, parentID *string) (from lineage, err error) {
 	if from.basis, err = findBasis(ctx, q, tenantID, basisID); err != nil {
 		return from, err
 	}

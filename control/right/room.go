@@ -55,50 +55,37 @@ func (r *Room) createBasis(ctx context.Context, b *Basis, by sealer.Ref) error {
 
 // issueRight writes a right, of which the caller has filled in what was asked for.
 func (r *Room) issueRight(ctx context.Context, asked Right, parentID *string, by sealer.Ref) (issued Right, err error) {
-	now := store.At(r.db.Now())
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
-		from, err := r.lineage(ctx, tx, asked.TenantID, asked.BasisID, parentID)
+		from, err := readLineage(ctx, tx, asked.TenantID, asked.BasisID, parentID)
 		if err != nil {
 			return err
 		}
+		now := store.At(tx.Now())
 		if issued, err = issue(asked, from, now); err != nil {
 			return err
 		}
 		issued.ID = api.NewID(api.PrefixRight, now.Time)
-		if issued.Revision, err = tx.Revision(ctx); err != nil {
-			return err
-		}
-		if err := insertRight(ctx, tx, &issued); err != nil {
-			return err
-		}
-		return announce(ctx, tx, "right.issued", &issued, by)
+		return write(ctx, tx, &issued, by)
 	})
 	return issued, err
 }
 
-// move applies an action to a right of the tenant.
-func (r *Room) move(ctx context.Context, tenantID, id string, a Action, reason *string, by sealer.Ref) (moved Right, err error) {
+// write writes a right that was settled, and tells of it.
+func write(ctx context.Context, tx *store.Tx, r *Right, by sealer.Ref) (err error) {
+	if r.Revision, err = tx.Revision(ctx); err != nil {
+		return err
+	}
+	if err := insertRight(ctx, tx, r); err != nil {
+		return err
+	}
+	return announce(ctx, tx, "right.issued", r, by)
+}
+
+// move is Move in a change of its own.
+func (r *Room) move(ctx context.Context, tenantID, id string, a Action, reason *string, by sealer.Ref) (moved View, err error) {
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
-		was, err := findRight(ctx, tx, tenantID, id)
-		if err != nil {
-			return err
-		}
-		if was == nil {
-			return api.NotFound("right")
-		}
-		next, changed, err := was.After(a, reason, store.At(r.db.Now()))
-		if err != nil || !changed {
-			moved = next
-			return err
-		}
-		if next.Revision, err = tx.Revision(ctx); err != nil {
-			return err
-		}
-		if err := updateState(ctx, tx, &next, was.Revision); err != nil {
-			return err
-		}
-		moved = next
-		return announce(ctx, tx, events[a], &next, by)
+		moved, err = Move(ctx, tx, tenantID, id, a, reason, by)
+		return err
 	})
 	return moved, err
 }

@@ -307,18 +307,14 @@ func (r *Room) action(a Action) func(context.Context, *actionInput) (*store.Answ
 		if in.Body != nil {
 			reason = in.Body.Reason
 		}
-		right, err := r.move(ctx, caller.TenantID, in.RightID, a, reason, store.ByKey(caller.ID))
-		if err != nil {
-			return nil, err
-		}
-		v, err := view(ctx, r.db.Read(), right)
+		moved, err := r.move(ctx, caller.TenantID, in.RightID, a, reason, store.ByKey(caller.ID))
 		if err != nil {
 			return nil, err
 		}
 		if a == Resume { // nothing is at risk while a node still refuses
-			p, err := r.nodes.Propagation(ctx, right.Revision)
-			return store.Tell(Moved{v, p}, err)
+			p, err := r.nodes.Propagation(ctx, moved.Revision)
+			return store.Tell(Moved{moved, p}, err)
 		}
-		return store.Tell(Moved{v, r.nodes.Await(ctx, right.Revision)}, nil)
+		return store.Tell(Moved{moved, r.nodes.Await(ctx, moved.Revision)}, nil)
 	}
 }
