@@ -19,8 +19,8 @@ import (
 // Log is the durable log that a gateway writes to and reads its own answers from.
 // Safe for concurrent use. The contract of each method is pipeline.Log's, but a log may
 // lose what is only read for answers to idempotent retries: then Append's position is
-// the zero one, or the error of Read is fs.ErrNotExist, and the key is forgotten. The
-// receipt stands all the same.
+// the zero one, or the error of Read is fs.ErrNotExist and Scan passes over the record,
+// and the key is forgotten. The receipt stands all the same, and the log tells operators.
 type Log interface {
 	// Append returns once the record is durable. On an error nothing is promised. The
 	// record's slices and strings are the caller's again when it returns.

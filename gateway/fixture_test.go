@@ -114,7 +114,8 @@ type memoryLog struct {
 	entries []sealer.Entry
 	fail    error
 	lossy   bool          // Append returns the zero position
-	gone    int64         // positions before it can't be read
+	gone    int64         // the first position still held
+	bad     []int64       // those that can't be read
 	hold    chan struct{} // while not nil, Append waits for it to be closed or for its ctx
 	waiting int
 }
@@ -161,7 +162,7 @@ func (l *memoryLog) Read(_ context.Context, at sealer.Position) (sealer.Entry, e
 	if l.fail != nil {
 		return sealer.Entry{}, l.fail
 	}
-	if at.Offset < l.gone {
+	if at.Offset < l.gone || slices.Contains(l.bad, at.Offset) {
 		return sealer.Entry{}, fmt.Errorf("%s is gone: %w", at, fs.ErrNotExist)
 	}
 	if at.Generation != 1 || at.Partition != 0 || at.Offset < 0 || at.Offset >= int64(len(l.entries)) {
@@ -170,8 +171,11 @@ func (l *memoryLog) Read(_ context.Context, at sealer.Position) (sealer.Entry, e
 	return l.entries[at.Offset], nil
 }
 
-func (l *memoryLog) Scan(_ context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
+func (l *memoryLog) Scan(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
 	for _, e := range l.all()[from.Offset:to.Offset] {
+		if _, err := l.Read(ctx, e.Position); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err := fn(e); err != nil {
 			return err
 		}
@@ -180,8 +184,11 @@ func (l *memoryLog) Scan(_ context.Context, from, to sealer.Position, fn func(se
 }
 
 func (l *memoryLog) Bounds(context.Context, int32) (first, end sealer.Position, err error) {
-	first.Generation, end.Generation, end.Offset = 1, 1, int64(len(l.all()))
-	return first, end, nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first = sealer.Position{Generation: 1, Offset: l.gone}
+	end = sealer.Position{Generation: 1, Offset: int64(len(l.entries))}
+	return first, end, l.fail
 }
 
 func (l *memoryLog) all() []sealer.Entry {
@@ -196,11 +203,18 @@ func (l *memoryLog) setFail(err error) {
 	l.fail = err
 }
 
-// lose makes what stands before an offset unreadable, and new records too if lossy.
+// lose drops what stands before an offset, and new records too if lossy.
 func (l *memoryLog) lose(before int64, lossy bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.gone, l.lossy = before, lossy
+}
+
+// spoil makes the records at some offsets unreadable, and no others.
+func (l *memoryLog) spoil(offsets ...int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bad = offsets
 }
 
 // halt makes Append wait until the returned function is called.

@@ -154,6 +154,31 @@ func TestLostAnswers(t *testing.T) {
 	requireNew(post(), 4)
 }
 
+// TestUnreadableAtARestart: one record that can't be read costs its own key alone. A retry
+// with that gets a receipt of its own, with the same hash.
+func TestUnreadableAtARestart(t *testing.T) {
+	const n = 20
+	for bad := range int64(n) {
+		w := newWorld(t, nil)
+		for i := range n {
+			require.Equal(t, 200, w.post(w.body(), fmt.Sprintf("Idempotency-Key: k-%d", i)).status)
+		}
+		w.log.spoil(bad)
+		w.restart(nil)
+		for i := range int64(n) {
+			got := w.post(w.body(), fmt.Sprintf("Idempotency-Key: k-%d", i))
+			require.Equal(t, 200, got.status)
+			require.Equal(t, i != bad, got.header.Get(api.HeaderReplayed) == "true", "%d, with %d unreadable", i, bad)
+		}
+		all := w.log.all()
+		require.Len(t, all, n+1)
+		lost, ok := idempotencyOf(all[bad].Event)
+		require.True(t, ok)
+		again, _ := idempotencyOf(all[n].Event)
+		require.Equal(t, lost, again)
+	}
+}
+
 func TestHundredAtOnce(t *testing.T) {
 	w := newWorld(t, nil)
 	release := w.log.halt()
@@ -307,6 +332,37 @@ func TestFirstSinceFindsTheMoment(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, int64(i), at.Offset)
 	}
+
+	// What can't be read says nothing of when it is from: nothing behind the moment is left
+	// out for it.
+	for bad := range int64(60) {
+		for n := int64(1); n <= 60; n *= 3 {
+			var stretch []int64
+			for i := range n {
+				stretch = append(stretch, bad+i)
+			}
+			l.spoil(stretch...)
+			for _, i := range []int64{0, 1, 17, 59, 60} {
+				at, err := firstSince(t.Context(), l, first, end, start.Add(time.Duration(i)*time.Minute))
+				require.NoError(t, err)
+				require.LessOrEqual(t, at.Offset, i, "%d unreadable from %d on", n, bad)
+			}
+		}
+	}
+
+	// The oldest go meanwhile.
+	l.spoil()
+	l.lose(40, false)
+	for moment, found := range map[int]int64{5: 40, 40: 40, 41: 41} {
+		at, err := firstSince(t.Context(), l, first, end, start.Add(time.Duration(moment)*time.Minute))
+		require.NoError(t, err)
+		require.Equal(t, found, at.Offset)
+	}
+	away := errors.New("away")
+	l.setFail(away)
+	_, err = firstSince(t.Context(), l, first, end, start)
+	require.ErrorIs(t, err, away)
+
 	at, ok := eventTime(l.entries[17].EventID)
 	require.True(t, ok)
 	require.Equal(t, start.Add(17*time.Minute).UnixMilli(), at.UnixMilli())

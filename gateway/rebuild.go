@@ -47,7 +47,8 @@ func (g *Gateway) rebuild(ctx context.Context) error {
 // finding a point in time in it.
 const clockSlack = 10 * time.Minute
 
-// firstSince finds, by halving, a position at or before the first event of a moment.
+// firstSince finds, by halving, a position at or before the first event of a moment. An
+// event that can't be read may be from any: what stands before it is looked at.
 func firstSince(ctx context.Context, log Log, first, end sealer.Position, since time.Time) (sealer.Position, error) {
 	if first.Generation != end.Generation {
 		return first, nil
@@ -57,11 +58,20 @@ func firstSince(ctx context.Context, log Log, first, end sealer.Position, since 
 		middle := first
 		middle.Offset = from + (to-from)/2
 		e, err := log.Read(ctx, middle)
-		gone := errors.Is(err, fs.ErrNotExist) // the oldest may go meanwhile
-		if err != nil && !gone {
-			return first, err
+		if err != nil {
+			held, _, boundsErr := log.Bounds(ctx, first.Partition)
+			if boundsErr != nil {
+				return first, errors.Join(err, boundsErr)
+			}
+			if middle.Compare(held) < 0 { // the oldest go meanwhile
+				from = max(held.Offset, middle.Offset+1)
+				continue
+			}
+			if !errors.Is(err, fs.ErrNotExist) {
+				return first, err
+			}
 		}
-		if at, ok := eventTime(e.EventID); gone || ok && at.Before(since) {
+		if at, ok := eventTime(e.EventID); ok && at.Before(since) {
 			from = middle.Offset + 1
 		} else {
 			to = middle.Offset
