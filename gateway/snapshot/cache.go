@@ -32,6 +32,33 @@ func newCache[T any](capacity int64) (*ristretto.Cache[string, cached[T]], error
 	})
 }
 
+// recent holds what the cache answered last, for each hash of an id. A hit is a look at
+// one slot; in ristretto it is also counted, by a goroutine, for the choice of what to
+// evict. Like the cache it may hold old snapshots, and is trusted no more.
+type recent[T any] struct {
+	slots [1 << 12]atomic.Pointer[found[T]]
+}
+
+// found is what stands in a slot of recent. It is immutable.
+type found[T any] struct {
+	id string
+	cached[T]
+}
+
+func (r *recent[T]) slot(id string) *atomic.Pointer[found[T]] {
+	return &r.slots[maphash.String(idSeed, id)%uint64(len(r.slots))]
+}
+
+func (r *recent[T]) get(id string) (c cached[T], ok bool) {
+	if f := r.slot(id).Load(); f != nil && f.id == id {
+		return f.cached, true
+	}
+	return c, false
+}
+
+// keep owns the id from now on.
+func (r *recent[T]) keep(id string, c cached[T]) { r.slot(id).Store(&found[T]{id, c}) }
+
 // floors remembers, for every id that the feed or a read named, a revision at least as
 // new as the newest change of it that was seen. It never forgets and has a fixed size: ids share slots,
 // and a slot holds the highest of them.
@@ -39,10 +66,10 @@ type floors struct {
 	slots [1 << 14]atomic.Int64
 }
 
-var floorSeed = maphash.MakeSeed()
+var idSeed = maphash.MakeSeed()
 
 func (f *floors) slot(id string) *atomic.Int64 {
-	return &f.slots[maphash.String(floorSeed, id)%uint64(len(f.slots))]
+	return &f.slots[maphash.String(idSeed, id)%uint64(len(f.slots))]
 }
 
 func (f *floors) raise(id string, revision int64) {
@@ -109,15 +136,21 @@ const maxLoads = 4
 // lookup answers from the cache or from the source, with nothing that is older
 // than what the feed told, and nothing that does not fit.
 func lookup[T any](
-	ctx context.Context, v *View, id string, cache *ristretto.Cache[string, cached[T]], loads *flights[T],
+	ctx context.Context, v *View, id string, recent *recent[T], cache *ristretto.Cache[string, cached[T]], loads *flights[T],
 	ask func(ctx context.Context, id string) (cached[T], error), fits func(*T) bool,
 ) (*T, error) {
-	if c, ok := cache.Get(id); ok && fits(c.value) && v.told.covers(id, c.asOf) {
+	if c, ok := recent.get(id); ok && fits(c.value) && v.told.covers(id, c.asOf) {
 		v.metrics.hits.Inc()
 		return c.value, nil
 	}
-	v.metrics.misses.Inc()
+	c, ok := cache.Get(id)
 	id = strings.Clone(id) // the caller's may be borrowed
+	if ok && fits(c.value) && v.told.covers(id, c.asOf) {
+		v.metrics.hits.Inc()
+		recent.keep(id, c)
+		return c.value, nil
+	}
+	v.metrics.misses.Inc()
 	for range maxLoads {
 		c, err := loads.do(ctx, id, func() (cached[T], error) {
 			// The load serves others too: the end of this one request must not end it.
@@ -140,11 +173,11 @@ func lookup[T any](
 }
 
 func (v *View) loadRight(ctx context.Context, id string, revision int64) (*Right, error) {
-	return lookup(ctx, v, id, v.rightCache, &v.rightLoads, v.askRight, func(r *Right) bool { return r.Revision >= revision })
+	return lookup(ctx, v, id, &v.recentRights, v.rightCache, &v.rightLoads, v.askRight, func(r *Right) bool { return r.Revision >= revision })
 }
 
 func (v *View) loadKey(ctx context.Context, id string) (*api.Key, error) {
-	return lookup(ctx, v, id, v.keyCache, &v.keyLoads, v.askKey, func(*api.Key) bool { return true })
+	return lookup(ctx, v, id, &v.recentKeys, v.keyCache, &v.keyLoads, v.askKey, func(*api.Key) bool { return true })
 }
 
 func (v *View) askRight(ctx context.Context, id string) (cached[Right], error) {

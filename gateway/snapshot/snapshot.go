@@ -18,7 +18,8 @@
 //     or early, without changing an answer. It drops writes, delays them, and lets a
 //     slow writer bring back an old value, so a cached snapshot is used only if
 //     it was read from the database at or after the newest change that the
-//     feed or an earlier read told of it.
+//     feed or an earlier read told of it. A small table before it spares most
+//     look-ups; the same holds for its snapshots.
 //  3. Control itself (Source.Right, Source.Key), one question at a time for
 //     each id.
 //
@@ -158,11 +159,13 @@ type View struct {
 	rights  map[string]stoppedRight // every right that is or was stopped
 	revoked map[string]*api.Key     // every key that is or will be revoked
 
-	told       floors
-	rightCache *ristretto.Cache[string, cached[Right]]
-	keyCache   *ristretto.Cache[string, cached[api.Key]]
-	rightLoads flights[Right]
-	keyLoads   flights[api.Key]
+	told         floors
+	recentRights recent[Right]
+	recentKeys   recent[api.Key]
+	rightCache   *ristretto.Cache[string, cached[Right]]
+	keyCache     *ristretto.Cache[string, cached[api.Key]]
+	rightLoads   flights[Right]
+	keyLoads     flights[api.Key]
 }
 
 // stoppedRight is what is remembered forever of a right that was ever stopped.
