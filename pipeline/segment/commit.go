@@ -122,8 +122,8 @@ func (l *Log) commit(g *group) error {
 		l.forget(l.tail.pos)
 	case !errors.Is(err, errSync) && (isExhausted(err) || errors.Is(err, errMaxBytes)):
 		g.err = fmt.Errorf("%w: %w", pipeline.ErrFull, err)
-		close(g.done)
 		l.metrics.failures.WithLabelValues("full").Inc()
+		close(g.done)
 		if !l.full {
 			l.full = true
 			l.cfg.Log.Warn("log is full", "err", err)
