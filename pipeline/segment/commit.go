@@ -1,7 +1,6 @@
 package segment
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -114,7 +113,7 @@ func (l *Log) commit(g *group) error {
 		g.first = l.publish(&h)
 		close(g.done)
 		// Hashed while the callers prepare the next group.
-		l.chain, l.clean = sha256.Sum256(g.buf), false
+		l.chain, l.clean = l.tail.link(g.buf), false
 		if l.full {
 			l.full = false
 			l.cfg.Log.Info("log has room again", "end", l.end.String())
@@ -250,7 +249,10 @@ func (l *Log) create(generation uint32) (s *segment, err error) {
 	if l.cfg.MaxBytes > 0 && l.size()+l.cfg.SegmentBytes > l.cfg.MaxBytes {
 		return nil, errMaxBytes
 	}
-	h := fileHeader{generation: generation, salt: newSalt(), chain: l.chain}
+	h := fileHeader{version: chained, generation: generation, salt: newSalt(), chain: l.chain}
+	if l.cfg.Lazy {
+		h.version = unchained
+	}
 	if l.tail != nil {
 		h.first = l.tail.end
 	}

@@ -45,7 +45,8 @@ type Config struct {
 	// Lazy is for a log that promises nothing, as one of copies of what is durable
 	// elsewhere: nothing is synced, so a crash of the machine may lose or damage any of
 	// it, and one that Open finds damaged is removed, with a warning, and begun anew. A
-	// crash of the process alone loses nothing, and nothing damaged is ever served.
+	// crash of the process alone loses nothing, and nothing damaged is ever served. Its
+	// groups are not chained by hashes: checksums tell damage, and nobody asks for more.
 	// Excludes AtLeast.
 	Lazy bool
 

@@ -3,7 +3,6 @@ package segment
 import (
 	"bufio"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -106,7 +105,7 @@ func (s *segment) copyGroups(ctx context.Context, w io.Writer, v *view, limit in
 		if _, err := w.Write(raw); err != nil {
 			return end, err
 		}
-		chain = sha256.Sum256(raw)
+		chain = s.link(raw)
 		end += int64(h.count)
 		pos += h.size()
 	}

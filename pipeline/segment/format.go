@@ -2,6 +2,7 @@ package segment
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -10,7 +11,7 @@ import (
 	"strings"
 )
 
-// # The format, version 1
+// # The format
 //
 // A log is a folder of segment files. Each is named by the generation and the
 // offset of its first record, in decimal with leading zeros:
@@ -26,7 +27,7 @@ import (
 //
 //	file header, 72 bytes
 //	     0   8  magic "muniment"
-//	     8   4  version, 1
+//	     8   4  version: 1; 2 where no group is hashed, and zeros stand for the hash
 //	    12   4  generation of all records in this file
 //	    16   8  offset of the first record
 //	    24   8  salt, random, of this file alone
@@ -58,9 +59,12 @@ import (
 // file, proves damage. The salt is never shown to anyone who can put bytes into a
 // record, so a record can't pretend to be such a header.
 const (
-	fileMagic   = "muniment"
-	fileVersion = 1
-	groupMagic  = "MGRP"
+	fileMagic  = "muniment"
+	groupMagic = "MGRP"
+
+	// Versions of a file: in the second no group names the hash of the one before.
+	chained   = 1
+	unchained = 2
 
 	fileHeaderSize   = 72
 	groupHeaderSize  = 72
@@ -83,6 +87,7 @@ var crcTable = crc32.MakeTable(crc32.Castagnoli)
 type digest [32]byte
 
 type fileHeader struct {
+	version    uint32
 	generation uint32
 	first      int64
 	salt       uint64
@@ -108,7 +113,7 @@ func (h *fileHeader) encode() []byte {
 	b := make([]byte, fileHeaderSize)
 	copy(b, fileMagic)
 	le := binary.LittleEndian
-	le.PutUint32(b[8:], fileVersion)
+	le.PutUint32(b[8:], h.version)
 	le.PutUint32(b[12:], h.generation)
 	le.PutUint64(b[16:], uint64(h.first))
 	le.PutUint64(b[24:], h.salt)
@@ -121,6 +126,7 @@ func (h *fileHeader) encode() []byte {
 func parseFileHeader(b []byte) (fileHeader, error) {
 	le := binary.LittleEndian
 	h := fileHeader{
+		version:    le.Uint32(b[8:]),
 		generation: le.Uint32(b[12:]),
 		first:      int64(le.Uint64(b[16:])),
 		salt:       le.Uint64(b[24:]),
@@ -129,12 +135,21 @@ func parseFileHeader(b []byte) (fileHeader, error) {
 	switch {
 	case string(b[:8]) != fileMagic, le.Uint32(b[68:]) != crc32.Checksum(b[:68], crcTable):
 		return h, errors.New("no segment header")
-	case le.Uint32(b[8:]) != fileVersion:
-		return h, fmt.Errorf("segment of version %d, which this program can't read", le.Uint32(b[8:]))
+	case h.version != chained && h.version != unchained:
+		return h, fmt.Errorf("segment of version %d, which this program can't read", h.version)
 	case h.first < 0, h.first > 1<<62, h.generation == 0, le.Uint32(b[64:]) != 0:
 		return h, errors.New("impossible segment header")
 	}
 	return h, nil
+}
+
+// link is what the group behind this one, or the next file, names as the hash of the
+// group before.
+func (h *fileHeader) link(group []byte) digest {
+	if h.version == unchained {
+		return digest{}
+	}
+	return sha256.Sum256(group)
 }
 
 // newSalt tells one file from all others.

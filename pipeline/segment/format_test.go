@@ -33,7 +33,7 @@ func strangersReader(dir string) (payloads [][]byte, first uint64, err error) {
 		}
 		generation, offset, salt := le.Uint32(b[12:]), le.Uint64(b[16:]), string(b[24:32])
 		switch {
-		case string(b[:8]) != "muniment", le.Uint32(b[8:]) != 1:
+		case string(b[:8]) != "muniment", le.Uint32(b[8:]) != 1 && le.Uint32(b[8:]) != 2:
 			return nil, 0, fmt.Errorf("%s: not a segment", name)
 		case le.Uint32(b[68:]) != crc32.Checksum(b[:68], castagnoli):
 			return nil, 0, fmt.Errorf("%s: header damaged", name)
@@ -45,6 +45,7 @@ func strangersReader(dir string) (payloads [][]byte, first uint64, err error) {
 			return nil, 0, fmt.Errorf("%s: does not continue", name)
 		}
 		hash = [32]byte(b[32:64])
+		hashed := le.Uint32(b[8:]) == 1
 		for b = b[72:]; len(b) >= 72 && string(b[:4]) == "MGRP"; {
 			length, count := le.Uint32(b[4:]), le.Uint32(b[8:])
 			switch {
@@ -54,7 +55,10 @@ func strangersReader(dir string) (payloads [][]byte, first uint64, err error) {
 				return nil, 0, fmt.Errorf("%s: group does not continue", name)
 			}
 			body := b[72 : 72+length]
-			hash = sha256.Sum256(b[:72+length])
+			hash = [32]byte{}
+			if hashed {
+				hash = sha256.Sum256(b[:72+length])
+			}
 			for ; count > 0; count-- {
 				n := le.Uint32(body)
 				if le.Uint32(body[4:]) != crc32.Checksum(append(body[:4:4], body[8:8+n]...), castagnoli) {
@@ -103,7 +107,7 @@ func TestStrangerReadsTheFormat(t *testing.T) {
 // TestFormatIsFixed pins the bytes, so that no change goes unnoticed that would
 // make yesterday's logs unreadable.
 func TestFormatIsFixed(t *testing.T) {
-	h := fileHeader{generation: 2, first: 3, salt: 0x0807060504030201, chain: sha256.Sum256([]byte("before"))}
+	h := fileHeader{version: chained, generation: 2, first: 3, salt: 0x0807060504030201, chain: sha256.Sum256([]byte("before"))}
 	g := newGroup(nil)
 	g.add(&sealer.Record{TenantID: "tnt_a", EventID: "evt_1", Node: "nod_1", Epoch: 4, Seq: 5, Event: []byte("{}"), Private: []byte("p")})
 	gh := groupHeader{body: len(g.buf) - groupHeaderSize, count: 1, salt: h.salt, first: 3, written: 1_800_000_000_000, chain: h.chain}

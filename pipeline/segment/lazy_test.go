@@ -31,6 +31,27 @@ func TestLazyLogSyncsNothing(t *testing.T) {
 	require.Equal(t, all[len(all)-1].Next(), mustOpen(t, cfg).end)
 }
 
+// TestLazyLogIsNotChained goes on lazily in a log that was chained so far: the file that
+// was begun stays so, the ones behind it are not, and all can be read.
+func TestLazyLogIsNotChained(t *testing.T) {
+	cfg := Config{Dir: t.TempDir(), SegmentBytes: 4 << 10}
+	log := mustOpen(t, cfg)
+	appendN(t, log, 0, 10, 500)
+	require.NoError(t, log.Close())
+	cfg.Lazy = true
+	for from := 10; from < 50; from += 20 {
+		log = mustOpen(t, cfg)
+		appendN(t, log, from, from+20, 500)
+		all := readAll(t, log)
+		require.Len(t, all, from+20)
+		require.NoError(t, log.Close())
+		payloads, _, err := strangersReader(cfg.Dir)
+		require.NoError(t, err)
+		require.Len(t, payloads, len(all))
+	}
+	require.Equal(t, digest{}, log.chain)
+}
+
 // TestLazyLogAfterAPowerCut loses any part of what was written: the log opens all
 // the same, and what it still holds was written.
 func TestLazyLogAfterAPowerCut(t *testing.T) {

@@ -2,7 +2,6 @@ package segment
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -284,7 +283,7 @@ func (s *scan) segment(ctx context.Context) error {
 		if err := s.group(seg, &h, raw); err != nil {
 			return err
 		}
-		s.chain, s.linked = sha256.Sum256(raw), true
+		s.chain, s.linked = seg.link(raw), true
 		pos += h.size()
 	}
 	if s.next < limit {

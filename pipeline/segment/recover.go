@@ -2,7 +2,6 @@ package segment
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -116,7 +115,7 @@ func (r *recovered) walk(s *segment, v *view) error {
 		if h.first != s.end || h.chain != r.chain {
 			return s.damaged(s.pos, fmt.Sprintf("does not continue the group before, which ends at offset %d", s.end))
 		}
-		r.chain, r.clean, r.tailAt = sha256.Sum256(raw), h.count == 0, s.pos
+		r.chain, r.clean, r.tailAt = s.link(raw), h.count == 0, s.pos
 		s.grow(&h)
 	}
 }
