@@ -1,0 +1,325 @@
+package rate
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+var day = time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+
+// rule is one that fits everything.
+func rule(id string, change ...func(*Rule)) Rule {
+	r := Rule{ID: id, Unit: Event, Price: 1_000_000_000, Currency: "EUR", Shares: []Share{{"cp_a", 10_000}}, EffectiveFrom: day}
+	for _, c := range change {
+		c(&r)
+	}
+	return r
+}
+
+func receipt(change ...func(*Receipt)) Receipt {
+	r := Receipt{"rgh_1", "bas_1", "CTV", "viewable", day, 1000}
+	for _, c := range change {
+		c(&r)
+	}
+	return r
+}
+
+func TestPrecedence(t *testing.T) {
+	named := func(right, basis, substrate, metering string) func(*Rule) {
+		return func(r *Rule) { r.Match = Match{right, basis, substrate, metering} }
+	}
+	first := func(p int64) func(*Rule) { return func(r *Rule) { r.Priority = p } }
+	from := func(at time.Time) func(*Rule) { return func(r *Rule) { r.EffectiveFrom = at } }
+	until := func(at time.Time) func(*Rule) { return func(r *Rule) { r.EffectiveUntil = at } }
+	for name, c := range map[string]struct {
+		rules []Rule
+		want  string // the id of the rule that rates; empty for none
+	}{
+		"none":                          {nil, ""},
+		"one that names nothing":        {[]Rule{rule("1")}, "1"},
+		"the lowest id":                 {[]Rule{rule("2"), rule("1"), rule("3")}, "1"},
+		"the highest priority":          {[]Rule{rule("1", named("rgh_1", "bas_1", "CTV", "viewable")), rule("2", first(1))}, "2"},
+		"the right before all others":   {[]Rule{rule("1", named("", "bas_1", "CTV", "viewable")), rule("2", named("rgh_1", "", "", ""))}, "2"},
+		"the basis before the rest":     {[]Rule{rule("1", named("", "", "CTV", "viewable")), rule("2", named("", "bas_1", "", ""))}, "2"},
+		"the substrate before the tier": {[]Rule{rule("1", named("", "", "", "viewable")), rule("2", named("", "", "CTV", ""))}, "2"},
+		"the more names the better":     {[]Rule{rule("1", named("rgh_1", "", "", "")), rule("2", named("rgh_1", "", "", "viewable"))}, "2"},
+		"another right":                 {[]Rule{rule("1", named("rgh_2", "", "", ""))}, ""},
+		"another basis":                 {[]Rule{rule("1", named("", "bas_2", "", ""))}, ""},
+		"another substrate":             {[]Rule{rule("1", named("", "", "DOOH", ""))}, ""},
+		"another tier":                  {[]Rule{rule("1", named("", "", "", "gross"))}, ""},
+		"from the very moment":          {[]Rule{rule("1", from(day))}, "1"},
+		"not a millisecond before":      {[]Rule{rule("1", from(day.Add(time.Millisecond)))}, ""},
+		"until before the end":          {[]Rule{rule("1", from(day.Add(-time.Hour)), until(day.Add(time.Millisecond)))}, "1"},
+		"not at the end":                {[]Rule{rule("1", from(day.Add(-time.Hour)), until(day))}, ""},
+		"the next when one is over":     {[]Rule{rule("1", first(9), from(day.Add(-time.Hour)), until(day)), rule("2")}, "2"},
+	} {
+		s, err := Rate(c.rules, slices.Values([]Receipt{receipt()}))
+		require.NoError(t, err, name)
+		if c.want == "" {
+			require.Equal(t, Settlement{Unrated: []Unrated{{"rgh_1", "viewable", NoRule, 1, 1000}}}, s, name)
+			continue
+		}
+		require.Equal(t, Settlement{Lines: []Line{{c.want, "rgh_1", "viewable", 1, 1000, 1_000_000, []Money{1_000_000}}}}, s, name)
+	}
+}
+
+func TestLines(t *testing.T) {
+	on := func(right, metering string, ms int64) Receipt {
+		return receipt(func(r *Receipt) { r.RightID, r.MeteringBasis, r.QuantityMs = right, metering, ms })
+	}
+	perSecond := rule("1", func(r *Rule) {
+		r.Unit, r.Price, r.Match.RightID, r.Shares = Second, 1_500, "rgh_1", []Share{{"cp_b", 3333}, {"cp_a", 3333}, {"cp_c", 3334}}
+	})
+	s, err := Rate([]Rule{perSecond, rule("2", func(r *Rule) { r.Match.RightID = "rgh_2" })}, slices.Values([]Receipt{
+		on("rgh_2", "gross", 7), on("rgh_1", "viewable", 1500), on("rgh_3", "gross", 5), on("rgh_1", "gross", 700),
+		on("rgh_1", "viewable", 0), on("rgh_3", "gross", 6),
+	}))
+	require.NoError(t, err)
+	require.Equal(t, Settlement{
+		Lines: []Line{
+			// 0.7 s and 1.5 s of 1.5 micro-units: 1.05 and 2.25.
+			{"1", "rgh_1", "gross", 1, 700, 1, []Money{0, 0, 1}},
+			{"1", "rgh_1", "viewable", 2, 1500, 2, []Money{0, 1, 1}},
+			{"2", "rgh_2", "gross", 1, 7, 1_000_000, []Money{1_000_000}},
+		},
+		Unrated: []Unrated{{"rgh_3", "gross", NoRule, 2, 11}},
+	}, s)
+}
+
+func TestAmount(t *testing.T) {
+	for _, c := range []struct {
+		unit       Unit
+		price      string
+		receipts   int64
+		quantityMs int64
+		want       string
+	}{
+		{Event, "0.5", 3, 9999, "1.5"},
+		{Event, "0", 3, 9999, "0"},
+		{Event, "0.000000001", 499, 0, "0"},
+		{Event, "0.000000001", 500, 0, "0"}, // a half goes to the even one
+		{Event, "0.000000001", 501, 0, "0.000001"},
+		{Event, "0.000000001", 1500, 0, "0.000002"},
+		{Event, "0.000000001", 2500, 0, "0.000002"},
+		{MS, "0.000001", 3, 1_234_567, "1.234567"},
+		{Second, "2", 3, 1500, "3"},
+		{Second, "0.001", 3, 1, "0.000001"},
+		{Second, "0.0005", 3, 1, "0"},
+		{Second, "0.0015", 3, 1, "0.000002"},
+		{Event, "9223372036.854775807", 1000, 0, "9223372036854.775807"},
+		{Event, "9223372036.854775807", 1001, 0, ""},
+		{MS, "9223372036.854775807", 1, math.MaxInt64, ""},
+		{Second, "9223372036.854775807", 1, math.MaxInt64, ""},
+	} {
+		price, err := ParsePrice(c.price)
+		require.NoError(t, err)
+		require.Equal(t, c.price, price.String())
+		r := rule("1", func(r *Rule) { r.Unit, r.Price = c.unit, price })
+		amount, err := r.Amount(c.receipts, c.quantityMs)
+		if c.want == "" {
+			require.ErrorIs(t, err, ErrOverflow, "%+v", c)
+			continue
+		}
+		require.NoError(t, err, "%+v", c)
+		require.Equal(t, c.want, amount.String(), "%+v", c)
+	}
+}
+
+func TestTooLargeIsUnrated(t *testing.T) {
+	dear := rule("1", func(r *Rule) { r.Unit, r.Price = MS, math.MaxInt64 })
+	s, err := Rate([]Rule{dear}, slices.Values([]Receipt{receipt(), receipt(), receipt(func(r *Receipt) { r.RightID = "rgh_2"; r.QuantityMs = 1 })}))
+	require.NoError(t, err)
+	require.Equal(t, []Unrated{{"rgh_1", "viewable", TooLarge, 2, 2000}}, s.Unrated)
+	require.Len(t, s.Lines, 1)
+
+	many := func(r *Receipt) { r.QuantityMs = math.MaxInt64 }
+	_, err = Rate([]Rule{dear}, slices.Values([]Receipt{receipt(many), receipt()}))
+	require.ErrorIs(t, err, ErrOverflow)
+	other := rule("2", func(r *Rule) { r.Unit, r.Price, r.Match.Substrate = MS, math.MaxInt64, "DOOH" })
+	_, err = Rate([]Rule{dear, other}, slices.Values([]Receipt{receipt(many), receipt(func(r *Receipt) { r.Substrate, r.QuantityMs = "DOOH", 2000 })}))
+	require.ErrorIs(t, err, ErrOverflow, "two lines of one right, neither of which can be rated")
+}
+
+func TestRateRefuses(t *testing.T) {
+	_, err := Rate(nil, slices.Values([]Receipt{receipt(func(r *Receipt) { r.QuantityMs = -1 })}))
+	require.ErrorContains(t, err, "a quantity of -1 ms")
+	_, err = Rate([]Rule{rule("1"), rule("1")}, slices.Values([]Receipt(nil)))
+	require.ErrorContains(t, err, "two rules")
+	_, err = Rate([]Rule{rule("1", func(r *Rule) { r.Unit = "HOUR" })}, slices.Values([]Receipt(nil)))
+	require.ErrorContains(t, err, "unit")
+}
+
+// world draws rules and receipts that meet each other.
+func world(t *rapid.T) ([]Rule, []Receipt) {
+	name := func(label string, names ...string) string { return rapid.SampledFrom(names).Draw(t, label) }
+	moment := func(label string) time.Time {
+		return day.Add(time.Duration(rapid.IntRange(0, 9).Draw(t, label)) * time.Millisecond)
+	}
+	rules := make([]Rule, rapid.IntRange(0, 6).Draw(t, "rules"))
+	for i := range rules {
+		r := rule(fmt.Sprintf("rule_%d", i))
+		r.Match = Match{name("right", "", "", "rgh_1", "rgh_2"), name("basis", "", "", "bas_1", "bas_2"), name("substrate", "", "", "CTV", "DOOH"), name("tier", "", "", "gross", "viewable")}
+		r.Unit = Unit(name("unit", "EVENT", "MS", "SECOND"))
+		r.Price = Price(rapid.OneOf(rapid.Int64Range(0, 10_000), rapid.Int64Range(math.MaxInt64/10_000, math.MaxInt64)).Draw(t, "price"))
+		r.Priority = rapid.Int64Range(0, 2).Draw(t, "priority")
+		r.EffectiveFrom = moment("from")
+		if rapid.Bool().Draw(t, "ends") {
+			r.EffectiveUntil = moment("until").Add(10 * time.Millisecond)
+		}
+		left := int64(whole)
+		r.Shares = nil
+		for n := rapid.IntRange(0, MaxShares-1).Draw(t, "shares"); n > 0 && left > 1; n-- {
+			bps := rapid.Int64Range(1, left-1).Draw(t, "bps")
+			r.Shares = append(r.Shares, Share{fmt.Sprintf("cp_%d", (i+7*n)%11), bps})
+			left -= bps
+		}
+		r.Shares = append(r.Shares, Share{"cp_last", left})
+		rules[i] = r
+	}
+	receipts := make([]Receipt, rapid.IntRange(0, 30).Draw(t, "receipts"))
+	for i := range receipts {
+		receipts[i] = Receipt{
+			name("of right", "rgh_1", "rgh_2", "rgh_3"), name("of basis", "bas_1", "bas_2"), name("of substrate", "CTV", "DOOH"), name("of tier", "gross", "viewable"),
+			moment("at").Add(time.Duration(rapid.IntRange(0, 12).Draw(t, "later")) * time.Millisecond),
+			rapid.OneOf(rapid.Int64Range(0, 5000), rapid.Int64Range(0, 1<<36)).Draw(t, "ms"),
+		}
+	}
+	return rules, receipts
+}
+
+// better says whether rule a goes before b.
+func better(a, b *Rule) bool {
+	if a.Priority != b.Priority {
+		return a.Priority > b.Priority
+	}
+	for _, names := range [][2]string{
+		{a.Match.RightID, b.Match.RightID}, {a.Match.BasisID, b.Match.BasisID}, {a.Match.Substrate, b.Match.Substrate}, {a.Match.MeteringBasis, b.Match.MeteringBasis},
+	} {
+		if (names[0] == "") != (names[1] == "") {
+			return names[0] != ""
+		}
+	}
+	return a.ID < b.ID
+}
+
+// TestRate holds rating against a plain model of it, with numbers of any size.
+func TestRate(t *testing.T) {
+	var lines, tooLarge int
+	rapid.Check(t, func(t *rapid.T) {
+		rules, receipts := world(t)
+		s, err := Rate(rules, slices.Values(receipts))
+		require.NoError(t, err)
+
+		// Which rule rates a receipt, one by one.
+		of := map[string]int64{}
+		quantity := map[string]int64{}
+		for _, r := range receipts {
+			var best *Rule
+			for i := range rules {
+				m := &rules[i]
+				fits := (m.Match.RightID == "" || m.Match.RightID == r.RightID) && (m.Match.BasisID == "" || m.Match.BasisID == r.BasisID) &&
+					(m.Match.Substrate == "" || m.Match.Substrate == r.Substrate) && (m.Match.MeteringBasis == "" || m.Match.MeteringBasis == r.MeteringBasis) &&
+					!r.RenderedAt.Before(m.EffectiveFrom) && (m.EffectiveUntil.IsZero() || r.RenderedAt.Before(m.EffectiveUntil))
+				if fits && (best == nil || better(m, best)) {
+					best = m
+				}
+			}
+			key := r.RightID + " " + r.MeteringBasis
+			if best != nil {
+				key += " " + best.ID
+			}
+			of[key]++
+			quantity[key] += r.QuantityMs
+		}
+
+		// Each line is what the model says, and its shares add up to it.
+		large := map[string]int64{}
+		for key, n := range of {
+			var right, tier, id string
+			if n, _ := fmt.Sscan(key, &right, &tier, &id); n == 2 {
+				require.Contains(t, s.Unrated, Unrated{right, tier, NoRule, of[key], quantity[key]})
+				continue
+			}
+			r := rules[slices.IndexFunc(rules, func(r Rule) bool { return r.ID == id })]
+			want := amountOf(&r, n, quantity[key])
+			if !want.IsInt64() {
+				large[right+" "+tier] += n
+				tooLarge++
+				continue
+			}
+			i := slices.IndexFunc(s.Lines, func(l Line) bool { return l.RuleID == id && l.RightID == right && l.MeteringBasis == tier })
+			require.GreaterOrEqual(t, i, 0, key)
+			line := s.Lines[i]
+			require.Equal(t, []int64{n, quantity[key], want.Int64()}, []int64{line.Receipts, line.QuantityMs, int64(line.Amount)}, key)
+			requireShares(t, &r, line)
+			lines++
+		}
+		for key, n := range large {
+			i := slices.IndexFunc(s.Unrated, func(u Unrated) bool { return u.RightID+" "+u.MeteringBasis == key && u.Reason == TooLarge })
+			require.Equal(t, n, s.Unrated[i].Receipts)
+		}
+
+		// Lines and unrated hold every receipt, once.
+		var held, ms, given int64
+		for _, l := range s.Lines {
+			held, ms = held+l.Receipts, ms+l.QuantityMs
+		}
+		for _, u := range s.Unrated {
+			held, ms = held+u.Receipts, ms+u.QuantityMs
+		}
+		for _, r := range receipts {
+			given += r.QuantityMs
+		}
+		require.Equal(t, []int64{int64(len(receipts)), given}, []int64{held, ms})
+
+		// The order of rules and of receipts says nothing.
+		again, err := Rate(rapid.Permutation(rules).Draw(t, "rules"), slices.Values(rapid.Permutation(receipts).Draw(t, "receipts")))
+		require.NoError(t, err)
+		require.Equal(t, s, again)
+	})
+	require.Positive(t, lines)
+	require.Positive(t, tooLarge)
+}
+
+// amountOf is the amount of a line as fractions have it, rounded half to even.
+func amountOf(r *Rule, receipts, quantityMs int64) *big.Int {
+	n := map[Unit]*big.Rat{Event: big.NewRat(receipts, 1), MS: big.NewRat(quantityMs, 1), Second: big.NewRat(quantityMs, 1000)}[r.Unit]
+	exact := new(big.Rat).Mul(big.NewRat(int64(r.Price), 1000), n) // micro-units
+	amount := new(big.Int).Quo(exact.Num(), exact.Denom())
+	rest := new(big.Rat).Sub(exact, new(big.Rat).SetInt(amount))
+	if c := rest.Cmp(big.NewRat(1, 2)); c > 0 || c == 0 && amount.Bit(0) == 1 {
+		amount.Add(amount, big.NewInt(1))
+	}
+	return amount
+}
+
+// requireShares asks that shares add up to the line, that none is a whole unit away from
+// its exact part, and that the units left over went to the largest remainders.
+func requireShares(t require.TestingT, r *Rule, l Line) {
+	var sum Money
+	rests := make([]int64, len(r.Shares))
+	extra := make([]bool, len(r.Shares))
+	for i, s := range l.Shares {
+		sum += s
+		exact := new(big.Int).Mul(big.NewInt(int64(l.Amount)), big.NewInt(r.Shares[i].Bps))
+		floor, rest := new(big.Int).QuoRem(exact, big.NewInt(whole), new(big.Int))
+		over := new(big.Int).Sub(big.NewInt(int64(s)), floor)
+		require.True(t, over.IsInt64() && (over.Int64() == 0 || over.Int64() == 1), "share %d of %+v", i, l)
+		rests[i], extra[i] = rest.Int64(), over.Int64() == 1
+	}
+	require.Equal(t, l.Amount, sum)
+	for i := range rests {
+		for k := range rests {
+			if extra[i] && !extra[k] {
+				require.True(t, rests[i] > rests[k] || rests[i] == rests[k] && r.Shares[i].CounterpartyID < r.Shares[k].CounterpartyID, "%+v of %+v", l, r)
+			}
+		}
+	}
+}

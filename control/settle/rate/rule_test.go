@@ -1,0 +1,108 @@
+package rate
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+const text = `{"createdAt":"2026-05-01T00:00:00.000Z","currency":"EUR","effectiveFrom":"2026-05-01T00:00:00.000Z","effectiveUntil":"2026-06-01T00:00:00.000Z",` +
+	`"id":"rule_1","match":{"basisId":"bas_1","meteringBasis":"viewable","rightId":"rgh_1","substrate":"CTV"},"price":"0.0125","priority":3,"revision":7,` +
+	`"shares":[{"bps":7000,"counterpartyId":"cp_b"},{"bps":3000,"counterpartyId":"cp_a"}],"state":"ACTIVE","unit":"SECOND","updatedAt":"2026-05-01T00:00:00.000Z"}`
+
+func TestParseRule(t *testing.T) {
+	r, err := ParseRule([]byte(text))
+	require.NoError(t, err)
+	require.Equal(t, Rule{
+		ID: "rule_1", Match: Match{"rgh_1", "bas_1", "CTV", "viewable"}, Unit: Second, Price: 12_500_000, Currency: "EUR",
+		Shares: []Share{{"cp_b", 7000}, {"cp_a", 3000}}, EffectiveFrom: day, EffectiveUntil: time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC), Priority: 3,
+	}, r)
+
+	open, err := ParseRule([]byte(strings.NewReplacer(`"2026-06-01T00:00:00.000Z"`, "null", `"bas_1"`, "null", `"viewable"`, "null", `"rgh_1"`, "null", `"CTV"`, "null").Replace(text)))
+	require.NoError(t, err)
+	require.Equal(t, Match{}, open.Match)
+	require.Zero(t, open.EffectiveUntil)
+}
+
+// TestParseRuleIsStrict changes the text of a rule: what a reader would have to guess at
+// is refused.
+func TestParseRuleIsStrict(t *testing.T) {
+	for _, c := range [][2]string{
+		{`{"createdAt"`, `{ "createdAt"`},
+		{`"currency":"EUR",`, ``},
+		{`"currency":"EUR"`, `"currency":"eur"`},
+		{`"currency":"EUR"`, `"currency":"EURO"`},
+		{`"currency":"EUR"`, `"currency":"EUR","more":1`},
+		{`"effectiveFrom":"2026-05-01T00:00:00.000Z"`, `"effectiveFrom":null`},
+		{`"effectiveFrom":"2026-05-01T00:00:00.000Z"`, `"effectiveFrom":"2026-05-01T00:00:00Z"`},
+		{`"effectiveFrom":"2026-05-01T00:00:00.000Z"`, `"effectiveFrom":"2026-05-01T02:00:00.000+02:00"`},
+		{`"effectiveFrom":"2026-05-01T00:00:00.000Z"`, `"effectiveFrom":"2026-06-01T00:00:00.000Z"`},
+		{`"effectiveUntil":"2026-06-01T00:00:00.000Z"`, `"effectiveUntil":"0001-01-01T00:00:00.000Z"`},
+		{`"createdAt":"2026-05-01T00:00:00.000Z"`, `"createdAt":""`},
+		{`"id":"rule_1"`, `"id":""`},
+		{`"rightId":"rgh_1"`, `"rightId":""`},
+		{`"price":"0.0125"`, `"price":"0.01250"`},
+		{`"price":"0.0125"`, `"price":"-0.0125"`},
+		{`"price":"0.0125"`, `"price":"1e-2"`},
+		{`"price":"0.0125"`, `"price":0.0125`},
+		{`"price":"0.0125"`, `"price":"00.0125"`},
+		{`"price":"0.0125"`, `"price":".0125"`},
+		{`"price":"0.0125"`, `"price":"0.0000000001"`},
+		{`"price":"0.0125"`, `"price":"9223372036.854775808"`},
+		{`"priority":3`, `"priority":3.5`},
+		{`"priority":3`, `"priority":-1`},
+		{`"priority":3`, `"priority":1000001`},
+		{`"revision":7`, `"revision":-7`},
+		{`"revision":7`, `"revision":1152921504606847000`},
+		{`"bps":7000`, `"bps":7001`},
+		{`"bps":7000,"counterpartyId":"cp_b"`, `"bps":10000,"counterpartyId":"cp_b"`},
+		{`"bps":7000,"counterpartyId":"cp_b"},{"bps":3000`, `"bps":0,"counterpartyId":"cp_b"},{"bps":10000`},
+		{`"counterpartyId":"cp_b"`, `"counterpartyId":"cp_a"`},
+		{`"counterpartyId":"cp_b"`, `"counterpartyId":""`},
+		{`[{"bps":7000,"counterpartyId":"cp_b"},{"bps":3000,"counterpartyId":"cp_a"}]`, `[]`},
+		{`"state":"ACTIVE"`, `"state":"OPEN"`},
+		{`"unit":"SECOND"`, `"unit":"HOUR"`},
+		{`"unit":"SECOND"`, `"unit":"SECOND","unit":"SECOND"`},
+	} {
+		changed := strings.Replace(text, c[0], c[1], 1)
+		require.NotEqual(t, text, changed, c[0])
+		_, err := ParseRule([]byte(changed))
+		require.Error(t, err, c[1])
+	}
+	require.NotPanics(t, func() { _, _ = ParseRule(nil) })
+}
+
+func TestSharesAreBounded(t *testing.T) {
+	r := rule("1", func(r *Rule) {
+		r.Shares = nil
+		for i := range MaxShares + 1 {
+			r.Shares = append(r.Shares, Share{string(rune('a' + i)), 1})
+		}
+		r.Shares[0].Bps = whole - MaxShares
+	})
+	require.ErrorContains(t, r.Check(), "shares must be 1 to 10")
+}
+
+func TestParsePrice(t *testing.T) {
+	for text, want := range map[string]Price{
+		"0": 0, "0.50": 500_000_000, "007": 7_000_000_000, "1.000000001": 1_000_000_001, "9223372036.854775807": math.MaxInt64,
+	} {
+		p, err := ParsePrice(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, p)
+	}
+	for _, text := range []string{"", ".", "1.", ".5", "+1", "1.0000000000", "1,5", "1 ", "0x1", "1_0", "9223372036.854775808", "99999999999999999999"} {
+		_, err := ParsePrice(text)
+		require.Error(t, err, text)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		p := Price(rapid.Int64Range(0, math.MaxInt64).Draw(t, "price"))
+		again, err := ParsePrice(p.String())
+		require.NoError(t, err)
+		require.Equal(t, p, again)
+	})
+}
