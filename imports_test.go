@@ -25,6 +25,7 @@ var rooms = map[string][]string{
 	"control/node":            {"control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile"},
 	"control/proof":           {"control/node", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/right":           {"control/node", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
+	"control/settle":          {"control/settle/rate", "control/store", "gate", "gateway/api", "sealer"},
 	"control/settle/rate":     {},
 	"control/store":           {"gateway/api", "sealer", "sealer/keyfile"},
 	"control/store/storetest": {},

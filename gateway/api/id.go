@@ -22,6 +22,9 @@ const (
 	PrefixEvent     Prefix = "evt_"
 	PrefixPack      Prefix = "ppk_"
 	PrefixNode      Prefix = "nod_"
+
+	PrefixCounterparty Prefix = "cp_"
+	PrefixRule         Prefix = "rule_"
 )
 
 // SystemTenant owns the events of nodes and operators.

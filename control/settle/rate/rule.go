@@ -89,7 +89,7 @@ func (r *Rule) Check() error {
 		return &Fault{"unit", "must be EVENT, MS or SECOND"}
 	case r.Price < 0:
 		return &Fault{"price", "must not be negative"}
-	case len(r.Currency) != 3 || strings.Trim(r.Currency, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "":
+	case !IsCurrency(r.Currency):
 		return &Fault{"currency", "must be three capital letters"}
 	case r.EffectiveFrom.IsZero():
 		return &Fault{"effectiveFrom", "is missing"}
@@ -115,6 +115,11 @@ func (r *Rule) Check() error {
 		return &Fault{"shares", fmt.Sprintf("must add up to %d basis points, not %d", whole, sum)}
 	}
 	return nil
+}
+
+// IsCurrency says whether s is three capital letters.
+func IsCurrency(s string) bool {
+	return len(s) == 3 && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
 }
 
 // record is a settlement rule as its event and its packs have it, member by member.

@@ -1,0 +1,47 @@
+package settle
+
+import (
+	"muniment/control/store"
+)
+
+// Counterparty is the record of somebody who gets a share of what is settled.
+type Counterparty struct {
+	ID       string `json:"id"`
+	TenantID string `json:"-"`
+	Name     string `json:"name"`
+	// OrgID is the organisation that it is in this service, if it is one.
+	OrgID *string `json:"orgId"`
+	Kind  Kind    `json:"kind" enum:"RIGHTS_HOLDER,PUBLISHER,PLATFORM,AGENCY,OTHER"`
+	// PayoutRef and TaxID may be personal data: they stand in no event.
+	PayoutRef *string       `json:"payoutRef"`
+	Currency  string        `json:"currency" doc:"That it is paid in: three capital letters."`
+	TaxID     *string       `json:"taxId"`
+	State     State         `json:"state" enum:"ACTIVE,INACTIVE"`
+	CreatedAt store.Instant `json:"createdAt"`
+	UpdatedAt store.Instant `json:"updatedAt"`
+	Revision  int64         `json:"revision"`
+}
+
+// Kind is what a counterparty is to the tenant.
+type Kind string
+
+// The kinds.
+const (
+	RightsHolder Kind = "RIGHTS_HOLDER"
+	Publisher    Kind = "PUBLISHER"
+	Platform     Kind = "PLATFORM"
+	Agency       Kind = "AGENCY"
+	Other        Kind = "OTHER"
+)
+
+var kinds = []Kind{RightsHolder, Publisher, Platform, Agency, Other}
+
+// State is that of a counterparty or of a rule.
+type State string
+
+// The states: Inactive is of counterparties, Retired of rules.
+const (
+	Active   State = "ACTIVE"
+	Inactive State = "INACTIVE"
+	Retired  State = "RETIRED"
+)

@@ -1,0 +1,224 @@
+package settle
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/settle/rate"
+	"muniment/control/store"
+	"muniment/control/store/storetest"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+const tenantID = "tnt_a"
+
+// open is a database with the tenants tnt_a and tnt_b.
+func open(t *testing.T) *store.DB {
+	t.Helper()
+	path, url := storetest.Place(t, t.TempDir())
+	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	require.NoError(t, db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `INSERT INTO tenants (tenant_id, org_id, created_at, updated_at, revision)
+			VALUES ('tnt_a', 'org_a', 0, 0, 0), ('tnt_b', 'org_b', 0, 0, 0)`)
+		return err
+	}))
+	return db
+}
+
+func createCounterparty(t *testing.T, db *store.DB, asked Counterparty) (c Counterparty, err error) {
+	t.Helper()
+	err = db.Change(t.Context(), func(tx *store.Tx) (err error) {
+		c, err = CreateCounterparty(t.Context(), tx, asked, store.ByKey("key_a"))
+		return err
+	})
+	return c, err
+}
+
+func createRule(t *testing.T, db *store.DB, asked Rule) (r Rule, err error) {
+	t.Helper()
+	err = db.Change(t.Context(), func(tx *store.Tx) (err error) {
+		r, err = CreateRule(t.Context(), tx, asked, store.ByKey("key_a"))
+		return err
+	})
+	return r, err
+}
+
+// events reads those that no relay has taken yet.
+func events(t *testing.T, db *store.DB) []sealer.Event {
+	t.Helper()
+	texts, err := store.List(t.Context(), db.Read(), "the outbox", store.Text, `SELECT event FROM outbox ORDER BY epoch, seq`)
+	require.NoError(t, err)
+	var list []sealer.Event
+	for _, text := range texts {
+		e, err := sealer.ParseEvent([]byte(text))
+		require.NoError(t, err)
+		list = append(list, e)
+	}
+	return list
+}
+
+func payee(t *testing.T, db *store.DB, tenantID string) Counterparty {
+	t.Helper()
+	c, err := createCounterparty(t, db, Counterparty{
+		TenantID: tenantID, Name: "Studio", Kind: RightsHolder, Currency: "EUR", PayoutRef: new("DE00 1234"), TaxID: new("tax 7"), OrgID: new("org_x"),
+	})
+	require.NoError(t, err)
+	return c
+}
+
+func asked(c Counterparty) Rule {
+	return Rule{TenantID: tenantID, Unit: rate.Second, Price: "0.50", Currency: "EUR", Shares: []Share{{c.ID, 10_000}}}
+}
+
+func TestCounterparty(t *testing.T) {
+	db := open(t)
+	c := payee(t, db, tenantID)
+	require.True(t, api.IsID(api.PrefixCounterparty, c.ID))
+	list, err := Counterparties(t.Context(), db.Read(), tenantID)
+	require.NoError(t, err)
+	require.Equal(t, []Counterparty{c}, list)
+	list, err = Counterparties(t.Context(), db.Read(), "tnt_b")
+	require.NoError(t, err)
+	require.Empty(t, list)
+
+	all := events(t, db)
+	require.Len(t, all, 1)
+	e := all[0]
+	require.Equal(t, []any{"counterparty.created", tenantID, store.ByKey("key_a"), sealer.Ref{Kind: "counterparty", ID: c.ID}, c.CreatedAt.Time},
+		[]any{e.Type, e.TenantID, e.Actor, e.Subject, e.At})
+	require.Contains(t, string(e.Data), `"name":"Studio"`)
+	require.Contains(t, string(e.Data), `"payoutRef":null`)
+	require.Contains(t, string(e.Data), `"taxId":null`)
+
+	for field, change := range map[string]func(*Counterparty){
+		"name":     func(c *Counterparty) { c.Name = "" },
+		"kind":     func(c *Counterparty) { c.Kind = "FRIEND" },
+		"currency": func(c *Counterparty) { c.Currency = "euro" },
+	} {
+		bad := c
+		change(&bad)
+		_, err := createCounterparty(t, db, bad)
+		require.Equal(t, field, api.From(err).Field)
+	}
+	require.Len(t, events(t, db), 1, "what is refused is told to nobody")
+}
+
+func TestRule(t *testing.T) {
+	db := open(t)
+	c := payee(t, db, tenantID)
+	ask := asked(c)
+	ask.Match = Match{RightID: new("rgh_01ARZ3NDEKTSV4RRFFQ69G5FAV"), Substrate: new("ANY"), MeteringBasis: new("viewable")}
+	r, err := createRule(t, db, ask)
+	require.NoError(t, err)
+	require.True(t, api.IsID(api.PrefixRule, r.ID))
+	require.Equal(t, "0.5", r.Price)
+	require.Nil(t, r.Match.Substrate, "ANY is any")
+	require.Equal(t, r.CreatedAt, r.EffectiveFrom)
+
+	all := events(t, db)
+	e := all[len(all)-1]
+	require.Equal(t, []any{"settlement_rule.created", tenantID, store.ByKey("key_a"), sealer.Ref{Kind: "settlement_rule", ID: r.ID}},
+		[]any{e.Type, e.TenantID, e.Actor, e.Subject})
+	said, err := rate.ParseRule(e.Data)
+	require.NoError(t, err)
+	require.Equal(t, rate.Rule{
+		ID: r.ID, Match: rate.Match{RightID: *ask.Match.RightID, MeteringBasis: "viewable"}, Unit: rate.Second, Price: 500_000_000, Currency: "EUR",
+		Shares: []rate.Share{{CounterpartyID: c.ID, Bps: 10_000}}, EffectiveFrom: r.EffectiveFrom.Time,
+	}, said)
+
+	list, err := Rules(t.Context(), db.Read(), tenantID, store.Instant{})
+	require.NoError(t, err)
+	require.Equal(t, []Rule{r}, list)
+}
+
+func TestRuleRefuses(t *testing.T) {
+	db := open(t)
+	c, foreign := payee(t, db, tenantID), payee(t, db, "tnt_b")
+	idle := payee(t, db, tenantID)
+	require.NoError(t, db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `UPDATE counterparties SET state = 'INACTIVE' WHERE counterparty_id = $1`, idle.ID)
+		return err
+	}))
+	before := len(events(t, db))
+	for name, k := range map[string]struct {
+		field  string
+		change func(*Rule)
+	}{
+		"no price":            {"price", func(r *Rule) { r.Price = "" }},
+		"a negative price":    {"price", func(r *Rule) { r.Price = "-1" }},
+		"a price too fine":    {"price", func(r *Rule) { r.Price = "0.0000000001" }},
+		"an unknown unit":     {"unit", func(r *Rule) { r.Unit = "HOUR" }},
+		"no currency":         {"currency", func(r *Rule) { r.Currency = "" }},
+		"no shares":           {"shares", func(r *Rule) { r.Shares = nil }},
+		"too little":          {"shares", func(r *Rule) { r.Shares = []Share{{c.ID, 9_999}} }},
+		"a foreign payee":     {"shares[0].counterpartyId", func(r *Rule) { r.Shares[0].CounterpartyID = foreign.ID }},
+		"an unknown payee":    {"shares[0].counterpartyId", func(r *Rule) { r.Shares[0].CounterpartyID = "cp_x" }},
+		"an inactive payee":   {"shares[0].counterpartyId", func(r *Rule) { r.Shares[0].CounterpartyID = idle.ID }},
+		"a payee twice":       {"shares[1].counterpartyId", func(r *Rule) { r.Shares = []Share{{c.ID, 1}, {c.ID, 9_999}} }},
+		"no id of a right":    {"match.rightId", func(r *Rule) { r.Match.RightID = new("bas_01ARZ3NDEKTSV4RRFFQ69G5FAV") }},
+		"no id of a basis":    {"match.basisId", func(r *Rule) { r.Match.BasisID = new("") }},
+		"no substrate":        {"match.substrate", func(r *Rule) { r.Match.Substrate = new("TV") }},
+		"a tier not billed":   {"match.meteringBasis", func(r *Rule) { r.Match.MeteringBasis = new("none") }},
+		"a negative priority": {"priority", func(r *Rule) { r.Priority = -1 }},
+		"over when it begins": {"effectiveUntil", func(r *Rule) { r.EffectiveFrom, r.EffectiveUntil = r.CreatedAt, r.CreatedAt }},
+	} {
+		ask := asked(c)
+		ask.CreatedAt = store.At(db.Now())
+		k.change(&ask)
+		_, err := createRule(t, db, ask)
+		refused := api.From(err)
+		require.Equal(t, []any{api.ValidationFailed, k.field}, []any{refused.Code, refused.Field}, "%s: %v", name, err)
+	}
+	require.Len(t, events(t, db), before, "what is refused is told to nobody")
+	list, err := Rules(t.Context(), db.Read(), tenantID, store.Instant{})
+	require.NoError(t, err)
+	require.Empty(t, list)
+}
+
+func TestRulesOfAMoment(t *testing.T) {
+	db := open(t)
+	c := payee(t, db, tenantID)
+	at := store.At(db.Now())
+	ids := func(moment store.Instant) string {
+		list, err := Rules(t.Context(), db.Read(), tenantID, moment)
+		require.NoError(t, err)
+		var names []string
+		for _, r := range list {
+			names = append(names, r.Price)
+		}
+		return strings.Join(names, " ")
+	}
+	later := store.At(at.Add(time.Hour))
+	for price, window := range map[string][2]store.Instant{"1": {at, later}, "2": {later, {}}} {
+		ask := asked(c)
+		ask.Price, ask.EffectiveFrom, ask.EffectiveUntil = price, window[0], window[1]
+		_, err := createRule(t, db, ask)
+		require.NoError(t, err)
+	}
+	require.Equal(t, "", ids(store.At(at.Add(-time.Millisecond))))
+	require.Equal(t, "1", ids(at))
+	require.Equal(t, "1", ids(store.At(later.Add(-time.Millisecond))))
+	require.Equal(t, "2", ids(later))
+	require.Len(t, strings.Fields(ids(store.Instant{})), 2)
+}
+
+func TestATenantHasSoManyRules(t *testing.T) {
+	db := open(t)
+	c := payee(t, db, tenantID)
+	require.NoError(t, db.Change(t.Context(), func(tx *store.Tx) error {
+		for range maxRules {
+			if _, err := CreateRule(t.Context(), tx, asked(c), store.ByKey("key_a")); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	_, err := createRule(t, db, asked(c))
+	require.Equal(t, api.StateConflict, api.From(err).Code)
+}

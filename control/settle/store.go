@@ -1,0 +1,78 @@
+package settle
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"muniment/control/store"
+)
+
+const counterpartyColumns = `counterparty_id, tenant_id, name, org_id, kind, payout_ref, currency, tax_id, state, created_at, updated_at, revision`
+
+func insertCounterparty(ctx context.Context, tx *store.Tx, c *Counterparty) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO counterparties (`+counterpartyColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+		c.ID, c.TenantID, c.Name, c.OrgID, string(c.Kind), c.PayoutRef, c.Currency, c.TaxID, string(c.State), c.CreatedAt, c.UpdatedAt, c.Revision)
+	if err != nil {
+		return fmt.Errorf("cannot write the counterparty %s: %w", c.ID, err)
+	}
+	return nil
+}
+
+func scanCounterparty(r store.Row) (c Counterparty, err error) {
+	err = r.Scan(&c.ID, &c.TenantID, &c.Name, &c.OrgID, &c.Kind, &c.PayoutRef, &c.Currency, &c.TaxID, &c.State, &c.CreatedAt, &c.UpdatedAt, &c.Revision)
+	return c, err
+}
+
+// Counterparties lists those of the tenant, oldest first.
+func Counterparties(ctx context.Context, q store.Querier, tenantID string) ([]Counterparty, error) {
+	return store.List(ctx, q, "the tenant's counterparties", scanCounterparty,
+		`SELECT `+counterpartyColumns+` FROM counterparties WHERE tenant_id = $1 ORDER BY counterparty_id`, tenantID)
+}
+
+// counterpartyState is the state of a counterparty of the tenant, empty if it has none
+// of that id.
+func counterpartyState(ctx context.Context, q store.Querier, tenantID, id string) (State, error) {
+	state, err := store.One(ctx, q, fmt.Sprintf("the counterparty %q", id), store.Text,
+		`SELECT state FROM counterparties WHERE tenant_id = $1 AND counterparty_id = $2`, tenantID, id)
+	if err != nil || state == nil {
+		return "", err
+	}
+	return State(*state), nil
+}
+
+func insertRule(ctx context.Context, tx *store.Tx, r *Rule, text []byte) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO settlement_rules (rule_id, tenant_id, effective_from, effective_until, state, record, revision)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)`, r.ID, r.TenantID, r.EffectiveFrom, r.EffectiveUntil, string(r.State), string(text), r.Revision)
+	if err != nil {
+		return fmt.Errorf("cannot write the settlement rule %s: %w", r.ID, err)
+	}
+	return nil
+}
+
+// Rules lists the tenant's rules that apply to what is rendered at a moment, oldest
+// first; all of them if the moment is the zero Instant.
+func Rules(ctx context.Context, q store.Querier, tenantID string, at store.Instant) ([]Rule, error) {
+	scan := func(row store.Row) (r Rule, err error) {
+		text, err := store.Text(row)
+		if err == nil {
+			err = json.Unmarshal([]byte(text), &r)
+		}
+		r.TenantID = tenantID
+		return r, err
+	}
+	if at.IsZero() {
+		return store.List(ctx, q, "the tenant's settlement rules", scan,
+			`SELECT record FROM settlement_rules WHERE tenant_id = $1 ORDER BY rule_id`, tenantID)
+	}
+	return store.List(ctx, q, "the tenant's settlement rules", scan, `SELECT record FROM settlement_rules
+		WHERE tenant_id = $1 AND effective_from <= $2 AND (effective_until IS NULL OR effective_until > $2) ORDER BY rule_id`, tenantID, at)
+}
+
+func countRules(ctx context.Context, q store.Querier, tenantID string) (n int64, err error) {
+	err = q.QueryRowContext(ctx, `SELECT COUNT(*) FROM settlement_rules WHERE tenant_id = $1`, tenantID).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("cannot count the settlement rules of %s: %w", tenantID, err)
+	}
+	return n, nil
+}

@@ -1,0 +1,33 @@
+-- +goose Up
+
+CREATE TABLE counterparties (
+    counterparty_id TEXT   PRIMARY KEY,
+    tenant_id       TEXT   NOT NULL REFERENCES tenants (tenant_id),
+    name            TEXT   NOT NULL,
+    org_id          TEXT,
+    kind            TEXT   NOT NULL,
+    payout_ref      TEXT,
+    currency        TEXT   NOT NULL,
+    tax_id          TEXT,
+    state           TEXT   NOT NULL,
+    created_at      BIGINT NOT NULL,
+    updated_at      BIGINT NOT NULL,
+    revision        BIGINT NOT NULL
+);
+CREATE INDEX counterparties_by_tenant ON counterparties (tenant_id, counterparty_id);
+
+-- record is the rule as its last event has it, and as packs repeat it.
+CREATE TABLE settlement_rules (
+    rule_id         TEXT   PRIMARY KEY,
+    tenant_id       TEXT   NOT NULL REFERENCES tenants (tenant_id),
+    effective_from  BIGINT NOT NULL,
+    effective_until BIGINT,
+    state           TEXT   NOT NULL,
+    record          TEXT   NOT NULL,
+    revision        BIGINT NOT NULL
+);
+CREATE INDEX settlement_rules_by_tenant ON settlement_rules (tenant_id, rule_id);
+
+-- +goose Down
+DROP TABLE settlement_rules;
+DROP TABLE counterparties;
