@@ -61,6 +61,9 @@ type Config struct {
 	Rooms []Room
 	// Log is where Run relays the outbox to.
 	Log store.Appender
+	// Jobs are what rooms do by themselves, as long as Run runs. Each returns nil once
+	// its context is done; an error ends Run.
+	Jobs []func(context.Context) error
 	// AdminToken opens the admin handler; while it is empty nothing does.
 	AdminToken string
 	// Now is the clock. Default time.Now.
@@ -138,13 +141,22 @@ func (c *Control) Admin() http.Handler { return c.admin }
 // is not public: see gateway/api for what they say to each other.
 func (c *Control) Nodes() http.Handler { return c.nodes }
 
-// Run relays audit events to the log, and keeps an eye on the nodes, until ctx is
-// done; then it returns nil.
+// Run relays audit events to the log, keeps an eye on the nodes, and has the rooms do
+// their jobs, until ctx is done; then it returns nil.
 func (c *Control) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
-	followed := make(chan error, 1)
-	go func() { followed <- c.cfg.Nodes.Follow(ctx) }()
-	err := c.cfg.DB.Relay(ctx, c.cfg.Log)
-	stop()
-	return errors.Join(err, <-followed)
+	defer stop()
+	parts := append([]func(context.Context) error{c.cfg.Nodes.Follow, c.relay}, c.cfg.Jobs...)
+	ended := make(chan error)
+	for _, part := range parts {
+		go func() { ended <- part(ctx) }()
+	}
+	var errs []error
+	for range parts {
+		errs = append(errs, <-ended)
+		stop() // none goes on without the others
+	}
+	return errors.Join(errs...)
 }
+
+func (c *Control) relay(ctx context.Context) error { return c.cfg.DB.Relay(ctx, c.cfg.Log) }
