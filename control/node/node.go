@@ -108,9 +108,8 @@ type Room struct {
 	rootVkey         string
 	directory, packs *ring
 
-	// admin is held for the whole of a change to a key, change while the keys in the
-	// database and in the rings differ.
-	admin  chan struct{} // one token
+	// change is held while the keys in the database and in the rings differ; for the whole
+	// of a change to a key see administer.
 	change sync.RWMutex
 
 	renewing       sync.Mutex
@@ -148,7 +147,7 @@ func New(ctx context.Context, cfg Config) (*Room, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	r := &Room{cfg: cfg, db: cfg.DB, admin: make(chan struct{}, 1), receipts: map[string]*ring{}, seen: map[string]poll{}, moved: make(chan struct{})}
+	r := &Room{cfg: cfg, db: cfg.DB, receipts: map[string]*ring{}, seen: map[string]poll{}, moved: make(chan struct{})}
 	if cfg.DB.Shared() {
 		r.shared = newShared(&r.cfg)
 	}

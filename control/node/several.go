@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"muniment/control/store"
-	"muniment/gateway/api"
 	"muniment/sealer"
 )
 
@@ -34,24 +33,9 @@ import (
 // have changed. what says what for. Whoever gets done must call it; without wait it is nil,
 // and no error, when somebody else is at work.
 func (r *Room) administer(ctx context.Context, what string, wait bool) (done func(), err error) {
-	select {
-	case r.admin <- struct{}{}:
-	default:
-		if !wait {
-			return nil, nil
-		}
-		if err := r.awaitAdmin(ctx, what); err != nil {
-			return nil, err
-		}
-	}
-	release, err := r.db.Turn(ctx, what, wait)
-	if err != nil || release == nil {
-		<-r.admin
+	done, err = r.db.Turn(ctx, what, wait)
+	if err != nil || done == nil {
 		return nil, err
-	}
-	done = func() {
-		release()
-		<-r.admin
 	}
 	for _, g := range []*ring{r.directory, r.packs} {
 		if err := r.catchUp(ctx, g); err != nil {
@@ -60,30 +44,6 @@ func (r *Room) administer(ctx context.Context, what string, wait bool) (done fun
 		}
 	}
 	return done, nil
-}
-
-// adminWait bounds the wait for another change of keys in this process, and adminTold is
-// after how long the log has it: none of them should take longer.
-const (
-	adminWait = time.Minute
-	adminTold = 3 * time.Second
-)
-
-var errBusy = api.Unavailable(api.DatabaseBusy, "another change of signing keys is at work here for too long; nothing was changed", time.Second)
-
-func (r *Room) awaitAdmin(ctx context.Context, what string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, adminWait, errBusy)
-	defer cancel()
-	told := time.AfterFunc(adminTold, func() {
-		r.cfg.Logger.Warn("waiting for another change of signing keys", "to", what)
-	})
-	defer told.Stop()
-	select {
-	case r.admin <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // catchUp takes over what another process has changed about the keys of a role of

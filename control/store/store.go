@@ -100,6 +100,9 @@ type DB struct {
 	incarnation string
 	epoch       uint64
 
+	turn   chan struct{}          // one token; see turn.go
+	holder atomic.Pointer[string] // what whoever has the token does
+
 	changed  broadcast // raised by a commit that took a revision
 	queued   broadcast // raised by a commit that emitted an event
 	relayed  broadcast // raised when events have left the outbox
@@ -130,7 +133,8 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if cfg.turnWait == 0 {
 		cfg.turnWait, cfg.turnTold = turnWait, turnTold
 	}
-	db := &DB{cfg: cfg}
+	db := &DB{cfg: cfg, turn: make(chan struct{}, 1)}
+	db.holder.Store(new(string))
 	if err := db.open(ctx); err != nil {
 		if cfg.URL != "" && Unreachable(err) {
 			err = fmt.Errorf("%w: %w", errAway, err)

@@ -21,28 +21,87 @@ const (
 	releaseWait = 3 * time.Second
 )
 
-// Turn waits until no other process has its turn, and takes it: for work that
-// processes must not do at once and that takes longer than a change. what says, to
-// those who wait, what the work is. release ends it, and so does the loss of the
-// database. It waits for a minute at most, and says in the log for whom: then the error
-// is a 503 DATABASE_BUSY. Without wait release is nil when another process has it. A
-// SQLite file has no other process.
+// Turn waits until nobody else has the turn, in this process or in another one, and
+// takes it: for work that must not be done twice at once and that takes longer than a
+// change. what says, to those who wait, what the work is. release ends it, and so does
+// the loss of the database. It waits for a minute at most, and says in the log for whom:
+// then the error is a 503 DATABASE_BUSY. Without wait release is nil when somebody else
+// has it.
 func (db *DB) Turn(ctx context.Context, what string, wait bool) (release func(), err error) {
+	w := &waiting{db: db, what: what, end: time.Now().Add(db.cfg.turnWait)}
+	select {
+	case db.turn <- struct{}{}:
+	default:
+		if !wait {
+			return nil, nil
+		}
+		if err := w.until(ctx, db.takeOwn); err != nil {
+			return nil, fmt.Errorf("cannot wait for other work of this process: %w", err)
+		}
+	}
+	db.holder.Store(&what)
 	if db.pg == nil {
-		return func() {}, nil
+		return db.giveBack, nil
 	}
-	if release, err = db.turn(ctx, what, wait); err != nil {
-		return nil, db.unavailable(fmt.Errorf("cannot wait for the other processes: %w", err))
+	unlock, err := db.lockTurn(ctx, w, wait)
+	if err != nil {
+		err = db.unavailable(fmt.Errorf("cannot wait for the other processes: %w", err))
 	}
-	return release, nil
+	if unlock == nil {
+		db.giveBack()
+		return nil, err
+	}
+	return func() { unlock(); db.giveBack() }, nil
 }
 
-func (db *DB) turn(ctx context.Context, what string, wait bool) (release func(), err error) {
+// waiting is for the turn.
+type waiting struct {
+	db   *DB
+	what string
+	end  time.Time // when it is given up
+	told bool
+}
+
+// until tries, each time for a while, until nobody is named who has the turn.
+func (w *waiting) until(ctx context.Context, try func(context.Context, time.Duration) (holder string, err error)) error {
+	for {
+		holder, err := try(ctx, max(time.Millisecond, min(w.db.cfg.turnTold, time.Until(w.end))))
+		if err != nil || holder == "" {
+			return err
+		}
+		if !w.told {
+			w.db.cfg.Logger.Warn("waiting for other work of control", "to", w.what, "other", holder)
+		}
+		w.told = true
+		if !time.Now().Before(w.end) {
+			return api.Unavailable(api.DatabaseBusy, "other work of control takes too long: "+holder+"; nothing was changed", askAgain)
+		}
+	}
+}
+
+// takeOwn waits a while for those of this process.
+func (db *DB) takeOwn(ctx context.Context, d time.Duration) (holder string, err error) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case db.turn <- struct{}{}:
+		return "", nil
+	case <-timer.C:
+		return turnName + *db.holder.Load() + ", in this process", nil
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+func (db *DB) giveBack() { <-db.turn }
+
+// lockTurn is Turn among processes.
+func (db *DB) lockTurn(ctx context.Context, w *waiting, wait bool) (unlock func(), err error) {
 	conn, err := db.cfg.connect(ctx, db.pg.config)
 	if err != nil {
 		return nil, err
 	}
-	release = func() {
+	unlock = func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWait)
 		defer cancel()
 		// The server would only notice in a while that a connection is gone.
@@ -50,48 +109,34 @@ func (db *DB) turn(ctx context.Context, what string, wait bool) (release func(),
 		_ = conn.Close(ctx) // closed either way, and the lock with it
 	}
 	has := true
-	if _, err = conn.Exec(ctx, `SELECT set_config('application_name', $1, false)`, turnName+what); err == nil {
+	if _, err = conn.Exec(ctx, `SELECT set_config('application_name', $1, false)`, turnName+w.what); err == nil {
 		if wait {
-			err = db.awaitTurn(ctx, conn, what)
+			err = w.until(ctx, func(ctx context.Context, d time.Duration) (holder string, err error) { return awaitLock(ctx, conn, d) })
 		} else {
 			err = conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, int64(lockTurn)).Scan(&has)
 		}
 	}
 	if err != nil || !has {
-		release()
+		unlock()
 		return nil, err
 	}
-	return release, nil
+	return unlock, nil
 }
 
 // turnName begins the name of a connection that has the turn, or waits for it. The
 // server cuts names to 63 bytes.
 const turnName = "muniment control: "
 
-// awaitTurn waits for the lock, and stops now and then to see who has it.
-func (db *DB) awaitTurn(ctx context.Context, conn *pgx.Conn, what string) error {
-	told := false
-	for end := time.Now().Add(db.cfg.turnWait); ; {
-		try := max(time.Millisecond, min(db.cfg.turnTold, time.Until(end)))
-		if _, err := conn.Exec(ctx, `SELECT set_config('lock_timeout', $1, false)`, fmt.Sprint(try.Milliseconds())); err != nil {
-			return err
-		}
-		_, err := conn.Exec(ctx, `SELECT pg_advisory_lock($1)`, int64(lockTurn))
-		if e, ok := errors.AsType[*pgconn.PgError](err); !ok || e.Code != "55P03" {
-			return err
-		}
-		holder, err := turnOf(ctx, conn)
-		if err != nil {
-			return err
-		}
-		if !told {
-			db.cfg.Logger.Warn("waiting for another control process", "to", what, "other", holder)
-		}
-		told = true
-		if !time.Now().Before(end) {
-			return api.Unavailable(api.DatabaseBusy, "another control process is at work for too long: "+holder+"; nothing was changed", askAgain)
-		}
+// awaitLock waits a while for the lock, and sees who has it.
+func awaitLock(ctx context.Context, conn *pgx.Conn, d time.Duration) (holder string, err error) {
+	if _, err := conn.Exec(ctx, `SELECT set_config('lock_timeout', $1, false)`, fmt.Sprint(d.Milliseconds())); err != nil {
+		return "", err
 	}
+	_, err = conn.Exec(ctx, `SELECT pg_advisory_lock($1)`, int64(lockTurn))
+	if e, ok := errors.AsType[*pgconn.PgError](err); !ok || e.Code != "55P03" {
+		return "", err
+	}
+	return turnOf(ctx, conn)
 }
 
 // turnOf names who has the turn: what it does, where it runs, and since when.

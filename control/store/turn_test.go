@@ -13,16 +13,26 @@ import (
 	"muniment/gateway/api"
 )
 
-// TestTurnIsBounded: who waits for another process says for whom, and not for ever.
+// TestTurnIsBounded: who waits for somebody else says for whom, and not for ever.
 func TestTurnIsBounded(t *testing.T) {
-	onPostgres(t)
+	t.Run("another process", func(t *testing.T) {
+		onPostgres(t)
+		testTurn(t, true)
+	})
+	t.Run("this process", func(t *testing.T) { testTurn(t, false) })
+}
+
+func testTurn(t *testing.T, apart bool) {
 	dir := t.TempDir()
-	_, at := storetest.Place(t, dir)
-	first := mustOpen(t, dir)
+	path, url := storetest.Place(t, dir)
 	var log bytes.Buffer
 	second := mustOpenAt(t, Config{
-		URL: at, turnWait: 300 * time.Millisecond, turnTold: 50 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Path: path, URL: url, turnWait: 300 * time.Millisecond, turnTold: 50 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
+	first, holder := second, "muniment control: revoking a key, in this process"
+	if apart {
+		first, holder = mustOpen(t, dir), "muniment control: revoking a key, from 127.0.0.1"
+	}
 	release, err := first.Turn(t.Context(), "revoking a key", true)
 	require.NoError(t, err)
 
@@ -32,9 +42,9 @@ func TestTurnIsBounded(t *testing.T) {
 	_, err = second.Turn(t.Context(), "rotating a key", true)
 	told := api.From(err)
 	require.Equal(t, api.DatabaseBusy, told.Reason)
-	require.Contains(t, told.Message, "muniment control: revoking a key, from 127.0.0.1")
-	require.Equal(t, 1, bytes.Count(log.Bytes(), []byte("waiting for another control process")))
-	require.Contains(t, log.String(), `to="rotating a key" other="muniment control: revoking a key`)
+	require.Contains(t, told.Message, holder)
+	require.Equal(t, 1, bytes.Count(log.Bytes(), []byte("waiting for other work of control")))
+	require.Contains(t, log.String(), `to="rotating a key" other="`+holder)
 
 	second.cfg.turnWait = time.Hour
 	second.cfg.turnTold = time.Hour
