@@ -23,6 +23,7 @@ var rooms = map[string][]string{
 	"control/historytest":     {"gateway/api"},
 	"control/meter":           {"control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/node":            {"control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile"},
+	"control/offer":           {"control/right", "control/store", "gateway/api", "gateway/auth", "sealer"},
 	"control/proof":           {"control/node", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/right":           {"control/node", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/settle":          {"control/settle/rate", "control/store", "gate", "gateway/api", "sealer"},
@@ -58,7 +59,7 @@ var testsOnly = []string{"control/historytest", "control/store/storetest", "gate
 var adapters = map[string][]string{
 	"github.com/valyala/fasthttp":      {"gateway", "bench", "."},
 	"github.com/dgraph-io/ristretto":   {"gateway/snapshot"},
-	"github.com/danielgtaylor/huma":    {"control", "control/meter", "control/node", "control/proof", "control/right", "control/tenant"},
+	"github.com/danielgtaylor/huma":    {"control", "control/meter", "control/node", "control/offer", "control/proof", "control/right", "control/tenant"},
 	"github.com/transparency-dev":      {"sealer"},
 	"modernc.org/sqlite":               {"control/store", "pipeline/sqlite"},
 	"github.com/jackc/pgx":             {"control/store", "control/store/storetest"},

@@ -44,6 +44,18 @@ func TestDocumentedOperations(t *testing.T) {
 	d.visit("list-rights", "?substrate=AUTOMOTIVE", "")
 	d.visit("get-right", "", "")
 
+	const offer = `{"rightId": "{rightId}", "toOrgId": "org_fleet_east", "scope": {"campaigns": ["spring"], "regions": ["US-NY"]},
+		"termsRef": "https://example.com/terms/117"}`
+	d.visit("propose-offer", "", offer)
+	d.visit("get-offer", "", "")
+	d.visit("reject-offer", "", `{"reason": "too small a region"}`)
+	d.anew("offerId", "propose-offer", offer)
+	d.visit("withdraw-offer", "", `{"reason": "made twice"}`)
+	d.anew("offerId", "propose-offer", offer)
+	d.anew("offerId", "counter-offer", `{"scope": {"campaigns": ["spring"], "regions": ["US-NY", "US-NJ"]}, "termsRef": "https://example.com/terms/118"}`)
+	d.visit("accept-offer", "", "")
+	d.visit("list-offers", "?rightId={rightId}", "")
+
 	const delivery = `{"rightId": "{rightId}", "spatialAnchorId": "dash-1", "spatialPlacementId": "center-display",
 		"correlationId": "play-0001", "dwellMs": 8200, "telemetry": {"speedMph": %d, "viewable": true, "appState": "foreground"}}`
 	d.visit("observe-delivery", "", fmt.Sprintf(delivery, 0))
@@ -155,7 +167,7 @@ func (d *day) ask(id, query, body string) told {
 // ofOurs are ids by the names that paths have for them.
 var ofOurs = map[string]*regexp.Regexp{
 	"keyId": regexp.MustCompile(`key_\w{26}`), "basisId": regexp.MustCompile(`bas_\w{26}`), "rightId": regexp.MustCompile(`rgh_\w{26}`),
-	"packId": regexp.MustCompile(`ppk_\w{26}`), "receiptId": regexp.MustCompile(`rcp_\w{26}`),
+	"offerId": regexp.MustCompile(`ofr_\w{26}`), "packId": regexp.MustCompile(`ppk_\w{26}`), "receiptId": regexp.MustCompile(`rcp_\w{26}`),
 }
 
 // secret is the part of an API key that an example must not show.
@@ -180,6 +192,13 @@ func (d *day) visit(id, query, body string) string {
 	}
 	d.visited[id] = e
 	return a.body
+}
+
+// anew is visit, which makes another record of a name; what follows is about that.
+func (d *day) anew(name, id, body string) {
+	d.t.Helper()
+	d.visit(id, "", body)
+	d.ids[name] = ofOurs[name].FindString(string(d.visited[id].Answer))
 }
 
 // end asks that nothing was left out, and that the examples are of this service.

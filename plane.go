@@ -13,6 +13,7 @@ import (
 	"muniment/control"
 	"muniment/control/meter"
 	"muniment/control/node"
+	"muniment/control/offer"
 	"muniment/control/proof"
 	"muniment/control/right"
 	"muniment/control/store"
@@ -53,6 +54,10 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
+	offers, err := offer.New(offer.Config{DB: cfg.DB, Logger: cfg.Logger})
+	if err != nil {
+		return nil, err
+	}
 	packs, err := proof.New(proof.Config{
 		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: nodes, Nodes: nodes, Dir: filepath.Join(cfg.Data, "packs"),
 		Logger: cfg.Logger, Registerer: cfg.Registerer,
@@ -65,14 +70,15 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 		return nil, err
 	}
 	tenants, err := tenant.New(tenant.Config{DB: cfg.DB, Nodes: nodes, Counters: tenant.Counters{
-		Bases: rights.CountBases, Rights: rights.CountRights, ProofPacks: packs.CountPacks, Events: cfg.Warehouse.CountEvents,
+		Bases: rights.CountBases, Rights: rights.CountRights, Offers: offers.Count, ProofPacks: packs.CountPacks, Events: cfg.Warehouse.CountEvents,
 	}})
 	if err != nil {
 		return nil, err
 	}
 	ctl, err := control.New(control.Config{
 		DB: cfg.DB, Nodes: nodes, Tenants: tenants, Packs: packs, Log: cfg.Log,
-		Rooms: []control.Room{nodes, tenants, rights, packs, metering}, AdminToken: cfg.Token, Logger: cfg.Logger, Registerer: cfg.Registerer,
+		Rooms: []control.Room{nodes, tenants, rights, offers, packs, metering}, Jobs: []func(context.Context) error{offers.Run},
+		AdminToken: cfg.Token, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {
 		return nil, err
@@ -118,4 +124,6 @@ func behind(loader *pipeline.Loader) gateway.Note {
 }
 
 // replays are the rooms that tell an older database what was stopped meanwhile.
-func replays() []store.Replay { return []store.Replay{right.Replay, tenant.Replay, node.Replay} }
+func replays() []store.Replay {
+	return []store.Replay{right.Replay, offer.Replay, tenant.Replay, node.Replay}
+}

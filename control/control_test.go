@@ -20,6 +20,7 @@ import (
 
 	"muniment/control"
 	"muniment/control/node"
+	"muniment/control/offer"
 	"muniment/control/right"
 	"muniment/control/store"
 	"muniment/control/store/storetest"
@@ -37,6 +38,7 @@ type house struct {
 	nodes   *node.Room
 	control *control.Control
 	tenants *tenant.Room
+	offers  *offer.Room
 	rooms   []control.Room
 	log     *memoryLog
 	logged  *bytes.Buffer
@@ -71,12 +73,14 @@ func newHouseOn(t *testing.T, dir string, nodes node.Config) *house {
 	require.NoError(t, err)
 	rights, err := right.New(right.Config{DB: h.db, Nodes: h.nodes})
 	require.NoError(t, err)
+	h.offers, err = offer.New(offer.Config{DB: h.db})
+	require.NoError(t, err)
 	h.tenants, err = tenant.New(tenant.Config{DB: h.db, Nodes: h.nodes, Counters: tenant.Counters{
-		Bases: rights.CountBases, Rights: rights.CountRights,
+		Bases: rights.CountBases, Rights: rights.CountRights, Offers: h.offers.Count,
 		Events: func(context.Context, string) (int64, error) { return 7, nil },
 	}})
 	require.NoError(t, err)
-	h.rooms = []control.Room{h.nodes, h.tenants, rights, trouble{}}
+	h.rooms = []control.Room{h.nodes, h.tenants, rights, h.offers, trouble{}}
 	h.control, err = control.New(h.config())
 	require.NoError(t, err)
 	return h
@@ -217,6 +221,13 @@ func (h *house) right(key, basisID string) string {
 	made := h.call(key, "POST", "/v1/rights", fmt.Sprintf(
 		`{"basisId":%q,"substrate":"CTV","scope":{"regions":["US","CA"]},"effectiveFrom":"2026-01-01T00:00:00Z"}`, basisID)).ok()
 	return get[string](h.t, made, "right", "id")
+}
+
+// offer proposes a part of a right of the tenant's organisation to another.
+func (h *house) offer(key, rightID string) string {
+	h.t.Helper()
+	made := h.call(key, "POST", "/v1/offers", fmt.Sprintf(`{"rightId":%q,"toOrgId":"org_b","scope":{"regions":["US"]}}`, rightID)).ok()
+	return get[string](h.t, made, "offer", "id")
 }
 
 // TestTheUsualWay is the story of a new tenant, from the operator's command to a

@@ -37,6 +37,8 @@ var glossary = map[string]string{
 	"nodeId":             "The node's id.",
 	"nodes":              "How far each node is.",
 	"observed":           "What the gate read; null when it was not given.",
+	"offerId":            "The offer's id.",
+	"offers":             "The offers of this page.",
 	"orgId":              "The organisation's id.",
 	"packId":             "The proof pack's id.",
 	"packs":              "The proof packs of this page.",

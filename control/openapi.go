@@ -105,6 +105,7 @@ func info() (object, error) {
 var tagNotes = []struct{ name, note string }{
 	{tagDelivery, "The hot path: an observation in, a signed receipt out."},
 	{"Rights", "What may be delivered, where and until when. Suspension and revocation reach every node."},
+	{"Offers", "What one organisation asks of another about a right, and the right that comes of it."},
 	{"Bases", "The legal bases that rights rest on."},
 	{"Receipts", "Receipts by id, and the proof that one is in the tenant's log."},
 	{"Proof packs", "Sealed slices of the tenant's log, for a stranger to verify offline."},

@@ -1,0 +1,188 @@
+package offer
+
+import (
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// proposeMany writes offers that expire together, without an event each.
+func (r *Room) proposeMany(t *testing.T, n int) {
+	t.Helper()
+	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
+		revision, err := tx.Revision(t.Context())
+		for range n {
+			if err != nil {
+				return err
+			}
+			made, _ := propose(Offer{TenantID: tenantID, RightID: rightID, ToOrgID: "org_b", Scope: json.RawMessage(`{}`)}, holder, store.At(tx.Now()))
+			made.ID, made.Revision = api.NewID(prefix, tx.Now()), revision
+			err = insert(t.Context(), tx, &made)
+		}
+		return err
+	}))
+}
+
+// requireEachToldOnce asks for one offer.expired for each of n offers, by the system,
+// as it is kept.
+func (r *Room) requireEachToldOnce(t *testing.T, n int) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, e := range outbox(t, r.db) {
+		require.Equal(t, "offer.expired", e.Type)
+		require.Equal(t, store.BySystem(), e.Actor)
+		require.False(t, seen[e.Subject.ID], "%s was told twice", e.Subject.ID)
+		seen[e.Subject.ID] = true
+		o, err := find(t.Context(), r.db.Read(), tenantID, e.Subject.ID)
+		require.NoError(t, err)
+		require.Equal(t, Expired, o.State)
+		kept, err := sealer.Canonical(struct {
+			*Offer
+			ActingOrgID *string `json:"actingOrgId"`
+		}{o, nil})
+		require.NoError(t, err)
+		require.Equal(t, string(kept), string(e.Data))
+	}
+	require.Len(t, seen, n)
+}
+
+func (r *Room) due(t require.TestingT) int {
+	due, err := listDue(context.Background(), r.db.Read(), store.At(r.db.Now()), 10_000)
+	require.NoError(t, err)
+	return len(due)
+}
+
+func TestExpireInBatches(t *testing.T) {
+	c := &clock{at: now.Time}
+	r := newRoom(t, t.TempDir(), c)
+	r.proposeMany(t, 25)
+	c.pass(lifetime - time.Millisecond)
+	require.NoError(t, r.expireAll(t.Context()))
+	require.Empty(t, outbox(t, r.db), "nothing is due yet")
+	c.pass(time.Millisecond)
+	for _, left := range []int{15, 5, 0} {
+		n, err := r.expire(t.Context(), 10)
+		require.NoError(t, err)
+		require.Equal(t, min(10, n), n)
+		require.Equal(t, left, r.due(t))
+		r.requireEachToldOnce(t, 25-left)
+	}
+	n, err := r.expire(t.Context(), 10)
+	require.NoError(t, err)
+	require.Zero(t, n)
+	r.requireEachToldOnce(t, 25)
+}
+
+// TestTwoProcessesExpire has two jobs at once, each ended and begun again at random, as
+// if its process died in the middle of a batch or between two: nothing is lost, nothing
+// is told twice.
+func TestTwoProcessesExpire(t *testing.T) {
+	const many = 5 * batch
+	dir, c := t.TempDir(), &clock{at: now.Time}
+	rooms := []*Room{newRoom(t, dir, c)}
+	second := rooms[0]
+	if rooms[0].db.Shared() {
+		second = newRoom(t, dir, c)
+	}
+	rooms = append(rooms, second)
+	rooms[0].proposeMany(t, many)
+	c.pass(lifetime)
+
+	lives := make([]int, len(rooms))
+	var processes sync.WaitGroup
+	for i, r := range rooms {
+		processes.Go(func() {
+			chance := rand.New(rand.NewPCG(1, uint64(i)))
+			for ; r.due(t) > 0; lives[i]++ {
+				life, kill := context.WithTimeout(t.Context(), time.Duration(10*lives[i]+chance.IntN(20))*time.Millisecond)
+				require.NoError(t, r.Run(life))
+				kill()
+			}
+		})
+	}
+	processes.Wait()
+	rooms[0].requireEachToldOnce(t, many)
+	t.Logf("lives: %v", lives)
+	require.Greater(t, lives[0]+lives[1], 2, "nobody died in the middle of it")
+}
+
+// TestRunGoesOn expires what becomes due while it runs.
+func TestRunGoesOn(t *testing.T) {
+	c := &clock{at: now.Time}
+	r := newRoom(t, t.TempDir(), c)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	for told := 1; told <= 3; told++ {
+		r.proposeMany(t, 1)
+		c.pass(lifetime)
+		require.Eventually(t, func() bool { return len(outbox(t, r.db)) == told }, time.Minute, time.Millisecond)
+	}
+	stop()
+	require.NoError(t, <-done)
+	r.requireEachToldOnce(t, 3)
+}
+
+// TestReplay brings an older database to what the log says became of its offers.
+func TestReplay(t *testing.T) {
+	c := &clock{at: now.Time}
+	r := newRoom(t, t.TempDir(), c)
+	replay := func(e sealer.Event) (changed bool) {
+		require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) (err error) {
+			changed, err = Replay(t.Context(), tx, &e)
+			return err
+		}))
+		return changed
+	}
+	of := map[string]Offer{}
+	for _, a := range []Action{Accept, Reject, Withdraw, Counter} {
+		o := r.mustPropose(t)
+		var err error
+		switch a {
+		case Accept:
+			_, _, err = r.accept(t.Context(), tenantID, o.ID, byKey)
+		case Counter:
+			_, _, err = r.counter(t.Context(), tenantID, o.ID, Offer{Scope: json.RawMessage(`{"regions":["US"]}`)}, byKey)
+		default:
+			_, err = r.close(t.Context(), tenantID, o.ID, a, new("why"), byKey)
+		}
+		require.NoError(t, err)
+		closed, err := find(t.Context(), r.db.Read(), tenantID, o.ID)
+		require.NoError(t, err)
+		of[o.ID] = *closed
+		// The copy is from before.
+		require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error { return update(t.Context(), tx, &o, closed.Revision) }))
+	}
+	stranger := r.mustPropose(t)
+	replayed := 0
+	for _, e := range outbox(t, r.db) {
+		if replay(e) {
+			replayed++
+			require.False(t, replay(e), "nothing new")
+		}
+	}
+	require.Equal(t, len(of), replayed)
+	for id, closed := range of {
+		now, err := find(t.Context(), r.db.Read(), tenantID, id)
+		require.NoError(t, err)
+		require.Equal(t, closed, *now, "the record that was told, so that its hash stays what it was")
+		_, _, err = r.accept(t.Context(), tenantID, id, byKey)
+		conflict(t, err)
+	}
+	still, err := find(t.Context(), r.db.Read(), tenantID, stranger.ID)
+	require.NoError(t, err)
+	require.Equal(t, stranger, *still)
+
+	require.False(t, replay(sealer.Event{TenantID: tenantID, Type: "offer.accepted", Subject: sealer.Ref{Kind: "offer", ID: "ofr_unknown"}, Data: []byte(`{}`)}))
+	require.False(t, replay(sealer.Event{TenantID: "tnt_other", Type: "offer.rejected", Subject: sealer.Ref{Kind: "offer", ID: stranger.ID}, Data: []byte(`{"state":"REJECTED"}`)}))
+	require.False(t, replay(sealer.Event{TenantID: tenantID, Type: "right.revoked", Subject: sealer.Ref{Kind: "right", ID: stranger.ID}, Data: []byte(`{"state":"REVOKED"}`)}))
+}

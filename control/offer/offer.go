@@ -1,0 +1,227 @@
+// Package offer owns offers: what one organisation asks of another about a right.
+//
+// An offer is made by one side to the other, and one of the two holds the right. It
+// asks for a part of the right, never for more: its scope is held against the right's
+// when it is proposed, as a derived right's is. It moves along the table of
+// transitions below, each move being one change: record, revision and audit event, or
+// nothing. All states but PROPOSED are final. A caller who loses a race gets
+// STATE_CONFLICT.
+//
+// Accepting is one change with the right that the offer asked for. That is derived
+// from the offer's right, and held by the side that does not hold that one; its
+// contentHash is the SHA-256, in base64url, of the RFC 8785 bytes of the accepted
+// offer as it is answered. An accepted offer never changes again, so anybody can
+// compute the hash from the answer, or from the data of offer.accepted without
+// actingOrgId. Accepting, proposing and countering need a right that is ACTIVE then,
+// and its ancestors too.
+//
+// Countering ends an offer and makes another in the opposite direction, in one change
+// and with an event for each: offer.countered and offer.proposed. The new one's termsRef
+// is counter_of:<id>, whatever the caller gives; what he gives is kept beside it, as
+// counterTermsRef. No other offer may claim that form.
+//
+// An offer whose expiresAt has come is EXPIRED for everybody at once: whoever reads or
+// moves it judges by the clock. A job (Run) writes that down, with an event of the
+// system's. It does so in batches, each a change of its own, so that a process which
+// dies between two loses nothing; and since changes run one at a time, and each looks
+// again at what is still due, any number of processes tell of each offer once.
+//
+// Both sides live in one tenant, and a key of the tenant may act for either: the
+// move says for which, and its event names it as actingOrgId.
+//
+// A database that was restored from an older copy is told which offers were closed
+// meanwhile (Replay), so none is closed twice. A right that was derived there is not
+// made again: the operator who went on with an older database has to issue it.
+//
+// stateReason is the caller's text and part of an event that is never erased: it is no
+// place for personal data, and the API says so.
+package offer
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// Offer is the record of an offer.
+type Offer struct {
+	ID        string `json:"id"`
+	TenantID  string `json:"-"`
+	RightID   string `json:"rightId" doc:"The right of which a part is asked for."`
+	FromOrgID string `json:"fromOrgId" doc:"The organisation that proposed it."`
+	ToOrgID   string `json:"toOrgId" doc:"The organisation that may accept, counter or reject it."`
+	// Scope is an RFC 8785 object.
+	Scope           json.RawMessage `json:"scope" doc:"The scope of the right that accepting it issues."`
+	TermsRef        *string         `json:"termsRef" doc:"Where the terms are; counter_of:<id> for a counter-offer."`
+	CounterTermsRef *string         `json:"counterTermsRef" doc:"The termsRef that was given with a counter-offer."`
+	ExpiresAt       store.Instant   `json:"expiresAt" doc:"The first moment at which it can't be accepted any more."`
+	CounteredBy     *string         `json:"counteredBy" doc:"The counter-offer that took its place."`
+	DerivedRightID  *string         `json:"derivedRightId" doc:"The right that accepting it issued."`
+	State           State           `json:"state" enum:"PROPOSED,COUNTERED,WITHDRAWN,REJECTED,ACCEPTED,EXPIRED"`
+	StateReason     *string         `json:"stateReason" doc:"The reason given with a withdrawal or rejection."`
+	CreatedAt       store.Instant   `json:"createdAt"`
+	UpdatedAt       store.Instant   `json:"updatedAt"`
+	Revision        int64           `json:"revision"`
+}
+
+// State is what has become of an offer.
+type State string
+
+// The states.
+const (
+	Proposed  State = "PROPOSED"
+	Countered State = "COUNTERED"
+	Withdrawn State = "WITHDRAWN"
+	Rejected  State = "REJECTED"
+	Accepted  State = "ACCEPTED"
+	Expired   State = "EXPIRED"
+)
+
+// Action moves an offer from PROPOSED on.
+type Action string
+
+// The actions.
+const (
+	Counter  Action = "counter"
+	Accept   Action = "accept"
+	Withdraw Action = "withdraw"
+	Reject   Action = "reject"
+	Expire   Action = "expire"
+)
+
+// side is who acts.
+type side int
+
+const (
+	nobody side = iota
+	proposer
+	recipient
+)
+
+// transitions is the contract's table. All begin at PROPOSED: no other state is ever
+// left. Only Expire is for an offer whose time has come, and no other action is.
+var transitions = map[Action]struct {
+	by    side
+	to    State
+	event string
+}{
+	Counter:  {recipient, Countered, "offer.countered"},
+	Withdraw: {proposer, Withdrawn, "offer.withdrawn"},
+	Reject:   {recipient, Rejected, "offer.rejected"},
+	Accept:   {recipient, Accepted, "offer.accepted"},
+	Expire:   {nobody, Expired, "offer.expired"},
+}
+
+// After returns the offer as the action leaves it. What the table does not have is
+// STATE_CONFLICT. reason is kept as the caller's.
+func (o Offer) After(a Action, reason *string, now store.Instant) (Offer, error) {
+	move, known := transitions[a]
+	due := o.due(now.Time)
+	if state := o.stateAt(now.Time); !known || o.State != Proposed || due != (a == Expire) {
+		return o, api.Conflict("an offer that is " + string(state) + " can't be moved by " + string(a))
+	}
+	o.State, o.StateReason, o.UpdatedAt = move.to, reason, now
+	return o, nil
+}
+
+// due says whether the offer's time has come before anything else did.
+func (o *Offer) due(now time.Time) bool {
+	return o.State == Proposed && !now.Before(o.ExpiresAt.Time)
+}
+
+// stateAt is the state as everybody sees it, whether it is written down or not.
+func (o *Offer) stateAt(now time.Time) State {
+	if o.due(now) {
+		return Expired
+	}
+	return o.State
+}
+
+// actor is the organisation that an action is of; nobody's for an offer that expires.
+func (o *Offer) actor(a Action) *string {
+	switch transitions[a].by {
+	case proposer:
+		return &o.FromOrgID
+	case recipient:
+		return &o.ToOrgID
+	default:
+		return nil
+	}
+}
+
+// lifetime is how long an offer stands when the caller says nothing else.
+const lifetime = 7 * 24 * time.Hour
+
+// counterOf begins the termsRef of a counter-offer.
+const counterOf = "counter_of:"
+
+// propose settles a new offer, of which the caller has filled in what was asked for,
+// about a right that holder holds. An empty FromOrgID is holder.
+func propose(o Offer, holder string, now store.Instant) (Offer, error) {
+	if o.FromOrgID == "" {
+		o.FromOrgID = holder
+	}
+	var faults []api.ValidationError
+	switch {
+	case o.FromOrgID == o.ToOrgID:
+		faults = append(faults, api.ValidationError{Field: "toOrgId", Message: "must be another organisation than the one that proposes"})
+	case o.FromOrgID != holder && o.ToOrgID != holder:
+		faults = append(faults, api.ValidationError{Field: "toOrgId", Message: "must be the right's holder " + holder + " unless that proposes"})
+	}
+	if o.TermsRef != nil && strings.HasPrefix(*o.TermsRef, counterOf) {
+		faults = append(faults, api.ValidationError{Field: "termsRef", Message: "may begin with " + counterOf + " in a counter-offer only"})
+	}
+	return o.begin(faults, now)
+}
+
+// counter settles the offer that takes the place of o, in the opposite direction; asked
+// has its scope, its termsRef and its end.
+func (o *Offer) counter(asked Offer, now store.Instant) (Offer, error) {
+	asked.TenantID, asked.RightID, asked.FromOrgID, asked.ToOrgID = o.TenantID, o.RightID, o.ToOrgID, o.FromOrgID
+	terms := counterOf + o.ID
+	asked.TermsRef, asked.CounterTermsRef = &terms, asked.TermsRef
+	return asked.begin(nil, now)
+}
+
+// begin puts in what all new offers have.
+func (o Offer) begin(faults []api.ValidationError, now store.Instant) (Offer, error) {
+	if o.ExpiresAt.IsZero() {
+		o.ExpiresAt = store.At(now.Add(lifetime))
+	}
+	if !now.Before(o.ExpiresAt.Time) {
+		faults = append(faults, api.ValidationError{Field: "expiresAt", Message: "must lie ahead"})
+	}
+	if len(faults) > 0 {
+		return Offer{}, api.Invalid(faults...)
+	}
+	o.State, o.CreatedAt, o.UpdatedAt = Proposed, now, now
+	return o, nil
+}
+
+// beneficiary is the side that does not hold the right.
+func (o *Offer) beneficiary(holder string) string {
+	if o.FromOrgID == holder {
+		return o.ToOrgID
+	}
+	return o.FromOrgID
+}
+
+// contentHash is that of the record as it is answered.
+func (o *Offer) contentHash() (string, error) {
+	text, err := sealer.Canonical(o)
+	if err != nil {
+		return "", err
+	}
+	return hashOf(text), nil
+}
+
+func hashOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}

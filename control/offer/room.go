@@ -1,0 +1,183 @@
+package offer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"muniment/control/right"
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// Config of the room. DB is required.
+type Config struct {
+	DB *store.DB
+	// Every is how often Run looks for offers that have expired; 1 s when it is 0.
+	Every time.Duration
+	// Logger; nil is slog.Default.
+	Logger *slog.Logger
+}
+
+// Room is safe for concurrent use.
+type Room struct {
+	db     *store.DB
+	every  time.Duration
+	logger *slog.Logger
+}
+
+// New wires the room. It starts nothing.
+func New(cfg Config) (*Room, error) {
+	if cfg.DB == nil {
+		return nil, errors.New("cannot open the offers: DB is missing")
+	}
+	if cfg.Every == 0 {
+		cfg.Every = every
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	return &Room{db: cfg.DB, every: cfg.Every, logger: cfg.Logger}, nil
+}
+
+const prefix api.Prefix = "ofr_"
+
+// propose writes a new offer, of which the caller has filled in what was asked for.
+func (r *Room) propose(ctx context.Context, asked Offer, by sealer.Ref) (made Offer, err error) {
+	err = r.db.Change(ctx, func(tx *store.Tx) error {
+		of, err := right.Find(ctx, tx, asked.TenantID, asked.RightID)
+		if err != nil {
+			return err
+		}
+		if made, err = propose(asked, of.HolderOrgID, store.At(tx.Now())); err != nil {
+			return err
+		}
+		made.ID = api.NewID(prefix, made.CreatedAt.Time)
+		return made.write(ctx, tx, of.HolderOrgID, by)
+	})
+	return made, err
+}
+
+// write writes a settled offer about a right of the holder, and tells of it.
+func (o *Offer) write(ctx context.Context, tx *store.Tx, holder string, by sealer.Ref) error {
+	derivable, err := right.Derivable(ctx, tx, o.derivation(holder), o.CreatedAt)
+	if err != nil {
+		return err
+	}
+	o.Scope = derivable.Scope
+	if o.Revision, err = tx.Revision(ctx); err != nil {
+		return err
+	}
+	if err := insert(ctx, tx, o); err != nil {
+		return err
+	}
+	return o.emit(ctx, tx, "offer.proposed", &o.FromOrgID, by)
+}
+
+// derivation is the right that the offer asks for.
+func (o *Offer) derivation(holder string) right.Derivation {
+	return right.Derivation{TenantID: o.TenantID, ParentID: o.RightID, HolderOrgID: o.beneficiary(holder), Scope: o.Scope}
+}
+
+// close moves an offer of the tenant by an action that makes nothing else.
+func (r *Room) close(ctx context.Context, tenantID, id string, a Action, reason *string, by sealer.Ref) (closed Offer, err error) {
+	err = r.db.Change(ctx, func(tx *store.Tx) (err error) {
+		closed, err = move(ctx, tx, tenantID, id, a, reason, by, nil)
+		return err
+	})
+	return closed, err
+}
+
+// counter closes an offer and makes another in the opposite direction.
+func (r *Room) counter(ctx context.Context, tenantID, id string, asked Offer, by sealer.Ref) (countered, made Offer, err error) {
+	err = r.db.Change(ctx, func(tx *store.Tx) (err error) {
+		countered, err = move(ctx, tx, tenantID, id, Counter, nil, by, func(next *Offer) error {
+			if made, err = next.counter(asked, next.UpdatedAt); err != nil {
+				return err
+			}
+			made.ID = api.NewID(prefix, next.UpdatedAt.Time)
+			next.CounteredBy = &made.ID
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		of, err := right.Find(ctx, tx, tenantID, countered.RightID)
+		if err != nil {
+			return err
+		}
+		return made.write(ctx, tx, of.HolderOrgID, by)
+	})
+	return countered, made, err
+}
+
+// accept closes an offer and issues the right that it asked for.
+func (r *Room) accept(ctx context.Context, tenantID, id string, by sealer.Ref) (accepted Offer, issued right.View, err error) {
+	err = r.db.Change(ctx, func(tx *store.Tx) (err error) {
+		accepted, err = move(ctx, tx, tenantID, id, Accept, nil, by, func(next *Offer) error {
+			rightID := api.NewID(api.PrefixRight, next.UpdatedAt.Time)
+			next.DerivedRightID = &rightID
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		of, err := right.Find(ctx, tx, tenantID, accepted.RightID)
+		if err != nil {
+			return err
+		}
+		hash, err := accepted.contentHash()
+		if err != nil {
+			return err
+		}
+		d := accepted.derivation(of.HolderOrgID)
+		d.ID, d.ContentHash = *accepted.DerivedRightID, &hash
+		issued, err = right.Derive(ctx, tx, d, by)
+		return err
+	})
+	return accepted, issued, err
+}
+
+// move applies an action to an offer of the tenant, and tells of it. also, unless it is
+// nil, puts in what the move makes besides, before the record is written.
+func move(ctx context.Context, tx *store.Tx, tenantID, id string, a Action, reason *string, by sealer.Ref, also func(next *Offer) error) (Offer, error) {
+	was, err := find(ctx, tx, tenantID, id)
+	if err != nil {
+		return Offer{}, err
+	}
+	if was == nil {
+		return Offer{}, api.NotFound("offer")
+	}
+	next, err := was.After(a, reason, store.At(tx.Now()))
+	if err != nil {
+		return Offer{}, err
+	}
+	if also != nil {
+		if err := also(&next); err != nil {
+			return Offer{}, err
+		}
+	}
+	if next.Revision, err = tx.Revision(ctx); err != nil {
+		return Offer{}, err
+	}
+	if err := update(ctx, tx, &next, was.Revision); err != nil {
+		return Offer{}, err
+	}
+	return next, next.emit(ctx, tx, transitions[a].event, next.actor(a), by)
+}
+
+// emit tells of an offer's new state: the record, and who acted.
+func (o *Offer) emit(ctx context.Context, tx *store.Tx, event string, actingOrgID *string, by sealer.Ref) error {
+	text, err := sealer.Canonical(struct {
+		*Offer
+		ActingOrgID *string `json:"actingOrgId"`
+	}{o, actingOrgID})
+	if err != nil {
+		return err
+	}
+	return tx.Emit(ctx, sealer.Event{
+		TenantID: o.TenantID, Type: event, At: o.UpdatedAt.Time, Actor: by, Subject: sealer.Ref{Kind: "offer", ID: o.ID}, Data: text,
+	})
+}

@@ -1,0 +1,292 @@
+package offer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gowebpki/jcs"
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/right"
+	"muniment/control/store"
+	"muniment/control/store/storetest"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+const (
+	tenantID = "tnt_a"
+	rightID  = "rgh_root"
+	holder   = "org_a"
+)
+
+// clock stands still until it is moved. It is safe for concurrent use.
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+// newRoom is a room on the database of a folder, with one tenant and one right. Made
+// again on the same folder it is another process's.
+func newRoom(t *testing.T, dir string, c *clock) *Room {
+	t.Helper()
+	path, url := storetest.Place(t, dir)
+	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url, Now: c.Now})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	require.NoError(t, db.Change(t.Context(), func(tx *store.Tx) error {
+		for _, statement := range []string{
+			`INSERT INTO tenants (tenant_id, org_id, created_at, updated_at, revision) VALUES ('tnt_a', 'org_a', 0, 0, 0) ON CONFLICT DO NOTHING`,
+			`INSERT INTO bases (basis_id, tenant_id, kind, title, holder_org_id, created_at, updated_at, revision)
+				VALUES ('bas_a', 'tnt_a', 'CONTRACT', 'Frame agreement', 'org_a', 0, 0, 0) ON CONFLICT DO NOTHING`,
+			`INSERT INTO rights (right_id, tenant_id, basis_id, substrate, scope, effective_from, ancestors, holder_org_id, state, created_at, updated_at, revision)
+				VALUES ('rgh_root', 'tnt_a', 'bas_a', 'CTV', '{"regions":["US","CA"]}', 0, '', 'org_a', 'ACTIVE', 0, 0, 0) ON CONFLICT DO NOTHING`,
+		} {
+			if _, err := tx.ExecContext(t.Context(), statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	r, err := New(Config{DB: db, Every: time.Millisecond})
+	require.NoError(t, err)
+	return r
+}
+
+var byKey = store.ByKey("key_a")
+
+// mustPropose is an offer of a part of the right to org_b.
+func (r *Room) mustPropose(t require.TestingT) Offer {
+	o, err := r.propose(context.Background(), Offer{TenantID: tenantID, RightID: rightID, ToOrgID: "org_b", Scope: json.RawMessage(`{"regions":["US"]}`)}, byKey)
+	require.NoError(t, err)
+	return o
+}
+
+// move applies an action to a right.
+func (r *Room) moveRight(t require.TestingT, id string, a right.Action) error {
+	return r.db.Change(context.Background(), func(tx *store.Tx) error {
+		_, err := right.Move(context.Background(), tx, tenantID, id, a, nil, byKey)
+		return err
+	})
+}
+
+// told lists the events that no relay has taken yet, as "type subject".
+func told(t require.TestingT, db *store.DB) (list []string) {
+	for _, e := range outbox(t, db) {
+		list = append(list, e.Type+" "+e.Subject.ID)
+	}
+	return list
+}
+
+func outbox(t require.TestingT, db *store.DB) []sealer.Event {
+	events, err := store.List(context.Background(), db.Read(), "the outbox", func(row store.Row) (sealer.Event, error) {
+		text, err := store.Text(row)
+		if err != nil {
+			return sealer.Event{}, err
+		}
+		return sealer.ParseEvent([]byte(text))
+	}, `SELECT event FROM outbox ORDER BY epoch, seq`)
+	require.NoError(t, err)
+	return events
+}
+
+func conflict(t require.TestingT, err error) {
+	require.Equal(t, api.StateConflict, api.From(err).Code, "%v", err)
+}
+
+func TestAcceptIsOneChange(t *testing.T) {
+	r := newRoom(t, t.TempDir(), &clock{at: now.Time})
+	o := r.mustPropose(t)
+	require.NoError(t, r.moveRight(t, rightID, right.Suspend))
+	_, _, err := r.accept(t.Context(), tenantID, o.ID, byKey)
+	conflict(t, err)
+	same, err := find(t.Context(), r.db.Read(), tenantID, o.ID)
+	require.NoError(t, err)
+	require.Equal(t, &o, same, "nothing is left of what failed")
+	require.NoError(t, r.moveRight(t, rightID, right.Resume))
+
+	accepted, issued, err := r.accept(t.Context(), tenantID, o.ID, byKey)
+	require.NoError(t, err)
+	require.Equal(t, Accepted, accepted.State)
+	require.Equal(t, issued.ID, *accepted.DerivedRightID)
+	require.Equal(t, rightID, *issued.ParentRightID)
+	require.Equal(t, "org_b", issued.HolderOrgID)
+	require.JSONEq(t, `{"regions":["US"]}`, string(issued.Scope))
+	require.Equal(t, api.RightActive, issued.EffectiveState)
+	read, err := right.Find(t.Context(), r.db.Read(), tenantID, issued.ID)
+	require.NoError(t, err)
+	require.Equal(t, issued, read)
+	require.Equal(t, []string{
+		"offer.proposed " + o.ID, "right.suspended " + rightID, "right.resumed " + rightID, "offer.accepted " + o.ID, "right.issued " + issued.ID,
+	}, told(t, r.db))
+
+	// Whoever has the event computes the right's contentHash.
+	var data map[string]any
+	e := outbox(t, r.db)[3]
+	require.NoError(t, json.Unmarshal(e.Data, &data))
+	require.Equal(t, "org_b", data["actingOrgId"])
+	delete(data, "actingOrgId")
+	text, err := json.Marshal(data)
+	require.NoError(t, err)
+	text, err = jcs.Transform(text)
+	require.NoError(t, err)
+	require.Equal(t, hashOf(text), *issued.ContentHash)
+}
+
+func TestCounterIsOneChange(t *testing.T) {
+	r := newRoom(t, t.TempDir(), &clock{at: now.Time})
+	o := r.mustPropose(t)
+	_, _, err := r.counter(t.Context(), tenantID, o.ID, Offer{Scope: json.RawMessage(`{"regions":["MX"]}`)}, byKey)
+	require.Equal(t, "scope.regions", api.From(err).Field)
+	countered, made, err := r.counter(t.Context(), tenantID, o.ID, Offer{Scope: json.RawMessage(`{"regions":["CA"]}`), TermsRef: new("contract 8")}, byKey)
+	require.NoError(t, err)
+	require.Equal(t, Countered, countered.State)
+	require.Equal(t, made.ID, *countered.CounteredBy)
+	require.Equal(t, "counter_of:"+o.ID, *made.TermsRef)
+	for _, id := range []string{o.ID, made.ID} { // as they were answered
+		read, err := find(t.Context(), r.db.Read(), tenantID, id)
+		require.NoError(t, err)
+		require.Equal(t, map[string]Offer{o.ID: countered, made.ID: made}[id], *read)
+	}
+	require.Equal(t, []string{"offer.proposed " + o.ID, "offer.countered " + o.ID, "offer.proposed " + made.ID}, told(t, r.db))
+	var acted []string
+	for _, e := range outbox(t, r.db) {
+		var data struct{ ActingOrgID string }
+		require.NoError(t, json.Unmarshal(e.Data, &data))
+		acted = append(acted, data.ActingOrgID)
+	}
+	require.Equal(t, []string{holder, "org_b", "org_b"}, acted)
+
+	_, issued, err := r.accept(t.Context(), tenantID, made.ID, byKey)
+	require.NoError(t, err)
+	require.Equal(t, "org_b", issued.HolderOrgID, "whoever proposed: the right is for the side that has none")
+}
+
+// TestOneOfManyAcceptsWins has 64 callers accept one offer, through two processes where
+// a database has several.
+func TestOneOfManyAcceptsWins(t *testing.T) {
+	dir, c := t.TempDir(), &clock{at: now.Time}
+	rooms := []*Room{newRoom(t, dir, c)}
+	if rooms[0].db.Shared() {
+		rooms = append(rooms, newRoom(t, dir, c))
+	}
+	o := rooms[0].mustPropose(t)
+	errs := make([]error, 64)
+	var callers sync.WaitGroup
+	for i := range errs {
+		callers.Go(func() { _, _, errs[i] = rooms[i%len(rooms)].accept(t.Context(), tenantID, o.ID, byKey) })
+	}
+	callers.Wait()
+	won := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err != nil })
+	require.Len(t, won, 1)
+	for _, err := range errs {
+		if err != nil {
+			conflict(t, err)
+		}
+	}
+	var derived int
+	require.NoError(t, rooms[0].db.Read().QueryRow(`SELECT COUNT(*) FROM rights WHERE parent_right_id = $1`, rightID).Scan(&derived))
+	require.Equal(t, 1, derived)
+	require.Len(t, told(t, rooms[0].db), 3, "offer.proposed, offer.accepted, right.issued")
+}
+
+// TestAcceptAgainstRevoke lets an acceptance race a revocation of the offer's right:
+// either it loses, or what it derived is stopped.
+func TestAcceptAgainstRevoke(t *testing.T) {
+	dir, c := t.TempDir(), &clock{at: now.Time}
+	r := newRoom(t, dir, c)
+	other := r
+	if r.db.Shared() {
+		other = newRoom(t, dir, c)
+	}
+	outcomes := map[bool]int{}
+	for i := range 200 {
+		parent := fmt.Sprintf("rgh_%d", i)
+		require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
+			_, err := right.Derive(t.Context(), tx, right.Derivation{ID: parent, TenantID: tenantID, ParentID: rightID, HolderOrgID: holder, Scope: json.RawMessage(`{"regions":["US"]}`)}, byKey)
+			return err
+		}))
+		o, err := r.propose(t.Context(), Offer{TenantID: tenantID, RightID: parent, ToOrgID: "org_b", Scope: json.RawMessage(`{"regions":["US"]}`)}, byKey)
+		require.NoError(t, err)
+		var acceptErr, revokeErr error
+		var issued right.View
+		var race sync.WaitGroup
+		start := make(chan struct{})
+		race.Go(func() { <-start; _, issued, acceptErr = r.accept(t.Context(), tenantID, o.ID, byKey) })
+		race.Go(func() { <-start; revokeErr = other.moveRight(t, parent, right.Revoke) })
+		close(start)
+		race.Wait()
+		require.NoError(t, revokeErr)
+		outcomes[acceptErr == nil]++
+		if acceptErr != nil {
+			conflict(t, acceptErr)
+			continue
+		}
+		v, err := right.Find(t.Context(), r.db.Read(), tenantID, issued.ID)
+		require.NoError(t, err)
+		require.Equal(t, api.RightRevoked, v.EffectiveState)
+		require.Equal(t, parent, *v.BlockedBy)
+	}
+	require.Positive(t, outcomes[true], "no acceptance was first")
+	require.Positive(t, outcomes[false], "no revocation was first")
+}
+
+// TestStaleRecordLoses is the race that changes which run one at a time hide.
+func TestStaleRecordLoses(t *testing.T) {
+	r := newRoom(t, t.TempDir(), &clock{at: now.Time})
+	o := r.mustPropose(t)
+	conflict(t, r.db.Change(t.Context(), func(tx *store.Tx) error { return update(t.Context(), tx, &o, o.Revision-1) }))
+}
+
+func TestLists(t *testing.T) {
+	c := &clock{at: now.Time}
+	r := newRoom(t, t.TempDir(), c)
+	var made []string
+	for range 5 {
+		made = append(made, r.mustPropose(t).ID)
+		c.pass(time.Millisecond)
+	}
+	slices.Reverse(made) // newest first
+	_, err := r.close(t.Context(), tenantID, made[0], Reject, nil, byKey)
+	require.NoError(t, err)
+	ids := func(f filter, before string, limit int) (ids []string) {
+		offers, err := list(t.Context(), r.db.Read(), tenantID, f, store.At(c.Now()), before, limit)
+		require.NoError(t, err)
+		for _, o := range offers {
+			ids = append(ids, o.ID)
+		}
+		return ids
+	}
+	require.Equal(t, made[:3], ids(filter{}, "", 2), "one more than the page holds")
+	require.Equal(t, made[3:], ids(filter{}, made[2], 10))
+	require.Equal(t, made, ids(filter{rightID: rightID}, "", 10))
+	require.Empty(t, ids(filter{rightID: "rgh_other"}, "", 10))
+	require.Equal(t, made[:1], ids(filter{state: "REJECTED"}, "", 10))
+	require.Equal(t, made[1:], ids(filter{state: "PROPOSED"}, "", 10))
+	require.Empty(t, ids(filter{state: "EXPIRED"}, "", 10))
+	n, err := r.Count(t.Context(), tenantID)
+	require.NoError(t, err)
+	require.EqualValues(t, 5, n)
+
+	c.pass(lifetime - 4*time.Millisecond) // the first two are due, and nobody has written it down
+	require.Equal(t, made[3:], ids(filter{state: "EXPIRED"}, "", 10))
+	require.Equal(t, made[1:3], ids(filter{state: "PROPOSED"}, "", 10))
+	require.Equal(t, made[:1], ids(filter{state: "REJECTED"}, "", 10))
+}

@@ -1,0 +1,169 @@
+package offer
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"muniment/control/right"
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+)
+
+// Routes adds the room's operations to the API.
+func (r *Room) Routes(a huma.API) {
+	const read, write = api.OffersRead, api.OffersWrite
+	huma.Register(a, operation("propose-offer", http.MethodPost, "/v1/offers", "Propose to share, cede or sublet a part of a right", write), r.post)
+	huma.Register(a, operation("list-offers", http.MethodGet, "/v1/offers", "List the offers, newest first", read), r.getAll)
+	huma.Register(a, operation("get-offer", http.MethodGet, "/v1/offers/{offerId}", "Get an offer", read), r.get)
+	huma.Register(a, operation("counter-offer", http.MethodPost, "/v1/offers/{offerId}/counter", "Answer an offer with one in the opposite direction", write), r.postCounter)
+	huma.Register(a, operation("accept-offer", http.MethodPost, "/v1/offers/{offerId}/accept", "Accept an offer, which issues the right that it asked for", write), r.postAccept)
+	huma.Register(a, operation("withdraw-offer", http.MethodPost, "/v1/offers/{offerId}/withdraw", "Withdraw an offer, for its proposer", write), r.postClose(Withdraw))
+	huma.Register(a, operation("reject-offer", http.MethodPost, "/v1/offers/{offerId}/reject", "Reject an offer, for its recipient", write), r.postClose(Reject))
+}
+
+func operation(id, method, path, summary string, scope api.Scope) huma.Operation {
+	return huma.Operation{
+		OperationID: id, Method: method, Path: path, Summary: summary,
+		Tags: []string{"Offers"}, Metadata: map[string]any{"scope": scope},
+	}
+}
+
+// The answers about offers.
+type (
+	// OneOffer is the answer about one offer.
+	OneOffer struct {
+		Offer Offer `json:"offer"`
+	}
+	// Offers is one page of offers.
+	Offers struct {
+		Offers     []Offer `json:"offers"`
+		NextCursor *string `json:"nextCursor"`
+	}
+	// CounteredOffer is the answer to a counter-offer.
+	CounteredOffer struct {
+		Offer     Offer `json:"offer" doc:"The counter-offer."`
+		Countered Offer `json:"countered" doc:"The offer that it answers."`
+	}
+	// AcceptedOffer is the answer to an acceptance.
+	AcceptedOffer struct {
+		Offer Offer      `json:"offer"`
+		Right right.View `json:"right" doc:"The derived right; its contentHash is that of the offer."`
+	}
+)
+
+type proposeInput struct {
+	Body struct {
+		RightID   string          `json:"rightId" minLength:"1" maxLength:"64" doc:"The right of which a part is asked for."`
+		FromOrgID string          `json:"fromOrgId,omitempty" maxLength:"68" doc:"The organisation that proposes; the right's holder when absent."`
+		ToOrgID   string          `json:"toOrgId" minLength:"1" maxLength:"68" doc:"The organisation that may accept; one of the two holds the right."`
+		Scope     json.RawMessage `json:"scope" doc:"The scope of the right that accepting issues: an object of limits, or a string, which is kept as its description. Never wider than the right's."`
+		Terms
+	}
+}
+
+// Terms are what an offer and a counter-offer say alike.
+type Terms struct {
+	TermsRef  *string    `json:"termsRef,omitempty" nullable:"true" maxLength:"1024" doc:"Where the terms are; no place for personal data."`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty" nullable:"true" doc:"The first moment at which it can't be accepted any more; absent: in 7 days."`
+}
+
+func (r *Room) post(ctx context.Context, in *proposeInput) (*store.Answer[OneOffer], error) {
+	caller, asked := auth.PrincipalFrom(ctx), in.Body
+	until, err := store.Given("expiresAt", asked.ExpiresAt)
+	if err != nil {
+		return nil, err
+	}
+	made, err := r.propose(ctx, Offer{
+		TenantID: caller.TenantID, RightID: asked.RightID, FromOrgID: asked.FromOrgID, ToOrgID: asked.ToOrgID,
+		Scope: asked.Scope, TermsRef: asked.TermsRef, ExpiresAt: until,
+	}, store.ByKey(caller.ID))
+	return store.Tell(OneOffer{made}, err)
+}
+
+type listInput struct {
+	store.Page
+	RightID string `query:"rightId" maxLength:"64" doc:"Only offers about this right."`
+	State   string `query:"state" enum:"PROPOSED,COUNTERED,WITHDRAWN,REJECTED,ACCEPTED,EXPIRED" doc:"Only offers in this state."`
+}
+
+func (r *Room) getAll(ctx context.Context, in *listInput) (*store.Answer[Offers], error) {
+	before, err := in.Key()
+	if err != nil {
+		return nil, err
+	}
+	now := store.At(r.db.Now())
+	offers, err := list(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.RightID, in.State}, now, before, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	page, next := store.Cut(offers, in.Limit, func(o Offer) string { return o.ID })
+	for i := range page {
+		page[i].State = page[i].stateAt(now.Time)
+	}
+	return store.Tell(Offers{page, next}, nil)
+}
+
+type offerPath struct {
+	OfferID string `path:"offerId"`
+}
+
+func (r *Room) get(ctx context.Context, in *offerPath) (*store.Answer[OneOffer], error) {
+	o, err := find(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.OfferID)
+	if err != nil {
+		return nil, err
+	}
+	if o == nil {
+		return nil, api.NotFound("offer")
+	}
+	o.State = o.stateAt(r.db.Now())
+	return store.Tell(OneOffer{*o}, nil)
+}
+
+type counterInput struct {
+	OfferID string `path:"offerId"`
+	Body    struct {
+		Scope json.RawMessage `json:"scope" doc:"As in an offer."`
+		Terms
+	}
+}
+
+func (r *Room) postCounter(ctx context.Context, in *counterInput) (*store.Answer[CounteredOffer], error) {
+	caller, asked := auth.PrincipalFrom(ctx), in.Body
+	until, err := store.Given("expiresAt", asked.ExpiresAt)
+	if err != nil {
+		return nil, err
+	}
+	countered, made, err := r.counter(ctx, caller.TenantID, in.OfferID,
+		Offer{Scope: asked.Scope, TermsRef: asked.TermsRef, ExpiresAt: until}, store.ByKey(caller.ID))
+	return store.Tell(CounteredOffer{made, countered}, err)
+}
+
+func (r *Room) postAccept(ctx context.Context, in *offerPath) (*store.Answer[AcceptedOffer], error) {
+	caller := auth.PrincipalFrom(ctx)
+	accepted, issued, err := r.accept(ctx, caller.TenantID, in.OfferID, store.ByKey(caller.ID))
+	return store.Tell(AcceptedOffer{accepted, issued}, err)
+}
+
+type closeInput struct {
+	OfferID string `path:"offerId"`
+	Body    *struct {
+		Reason *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
+	}
+}
+
+func (r *Room) postClose(a Action) func(context.Context, *closeInput) (*store.Answer[OneOffer], error) {
+	return func(ctx context.Context, in *closeInput) (*store.Answer[OneOffer], error) {
+		caller := auth.PrincipalFrom(ctx)
+		var reason *string
+		if in.Body != nil {
+			reason = in.Body.Reason
+		}
+		closed, err := r.close(ctx, caller.TenantID, in.OfferID, a, reason, store.ByKey(caller.ID))
+		return store.Tell(OneOffer{closed}, err)
+	}
+}
