@@ -58,6 +58,13 @@ func (c *pipelineCmd) Run() (err error) {
 	if err != nil {
 		return err
 	}
+	listener, err := net.Listen("tcp", c.Admin)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	// The first line names the address: what is opened from here on has something to say.
+	logger.Info("muniment pipeline is starting", "admin", urlOf(listener.Addr(), adminTLS), "topic", c.Topic)
 	topic, err := c.kafkaFlags.config(logger, registry)
 	if err != nil {
 		return err
@@ -107,11 +114,6 @@ func (c *pipelineCmd) Run() (err error) {
 		return err
 	}
 
-	listener, err := net.Listen("tcp", c.Admin)
-	if err != nil {
-		return err
-	}
-	logger.Info("muniment pipeline is starting", "admin", urlOf(listener.Addr(), adminTLS), "topic", c.Topic)
 	operators := gateway.Admin{
 		Gatherer: registry,
 		Checks:   append(checks, gateway.Check{Name: "loaders", Ready: fleet.Ready}),
