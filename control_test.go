@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/ed25519"
@@ -14,11 +13,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -68,16 +64,8 @@ func (s *scaled) migrate(t *testing.T, more ...string) string {
 	return string(out)
 }
 
-// controlProcess is one that runs.
-type controlProcess struct {
-	api, admin, nodes string
-	cmd               *exec.Cmd
-	exited            chan error
-	log               func() string
-}
-
 // start starts a control process, and returns once it is ready.
-func (s *scaled) start(t *testing.T, more ...string) *controlProcess {
+func (s *scaled) start(t *testing.T, more ...string) *launched {
 	t.Helper()
 	p := s.launch(t, more...)
 	p.awaitReady(t, http.StatusOK)
@@ -85,7 +73,7 @@ func (s *scaled) start(t *testing.T, more ...string) *controlProcess {
 }
 
 // launch returns once the process has named its addresses.
-func (s *scaled) launch(t *testing.T, more ...string) *controlProcess {
+func (s *scaled) launch(t *testing.T, more ...string) *launched {
 	t.Helper()
 	return launch(t, exec.Command(s.exe, append([]string{
 		"control", "--database", s.database, "--kafka", s.kafka, "--topic", s.topic, "--clickhouse", s.clickhouse, "--data", s.data,
@@ -93,78 +81,15 @@ func (s *scaled) launch(t *testing.T, more ...string) *controlProcess {
 	}, more...)...))
 }
 
-// launch starts control or a gateway, and returns once it has named its addresses.
-func launch(t *testing.T, cmd *exec.Cmd) *controlProcess {
-	t.Helper()
-	pipe, err := cmd.StderrPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	var mu sync.Mutex
-	var text strings.Builder
-	p := &controlProcess{cmd: cmd, exited: make(chan error, 1), log: func() string { mu.Lock(); defer mu.Unlock(); return text.String() }}
-	first := make(chan string, 1)
-	go func() {
-		lines := bufio.NewReader(pipe)
-		for {
-			line, err := lines.ReadString('\n')
-			mu.Lock()
-			text.WriteString(line)
-			mu.Unlock()
-			select {
-			case first <- line:
-			default:
-			}
-			if err != nil {
-				break
-			}
-		}
-		p.exited <- cmd.Wait()
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		if t.Failed() {
-			t.Log(p.log())
-		}
-	})
-	m := regexp.MustCompile(`api=(\S+) admin=(\S+)(?: nodes=(\S+))?`).FindStringSubmatch(<-first)
-	require.NotNil(t, m, p.log())
-	p.api, p.admin, p.nodes = m[1], m[2], m[3]
-	return p
-}
-
-// ready asks /readyz.
-func (p *controlProcess) ready(t *testing.T) (status int, text string) {
-	resp, err := http.Get(p.admin + "/readyz")
-	if err != nil {
-		return 0, err.Error()
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	return resp.StatusCode, string(body)
-}
-
-func (p *controlProcess) awaitReady(t *testing.T, want int) {
-	t.Helper()
-	require.Eventually(t, func() bool { status, _ := p.ready(t); return status == want }, 30*time.Second, 10*time.Millisecond)
-}
-
-// stop tells the process to end, which is a success.
-func (p *controlProcess) stop(t *testing.T) {
-	t.Helper()
-	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
-	require.NoError(t, <-p.exited, p.log())
-}
-
 // follow has a node join at a process and follow its feed.
-func (p *controlProcess) follow(t *testing.T, s *scaled) (nodeID string, view *snapshot.View) {
+func (p *launched) follow(t *testing.T, s *scaled) (nodeID string, view *snapshot.View) {
 	t.Helper()
 	nodeID, credential := p.join(t, s)
 	return nodeID, p.view(t, nodeID, credential)
 }
 
 // invite makes an invitation for a node.
-func (p *controlProcess) invite(t *testing.T, s *scaled) (token string) {
+func (p *launched) invite(t *testing.T, s *scaled) (token string) {
 	t.Helper()
 	var access adminAccess
 	text, err := os.ReadFile(filepath.Join(s.data, adminFile))
@@ -176,7 +101,7 @@ func (p *controlProcess) invite(t *testing.T, s *scaled) (token string) {
 }
 
 // join has a node join at a process.
-func (p *controlProcess) join(t *testing.T, s *scaled) (nodeID, credential string) {
+func (p *launched) join(t *testing.T, s *scaled) (nodeID, credential string) {
 	t.Helper()
 	nodeID = api.NewID(api.PrefixNode, time.Now())
 	var joined api.Joined
@@ -188,7 +113,7 @@ func (p *controlProcess) join(t *testing.T, s *scaled) (nodeID, credential strin
 const bound = 2 * time.Second
 
 // view keeps a node following the feed of a process, and returns once it may sign.
-func (p *controlProcess) view(t *testing.T, nodeID, credential string) *snapshot.View {
+func (p *launched) view(t *testing.T, nodeID, credential string) *snapshot.View {
 	t.Helper()
 	source, err := snapshot.NewRemote(p.nodes, credential, nil)
 	require.NoError(t, err)
@@ -231,7 +156,7 @@ func TestControlProcesses(t *testing.T) {
 	require.Equal(t, nodeID, revoked.Propagation.Nodes[0].NodeID)
 	require.GreaterOrEqual(t, revoked.Propagation.Nodes[0].AppliedRevision, revoked.Propagation.Revision)
 	require.NoError(t, view.Fresh())
-	for _, p := range []*controlProcess{first, second} {
+	for _, p := range []*launched{first, second} {
 		var told struct{ Propagation node.Propagation }
 		require.NoError(t, bench.Client{API: p.api, Key: client.Key}.Do(t.Context(), "GET", "/v1/rights/"+rightID+"/propagation", nil, &told))
 		require.Equal(t, revoked.Propagation, told.Propagation)
@@ -293,7 +218,7 @@ func TestControlSealsOnTheStack(t *testing.T) {
 	}
 	_, notes := first.ready(t)
 	require.Contains(t, notes, `{"name":"clickhouse","note":"ready"}`)
-	loader.end(t)
+	loader.stop(t)
 	second.stop(t)
 	first.stop(t)
 }
@@ -390,7 +315,7 @@ func TestDatabaseRestored(t *testing.T) {
 	wire.Cut()
 	storetest.Replace(t, backup, s.data)
 	wire.Restore()
-	for _, p := range []*controlProcess{first, second} {
+	for _, p := range []*launched{first, second} {
 		require.Eventually(t, func() bool { _, told := p.ready(t); return strings.Contains(told, "gone back to an older state") }, 20*time.Second, 10*time.Millisecond)
 		resp, err := ask(t, bench.Client{API: p.api, Key: key.APIKey}, "GET", "/v1/rights/"+after)
 		require.NoError(t, err)
@@ -407,7 +332,7 @@ func TestDatabaseRestored(t *testing.T) {
 
 	accepting := s.start(t, "--accept-rollback")
 	other := s.start(t)
-	for _, p := range []*controlProcess{accepting, other} {
+	for _, p := range []*launched{accepting, other} {
 		client := bench.Client{API: p.api, Key: key.APIKey}
 		require.Equal(t, "REVOKED", stateOf(client, before))
 		require.Equal(t, "REVOKED", stateOf(client, after), "revoked in between")

@@ -79,7 +79,7 @@ func TestGatewayThatMayNotSign(t *testing.T) {
 	rooms, at := nodesControl(t, func() time.Duration { return time.Since(began) + time.Duration(away.Load()) })
 	invited, err := rooms.Invite(t.Context(), store.ByOperator())
 	require.NoError(t, err)
-	start := func() *controlProcess {
+	start := func() *launched {
 		return launch(t, exec.Command(exe, "gateway", "--kafka", "127.0.0.1:1", "--control", "127.0.0.1:1", "--nodes", at,
 			"--invitation", invited.Token, "--data", data, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"))
 	}

@@ -1,15 +1,11 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -31,69 +27,10 @@ import (
 	"muniment/sealer"
 )
 
-// loaderProcess is a running "muniment pipeline".
-type loaderProcess struct {
-	*exec.Cmd
-	admin string
-	said  *bytes.Buffer // standard error; complete once drained is closed
-	drain chan struct{}
-}
-
-// startLoader starts one and waits for its first line.
-func startLoader(t *testing.T, exe string, args ...string) *loaderProcess {
+// startLoader starts a loader.
+func startLoader(t *testing.T, exe string, args ...string) *launched {
 	t.Helper()
-	p := &loaderProcess{
-		Cmd:  exec.Command(exe, append([]string{"pipeline", "--admin", "127.0.0.1:0", "--log", "json"}, args...)...),
-		said: new(bytes.Buffer), drain: make(chan struct{}),
-	}
-	stderr, err := p.StderrPipe()
-	require.NoError(t, err)
-	require.NoError(t, p.Start())
-	t.Cleanup(func() {
-		_ = p.Process.Kill()
-		<-p.drain
-	})
-	lines := bufio.NewReader(io.TeeReader(stderr, p.said))
-	first, readErr := lines.ReadString('\n')
-	go func() {
-		defer close(p.drain)
-		_, _ = io.Copy(io.Discard, lines)
-	}()
-	require.NoError(t, readErr, first)
-	var line struct{ Admin string }
-	require.NoError(t, json.Unmarshal([]byte(first), &line), first)
-	p.admin = line.Admin
-	return p
-}
-
-// end stops the process as an orchestrator does, and asks that it succeeds.
-func (p *loaderProcess) end(t *testing.T) {
-	t.Helper()
-	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
-	<-p.drain
-	require.NoError(t, p.Wait(), p.said.String())
-}
-
-// ready is the answer of /readyz.
-func (p *loaderProcess) ready(t *testing.T) (status int, text string) {
-	t.Helper()
-	resp, err := http.Get(p.admin + "/readyz")
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	return resp.StatusCode, string(body)
-}
-
-func (p *loaderProcess) awaitReady(t *testing.T) {
-	t.Helper()
-	for limit := time.Now().Add(time.Minute); ; <-time.After(20 * time.Millisecond) {
-		status, text := p.ready(t)
-		if status == http.StatusOK {
-			return
-		}
-		require.True(t, time.Now().Before(limit), "not ready: %s\n%s", text, p.said)
-	}
+	return launch(t, exec.Command(exe, append([]string{"pipeline", "--admin", "127.0.0.1:0"}, args...)...))
 }
 
 // eventTopic makes a topic of eight partitions, on a real cluster if there is one.
@@ -125,8 +62,8 @@ func TestPipelineWaitsForItsWarehouse(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	require.Equal(t, http.StatusOK, resp.StatusCode)
-	p.end(t)
-	require.NotContains(t, p.said.String(), "hidden")
+	p.stop(t)
+	require.NotContains(t, p.log(), "hidden")
 }
 
 func TestPipelineFlags(t *testing.T) {
@@ -206,11 +143,11 @@ func TestLoadersComeAndGo(t *testing.T) {
 	defer log.Close()
 
 	exe := muniment(t)
-	start := func() *loaderProcess {
+	start := func() *launched {
 		return startLoader(t, exe, "--kafka", strings.Join(cfg.Brokers, ","), "--topic", cfg.Topic, "--group", cfg.Topic,
 			"--clickhouse", wh.URL, "--session-timeout", "6s")
 	}
-	loaders := make([]*loaderProcess, 4)
+	loaders := make([]*launched, 4)
 	for i := range loaders {
 		loaders[i] = start()
 	}
@@ -237,26 +174,26 @@ func TestLoadersComeAndGo(t *testing.T) {
 	defer stopWriting()
 
 	for _, p := range loaders {
-		p.awaitReady(t)
+		p.awaitReady(t, http.StatusOK)
 	}
-	var zombie *loaderProcess
+	var zombie *launched
 	begun := time.Now()
 	for round := range 9 {
 		<-time.After(time.Until(begun.Add(time.Duration(round+1) * 2 * time.Second)))
 		i := round % len(loaders)
 		switch round {
 		case 1, 6:
-			require.NoError(t, loaders[i].Process.Kill())
+			require.NoError(t, loaders[i].cmd.Process.Kill())
 		case 2:
 			zombie = loaders[i]
-			require.NoError(t, zombie.Process.Signal(syscall.SIGSTOP))
+			require.NoError(t, zombie.cmd.Process.Signal(syscall.SIGSTOP))
 		default:
-			loaders[i].end(t)
+			loaders[i].stop(t)
 		}
 		loaders[i] = start()
 	}
-	require.NoError(t, zombie.Process.Signal(syscall.SIGCONT))
-	zombie.awaitReady(t)
+	require.NoError(t, zombie.cmd.Process.Signal(syscall.SIGCONT))
+	zombie.awaitReady(t, http.StatusOK)
 	stopWriting()
 	writers.Wait()
 
@@ -281,8 +218,8 @@ func TestLoadersComeAndGo(t *testing.T) {
 	require.Zero(t, receipts)
 	require.Zero(t, quantity)
 	for _, p := range append(loaders, zombie) {
-		p.end(t)
-		require.NotContains(t, p.said.String(), "no longer loaded")
+		p.stop(t)
+		require.NotContains(t, p.log(), "no longer loaded")
 	}
 	t.Logf("%d records over 9 changes of loaders, 2 killed and 1 held still for %v: 0 missing, 0 twice, drift 0", all, time.Since(begun))
 }
