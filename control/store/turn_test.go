@@ -69,7 +69,7 @@ func testTurn(t *testing.T, apart bool) {
 func TestTurnEndsWithItsRelease(t *testing.T) {
 	onPostgres(t)
 	db := mustOpen(t, t.TempDir())
-	for i := range 200 {
+	for i := range 50 {
 		release, err := db.Turn(t.Context(), "renewing", false)
 		require.NoError(t, err)
 		require.NotNil(t, release, "turn %d", i)
