@@ -20,6 +20,7 @@ var rooms = map[string][]string{
 	"deploy":                  {},
 	"bench":                   {"gate", "gateway", "gateway/api", "pipeline/...", "sealer"},
 	"control":                 {"control/...", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
+	"control/challenge":       {"control/node", "control/right", "control/store", "gateway/api", "gateway/auth", "sealer"},
 	"control/historytest":     {"gateway/api"},
 	"control/meter":           {"control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/node":            {"control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile"},
@@ -59,7 +60,7 @@ var testsOnly = []string{"control/historytest", "control/store/storetest", "gate
 var adapters = map[string][]string{
 	"github.com/valyala/fasthttp":      {"gateway", "bench", "."},
 	"github.com/dgraph-io/ristretto":   {"gateway/snapshot"},
-	"github.com/danielgtaylor/huma":    {"control", "control/meter", "control/node", "control/offer", "control/proof", "control/right", "control/tenant"},
+	"github.com/danielgtaylor/huma":    {"control", "control/challenge", "control/meter", "control/node", "control/offer", "control/proof", "control/right", "control/tenant"},
 	"github.com/transparency-dev":      {"sealer"},
 	"modernc.org/sqlite":               {"control/store", "pipeline/sqlite"},
 	"github.com/jackc/pgx":             {"control/store", "control/store/storetest"},

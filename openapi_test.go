@@ -56,6 +56,14 @@ func TestDocumentedOperations(t *testing.T) {
 	d.visit("accept-offer", "", "")
 	d.visit("list-offers", "?rightId={rightId}", "")
 
+	const challenge = `{"rightId": "{rightId}", "challengerOrgId": "org_fleet_east", "reason": "the campaign is ours since May"}`
+	d.visit("open-challenge", "", challenge)
+	d.visit("get-challenge", "", "")
+	d.visit("withdraw-challenge", "", `{"reason": "settled between us"}`)
+	d.anew("challengeId", "open-challenge", challenge)
+	d.visit("list-challenges", "?rightId={rightId}", "")
+	d.visit("resolve-challenge", "", `{"upheld": false, "resolution": "the contract of June says otherwise"}`)
+
 	const delivery = `{"rightId": "{rightId}", "spatialAnchorId": "dash-1", "spatialPlacementId": "center-display",
 		"correlationId": "play-0001", "dwellMs": 8200, "telemetry": {"speedMph": %d, "viewable": true, "appState": "foreground"}}`
 	d.visit("observe-delivery", "", fmt.Sprintf(delivery, 0))
@@ -167,7 +175,7 @@ func (d *day) ask(id, query, body string) told {
 // ofOurs are ids by the names that paths have for them.
 var ofOurs = map[string]*regexp.Regexp{
 	"keyId": regexp.MustCompile(`key_\w{26}`), "basisId": regexp.MustCompile(`bas_\w{26}`), "rightId": regexp.MustCompile(`rgh_\w{26}`),
-	"offerId": regexp.MustCompile(`ofr_\w{26}`), "packId": regexp.MustCompile(`ppk_\w{26}`), "receiptId": regexp.MustCompile(`rcp_\w{26}`),
+	"challengeId": regexp.MustCompile(`chg_\w{26}`), "offerId": regexp.MustCompile(`ofr_\w{26}`), "packId": regexp.MustCompile(`ppk_\w{26}`), "receiptId": regexp.MustCompile(`rcp_\w{26}`),
 }
 
 // secret is the part of an API key that an example must not show.

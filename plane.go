@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"muniment/control"
+	"muniment/control/challenge"
 	"muniment/control/meter"
 	"muniment/control/node"
 	"muniment/control/offer"
@@ -58,6 +59,10 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
+	challenges, err := challenge.New(challenge.Config{DB: cfg.DB, Nodes: nodes})
+	if err != nil {
+		return nil, err
+	}
 	packs, err := proof.New(proof.Config{
 		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: nodes, Nodes: nodes, Dir: filepath.Join(cfg.Data, "packs"),
 		Logger: cfg.Logger, Registerer: cfg.Registerer,
@@ -70,14 +75,15 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 		return nil, err
 	}
 	tenants, err := tenant.New(tenant.Config{DB: cfg.DB, Nodes: nodes, Counters: tenant.Counters{
-		Bases: rights.CountBases, Rights: rights.CountRights, Offers: offers.Count, ProofPacks: packs.CountPacks, Events: cfg.Warehouse.CountEvents,
+		Bases: rights.CountBases, Rights: rights.CountRights, Offers: offers.Count, Challenges: challenges.Count,
+		ProofPacks: packs.CountPacks, Events: cfg.Warehouse.CountEvents,
 	}})
 	if err != nil {
 		return nil, err
 	}
 	ctl, err := control.New(control.Config{
 		DB: cfg.DB, Nodes: nodes, Tenants: tenants, Packs: packs, Log: cfg.Log,
-		Rooms: []control.Room{nodes, tenants, rights, offers, packs, metering}, Jobs: []func(context.Context) error{offers.Run},
+		Rooms: []control.Room{nodes, tenants, rights, offers, challenges, packs, metering}, Jobs: []func(context.Context) error{offers.Run},
 		AdminToken: cfg.Token, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {
@@ -125,5 +131,5 @@ func behind(loader *pipeline.Loader) gateway.Note {
 
 // replays are the rooms that tell an older database what was stopped meanwhile.
 func replays() []store.Replay {
-	return []store.Replay{right.Replay, offer.Replay, tenant.Replay, node.Replay}
+	return []store.Replay{right.Replay, offer.Replay, challenge.Replay, tenant.Replay, node.Replay}
 }

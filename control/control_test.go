@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control"
+	"muniment/control/challenge"
 	"muniment/control/node"
 	"muniment/control/offer"
 	"muniment/control/right"
@@ -75,12 +76,14 @@ func newHouseOn(t *testing.T, dir string, nodes node.Config) *house {
 	require.NoError(t, err)
 	h.offers, err = offer.New(offer.Config{DB: h.db})
 	require.NoError(t, err)
+	challenges, err := challenge.New(challenge.Config{DB: h.db, Nodes: h.nodes})
+	require.NoError(t, err)
 	h.tenants, err = tenant.New(tenant.Config{DB: h.db, Nodes: h.nodes, Counters: tenant.Counters{
-		Bases: rights.CountBases, Rights: rights.CountRights, Offers: h.offers.Count,
+		Bases: rights.CountBases, Rights: rights.CountRights, Offers: h.offers.Count, Challenges: challenges.Count,
 		Events: func(context.Context, string) (int64, error) { return 7, nil },
 	}})
 	require.NoError(t, err)
-	h.rooms = []control.Room{h.nodes, h.tenants, rights, h.offers, trouble{}}
+	h.rooms = []control.Room{h.nodes, h.tenants, rights, h.offers, challenges, trouble{}}
 	h.control, err = control.New(h.config())
 	require.NoError(t, err)
 	return h
@@ -228,6 +231,13 @@ func (h *house) offer(key, rightID string) string {
 	h.t.Helper()
 	made := h.call(key, "POST", "/v1/offers", fmt.Sprintf(`{"rightId":%q,"toOrgId":"org_b","scope":{"regions":["US"]}}`, rightID)).ok()
 	return get[string](h.t, made, "offer", "id")
+}
+
+// challenge opens one of a right.
+func (h *house) challenge(key, rightID string) string {
+	h.t.Helper()
+	made := h.call(key, "POST", "/v1/challenges", fmt.Sprintf(`{"rightId":%q,"challengerOrgId":"org_c","reason":"it is ours"}`, rightID)).ok()
+	return get[string](h.t, made, "challenge", "id")
 }
 
 // TestTheUsualWay is the story of a new tenant, from the operator's command to a

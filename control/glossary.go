@@ -7,6 +7,8 @@ var glossary = map[string]string{
 	"appliedRevision":    "The revision that the node has applied.",
 	"bases":              "The bases of this page.",
 	"basisId":            "The legal basis that it rests on.",
+	"challengeId":        "The challenge's id.",
+	"challenges":         "The challenges of this page.",
 	"code":               "Names what is wrong; it doesn't change within a version of the rules.",
 	"contentHash":        "SHA-256 of the document, base64url.",
 	"contractVersion":    "The version of this contract.",

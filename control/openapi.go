@@ -106,6 +106,7 @@ var tagNotes = []struct{ name, note string }{
 	{tagDelivery, "The hot path: an observation in, a signed receipt out."},
 	{"Rights", "What may be delivered, where and until when. Suspension and revocation reach every node."},
 	{"Offers", "What one organisation asks of another about a right, and the right that comes of it."},
+	{"Challenges", "What an organisation says against a right, and what came of it."},
 	{"Bases", "The legal bases that rights rest on."},
 	{"Receipts", "Receipts by id, and the proof that one is in the tenant's log."},
 	{"Proof packs", "Sealed slices of the tenant's log, for a stranger to verify offline."},

@@ -34,34 +34,45 @@ func TestSuspensionTellsOfANodeThatDoesNotFollow(t *testing.T) {
 }
 
 // TestRevocationWaitsForTheNodes has a node that follows the feed: it has applied
-// the revocation when the caller is answered. Nothing but the node's next poll,
-// which the commit wakes, can tell so.
+// the revocation, be it asked for or that of an upheld challenge, when the caller is
+// answered. Nothing but the node's next poll, which the commit wakes, can tell so.
 func TestRevocationWaitsForTheNodes(t *testing.T) {
-	h := newHouse(t, time.Minute)
-	_, key := h.tenant()
-	rightID := h.right(key, h.basis(key))
-	source := h.control.Source()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	f, err := source.Feed(ctx, api.FeedRequest{NodeID: "nod_a"})
-	require.NoError(t, err)
-	go func() {
-		var err error
-		for err == nil {
-			f, err = source.Feed(ctx, api.FeedRequest{NodeID: "nod_a", After: f.UpTo})
-		}
-		done <- err
-	}()
+	for name, revoke := range map[string]func(h *house, key, rightID string) answer{
+		"revoked": func(h *house, key, rightID string) answer {
+			return h.call(key, "POST", "/v1/rights/"+rightID+"/revoke", "")
+		},
+		"challenged": func(h *house, key, rightID string) answer {
+			return h.call(key, "POST", "/v1/challenges/"+h.challenge(key, rightID)+"/resolve", `{"upheld":true}`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t, time.Minute)
+			_, key := h.tenant()
+			rightID := h.right(key, h.basis(key))
+			source := h.control.Source()
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			f, err := source.Feed(ctx, api.FeedRequest{NodeID: "nod_a"})
+			require.NoError(t, err)
+			go func() {
+				var err error
+				for err == nil {
+					f, err = source.Feed(ctx, api.FeedRequest{NodeID: "nod_a", After: f.UpTo})
+				}
+				done <- err
+			}()
 
-	revoked := h.call(key, "POST", "/v1/rights/"+rightID+"/revoke", "").ok()
-	revision := get[float64](t, revoked, "right", "revision")
-	require.Equal(t, map[string]any{"revision": revision, "applied": true, "nodes": []any{
-		map[string]any{"nodeId": "nod_a", "appliedRevision": revision, "live": true},
-	}}, get[map[string]any](t, revoked, "propagation"))
-	told := h.call(key, "GET", "/v1/rights/"+rightID+"/propagation", "").ok()
-	require.Equal(t, get[map[string]any](t, revoked, "propagation"), get[map[string]any](t, told, "propagation"))
-	cancel()
-	require.ErrorIs(t, <-done, context.Canceled)
+			revoked := revoke(h, key, rightID).ok()
+			revision := get[float64](t, revoked, "right", "revision")
+			require.Equal(t, map[string]any{"revision": revision, "applied": true, "nodes": []any{
+				map[string]any{"nodeId": "nod_a", "appliedRevision": revision, "live": true},
+			}}, get[map[string]any](t, revoked, "propagation"))
+			told := h.call(key, "GET", "/v1/rights/"+rightID+"/propagation", "").ok()
+			require.Equal(t, get[map[string]any](t, revoked, "propagation"), get[map[string]any](t, told, "propagation"))
+			cancel()
+			require.ErrorIs(t, <-done, context.Canceled)
+		})
+	}
 }
 
 // TestFeedIsALongPoll runs on a clock that only moves while everybody waits, and not

@@ -100,8 +100,9 @@ func TestOtherTenantsRecordsLookLikeNone(t *testing.T) {
 	rightID := h.right(key, basisID)
 	keyID := get[string](t, h.call(key, "GET", "/v1/tenant", "").ok(), "key", "keyId")
 	strangersBasis := h.basis(stranger)
-	offerID := h.offer(key, rightID)
+	offerID, challengeID := h.offer(key, rightID), h.challenge(key, rightID)
 	const offer = `{"rightId":"%s","toOrgId":"org_b","scope":{"regions":["US"]}}`
+	const challenge = `{"rightId":"%s","challengerOrgId":"org_c","reason":"it is ours"}`
 	const right = `{"basisId":%q,"substrate":"CTV","scope":{},"effectiveFrom":"2026-01-01T00:00:00Z","parentRightId":%s}`
 
 	for _, c := range []struct{ method, path, body, mine, unknown string }{
@@ -118,6 +119,10 @@ func TestOtherTenantsRecordsLookLikeNone(t *testing.T) {
 		{"POST", "/v1/offers/%s/withdraw", "", offerID, "ofr_00000000000000000000000000"},
 		{"POST", "/v1/offers/%s/reject", `{"reason":"mine"}`, offerID, "ofr_00000000000000000000000000"},
 		{"POST", "/v1/offers", offer, rightID, "rgh_00000000000000000000000000"},
+		{"GET", "/v1/challenges/%s", "", challengeID, "chg_00000000000000000000000000"},
+		{"POST", "/v1/challenges/%s/resolve", `{"upheld":true}`, challengeID, "chg_00000000000000000000000000"},
+		{"POST", "/v1/challenges/%s/withdraw", "", challengeID, "chg_00000000000000000000000000"},
+		{"POST", "/v1/challenges", challenge, rightID, "rgh_00000000000000000000000000"},
 		{"GET", "/v1/api-keys/%s", "", keyID, "key_00000000000000000000000000"},
 		{"DELETE", "/v1/api-keys/%s", "", keyID, "key_00000000000000000000000000"},
 		{"POST", "/v1/api-keys/%s/rotate", "", keyID, "key_00000000000000000000000000"},
@@ -138,11 +143,12 @@ func TestOtherTenantsRecordsLookLikeNone(t *testing.T) {
 		require.Equal(t, none.text, foreign.text, "%s %s", c.method, c.path)
 		require.Equal(t, none.header, foreign.header, "%s %s", c.method, c.path)
 	}
-	for _, path := range []string{"/v1/bases", "/v1/rights", "/v1/offers", "/v1/offers?rightId=" + rightID, "/v1/api-keys"} {
+	for _, path := range []string{"/v1/bases", "/v1/rights", "/v1/offers", "/v1/offers?rightId=" + rightID, "/v1/challenges", "/v1/api-keys"} {
 		require.NotContains(t, h.call(stranger, "GET", path, "").text, strings.TrimPrefix(rightID, "rgh_"))
 	}
 	require.Equal(t, "ACTIVE", get[string](t, h.call(key, "GET", "/v1/rights/"+rightID, "").ok(), "right", "state"))
 	require.Equal(t, "PROPOSED", get[string](t, h.call(key, "GET", "/v1/offers/"+offerID, "").ok(), "offer", "state"))
+	require.Equal(t, "OPEN", get[string](t, h.call(key, "GET", "/v1/challenges/"+challengeID, "").ok(), "challenge", "state"))
 	h.call(key, "GET", "/v1/tenant", "").ok()
 }
 

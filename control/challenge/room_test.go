@@ -1,0 +1,246 @@
+package challenge
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/node"
+	"muniment/control/right"
+	"muniment/control/store"
+	"muniment/control/store/storetest"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+const tenantID = "tnt_a"
+
+// alone is a service without nodes.
+type alone struct{}
+
+func (alone) Await(context.Context, int64) node.Propagation { return node.Propagation{Applied: true} }
+func (alone) Propagation(context.Context, int64) (node.Propagation, error) {
+	return node.Propagation{Applied: true}, nil
+}
+
+// newRoom is a room on the database of a folder, with one tenant. Made again on the
+// same folder it is another process's.
+func newRoom(t *testing.T, dir string) *Room {
+	t.Helper()
+	path, url := storetest.Place(t, dir)
+	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	require.NoError(t, db.Change(t.Context(), func(tx *store.Tx) error {
+		for _, statement := range []string{
+			`INSERT INTO tenants (tenant_id, org_id, created_at, updated_at, revision) VALUES ('tnt_a', 'org_a', 0, 0, 0) ON CONFLICT DO NOTHING`,
+			`INSERT INTO bases (basis_id, tenant_id, kind, title, holder_org_id, created_at, updated_at, revision)
+				VALUES ('bas_a', 'tnt_a', 'CONTRACT', 'Frame agreement', 'org_a', 0, 0, 0) ON CONFLICT DO NOTHING`,
+		} {
+			if _, err := tx.ExecContext(t.Context(), statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	r, err := New(Config{DB: db, Nodes: alone{}})
+	require.NoError(t, err)
+	return r
+}
+
+// right puts an ACTIVE one into the database.
+func (r *Room) right(t *testing.T, id string) string {
+	t.Helper()
+	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `INSERT INTO rights (right_id, tenant_id, basis_id, substrate, scope, effective_from, ancestors, holder_org_id,
+			state, created_at, updated_at, revision) VALUES ($1, 'tnt_a', 'bas_a', 'CTV', '{}', 0, '', 'org_a', 'ACTIVE', 0, 0, 0)`, id)
+		return err
+	}))
+	return id
+}
+
+var byKey = store.ByKey("key_a")
+
+func (r *Room) mustOpen(t *testing.T, rightID string) Challenge {
+	t.Helper()
+	c, err := r.open(t.Context(), Challenge{TenantID: tenantID, RightID: rightID, ChallengerOrgID: "org_c", Reason: "ours"}, byKey)
+	require.NoError(t, err)
+	return c
+}
+
+func (r *Room) do(ctx context.Context, id string, a Action) (Challenge, right.View, error) {
+	return r.close(ctx, closing{tenantID: tenantID, id: id, action: a, resolution: new("why"), tenantOrgID: "org_a", by: byKey})
+}
+
+func (r *Room) events(t *testing.T) []sealer.Event {
+	t.Helper()
+	events, err := store.List(t.Context(), r.db.Read(), "the outbox", func(row store.Row) (sealer.Event, error) {
+		text, err := store.Text(row)
+		if err != nil {
+			return sealer.Event{}, err
+		}
+		return sealer.ParseEvent([]byte(text))
+	}, `SELECT event FROM outbox ORDER BY epoch, seq`)
+	require.NoError(t, err)
+	return events
+}
+
+func (r *Room) told(t *testing.T) (list []string) {
+	t.Helper()
+	for _, e := range r.events(t) {
+		var data struct{ ActingOrgID string }
+		require.NoError(t, json.Unmarshal(e.Data, &data))
+		list = append(list, e.Type+" "+e.Subject.ID+" "+data.ActingOrgID)
+	}
+	return list
+}
+
+func conflict(t *testing.T, err error) {
+	t.Helper()
+	require.Equal(t, api.StateConflict, api.From(err).Code, "%v", err)
+}
+
+func TestUpholdRevokesInOneChange(t *testing.T) {
+	r := newRoom(t, t.TempDir())
+	rightID := r.right(t, "rgh_a")
+	first, second, third := r.mustOpen(t, rightID), r.mustOpen(t, rightID), r.mustOpen(t, rightID)
+	_, of, err := r.do(t.Context(), first.ID, Overturn)
+	require.NoError(t, err)
+	require.Equal(t, api.RightActive, of.State)
+	closed, of, err := r.do(t.Context(), second.ID, Uphold)
+	require.NoError(t, err)
+	require.Equal(t, Upheld, closed.State)
+	require.Equal(t, api.RightRevoked, of.State)
+	require.Equal(t, "challenge "+second.ID+" was upheld", *of.StateReason)
+	require.Equal(t, closed.Revision, of.Revision, "one change")
+	snapshot, _, err := r.db.Right(t.Context(), rightID)
+	require.NoError(t, err)
+	require.Equal(t, api.RightRevoked, snapshot.State, "nodes are told")
+
+	// The right is revoked already: it stays as it was, without another event.
+	_, again, err := r.do(t.Context(), third.ID, Uphold)
+	require.NoError(t, err)
+	require.Equal(t, of, again)
+	for _, a := range []Action{Uphold, Overturn, Withdraw} {
+		_, _, err = r.do(t.Context(), second.ID, a)
+		conflict(t, err)
+	}
+	_, err = r.open(t.Context(), Challenge{TenantID: tenantID, RightID: rightID, ChallengerOrgID: "org_c", Reason: "ours"}, byKey)
+	conflict(t, err)
+	require.Equal(t, []string{
+		"challenge.opened " + first.ID + " org_c", "challenge.opened " + second.ID + " org_c", "challenge.opened " + third.ID + " org_c",
+		"challenge.overturned " + first.ID + " org_a", "challenge.upheld " + second.ID + " org_a", "right.revoked " + rightID + " ",
+		"challenge.upheld " + third.ID + " org_a",
+	}, r.told(t))
+}
+
+// TestOneOfManyResolutionsWins has callers resolve and withdraw one challenge at once,
+// through two processes where a database has several.
+func TestOneOfManyResolutionsWins(t *testing.T) {
+	dir := t.TempDir()
+	rooms := []*Room{newRoom(t, dir)}
+	if rooms[0].db.Shared() {
+		rooms = append(rooms, newRoom(t, dir))
+	}
+	rightID := rooms[0].right(t, "rgh_a")
+	c := rooms[0].mustOpen(t, rightID)
+	errs := make([]error, 32)
+	var callers sync.WaitGroup
+	for i := range errs {
+		a := []Action{Uphold, Overturn, Withdraw}[i%3]
+		callers.Go(func() { _, _, errs[i] = rooms[i%len(rooms)].do(t.Context(), c.ID, a) })
+	}
+	callers.Wait()
+	require.Len(t, slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err != nil }), 1)
+	for _, err := range errs {
+		if err != nil {
+			conflict(t, err)
+		}
+	}
+	closed, err := find(t.Context(), rooms[0].db.Read(), tenantID, c.ID)
+	require.NoError(t, err)
+	of, err := right.Find(t.Context(), rooms[0].db.Read(), tenantID, rightID)
+	require.NoError(t, err)
+	require.Equal(t, closed.State == Upheld, of.State == api.RightRevoked)
+	require.Len(t, rooms[0].told(t), map[bool]int{true: 3, false: 2}[closed.State == Upheld])
+}
+
+// TestStaleRecordLoses is the race that changes which run one at a time hide.
+func TestStaleRecordLoses(t *testing.T) {
+	r := newRoom(t, t.TempDir())
+	c := r.mustOpen(t, r.right(t, "rgh_a"))
+	conflict(t, r.db.Change(t.Context(), func(tx *store.Tx) error { return update(t.Context(), tx, &c, c.Revision-1) }))
+}
+
+func TestLists(t *testing.T) {
+	r := newRoom(t, t.TempDir())
+	var made []string
+	for _, id := range []string{"rgh_a", "rgh_b", "rgh_c"} {
+		made = append(made, r.mustOpen(t, r.right(t, id)).ID)
+	}
+	_, _, err := r.do(t.Context(), made[1], Withdraw)
+	require.NoError(t, err)
+	newest := slices.Sorted(slices.Values(made))
+	slices.Reverse(newest)
+	ids := func(f filter, before string, limit int) (ids []string) {
+		challenges, err := list(t.Context(), r.db.Read(), tenantID, f, before, limit)
+		require.NoError(t, err)
+		for _, c := range challenges {
+			ids = append(ids, c.ID)
+		}
+		return ids
+	}
+	require.Equal(t, newest[:2], ids(filter{}, "", 1), "one more than the page holds")
+	require.Equal(t, newest[2:], ids(filter{}, newest[1], 10))
+	require.Equal(t, made[:1], ids(filter{rightID: "rgh_a"}, "", 10))
+	require.Equal(t, made[1:2], ids(filter{state: "WITHDRAWN"}, "", 10))
+	require.Empty(t, ids(filter{state: "WITHDRAWN", rightID: "rgh_a"}, "", 10))
+	n, err := r.Count(t.Context(), tenantID)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, n)
+}
+
+// TestReplay brings an older database to what the log says became of its challenges.
+func TestReplay(t *testing.T) {
+	r := newRoom(t, t.TempDir())
+	replay := func(e sealer.Event) (changed bool) {
+		require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) (err error) {
+			changed, err = Replay(t.Context(), tx, &e)
+			return err
+		}))
+		return changed
+	}
+	of := map[string]Challenge{}
+	for _, a := range []Action{Uphold, Overturn, Withdraw} {
+		c := r.mustOpen(t, r.right(t, "rgh_"+string(a)))
+		closed, _, err := r.do(t.Context(), c.ID, a)
+		require.NoError(t, err)
+		of[c.ID] = closed
+		// The copy is from before.
+		require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error { return update(t.Context(), tx, &c, closed.Revision) }))
+	}
+	still := r.mustOpen(t, r.right(t, "rgh_other"))
+	replayed := 0
+	for _, e := range r.events(t) {
+		if replay(e) {
+			replayed++
+			require.False(t, replay(e), "nothing new")
+		}
+	}
+	require.Equal(t, len(of), replayed)
+	for id, closed := range of {
+		now, err := find(t.Context(), r.db.Read(), tenantID, id)
+		require.NoError(t, err)
+		require.Equal(t, closed, *now)
+	}
+	same, err := find(t.Context(), r.db.Read(), tenantID, still.ID)
+	require.NoError(t, err)
+	require.Equal(t, still, *same)
+	require.False(t, replay(sealer.Event{TenantID: tenantID, Type: "challenge.upheld", Subject: sealer.Ref{Kind: "challenge", ID: "chg_unknown"}, Data: []byte(`{}`)}))
+	require.False(t, replay(sealer.Event{TenantID: "tnt_other", Type: "challenge.upheld", Subject: sealer.Ref{Kind: "challenge", ID: still.ID}, Data: []byte(`{"state":"UPHELD"}`)}))
+	require.False(t, replay(sealer.Event{TenantID: tenantID, Type: "right.revoked", Subject: sealer.Ref{Kind: "right", ID: still.ID}, Data: []byte(`{"state":"REVOKED"}`)}))
+}

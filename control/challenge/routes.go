@@ -1,0 +1,144 @@
+package challenge
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"muniment/control/node"
+	"muniment/control/right"
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+)
+
+// Routes adds the room's operations to the API.
+func (r *Room) Routes(a huma.API) {
+	const read, write = api.ChallengesRead, api.ChallengesWrite
+	huma.Register(a, operation("open-challenge", http.MethodPost, "/v1/challenges", "Challenge an ACTIVE right", write), r.post)
+	huma.Register(a, operation("list-challenges", http.MethodGet, "/v1/challenges", "List the challenges, newest first", read), r.getAll)
+	huma.Register(a, operation("get-challenge", http.MethodGet, "/v1/challenges/{challengeId}", "Get a challenge", read), r.get)
+	huma.Register(a, operation("resolve-challenge", http.MethodPost, "/v1/challenges/{challengeId}/resolve", "Uphold a challenge, which revokes the right, or overturn it", write), r.postResolve)
+	huma.Register(a, operation("withdraw-challenge", http.MethodPost, "/v1/challenges/{challengeId}/withdraw", "Withdraw a challenge, for its challenger", write), r.postWithdraw)
+}
+
+func operation(id, method, path, summary string, scope api.Scope) huma.Operation {
+	return huma.Operation{
+		OperationID: id, Method: method, Path: path, Summary: summary,
+		Tags: []string{"Challenges"}, Metadata: map[string]any{"scope": scope},
+	}
+}
+
+// The answers about challenges.
+type (
+	// OneChallenge is the answer about one challenge.
+	OneChallenge struct {
+		Challenge Challenge `json:"challenge"`
+	}
+	// Challenges is one page of challenges.
+	Challenges struct {
+		Challenges []Challenge `json:"challenges"`
+		NextCursor *string     `json:"nextCursor"`
+	}
+	// ResolvedChallenge is the answer to a resolution: in force here at once, at the
+	// nodes as told.
+	ResolvedChallenge struct {
+		Challenge   Challenge        `json:"challenge"`
+		Right       right.View       `json:"right"`
+		Propagation node.Propagation `json:"propagation"`
+	}
+)
+
+type openInput struct {
+	Body struct {
+		RightID         string `json:"rightId" minLength:"1" maxLength:"64" doc:"The right to challenge."`
+		ChallengerOrgID string `json:"challengerOrgId" minLength:"1" maxLength:"68" doc:"The organisation that challenges it."`
+		Reason          string `json:"reason" minLength:"1" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
+	}
+}
+
+func (r *Room) post(ctx context.Context, in *openInput) (*store.Answer[OneChallenge], error) {
+	caller, asked := auth.PrincipalFrom(ctx), in.Body
+	made, err := r.open(ctx, Challenge{
+		TenantID: caller.TenantID, RightID: asked.RightID, ChallengerOrgID: asked.ChallengerOrgID, Reason: asked.Reason,
+	}, store.ByKey(caller.ID))
+	return store.Tell(OneChallenge{made}, err)
+}
+
+type listInput struct {
+	store.Page
+	RightID string `query:"rightId" maxLength:"64" doc:"Only challenges of this right."`
+	State   string `query:"state" enum:"OPEN,UPHELD,OVERTURNED,WITHDRAWN" doc:"Only challenges in this state."`
+}
+
+func (r *Room) getAll(ctx context.Context, in *listInput) (*store.Answer[Challenges], error) {
+	before, err := in.Key()
+	if err != nil {
+		return nil, err
+	}
+	challenges, err := list(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.RightID, in.State}, before, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	page, next := store.Cut(challenges, in.Limit, func(c Challenge) string { return c.ID })
+	return store.Tell(Challenges{page, next}, nil)
+}
+
+func (r *Room) get(ctx context.Context, in *struct {
+	ChallengeID string `path:"challengeId"`
+}) (*store.Answer[OneChallenge], error) {
+	c, err := find(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.ChallengeID)
+	if err != nil {
+		return nil, err
+	}
+	if c == nil {
+		return nil, api.NotFound("challenge")
+	}
+	return store.Tell(OneChallenge{*c}, nil)
+}
+
+type resolveInput struct {
+	ChallengeID string `path:"challengeId"`
+	Body        *struct {
+		Upheld     bool    `json:"upheld,omitempty" doc:"Whether the right is revoked; absent: it is not, and the challenge is overturned."`
+		Resolution *string `json:"resolution,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
+	}
+}
+
+func (r *Room) postResolve(ctx context.Context, in *resolveInput) (*store.Answer[ResolvedChallenge], error) {
+	caller := auth.PrincipalFrom(ctx)
+	how := closing{tenantID: caller.TenantID, id: in.ChallengeID, action: Overturn, tenantOrgID: caller.OrgID, by: store.ByKey(caller.ID)}
+	if in.Body != nil {
+		how.resolution = in.Body.Resolution
+		if in.Body.Upheld {
+			how.action = Uphold
+		}
+	}
+	closed, of, err := r.close(ctx, how)
+	if err != nil {
+		return nil, err
+	}
+	if how.action == Overturn { // nothing has to be waited for
+		p, err := r.nodes.Propagation(ctx, of.Revision)
+		return store.Tell(ResolvedChallenge{closed, of, p}, err)
+	}
+	return store.Tell(ResolvedChallenge{closed, of, r.nodes.Await(ctx, of.Revision)}, nil)
+}
+
+type withdrawInput struct {
+	ChallengeID string `path:"challengeId"`
+	Body        *struct {
+		Reason *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Becomes the resolution. Kept in the audit log for good: no place for personal data."`
+	}
+}
+
+func (r *Room) postWithdraw(ctx context.Context, in *withdrawInput) (*store.Answer[OneChallenge], error) {
+	caller := auth.PrincipalFrom(ctx)
+	how := closing{tenantID: caller.TenantID, id: in.ChallengeID, action: Withdraw, by: store.ByKey(caller.ID)}
+	if in.Body != nil {
+		how.resolution = in.Body.Reason
+	}
+	closed, _, err := r.close(ctx, how)
+	return store.Tell(OneChallenge{closed}, err)
+}

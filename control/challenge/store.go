@@ -1,0 +1,66 @@
+package challenge
+
+import (
+	"context"
+	"fmt"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+)
+
+const columns = `challenge_id, tenant_id, right_id, challenger_org_id, reason, resolution, state, created_at, updated_at, revision`
+
+func insert(ctx context.Context, tx *store.Tx, c *Challenge) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO challenges (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+		c.ID, c.TenantID, c.RightID, c.ChallengerOrgID, c.Reason, c.Resolution, string(c.State), c.CreatedAt, c.UpdatedAt, c.Revision)
+	if err != nil {
+		return fmt.Errorf("cannot write the challenge %s: %w", c.ID, err)
+	}
+	return nil
+}
+
+// update writes what has become of a challenge that still has the revision it was read
+// with, else STATE_CONFLICT: somebody else was faster.
+func update(ctx context.Context, tx *store.Tx, c *Challenge, read int64) error {
+	result, err := tx.ExecContext(ctx, `UPDATE challenges SET resolution = $1, state = $2, updated_at = $3, revision = $4
+		WHERE challenge_id = $5 AND tenant_id = $6 AND revision = $7`,
+		c.Resolution, string(c.State), c.UpdatedAt, c.Revision, c.ID, c.TenantID, read)
+	if err != nil {
+		return fmt.Errorf("cannot write the challenge %s: %w", c.ID, err)
+	}
+	if n, err := result.RowsAffected(); err != nil {
+		return fmt.Errorf("cannot write the challenge %s: %w", c.ID, err)
+	} else if n != 1 {
+		return api.Conflict("the challenge was changed at the same time")
+	}
+	return nil
+}
+
+func scan(row store.Row) (c Challenge, err error) {
+	err = row.Scan(&c.ID, &c.TenantID, &c.RightID, &c.ChallengerOrgID, &c.Reason, &c.Resolution, &c.State, &c.CreatedAt, &c.UpdatedAt, &c.Revision)
+	return c, err
+}
+
+// find returns a challenge of the tenant, nil if it has none of that id.
+func find(ctx context.Context, q store.Querier, tenantID, id string) (*Challenge, error) {
+	return store.One(ctx, q, fmt.Sprintf("the challenge %q", id), scan,
+		`SELECT `+columns+` FROM challenges WHERE tenant_id = $1 AND challenge_id = $2`, tenantID, id)
+}
+
+// filter keeps the challenges that have each given value.
+type filter struct{ rightID, state string }
+
+// list returns the tenant's challenges before an id, newest first, one more than the
+// page holds.
+func list(ctx context.Context, q store.Querier, tenantID string, f filter, before string, limit int) ([]Challenge, error) {
+	return store.List(ctx, q, "the tenant's challenges", scan, `SELECT `+columns+` FROM challenges WHERE tenant_id = $1 AND ($2 = '' OR challenge_id < $2)
+		AND ($3 = '' OR right_id = $3) AND ($4 = '' OR state = $4) ORDER BY challenge_id DESC LIMIT $5`, tenantID, before, f.rightID, f.state, limit+1)
+}
+
+// Count counts the tenant's challenges, in whatever state.
+func (r *Room) Count(ctx context.Context, tenantID string) (n int64, err error) {
+	if err = r.db.Read().QueryRowContext(ctx, `SELECT COUNT(*) FROM challenges WHERE tenant_id = $1`, tenantID).Scan(&n); err != nil {
+		return 0, fmt.Errorf("cannot count the challenges of %s: %w", tenantID, err)
+	}
+	return n, nil
+}
