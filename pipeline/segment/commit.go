@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"muniment/pipeline"
@@ -90,11 +91,23 @@ func (l *Log) take() *group {
 	if l.pending.count == 0 {
 		return nil
 	}
+	if l.cfg.Lazy {
+		l.letGather()
+	}
 	g := l.pending
 	l.pending = newGroup(l.spare)
 	l.spare = nil
 	close(g.taken)
 	return g
+}
+
+// letGather lets callers that are ready to run add their records first. No sync gives
+// them the time to: the committer, woken by the first of them, would write each record
+// alone. The caller holds l.mu.
+func (l *Log) letGather() {
+	l.mu.Unlock()
+	defer l.mu.Lock()
+	runtime.Gosched()
 }
 
 // recycle gives the buffer of a group back, which nobody else looks at.

@@ -8,7 +8,8 @@
 //
 // Callers encode into a shared buffer under a short lock and wait. One committer
 // goroutine writes what has gathered as one group, syncs once, and wakes them;
-// what queues meanwhile is the next group. It never lingers for more.
+// what queues meanwhile is the next group. It never lingers for more; without a sync
+// (Config.Lazy) it lets the others run first.
 //
 // What it refuses, and what happens when something is wrong:
 //   - Too much is pending: Append blocks until the committer has taken some, or
