@@ -26,6 +26,7 @@ var rooms = map[string][]string{
 	"control/node":            {"control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile"},
 	"control/offer":           {"control/right", "control/store", "gateway/api", "gateway/auth", "sealer"},
 	"control/proof":           {"control/node", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
+	"control/rapidtest":       {},
 	"control/right":           {"control/node", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/settle":          {"control/settle/rate", "control/store", "gate", "gateway/api", "sealer"},
 	"control/settle/rate":     {},
@@ -53,7 +54,7 @@ var rooms = map[string][]string{
 }
 
 // testsOnly are rooms that no shipped code may import.
-var testsOnly = []string{"control/historytest", "control/store/storetest", "gateway/certs/certstest", "pipeline/conform"}
+var testsOnly = []string{"control/historytest", "control/rapidtest", "control/store/storetest", "gateway/certs/certstest", "pipeline/conform"}
 
 // adapters are the dependencies that belong to one room each. A prefix of the
 // import path and the rooms that may name it.

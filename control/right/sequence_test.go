@@ -1,0 +1,133 @@
+package right
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"muniment/control/rapidtest"
+	"muniment/control/store"
+	"muniment/gateway/api"
+)
+
+// TestSequences plays random operations on a growing tree of rights that no database
+// holds, and foresees each by a model: a state and a parent, a set of regions, and an end
+// in hours.
+func TestSequences(t *testing.T) {
+	type entry struct {
+		state   string
+		parent  int // -1: none
+		regions string
+		end     int // 0: none
+	}
+	const regions = "ABC"
+	scope := func(of string) json.RawMessage {
+		text, _ := json.Marshal(map[string]any{"regions": strings.Split(of, "")})
+		return text
+	}
+	hour := func(n int) store.Instant { return store.At(now.Add(time.Duration(n) * time.Hour)) }
+	subset := rapid.StringMatching("A?B?C?").Filter(func(s string) bool { return s != "" })
+
+	rapidtest.Check(t, 5_000, func(t *rapid.T) {
+		var model []entry
+		var rights []Right
+		clock := 0
+		worst := func(i int) (state string, at int) {
+			for state, at = "ACTIVE", -1; i >= 0; i = model[i].parent {
+				if s := model[i].state; s == "REVOKED" && state != "REVOKED" || s == "SUSPENDED" && state == "ACTIVE" {
+					state, at = s, i
+				}
+			}
+			return state, at
+		}
+		see := func(i int) (api.RightState, *string) {
+			states := map[string]api.RightState{}
+			for _, r := range rights {
+				states[r.ID] = r.State
+			}
+			return effective(rights[i].State, rights[i].Ancestors, states)
+		}
+		pick := func() int { return rapid.IntRange(0, len(model)-1).Draw(t, "right") }
+
+		for range rapid.IntRange(1, 16).Draw(t, "operations") {
+			operation := rapid.SampledFrom([]string{"issue", "derive", "derive", "suspend", "resume", "revoke", "wait"}).Draw(t, "operation")
+			switch {
+			case operation == "wait":
+				clock += rapid.IntRange(1, 4).Draw(t, "hours")
+			case operation == "issue" || len(model) == 0:
+				e := entry{"ACTIVE", -1, regions, rapid.SampledFrom([]int{0, clock + 1, clock + 5}).Draw(t, "end")}
+				asked := Right{BasisID: "bas_a", Substrate: "CTV", Scope: scope(regions), EffectiveFrom: hour(clock)}
+				if e.end > 0 {
+					asked.EffectiveUntil = hour(e.end)
+				}
+				r, err := issue(asked, lineage{basis: openBasis()}, hour(clock))
+				require.NoError(t, err)
+				r.ID = fmt.Sprint("rgh_", len(model))
+				model, rights = append(model, e), append(rights, r)
+			case operation == "derive":
+				parent, of := pick(), subset.Draw(t, "regions")
+				p := model[parent]
+				from := lineage{basis: openBasis(), parent: &rights[parent]}
+				if state, blockedBy := see(parent); state != api.RightActive {
+					from.blocker = rights[parent].ID
+					if blockedBy != nil {
+						from.blocker = *blockedBy
+					}
+				}
+				r, err := derive(Derivation{ID: fmt.Sprint("rgh_", len(model)), Scope: scope(of), HolderOrgID: "org_b"}, from, hour(clock))
+				state, at := worst(parent)
+				wider := strings.ContainsFunc(of, func(r rune) bool { return !strings.ContainsRune(p.regions, r) })
+				switch {
+				case p.end > 0 && clock >= p.end:
+					require.Equal(t, api.StateConflict, api.From(err).Code)
+				case wider:
+					require.Equal(t, "scope.regions", api.From(err).Field)
+				case state != "ACTIVE":
+					require.Equal(t, api.StateConflict, api.From(err).Code)
+					require.Contains(t, err.Error(), rights[at].ID, "the right that stops it")
+				default:
+					require.NoError(t, err)
+					require.Equal(t, rights[parent].EffectiveUntil, r.EffectiveUntil)
+					require.Equal(t, hour(clock), r.EffectiveFrom)
+					require.Equal(t, append([]string{rights[parent].ID}, rights[parent].Ancestors...), r.Ancestors)
+					model, rights = append(model, entry{"ACTIVE", parent, of, p.end}), append(rights, r)
+				}
+			default:
+				i := pick()
+				to, ok := map[string]string{
+					"suspend ACTIVE": "SUSPENDED", "resume SUSPENDED": "ACTIVE",
+					"revoke ACTIVE": "REVOKED", "revoke SUSPENDED": "REVOKED", "revoke REVOKED": "REVOKED",
+				}[operation+" "+model[i].state]
+				next, changed, err := rights[i].After(Action(operation), new(operation), hour(clock))
+				if !ok {
+					require.Equal(t, api.StateConflict, api.From(err).Code)
+					require.Equal(t, rights[i], next)
+					continue
+				}
+				require.NoError(t, err)
+				require.Equal(t, to != model[i].state, changed)
+				want := rights[i]
+				if changed {
+					want.State, want.StateReason, want.UpdatedAt = api.RightState(to), new(operation), hour(clock)
+				}
+				require.Equal(t, want, next, "nothing else is changed")
+				rights[i], model[i].state = next, to
+			}
+		}
+		for i := range model {
+			state, at := worst(i)
+			got, blockedBy := see(i)
+			require.Equal(t, state, string(got))
+			require.Equal(t, at >= 0 && at != i, blockedBy != nil)
+			if blockedBy != nil {
+				require.Equal(t, rights[at].ID, *blockedBy)
+			}
+			require.Equal(t, model[i].state, string(rights[i].State))
+		}
+	})
+}
