@@ -155,9 +155,9 @@ type owner struct {
 	ids    map[string]string
 }
 
-// settle makes a tenant with a key of all scopes, the wildcard among them, and one
+// settleIn makes a tenant with a key of all scopes, the wildcard among them, and one
 // of every resource.
-func settle(t *testing.T, exe string, server *bench.Server) owner {
+func settleIn(t *testing.T, exe string, server *bench.Server) owner {
 	t.Helper()
 	out, err := exec.Command(exe, "tenant", "create", "--data", server.Data, "--org", "org_test", "--scope", "*", "--json").Output()
 	require.NoError(t, err)
@@ -196,7 +196,7 @@ func settle(t *testing.T, exe string, server *bench.Server) owner {
 func TestForeignResources(t *testing.T) {
 	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
 	server := startServer(t, exe, data)
-	victim, stranger := settle(t, exe, server), settle(t, exe, server)
+	victim, stranger := settleIn(t, exe, server), settleIn(t, exe, server)
 	right := operation{method: "GET", path: "/v1/rights/{rightId}"}.with(victim.ids)
 	before := call(t, server.API, victim.client.Key, right)
 
@@ -255,7 +255,7 @@ func TestForeignResources(t *testing.T) {
 func TestScopeMatrix(t *testing.T) {
 	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
 	server := startServer(t, exe, data)
-	tenant := settle(t, exe, server)
+	tenant := settleIn(t, exe, server)
 	nothing := map[string]string{}
 	for name, id := range tenant.ids {
 		nothing[name] = unknown(id) // so that no operation does anything
@@ -299,7 +299,7 @@ func TestScopeMatrix(t *testing.T) {
 func TestHostileBodies(t *testing.T) {
 	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
 	server := startServer(t, exe, data)
-	tenant := settle(t, exe, server)
+	tenant := settleIn(t, exe, server)
 	for _, o := range operations(t, server) {
 		if o.body == "" {
 			continue
@@ -393,7 +393,7 @@ func (a attacker) hear(t *testing.T) int {
 func TestRefusedUnread(t *testing.T) {
 	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
 	server := startServer(t, exe, data)
-	key := settle(t, exe, server).client.Key
+	key := settleIn(t, exe, server).client.Key
 	head := func(path string, headers ...string) string {
 		return "POST " + path + " HTTP/1.1\r\nHost: m\r\nAuthorization: Bearer " + key + "\r\n" + strings.Join(headers, "\r\n") + "\r\n\r\n"
 	}

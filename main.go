@@ -22,6 +22,7 @@ import (
 	"muniment/bench"
 	"muniment/control/node"
 	"muniment/control/proof"
+	"muniment/control/settle"
 	"muniment/control/tenant"
 	"muniment/gateway/certs"
 	"muniment/sealer"
@@ -91,7 +92,7 @@ func (c *verifyCmd) Run() error {
 	ctx, stop := interrupted()
 	defer stop()
 	os.Exit(sealer.VerifyFiles(ctx, sealer.Options{
-		Files: c.Files, Root: c.Root, Keys: c.Keys, Expect: c.ExpectCheckpoint, JSON: c.JSON,
+		Files: c.Files, Root: c.Root, Keys: c.Keys, Expect: c.ExpectCheckpoint, Rate: settle.Rate, JSON: c.JSON,
 	}, os.Stdout))
 	return nil
 }

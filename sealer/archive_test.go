@@ -138,7 +138,7 @@ func (a *archive) verify(keys, expect []byte, files ...file) Report {
 	for _, f := range files {
 		names = append(names, write(f.name, f.text))
 	}
-	return verifyFiles(context.Background(), t, names, write("expect", expect))
+	return verifyFiles(context.Background(), t, &Options{Files: names, Expect: write("expect", expect)})
 }
 
 // fails are the failures of each file, in their order.
@@ -168,7 +168,7 @@ func (a *archive) flips(text []byte, others ...file) {
 	judge := func(text []byte) bool {
 		require.NoError(a.tb, os.WriteFile(name, text, 0o600))
 		t := *anchor
-		return verifyFiles(context.Background(), &t, names, "").OK
+		return verifyFiles(context.Background(), &t, &Options{Files: names}).OK
 	}
 	require.True(a.tb, judge(text))
 	flipped := bytes.Clone(text)

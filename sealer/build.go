@@ -26,6 +26,11 @@ type PackConfig struct {
 	// Earlier names, for entries that repeat a delivery of an earlier pack, the
 	// lowest such leaf by event id. Repetitions within the pack are found anyway.
 	Earlier map[string]uint64
+	// Rules are the settlement rules of the log before the first entry: those of the
+	// header of the pack before. Rules among the entries are found anyway.
+	Rules []SettlementRule
+	// Rate rates the pack. It may be nil as long as there are no rules.
+	Rate Rate
 }
 
 // PackBuilder builds one pack out of its entries, in one pass and without
@@ -65,6 +70,7 @@ func newPackBuilder(cfg PackConfig) (*PackBuilder, error) {
 	}
 	cfg.Before = cfg.Before.Clone()
 	b := &PackBuilder{cfg: cfg, ledger: newLedger(cfg.TenantID, cfg.Before.Size(), cfg.Before, newHistory(cfg.Before.Size()))}
+	b.ledger.settles, b.ledger.history.rules = true, cfg.Rules
 	b.ledger.claim = func(event *Event, _ uint64) (uint64, bool) {
 		first, ok := cfg.Earlier[event.EventID]
 		return first, ok
@@ -113,6 +119,10 @@ func (b *PackBuilder) seal() (*SealedPack, error) {
 	if err != nil {
 		return nil, err
 	}
+	settlement, err := l.settlement(b.cfg.Rate)
+	if err != nil {
+		return nil, err
+	}
 	h := PackHeader{
 		Consistency:  consistency,
 		Count:        b.added,
@@ -124,6 +134,7 @@ func (b *PackBuilder) seal() (*SealedPack, error) {
 		Previous:     b.cfg.Previous,
 		RootHash:     l.tree.Root(),
 		SealedAt:     b.cfg.SealedAt,
+		Settlement:   settlement,
 		SigningKeyID: KeyID(pub),
 		TenantID:     b.cfg.TenantID,
 		TreeSize:     l.tree.Size(),

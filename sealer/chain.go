@@ -75,7 +75,7 @@ func (v *verification) learnPack(f *FileReport, c *packCheck) {
 
 // pack verifies the pack that a file holds.
 func (v *verification) pack(ctx context.Context, f *FileReport, h *history) *packCheck {
-	c := &packCheck{trust: v.trust}
+	c := &packCheck{trust: v.trust, rate: v.rate}
 	c.seen = func(index int, d *RecordedDelivery) {
 		v.sight(f, d, c.header.SealedAt, "entry %d of pack %s", index, c.header.PackID)
 	}

@@ -27,6 +27,8 @@ type Options struct {
 	// that holds one. It is taken on trust, and the files must prove that its log has
 	// grown from there. Empty for none.
 	Expect string
+	// Rate recomputes settlements. Without it packs with settlement rules are not sound.
+	Rate Rate
 	// JSON asks for a Report instead of text.
 	JSON bool
 }
@@ -52,7 +54,7 @@ func VerifyFiles(ctx context.Context, o Options, stdout io.Writer) int {
 		}
 		return ExitUnreadable
 	}
-	r := verifyFiles(ctx, t, o.Files, o.Expect)
+	r := verifyFiles(ctx, t, &o)
 	if o.JSON {
 		writeJSON(w, r)
 	} else {

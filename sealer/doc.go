@@ -8,7 +8,7 @@
 //     tenant or event, it is refused.
 //   - A proof pack is covered to the last byte: change any, and verification fails.
 //   - A text has one spelling. Readers accept exactly what writers write.
-//   - Totals are recomputed from the entries, never believed.
+//   - Totals and amounts are recomputed from the entries, never believed.
 //   - Personal data is not in what is hashed, so erasing it breaks no proof.
 //
 // The room keeps no state, reads no clock and draws no randomness but in
@@ -166,7 +166,7 @@
 //	 "duplicates":[{"first":leaf,"leaf":leaf},…],"firstIndex":leaf,
 //	 "metering":[{"basisId":…,"meteringBasis":…,"quantityMs":n,"reason":…,"receipts":n,"rightId":…,"substrate":…},…],
 //	 "packId":…,"previous":{"headerHash":HASH,"packId":…,"rootHash":HASH,"treeSize":n}|null,"rootHash":HASH,
-//	 "sealedAt":…,"settlement":[],"signingKeyId":…,"tenantId":…,"treeSize":n,"v":1}
+//	 "sealedAt":…,"settlement":[…],"signingKeyId":…,"tenantId":…,"treeSize":n,"v":1}
 //
 // Leaves count from 0; treeSize = firstIndex + count; previous is null exactly if
 // firstIndex is 0, else its treeSize is firstIndex, and its headerHash the SHA-256 of
@@ -190,7 +190,8 @@
 // the five names of a row, sorted by rightId, substrate, basisId, meteringBasis and
 // reason, byte by byte; a duplicate counts with reason DUPLICATE, meteringBasis none
 // and quantity 0. A duplicate of a leaf in an earlier pack can be checked only with
-// that pack at hand. settlement is an empty list in this version.
+// that pack at hand. settlement is an empty list while the log holds no settlement rule;
+// else it is explained below.
 //
 // duplicates is a list of its own, so that who bills can see what is not billed.
 //
@@ -198,9 +199,58 @@
 // header; the checkpoint, its size and root; the proof; for each entry the form, the
 // tenant, that its at is not after sealedAt, that its eventId did not stand before in
 // what is at hand of the log, and, if it is a delivery, witness and signature and the
-// agreement of its parts; then count, root, duplicates and metering. Of two packs that
-// meet, the later has to name the earlier in previous, and no leaf may be in two
-// packs, though a pack may be given twice. Verdicts have named codes: see Code.
+// agreement of its parts; then count, root, duplicates, metering and settlement. Of two
+// packs that meet, the later has to name the earlier in previous, and no leaf may be in
+// two packs, though a pack may be given twice. Verdicts have named codes: see Code.
+//
+// # Settlement
+//
+// A tenant's rules say what its receipts are worth, and who gets that. An event whose type
+// begins with settlement_rule. has the record of a rule as its data:
+//
+//	{"createdAt":…,"currency":…,"effectiveFrom":…,"effectiveUntil":…|null,"id":…,
+//	 "match":{"basisId":…|null,"meteringBasis":…|null,"rightId":…|null,"substrate":…|null},"price":DECIMAL,"priority":n,"revision":n,
+//	 "shares":[{"bps":n,"counterpartyId":…},…],"state":"ACTIVE"|"RETIRED","unit":"EVENT"|"MS"|"SECOND","updatedAt":…}
+//
+// The times are of 1970 or later, effectiveUntil is after effectiveFrom. currency is three
+// capital letters, priority at most 1,000,000. The 1 to 10 shares are of different
+// counterparties; each has 1 to 10,000 bps, and all together have 10,000. A DECIMAL is
+// digits, and where there is a fraction a point and digits behind it: no sign, no exponent,
+// no needless zero, so that 0, 0.5 and 10 are well spelled. A price has up to nine digits
+// behind the point and is at most 9223372036.854775807, an amount up to six and is at most
+// 9223372036854.775807.
+//
+// Of several events with the record of one id the last one counts. The rules that a log
+// holds at the end of a pack, whichever of its entries and packs they are in, are listed in
+// that pack with the leaf of that last event and its record verbatim, by rising leaf. What
+// the previous pack lists is known from there; so the list can be checked with the packs
+// at hand, but for rules of earlier leaves that no pack at hand holds. Once there is a rule,
+// settlement is a list of one:
+//
+//	[{"lines":[{"amount":DECIMAL,"meteringBasis":…,"quantityMs":n,"receipts":n,"rightId":…,"ruleId":…,"shares":[DECIMAL,…]},…],
+//	  "rules":[{"leaf":n,"rule":{…}},…],
+//	  "unrated":[{"meteringBasis":…,"quantityMs":n,"reason":…,"receipts":n,"rightId":…},…]}]
+//
+// What is rated are the receipts of the pack that are metered and no duplicates. A rule fits
+// a receipt if each of rightId, basisId, substrate and meteringBasis is null in its match or
+// equal to that of the receipt's event, and if effectiveFrom ≤ renderedAt < effectiveUntil;
+// it need not stand before the receipt, and its state says nothing. Of several that fit,
+// the one with the highest priority rates the receipt; of those, one whose match names the
+// rightId before one whose does not, and so on with basisId, substrate and meteringBasis;
+// and of those the one with the lowest id, byte by byte.
+//
+// A line takes together the receipts of one right and one metering basis that one rule
+// rates: how many they are, and their quantityMs. Its amount is the price times the
+// receipts (EVENT), the quantityMs (MS), or a thousandth of the quantityMs (SECOND),
+// rounded once to six digits behind the point, half to even. shares are the parts of
+// rule.shares, in that order: bps ten-thousandths of the amount, each rounded down to six
+// digits, and the millionths that are left go one each to those of which the most was cut
+// off, of equal ones to the lowest counterpartyId. A line is in the currency of its rule.
+//
+// unrated are the receipts without a line: with reason NO_RULE if no rule fits, and with
+// reason AMOUNT_TOO_LARGE if the line's amount were more than an amount can be. So lines
+// and unrated together hold each receipt that is METERED, once. Lines are sorted by
+// rightId, meteringBasis and ruleId, unrated by rightId, meteringBasis and reason.
 //
 // # Proofs
 //
@@ -260,5 +310,7 @@
 //     accepts signatures that single verification refuses.
 //   - A pack has no list of leaf hashes. If the root does not match and every
 //     entry is sound by itself, it can't be told which one was changed.
-//   - Not here: storage, key management, time stamps by third parties, rating.
+//   - What rates is handed in as a function, for prices are no format. A pack with rules
+//     that nobody has rated is not sound.
+//   - Not here: storage, key management, time stamps by third parties.
 package sealer

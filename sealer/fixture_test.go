@@ -60,6 +60,7 @@ type world struct {
 	now      time.Time
 	tree     *Tree
 	previous *PackRef
+	rules    []SettlementRule // of the log
 	packs    int
 	events   int
 }
@@ -221,7 +222,7 @@ func (w *world) seal(events [][]byte, change ...func(*PackConfig)) *SealedPack {
 	require.NoError(w.tb, err)
 	w.packs++
 	ref := p.Header.Ref()
-	w.tree, w.previous = p.Tree, &ref
+	w.tree, w.previous, w.rules = p.Tree, &ref, p.Header.Rules()
 	return p
 }
 
@@ -230,7 +231,7 @@ func (w *world) trySeal(events [][]byte, change ...func(*PackConfig)) (*SealedPa
 	w.now = w.now.Add(time.Second)
 	cfg := PackConfig{
 		PackID: w.packID(w.packs + 1), TenantID: w.tenant, Before: w.tree, Previous: w.previous,
-		SealedAt: w.now, Directory: w.directory(), Key: w.packKey,
+		SealedAt: w.now, Directory: w.directory(), Key: w.packKey, Rules: w.rules, Rate: testRate,
 	}
 	for _, c := range change {
 		c(&cfg)
@@ -269,7 +270,7 @@ func verifyPack(ctx context.Context, pack []byte, r io.Reader, rootVkey string) 
 	if err != nil {
 		return nil, err
 	}
-	c := packCheck{trust: t}
+	c := packCheck{trust: t, rate: testRate}
 	err = c.run(ctx, r, nothingBefore(pack))
 	c.settle(false)
 	return c.verdicts, err

@@ -67,7 +67,7 @@ func FuzzVerifyProofs(f *testing.F) {
 		require.NoError(t, os.WriteFile(name, text, 0o600))
 		anchor, err := readTrust("testdata/root.vkey", "testdata/good/proof-keys.json")
 		require.NoError(t, err)
-		r := verifyFiles(context.Background(), anchor, []string{name, "testdata/good/proof-event.json"}, "testdata/good/checkpoint.note")
+		r := verifyFiles(context.Background(), anchor, &Options{Files: []string{name, "testdata/good/proof-event.json"}, Expect: "testdata/good/checkpoint.note"})
 		require.Len(t, r.Files, 3)
 		for _, file := range r.Files {
 			require.NotEmpty(t, file.Verdicts)

@@ -92,7 +92,7 @@ func FuzzParseRecord(f *testing.F) {
 
 // FuzzReadPack: what is read to its end is written the same again, in its form.
 func FuzzReadPack(f *testing.F) {
-	seeds(f, "good/chain-*", "good/sandbox.json", "bad/*.ndjson")
+	seeds(f, "good/chain-*", "good/settled-*", "good/sandbox.json", "bad/*.ndjson")
 	_, vkey := rootKey(f, "root.example")
 	f.Fuzz(func(t *testing.T, text []byte) {
 		_, err := verifyPack(context.Background(), text, bytes.NewReader(text), vkey)

@@ -3,7 +3,7 @@ package sealer
 import "fmt"
 
 // ledger folds the entries of one pack, in their order: leaves, totals,
-// duplicates, and every fault. Building a pack and verifying one is the same
+// duplicates, settlement rules, and every fault. Building a pack and verifying one is the same
 // work up to what is claimed about duplicates.
 type ledger struct {
 	tenantID string
@@ -12,13 +12,18 @@ type ledger struct {
 	// builder's knowledge of earlier packs, or the header that is verified.
 	claim func(e *Event, leaf uint64) (first uint64, ok bool)
 
+	// settles is set if settlement is going to be asked for.
+	settles bool
+
 	tree       *Tree
 	first      uint64
 	leaves     []Hash
 	meter      Meter
+	rated      []rated
 	duplicates []Duplicate
 	deliveries int
 	faults     []Verdict
+	ruleFault  error // of a rule that can't be read
 }
 
 // newLedger begins at leaf first, where the log is the tree before.
@@ -40,6 +45,9 @@ func (l *ledger) fold(f finding) {
 		l.fault(EntryRepeated, fmt.Sprintf("event %s stands in the log before", f.event.EventID))
 	}
 	if f.delivery == nil {
+		if isRule(&f.event) && l.ruleFault == nil {
+			l.history.rules, l.ruleFault = amend(l.history.rules, leaf, f.event.Data)
+		}
 		return
 	}
 	l.deliveries++
@@ -50,7 +58,10 @@ func (l *ledger) fold(f finding) {
 	if duplicate {
 		l.duplicates = append(l.duplicates, Duplicate{Leaf: leaf, First: first})
 	}
-	l.meter.Add(f.delivery, duplicate)
+	row := l.meter.add(f.delivery, duplicate)
+	if l.settles && f.delivery.Metered && !duplicate {
+		l.rated = append(l.rated, rated{row, f.delivery.Receipt.RenderedAt.UnixMilli(), f.delivery.QuantityMs})
+	}
 }
 
 // fault notes what is wrong with the entry that was folded last.

@@ -52,7 +52,10 @@ type Meter struct {
 type meterKey struct{ right, substrate, basis, meteringBasis, reason string }
 
 // Add counts d, as a duplicate if it is one.
-func (m *Meter) Add(d *RecordedDelivery, duplicate bool) {
+func (m *Meter) Add(d *RecordedDelivery, duplicate bool) { m.add(d, duplicate) }
+
+// add is Add; it returns the row that the delivery counts in.
+func (m *Meter) add(d *RecordedDelivery, duplicate bool) *MeterRow {
 	k := meterKey{d.RightID, d.Substrate, d.BasisID, d.Basis, d.Reason}
 	quantity := d.QuantityMs
 	if duplicate {
@@ -75,6 +78,7 @@ func (m *Meter) Add(d *RecordedDelivery, duplicate bool) {
 	}
 	row.Receipts++
 	row.QuantityMs += quantity
+	return row
 }
 
 // Rows returns the totals by right, substrate, basis, metering basis and reason,
@@ -89,12 +93,14 @@ func (m *Meter) Rows() []MeterRow {
 }
 
 // history is what earlier entries of one log tell about a later one: which event
-// ids and idempotency hashes stood before. It knows the leaves from start on, and
-// grows with the log: about 150 bytes an entry.
+// ids and idempotency hashes stood before, and which settlement rules. It knows the
+// leaves from start on, and grows with the log: about 150 bytes an entry.
 type history struct {
 	start uint64
 	ids   map[ulid.ULID]struct{}
 	seen  map[Hash][]sighting
+	// rules are by rising leaf; those from before start are somebody's word.
+	rules []SettlementRule
 }
 
 type sighting struct {

@@ -33,6 +33,8 @@ type PackHeader struct {
 	Previous *PackRef
 	RootHash Hash
 	SealedAt time.Time
+	// Settlement is what the settlement rules make of the pack; nil if there are none.
+	Settlement *Settlement
 	// SigningKeyID names the key of the signature and of the checkpoint, of
 	// PurposePack or, for a sandbox, PurposeSandbox.
 	SigningKeyID string
@@ -55,8 +57,7 @@ func (h *PackHeader) Ref() PackRef {
 	return PackRef{sha256.Sum256(h.append(nil)), h.PackID, h.RootHash, h.TreeSize}
 }
 
-// append appends the canonical text. settlement is an empty list until there are
-// settlement rules.
+// append appends the canonical text.
 func (h *PackHeader) append(dst []byte) []byte {
 	dst = append(dst, `{"checkpoint":`...)
 	dst = appendString(dst, h.Checkpoint)
@@ -102,7 +103,9 @@ func (h *PackHeader) append(dst []byte) []byte {
 	dst = appendHash(dst, h.RootHash)
 	dst = append(dst, `,"sealedAt":`...)
 	dst = appendQuotedTime(dst, h.SealedAt)
-	dst = append(dst, `,"settlement":[],"signingKeyId":`...)
+	dst = append(dst, `,"settlement":`...)
+	dst = h.Settlement.append(dst)
+	dst = append(dst, `,"signingKeyId":`...)
 	dst = appendString(dst, h.SigningKeyID)
 	dst = append(dst, `,"tenantId":`...)
 	dst = appendString(dst, h.TenantID)
@@ -180,7 +183,9 @@ func parsePackHeader(text []byte) (h PackHeader, err error) {
 	h.RootHash = s.hash()
 	s.lit(`,"sealedAt":`)
 	h.SealedAt = s.time()
-	s.lit(`,"settlement":[],"signingKeyId":`)
+	s.lit(`,"settlement":`)
+	h.Settlement = s.settlement()
+	s.lit(`,"signingKeyId":`)
 	h.SigningKeyID = s.name()
 	s.lit(`,"tenantId":`)
 	h.TenantID = s.tenantID()
@@ -251,7 +256,7 @@ func (h *PackHeader) check() error {
 			return fmt.Errorf("duplicate %d of leaf %d is out of place", d.Leaf, d.First)
 		}
 	}
-	return nil
+	return h.Settlement.check(h.TreeSize)
 }
 
 // SealedPack is what PackBuilder.Seal returns: a pack without its entries, which

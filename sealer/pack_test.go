@@ -101,7 +101,7 @@ func (w *world) checker(good []byte) func(pack []byte) []Verdict {
 	primed := trust{root: w.vkey}
 	run := func(pack []byte, inspect func(*inspector, []byte) finding) []Verdict {
 		t := primed
-		c := packCheck{trust: &t, inspect: inspect}
+		c := packCheck{trust: &t, rate: testRate, inspect: inspect}
 		require.NoError(w.tb, c.run(context.Background(), bytes.NewReader(pack), nothingBefore(pack)))
 		c.settle(false)
 		return c.verdicts

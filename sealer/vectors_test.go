@@ -111,6 +111,7 @@ func makeVectors(t *testing.T) *vectors {
 	v.packRevocation()
 	v.directories()
 	v.sandbox()
+	v.settlement()
 	v.proofs()
 	return v
 }
@@ -281,6 +282,60 @@ func (v *vectors) sandbox() {
 	v.good("sandbox", "a pack of a sandbox, as one object", v.put("good/sandbox.json", AppendPackObject(nil, w.seal(events), events)))
 }
 
+// settlement has a log with settlement rules, and lies about what they make.
+func (v *vectors) settlement() {
+	w := newWorld(v.t)
+	w.tenant = tenantID("settled")
+	keep := v.w
+	v.w = w // the lies are signed by its keys
+	defer func() { v.w = keep }()
+	one, two, first, second := w.settled()
+	settled1 := v.put("good/settled-1.ndjson", bundle(v.t, one, first))
+	settled2 := v.put("good/settled-2.ndjson", bundle(v.t, two, second))
+	amended := [][]byte{
+		w.rule("settlement_rule.retired", w.record(2, `"effectiveUntil":null`, `"effectiveUntil":"`+FormatTime(w.now)+`"`, "ACTIVE", "RETIRED")),
+		w.rule(ruleCreated, w.record(3, `"meteringBasis":null`, `"meteringBasis":"viewable"`, `"substrate":null`, `"substrate":"CTV"`, `"priority":0`, `"priority":2`,
+			`"0.125"`, `"9223372036.854775807"`, "SECOND", "MS")),
+	}
+	amended = append(amended, w.run(12)...)
+	settled3 := v.put("good/settled-3.ndjson", bundle(v.t, w.seal(amended), amended))
+	v.good("settlement", "a pack with one settlement rule, which stands behind most of the receipts that it rates", settled1)
+	v.good("settlement, older rule", "the second rule is for one right, the first is in the pack before, which is not given", settled2)
+	v.good("settlements of a log", "in the third pack a rule has been retired, and one has a price of which not every amount can be told", settled3, settled1, settled2)
+
+	lie := func(name, about string, change func(*PackHeader)) {
+		v.bad(name, about+"; signed by the pack's own key", w.resign(two, second, func(h *PackHeader) {
+			h.Settlement = h.Settlement.clone()
+			change(h)
+		}), SettlementMismatch)
+	}
+	rule := func(h *PackHeader, i int, old, new string) {
+		r := &h.Settlement.Rules[i]
+		r.Record = []byte(strings.Replace(string(r.Record), old, new, 1))
+	}
+	lie("lie-settlement-amount", "an amount is a millionth higher", func(h *PackHeader) { h.Settlement.Lines[0].Amount = "0.750001" })
+	lie("lie-settlement-share", "a millionth of a share went to the other", func(h *PackHeader) {
+		h.Settlement.Lines[0].Shares = []string{"0.500024", "0.249976"}
+	})
+	lie("lie-settlement-line", "a line is missing", func(h *PackHeader) { h.Settlement.Lines = h.Settlement.Lines[1:] })
+	lie("lie-settlement-unrated", "the receipts of a line are called unrated", func(h *PackHeader) { unrate(h.Settlement) })
+	lie("lie-settlement-twice", "a line stands there twice", func(h *PackHeader) {
+		h.Settlement.Lines = append(h.Settlement.Lines, h.Settlement.Lines[len(h.Settlement.Lines)-1])
+	})
+	lie("lie-settlement-price", "the price of a rule is not that of its event", func(h *PackHeader) { rule(h, 1, "0.000003", "0.000004") })
+	lie("lie-settlement-unit", "the unit of a rule is none", func(h *PackHeader) { rule(h, 0, "SECOND", "HOUR") })
+	lie("lie-settlement-member", "a rule has a unit too many", func(h *PackHeader) { rule(h, 0, `"unit":"SECOND"`, `"unit":"SECOND","unit2":"MS"`) })
+	lie("lie-settlement-rule", "a rule of the pack is missing", func(h *PackHeader) { h.Settlement.Rules = h.Settlement.Rules[:1] })
+	lie("lie-settlement-none", "there is no settlement", func(h *PackHeader) { h.Settlement = nil })
+
+	forged := v.put("bad/settled-forged.ndjson", w.forgedRule(v.t, two, second))
+	v.good("older rule forged, alone", "the record of the older rule is not that of its event: by itself it can't be told", forged)
+	v.cases = append(v.cases, vector{
+		Name: "older rule forged", About: "the pack before tells it",
+		Files: []string{settled1, forged}, Exit: ExitUnsound, Failures: [][]Code{nil, {SettlementMismatch}},
+	})
+}
+
 // worked is one delivery with all intermediate values.
 func (v *vectors) worked(t *testing.T) []byte {
 	w := newWorld(t)
@@ -393,7 +448,7 @@ func TestVectors(t *testing.T) {
 			for _, f := range c.Files {
 				files = append(files, testdata(f))
 			}
-			r := verifyFiles(context.Background(), tr, files, testdata(c.Expect))
+			r := verifyFiles(context.Background(), tr, &Options{Files: files, Expect: testdata(c.Expect), Rate: testRate})
 			require.Equal(t, c.Exit == ExitSound, r.OK)
 			for i, f := range r.Files {
 				require.Equal(t, c.Failures[i], failures(f.Verdicts), "%s: %+v", f.File, f.Verdicts)

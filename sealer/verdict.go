@@ -22,6 +22,8 @@ const (
 	WitnessOK Code = "witness.ok"
 	// MeteringOK: rows and duplicates are what the entries add up to.
 	MeteringOK Code = "metering.ok"
+	// SettlementOK: rules, lines and counts are what the rules make of the entries.
+	SettlementOK Code = "settlement.ok"
 )
 
 // Codes of remarks. They are no failure, but say what a check rests on.
@@ -33,6 +35,8 @@ const (
 	DirectoryIgnored Code = "directory.ignored"
 	// DuplicatesUnproven: a duplicate names an earlier leaf that no given pack holds.
 	DuplicatesUnproven Code = "duplicates.unproven"
+	// SettlementUnproven: a settlement rule is of an earlier leaf that no given pack holds.
+	SettlementUnproven Code = "settlement.unproven"
 	// ChainVouched: the key of a pack or checkpoint was revoked later, and a later
 	// one of the log, by another key, builds on it.
 	ChainVouched Code = "chain.vouched"

@@ -76,6 +76,7 @@ func (f *FileReport) ok() bool {
 // and packs, proofs and exports prove receipts.
 type verification struct {
 	trust  *trust
+	rate   Rate
 	files  []FileReport
 	wanted map[string][]*sighted // by receipt id; empty until it was seen
 	logs   map[string]*known     // by origin
@@ -93,14 +94,14 @@ type directoryFile struct {
 	text []byte
 }
 
-// verifyFiles verifies files in one go and reports in their order. expect names a
-// file with a checkpoint that was held outside; empty for none.
-func verifyFiles(ctx context.Context, t *trust, names []string, expect string) Report {
+// verifyFiles verifies the files that the options name in one go, and reports in their
+// order.
+func verifyFiles(ctx context.Context, t *trust, o *Options) Report {
 	v := verification{
-		trust: t, files: make([]FileReport, len(names)), wanted: make(map[string][]*sighted), logs: make(map[string]*known),
+		trust: t, rate: o.Rate, files: make([]FileReport, len(o.Files)), wanted: make(map[string][]*sighted), logs: make(map[string]*known),
 		packs: make(map[string][]*packFile), receipts: make(map[*FileReport]*signedReceipt),
 	}
-	for i, name := range names {
+	for i, name := range o.Files {
 		v.files[i] = FileReport{File: name, Kind: kindUnknown, Verdicts: []Verdict{}}
 		v.open(&v.files[i])
 	}
@@ -119,8 +120,8 @@ func verifyFiles(ctx context.Context, t *trust, names []string, expect string) R
 		v.judge(f, v.receipts[f])
 	}
 	report := Report{OK: true, Files: v.files}
-	if expect != "" {
-		report.Files = append(report.Files, v.expect(expect))
+	if o.Expect != "" {
+		report.Files = append(report.Files, v.expect(o.Expect))
 	}
 	for i := range report.Files {
 		report.OK = report.OK && report.Files[i].ok()

@@ -13,6 +13,7 @@ import (
 // packCheck is the verification of one pack.
 type packCheck struct {
 	trust *trust
+	rate  Rate
 	// inspect overrides how an entry is examined; nil for inspector.inspect.
 	inspect func(*inspector, []byte) finding
 	// seen is called with each delivery and its place in the pack.
@@ -65,7 +66,10 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, h *history) error {
 	pub, receipts := c.key(directory)
 	c.before = c.consistency()
 	c.ledger = newLedger(c.header.TenantID, c.header.FirstIndex, c.before, h)
-	c.ledger.claim = c.header.claim()
+	c.ledger.claim, c.ledger.settles = c.header.claim(), true
+	if h.start == c.header.FirstIndex { // of older rules there is the header's word only
+		h.rules = c.header.rulesBefore(h.start)
+	}
 	if err := c.entries(ctx, p, &inspector{directory, receipts, c.header.SealedAt}); err != nil {
 		c.fail(FormatInvalid, "%v", err)
 		return errors.Join(in.err, ctx.Err())
@@ -75,6 +79,7 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, h *history) error {
 	c.tree()
 	c.faults()
 	c.metering()
+	c.settlement()
 	return nil
 }
 

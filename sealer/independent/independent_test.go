@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/settle"
+	"muniment/control/settle/rate"
 	"muniment/sealer"
 )
 
@@ -75,7 +77,7 @@ func stranger(t *testing.T, root string, sets [][]string) [][]verdict {
 // ours has the verify command judge a set of files.
 func ours(t *testing.T, root string, set []string) []verdict {
 	var out bytes.Buffer
-	sealer.VerifyFiles(context.Background(), sealer.Options{Files: set, Root: root, JSON: true}, &out)
+	sealer.VerifyFiles(context.Background(), sealer.Options{Files: set, Root: root, Rate: settle.Rate, JSON: true}, &out)
 	var report sealer.Report
 	require.NoError(t, json.Unmarshal(out.Bytes(), &report), out.String())
 	require.Empty(t, report.Message)
@@ -193,7 +195,7 @@ func TestPacks(t *testing.T) {
 	s := newService(t, "packs")
 	f := newFolder(t, s)
 	var sets [][]string
-	packs, entries := size(1000), 0
+	packs, entries, lines, unrated := size(1000), 0, 0, map[string]int{}
 	for n := 0; n < packs; {
 		l := s.newLog()
 		s.answered = nil
@@ -203,6 +205,12 @@ func TestPacks(t *testing.T) {
 			chain = append(chain, f.put(p.file))
 			sets = append(sets, chain[len(chain)-1:])
 			entries += len(p.events)
+			if s := p.Header.Settlement; s != nil {
+				lines += len(s.Lines)
+				for _, u := range s.Unrated {
+					unrated[u.Reason]++
+				}
+			}
 			n++
 		}
 		for _, event := range s.answered[:min(3, len(s.answered))] {
@@ -227,8 +235,11 @@ func TestPacks(t *testing.T) {
 			require.True(t, theirs[n].OK, "verify.py about %s: %v", f.begin(v.File), theirs[n].Codes)
 		}
 	}
-	t.Logf("%d packs of %d entries, and receipts and proofs, alone and together in %d sets: both accept all, in %s",
-		packs, entries, len(sets), time.Since(began).Round(time.Second/10))
+	require.Positive(t, lines)
+	require.Positive(t, unrated[rate.NoRule])
+	require.Positive(t, unrated[rate.TooLarge])
+	t.Logf("%d packs of %d entries, with %d lines of settlement and %v without, and receipts and proofs, alone and together in %d sets: both accept all, in %s",
+		packs, entries, lines, unrated, len(sets), time.Since(began).Round(time.Second/10))
 }
 
 // TestMutants spoils packs, proofs, directories and receipts. Neither verifier lets any pass.

@@ -268,6 +268,151 @@ var checkpoints = []func(f *forgery, said string, lines []string) string{
 	},
 }
 
+// some is one of the objects in a list, nil if there is none.
+func (f *forgery) some(list []any) object {
+	if len(list) == 0 {
+		return nil
+	}
+	return list[f.IntN(len(list))].(map[string]any)
+}
+
+// newRule is a rule of this pack: what is said of an older one can't be told.
+func (f *forgery) newRule(s object) object {
+	for _, r := range s.list("rules") {
+		if leaf, err := object(r.(map[string]any))["leaf"].(json.Number).Int64(); err == nil && leaf >= int64(f.before.Size()) {
+			return r.(map[string]any)
+		}
+	}
+	return nil
+}
+
+// amiss sets a member of an object, if there is one and it was not so before.
+func amiss(o object, name string, value any) bool {
+	if o == nil || fmt.Sprint(o[name]) == fmt.Sprint(value) {
+		return false
+	}
+	o[name] = value
+	return true
+}
+
+// drop takes one out of a list.
+func (f *forgery) drop(s object, name string) bool {
+	list := s.list(name)
+	if len(list) == 0 {
+		return false
+	}
+	i := f.IntN(len(list))
+	s[name] = slices.Delete(slices.Clone(list), i, i+1)
+	return true
+}
+
+// settlements are lies about the settlement alone. The last can always be told.
+var settlements = []func(f *forgery, s object) bool{
+	func(f *forgery, s object) bool { return amiss(f.some(s.list("lines")), "amount", "0.000001") },
+	func(f *forgery, s object) bool { return amiss(f.some(s.list("lines")), "amount", "1.0") },
+	func(f *forgery, s object) bool { return amiss(f.some(s.list("lines")), "amount", 1) },
+	func(f *forgery, s object) bool { return amiss(f.some(s.list("lines")), "rightId", "rgh_other") },
+	func(f *forgery, s object) bool { return amiss(f.some(s.list("lines")), "ruleId", "rule_other") },
+	func(f *forgery, s object) bool { return amiss(f.some(s.list("lines")), "meteringBasis", "audible") },
+	func(f *forgery, s object) bool { return amiss(f.some(s.list("lines")), "quantityMs", 1) },
+	func(f *forgery, s object) bool { return amiss(f.some(s.list("lines")), "receipts", 10_000) },
+	func(f *forgery, s object) bool { return amiss(f.some(s.list("lines")), "currency", "EUR") },
+	func(f *forgery, s object) bool {
+		line := f.some(s.list("lines"))
+		return line != nil && f.drop(line, "shares")
+	},
+	func(f *forgery, s object) bool {
+		line := f.some(s.list("lines"))
+		if line == nil {
+			return false
+		}
+		was := line.list("shares")
+		now := slices.Clone(was)
+		slices.Reverse(now)
+		return amiss(line, "shares", now)
+	},
+	func(f *forgery, s object) bool { return f.drop(s, "lines") },
+	func(f *forgery, s object) bool {
+		line := f.some(s.list("lines"))
+		s["lines"] = append(s.list("lines"), any(map[string]any(line)))
+		return line != nil
+	},
+	func(f *forgery, s object) bool {
+		was := s.list("lines")
+		now := slices.Clone(was)
+		slices.Reverse(now)
+		return amiss(s, "lines", now)
+	},
+	func(f *forgery, s object) bool { return f.drop(s, "unrated") },
+	func(f *forgery, s object) bool { return amiss(f.some(s.list("unrated")), "reason", "OTHER") },
+	func(f *forgery, s object) bool { return amiss(f.some(s.list("unrated")), "receipts", 10_000) },
+	func(f *forgery, s object) bool { return amiss(f.some(s.list("unrated")), "quantityMs", 1) },
+	func(f *forgery, s object) bool {
+		return amiss(f.newRule(s), "leaf", f.before.Size()+uint64(len(f.events)))
+	},
+	func(f *forgery, s object) bool { return amiss(f.newRule(s), "rule", map[string]any{}) },
+	func(f *forgery, s object) bool { return amiss(f.newRule(s), "rule", nil) },
+	func(f *forgery, s object) bool {
+		r := f.newRule(s)
+		return r != nil && amiss(r.in("rule"), "unit", "HOUR")
+	},
+	func(f *forgery, s object) bool {
+		r := f.newRule(s)
+		return r != nil && amiss(r.in("rule"), "price", "1")
+	},
+	func(f *forgery, s object) bool {
+		r := f.newRule(s)
+		return r != nil && amiss(r.in("rule"), f.text(), "more")
+	},
+	func(f *forgery, s object) bool {
+		r := f.newRule(s)
+		s["rules"] = slices.DeleteFunc(s.list("rules"), func(other any) bool { return r != nil && other.(map[string]any)["leaf"] == r["leaf"] })
+		return r != nil
+	},
+	func(f *forgery, s object) bool {
+		list := s.list("rules")
+		s["rules"] = append(list, list[0])
+		return true
+	},
+	func(f *forgery, s object) bool {
+		f.header["settlement"] = append(f.header.list("settlement"), map[string]any(s))
+		return true
+	},
+	func(f *forgery, s object) bool { s["more"] = nil; return true },
+	func(f *forgery, s object) bool { s["rules"] = []any{}; return true },
+}
+
+// badRule is the record of a rule that nobody can rate by.
+func (s *service) badRule(rule object) {
+	first := func() object { return rule.list("shares")[0].(map[string]any) }
+	switch s.next("rule", 12) {
+	case 0:
+		rule["price"] = []string{"1.0", "01", "-1", "1e3", ".5", "0.0000000001", "9223372036.854775808", "", "٣"}[s.next("price", 9)]
+	case 1:
+		rule["currency"] = []string{"eur", "EU", "EURO", "", "É2"}[s.next("currency", 5)]
+	case 2:
+		rule["priority"] = []any{-1, 1_000_001, 0.5, "0"}[s.next("priority", 4)]
+	case 3:
+		first()["bps"] = 0
+	case 4:
+		first().add("bps", 1)
+	case 5:
+		rule["shares"] = append(rule.list("shares"), any(map[string]any(first())))
+	case 6:
+		rule["shares"] = []any{}
+	case 7:
+		rule["effectiveUntil"] = rule["effectiveFrom"]
+	case 8:
+		rule[[]string{"effectiveFrom", "createdAt", "updatedAt"}[s.next("time", 3)]] = []string{"1969-12-31T23:59:59.999Z", "2026-03-01T00:00:00Z", "0000-01-01T00:00:00.000Z"}[s.next("moment", 3)]
+	case 9:
+		rule["match"].(map[string]any)["rightId"] = ""
+	case 10:
+		delete(rule, "state")
+	case 11:
+		rule["revision"] = -1
+	}
+}
+
 // lies are told in a pack with the key that seals packs. Each reports whether it
 // could be told of this one.
 var lies = []struct {
@@ -415,6 +560,42 @@ var lies = []struct {
 	{"a settlement", func(f *forgery) bool {
 		f.header["settlement"] = []any{object{}}
 		return true
+	}},
+	{"a settlement of something else", func(f *forgery) bool {
+		if len(f.header.list("settlement")) == 0 {
+			return false
+		}
+		for !settlements[f.next("settlement", len(settlements))](f, f.header.list("settlement")[0].(map[string]any)) {
+		}
+		return true
+	}},
+	{"a rule that is none, and is told alike", func(f *forgery) bool {
+		if len(f.header.list("settlement")) == 0 {
+			return false
+		}
+		s := object(f.header.list("settlement")[0].(map[string]any))
+		r := f.newRule(s)
+		if r == nil {
+			return false
+		}
+		leaf, err := r["leaf"].(json.Number).Int64()
+		require.NoError(f, err)
+		f.badRule(r.in("rule"))
+		i := int(leaf - int64(f.before.Size()))
+		e := f.parse(f.events[i])
+		e["data"] = r["rule"]
+		f.change(i, e)
+		return true
+	}},
+	{"a rule is not what was settled by", func(f *forgery) bool {
+		for i, event := range f.events {
+			if e := f.parse(event); strings.HasPrefix(e["type"].(string), "settlement_rule.") {
+				e.in("data").add("priority", 1)
+				f.change(i, e)
+				return true
+			}
+		}
+		return false
 	}},
 	{"a member that is not in the manual", func(f *forgery) bool {
 		f.header[f.text()] = nil

@@ -19,6 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/note"
 
+	"muniment/control/settle"
+	"muniment/control/settle/rate"
 	"muniment/gate"
 	"muniment/sealer"
 )
@@ -195,6 +197,8 @@ type log struct {
 	now      time.Time
 	tree     *sealer.Tree
 	previous *sealer.PackRef
+	rules    []sealer.SettlementRule
+	priced   bool // it gets settlement rules
 	packs    []*pack
 	repeats  []sighting
 
@@ -215,7 +219,7 @@ func (s *service) newLog() *log {
 	l := &log{
 		service: s, tenant: s.id("tnt_", epoch), signers: s.nodes, sealing: s.sealing,
 		now:  epoch.Add(time.Hour + time.Duration(s.IntN(1e6))*time.Millisecond),
-		tree: sealer.NewTree(), grown: sealer.NewTree(),
+		tree: sealer.NewTree(), grown: sealer.NewTree(), priced: s.IntN(2) == 0,
 	}
 	if s.IntN(8) == 0 {
 		l.sealing = s.sandbox
@@ -239,9 +243,14 @@ func (l *log) moment() time.Time {
 func (l *log) notice() []byte {
 	data, err := sealer.Canonical(l.object(3))
 	require.NoError(l, err)
+	return l.told("right.revised", data)
+}
+
+// told is the event of a type, with its data.
+func (l *log) told(kind string, data []byte) []byte {
 	at := l.moment()
 	e := sealer.Event{
-		EventID: l.id("evt_", at), TenantID: l.tenant, Type: "right.revised", At: at,
+		EventID: l.id("evt_", at), TenantID: l.tenant, Type: kind, At: at,
 		Actor: sealer.Ref{Kind: "key", ID: l.text()}, Subject: sealer.Ref{Kind: "right", ID: l.text()}, Data: data,
 	}
 	if l.IntN(2) == 0 {
@@ -250,6 +259,45 @@ func (l *log) notice() []byte {
 	text, err := sealer.AppendEvent(nil, &e)
 	require.NoError(l, err)
 	return text
+}
+
+// rule is the event of a settlement rule: a new one, or one of which more is told.
+func (l *log) rule() []byte {
+	maybe := func(names ...string) any {
+		if i := l.IntN(2 * len(names)); i < len(names) {
+			return names[i]
+		}
+		return nil
+	}
+	shares, left := []object{}, 10_000
+	for n := l.IntN(10); n > 0 && left > 1; n-- {
+		bps := 1 + l.IntN(left-1)
+		shares = append(shares, object{"counterpartyId": fmt.Sprint("cp_", l.text(), n), "bps": bps})
+		left -= bps
+	}
+	shares = append(shares, object{"counterpartyId": "cp_last", "bps": left})
+	from := l.now.Add(time.Duration(l.IntN(20_000)-15_000) * time.Millisecond)
+	until := any(nil)
+	if l.IntN(3) == 0 {
+		until = sealer.FormatTime(from.Add(time.Duration(1+l.IntN(60_000)) * time.Millisecond))
+	}
+	price := []string{"0", "0.000000001", "0.0000015", "0.5", "12.345678901", "9223372036.854775807"}[l.IntN(6)]
+	if l.IntN(2) == 0 {
+		price = rate.Price(l.Int64N(1 << (1 + l.IntN(62)))).String()
+	}
+	id, kind := fmt.Sprint("rule_", l.text(), l.Uint64()), "settlement_rule.created"
+	if len(l.rules) > 0 && l.IntN(3) == 0 {
+		said := l.parse(l.rules[l.IntN(len(l.rules))].Record)
+		id, kind = said["id"].(string), []string{"settlement_rule.updated", "settlement_rule.retired"}[l.IntN(2)]
+	}
+	return l.told(kind, l.canonical(object{
+		"id": id, "currency": "EUR", "price": price, "unit": []string{"EVENT", "MS", "SECOND"}[l.IntN(3)], "shares": shares,
+		"match": object{
+			"rightId": maybe("rgh_0", "rgh_1"), "basisId": maybe("bas_é", "bas_😀"), "substrate": maybe("DOOH", "CTV"), "meteringBasis": maybe("gross", "viewable"),
+		},
+		"effectiveFrom": sealer.FormatTime(from), "effectiveUntil": until, "priority": l.IntN(3), "state": []string{"ACTIVE", "RETIRED"}[l.IntN(2)],
+		"createdAt": sealer.FormatTime(l.now), "updatedAt": sealer.FormatTime(l.now), "revision": l.IntN(1 << 53),
+	}))
 }
 
 // draft is a delivery before it is signed, without an idempotency key.
@@ -327,9 +375,15 @@ func (l *log) seal(n int) *pack {
 	earlier := make(map[string]uint64)
 	var events [][]byte
 	for leaf := l.tree.Size(); len(events) < n; leaf++ {
-		if l.IntN(6) == 0 {
+		switch l.IntN(24) {
+		case 0, 1, 2, 3:
 			events = append(events, l.notice())
 			continue
+		case 4:
+			if l.priced {
+				events = append(events, l.rule())
+				continue
+			}
 		}
 		event, id, first := l.delivery(leaf)
 		if first != nil && *first < l.tree.Size() {
@@ -351,6 +405,7 @@ func (l *log) sealed(events [][]byte, earlier map[string]uint64) *pack {
 	b, err := sealer.NewPackBuilder(sealer.PackConfig{
 		PackID: l.id("ppk_", l.now), TenantID: l.tenant, Before: l.tree, Previous: l.previous,
 		SealedAt: l.now, Directory: l.directory(l.now), Key: l.sealing, Earlier: earlier,
+		Rules: l.rules, Rate: settle.Rate,
 	})
 	require.NoError(l, err)
 	for _, e := range events {
@@ -359,7 +414,7 @@ func (l *log) sealed(events [][]byte, earlier map[string]uint64) *pack {
 	p.SealedPack, err = b.Seal()
 	require.NoError(l, err)
 	ref := p.Header.Ref()
-	l.tree, l.previous = p.Tree, &ref
+	l.tree, l.previous, l.rules = p.Tree, &ref, p.Header.Rules()
 	l.packs = append(slices.Clip(l.packs), p)
 	l.events = append(slices.Clip(l.events), events...)
 	l.grown, l.row = l.grown.Clone(), slices.Clip(l.row)

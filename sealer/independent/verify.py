@@ -155,11 +155,27 @@ ROW = {
     "basisId": text, "meteringBasis": text, "quantityMs": whole, "reason": text,
     "receipts": whole, "rightId": text, "substrate": text,
 }
+RULE = {
+    "createdAt": time, "currency": lambda v: isinstance(v, str) and re.fullmatch("[A-Z]{3}", v) is not None,
+    "effectiveFrom": time, "effectiveUntil": maybe(time), "id": text,
+    "match": {"basisId": maybe(text), "meteringBasis": maybe(text), "rightId": maybe(text), "substrate": maybe(text)},
+    "price": text, "priority": lambda v: whole(v) and v <= 1_000_000, "revision": whole,
+    "shares": [{"bps": lambda v: whole(v) and 1 <= v <= 10_000, "counterpartyId": text}],
+    "state": lambda v: v in ("ACTIVE", "RETIRED"), "unit": lambda v: v in ("EVENT", "MS", "SECOND"), "updatedAt": time,
+}
+SETTLEMENT = {
+    "lines": [{
+        "amount": text, "meteringBasis": text, "quantityMs": whole, "receipts": whole, "rightId": text, "ruleId": text,
+        "shares": [text],
+    }],
+    "rules": lambda v: fits(v, [{"leaf": whole, "rule": dict}]) and v != [],
+    "unrated": [{"meteringBasis": text, "quantityMs": whole, "reason": text, "receipts": whole, "rightId": text}],
+}
 HEADER = {
     "checkpoint": text, "consistency": [HASH], "count": whole, "directory": DIRECTORY,
     "duplicates": [{"first": whole, "leaf": whole}], "firstIndex": whole, "metering": [ROW], "packId": pack_id,
     "previous": maybe({"headerHash": HASH, "packId": pack_id, "rootHash": HASH, "treeSize": whole}),
-    "rootHash": HASH, "sealedAt": time, "settlement": lambda v: v == [], "signingKeyId": text,
+    "rootHash": HASH, "sealedAt": time, "settlement": lambda v: fits(v, [SETTLEMENT]) and len(v) <= 1, "signingKeyId": text,
     "tenantId": tenant_id, "treeSize": whole, "v": 1,
 }
 EXPORT = {
@@ -417,6 +433,9 @@ class Pack:
         need(self.end == self.first + h["count"] and 1 <= h["count"] <= 100_000 and len(self.lines) <= h["count"])
         need(self.previous["treeSize"] == self.first > 0 if self.previous else self.first == 0)
         need(self.signature["keyId"] == h["signingKeyId"])
+        self.rules = h["settlement"][0]["rules"] if h["settlement"] else []
+        leaves = [r["leaf"] for r in self.rules]
+        need(leaves == sorted(set(leaves)) and all(leaf < self.end for leaf in leaves))
         self.events = []
         self.revoked = False  # its key is, but after sealedAt: the next pack has to vouch for it
 
@@ -456,10 +475,10 @@ class Pack:
         need(tree.root() == root, "root.mismatch")
 
     def check_totals(self, log):
-        """Checks event ids, duplicates and totals, in the light of the packs before."""
+        """Checks event ids, duplicates, totals and settlement, in the light of the packs before."""
         listed = {d["leaf"]: d["first"] for d in self.header["duplicates"]}
         need(self.header["duplicates"] == [{"first": listed[l], "leaf": l} for l in sorted(listed)], "duplicates.mismatch")
-        rows = defaultdict(lambda: [0, 0])
+        rows, metered = defaultdict(lambda: [0, 0]), []
         for leaf, (event, _) in enumerate(self.events, self.first):
             need(log.ids.setdefault(event["eventId"], leaf) == leaf, "entry.repeated")
             if event["type"] != "delivery.recorded":
@@ -476,6 +495,8 @@ class Pack:
             basis, reason, quantity = (data["metering"][k] for k in ("basis", "reason", "quantityMs"))
             if first is not None:
                 basis, reason, quantity = "none", "DUPLICATE", 0
+            elif data["metering"]["metered"]:
+                metered.append(data)
             row = rows[data["rightId"], data["substrate"], data["basisId"], basis, reason]
             row[:] = row[0] + 1, row[1] + quantity
         need(not listed, "duplicates.mismatch")
@@ -483,6 +504,99 @@ class Pack:
         totals = sorted(rows.items(), key=lambda row: [name.encode() for name in row[0]])
         want = [dict(zip(names, row), receipts=n, quantityMs=ms) for row, (n, ms) in totals]
         need(self.header["metering"] == want, "metering.mismatch")
+        self.check_settlement(log, metered)
+
+    def check_settlement(self, log, metered):
+        """Checks the rules, of which those before this run of packs are taken on trust, and
+        what they make of the metered deliveries."""
+        code, rules = "settlement.mismatch", dict(log.rules)  # by id, by rising leaf
+        need(all(text(r["rule"].get("id")) for r in self.rules), code)
+        if log.settled != self.first:
+            rules = {r["rule"]["id"]: r for r in self.rules if r["leaf"] < self.first}
+        for leaf, (event, _) in enumerate(self.events, self.first):
+            if event["type"].startswith("settlement_rule."):
+                id = event["data"].get("id")
+                need(text(id), code)
+                rules.pop(id, None)
+                rules[id] = {"leaf": leaf, "rule": event["data"]}
+        need(canonical(list(rules.values())) == canonical(self.rules), code)
+        if rules:
+            lines, unrated = rate([r["rule"] for r in self.rules], metered)
+            want = {"lines": lines, "rules": self.rules, "unrated": unrated}
+            need(canonical([want]) == canonical(self.header["settlement"]), code)
+        log.rules, log.settled = rules, self.end
+
+
+# --- Settlement -----------------------------------------------------------------------------
+
+MOST = 2**63 - 1  # of the smallest parts that a price and an amount are counted in
+
+
+def check_rule(rule):
+    """The price of a rule in billionths."""
+    try:
+        need(fits(rule, RULE))
+        need(all(rule[at] is None or rule[at] >= "1970" for at in ("createdAt", "updatedAt", "effectiveFrom", "effectiveUntil")))
+        need(rule["effectiveUntil"] is None or rule["effectiveFrom"] < rule["effectiveUntil"])
+        need(1 <= len(rule["shares"]) <= 10 and sum(s["bps"] for s in rule["shares"]) == 10_000)
+        need(len({s["counterpartyId"] for s in rule["shares"]}) == len(rule["shares"]))
+        price = re.fullmatch(r"(0|[1-9][0-9]*)(?:\.([0-9]{0,8}[1-9]))?", rule["price"])
+        need(price)
+        billionths = int(price[1] + (price[2] or "").ljust(9, "0"))
+        need(billionths <= MOST)
+        return billionths
+    except (Bad, ValueError):
+        raise Bad("settlement.mismatch") from None
+
+
+def amount(rule, price, receipts, quantity):
+    """What the rule makes of receipts and their quantity, in millionths, half to even."""
+    times, part = {"EVENT": (receipts, 10**3), "MS": (quantity, 10**3), "SECOND": (quantity, 10**6)}[rule["unit"]]
+    n, rest = divmod(price * times, part)
+    return n + (2 * rest > part or 2 * rest == part and n % 2 == 1)
+
+
+def decimal(millionths):
+    return f"{millionths // 10**6}.{millionths % 10**6:06}".rstrip("0").removesuffix(".")
+
+
+def shares(rule, total):
+    parts = [divmod(total * s["bps"], 10_000) for s in rule["shares"]]
+    left = total - sum(n for n, _ in parts)
+    first = sorted(range(len(parts)), key=lambda i: (-parts[i][1], rule["shares"][i]["counterpartyId"].encode()))
+    return [decimal(n + (i in first[:left])) for i, (n, _) in enumerate(parts)]
+
+
+def rate(rules, deliveries):
+    """What rules make of metered deliveries: lines, and what is unrated."""
+    prices, names = {r["id"]: check_rule(r) for r in rules}, ("rightId", "basisId", "substrate", "meteringBasis")
+    need(len(prices) == len(rules), "settlement.mismatch")
+    rules = sorted(rules, key=lambda r: (-r["priority"], [r["match"][n] is None for n in names], r["id"].encode()))
+    groups, lines, unrated = defaultdict(lambda: [0, 0]), [], defaultdict(lambda: [0, 0])
+    for data in deliveries:
+        said, at = data | {"meteringBasis": data["metering"]["basis"]}, data["receipt"]["renderedAt"]
+        fitting = (
+            i for i, r in enumerate(rules)
+            if all(r["match"][n] in (None, said[n]) for n in names) and covers(r["effectiveFrom"], r["effectiveUntil"], at)
+        )
+        tally = groups[said["rightId"], said["meteringBasis"], next(fitting, None)]
+        tally[:] = tally[0] + 1, tally[1] + data["metering"]["quantityMs"]
+    for (right, basis, i), (n, ms) in groups.items():
+        total = None if i is None else amount(rules[i], prices[rules[i]["id"]], n, ms)
+        if total is None or total > MOST:
+            tally = unrated[right, basis, "NO_RULE" if total is None else "AMOUNT_TOO_LARGE"]
+            tally[:] = tally[0] + n, tally[1] + ms
+        else:
+            lines.append({
+                "amount": decimal(total), "meteringBasis": basis, "quantityMs": ms, "receipts": n, "rightId": right,
+                "ruleId": rules[i]["id"], "shares": shares(rules[i], total),
+            })
+    counts = [
+        {"meteringBasis": basis, "quantityMs": ms, "reason": reason, "receipts": n, "rightId": right}
+        for (right, basis, reason), (n, ms) in unrated.items()
+    ]
+    by = lambda last: lambda row: [row[name].encode() for name in ("rightId", "meteringBasis", last)]
+    return sorted(lines, key=by("ruleId")), sorted(counts, key=by("reason"))
 
 
 # --- Proofs and exports ---------------------------------------------------------------------
@@ -597,6 +711,7 @@ class Log:
         self.ranges = []  # of leaves
         self.ids = {}  # leaf by event id
         self.deliveries = defaultdict(dict)  # moment by leaf, by idempotency hash
+        self.rules, self.settled = {}, None  # settlement rules by id, as of a size
 
     def __contains__(self, leaf):
         return any(leaf in r for r in self.ranges)

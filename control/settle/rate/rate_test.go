@@ -211,7 +211,6 @@ func better(a, b *Rule) bool {
 
 // TestRate holds rating against a plain model of it, with numbers of any size.
 func TestRate(t *testing.T) {
-	var lines, tooLarge int
 	rapid.Check(t, func(t *rapid.T) {
 		rules, receipts := world(t)
 		s, err := Rate(rules, slices.Values(receipts))
@@ -251,7 +250,6 @@ func TestRate(t *testing.T) {
 			want := amountOf(&r, n, quantity[key])
 			if !want.IsInt64() {
 				large[right+" "+tier] += n
-				tooLarge++
 				continue
 			}
 			i := slices.IndexFunc(s.Lines, func(l Line) bool { return l.RuleID == id && l.RightID == right && l.MeteringBasis == tier })
@@ -259,7 +257,6 @@ func TestRate(t *testing.T) {
 			line := s.Lines[i]
 			require.Equal(t, []int64{n, quantity[key], want.Int64()}, []int64{line.Receipts, line.QuantityMs, int64(line.Amount)}, key)
 			requireShares(t, &r, line)
-			lines++
 		}
 		for key, n := range large {
 			i := slices.IndexFunc(s.Unrated, func(u Unrated) bool { return u.RightID+" "+u.MeteringBasis == key && u.Reason == TooLarge })
@@ -284,8 +281,6 @@ func TestRate(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, s, again)
 	})
-	require.Positive(t, lines)
-	require.Positive(t, tooLarge)
 }
 
 // amountOf is the amount of a line as fractions have it, rounded half to even.

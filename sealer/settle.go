@@ -1,0 +1,192 @@
+package sealer
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
+
+// ruleEvents begins the types of the events whose data is the record of a settlement rule.
+const ruleEvents = "settlement_rule."
+
+// isRule reports whether an event tells of a settlement rule.
+func isRule(e *Event) bool { return strings.HasPrefix(e.Type, ruleEvents) }
+
+// ruleID is the id in the record of a rule.
+func ruleID(record []byte) (string, error) {
+	var r struct {
+		ID string `json:"id"`
+	}
+	if err := json.Unmarshal(record, &r); err != nil {
+		return "", err
+	}
+	if r.ID == "" {
+		return "", errors.New("it has no id")
+	}
+	return r.ID, nil
+}
+
+// amend is the list of rules with one more, in place of the one of its id.
+func amend(rules []SettlementRule, leaf uint64, record []byte) ([]SettlementRule, error) {
+	id, err := ruleID(record)
+	if err != nil {
+		return rules, fmt.Errorf("the settlement rule of leaf %d: %w", leaf, err)
+	}
+	kept, quoted := make([]SettlementRule, 0, len(rules)+1), appendString(nil, id)
+	for _, r := range rules {
+		if bytes.Contains(r.Record, quoted) { // which is rare; elsewhere it may stand, too
+			if other, err := ruleID(r.Record); err == nil && other == id {
+				continue
+			}
+		}
+		kept = append(kept, r)
+	}
+	return append(kept, SettlementRule{leaf, bytes.Clone(record)}), nil
+}
+
+// rated is what a ledger keeps of a metered receipt: a pack may have 100,000.
+type rated struct {
+	row        *MeterRow
+	renderedAt int64 // in milliseconds
+	quantityMs int64
+}
+
+// settlement is what rate makes of what was folded; nil without rules.
+func (l *ledger) settlement(rate Rate) (*Settlement, error) {
+	switch {
+	case l.ruleFault != nil:
+		return nil, l.ruleFault
+	case len(l.history.rules) == 0:
+		return nil, nil
+	case rate == nil:
+		return nil, errors.New("there are settlement rules, and nothing to rate with")
+	}
+	s := &Settlement{Rules: l.history.rules}
+	var err error
+	s.Lines, s.Unrated, err = rate(s.Rules, func(yield func(Metered) bool) {
+		for _, r := range l.rated {
+			m := Metered{r.row.RightID, r.row.BasisID, r.row.Substrate, r.row.MeteringBasis, time.UnixMilli(r.renderedAt).UTC(), r.quantityMs}
+			if !yield(m) {
+				return
+			}
+		}
+	})
+	if held := s.receipts(); err == nil && held != int64(len(l.rated)) {
+		err = fmt.Errorf("%d receipts were rated or counted, of %d", held, len(l.rated))
+	}
+	return s, err
+}
+
+// receipts counts those in lines and the unrated.
+func (s *Settlement) receipts() (n int64) {
+	for i := range s.Lines {
+		n += s.Lines[i].Receipts
+	}
+	return n + s.unrated()
+}
+
+func (s *Settlement) unrated() (n int64) {
+	for i := range s.Unrated {
+		n += s.Unrated[i].Receipts
+	}
+	return n
+}
+
+// settlement compares the header's with what rules and entries make, unless entries are at
+// fault themselves.
+func (c *packCheck) settlement() {
+	h, l := c.header, c.ledger
+	if len(l.faults) > 0 || len(l.leaves) != h.Count {
+		return
+	}
+	computed, err := l.settlement(c.rate)
+	switch {
+	case err != nil:
+		c.fail(SettlementMismatch, "%v", err)
+		return
+	case computed == nil && h.Settlement == nil:
+		return
+	}
+	if fault := differs(computed, h.Settlement); fault != "" {
+		c.fail(SettlementMismatch, "%s", fault)
+		return
+	}
+	lines, unrated := h.Settlement.Lines, h.Settlement.unrated()
+	c.pass(SettlementOK, "%s recomputed by %s: %s rated, %s not", count(len(lines), "line"), count(len(computed.Rules), "rule"),
+		count(int(computed.receipts()-unrated), "receipt"), grouped(unrated))
+	if n := l.unprovenRules(); n > 0 {
+		c.pass(SettlementUnproven, "%s of leaves before %d: give the earlier packs as well to have them checked", count(n, "rule"), l.history.start)
+	}
+}
+
+// rulesBefore are the rules of earlier packs.
+func (h *PackHeader) rulesBefore(leaf uint64) []SettlementRule {
+	rules := h.Rules()
+	n := 0
+	for n < len(rules) && rules[n].Leaf < leaf {
+		n++
+	}
+	return rules[:n:n]
+}
+
+// unprovenRules counts the rules whose events are in no pack at hand.
+func (l *ledger) unprovenRules() (n int) {
+	for _, r := range l.history.rules {
+		if r.Leaf < l.history.start {
+			n++
+		}
+	}
+	return n
+}
+
+// differs describes the first thing that a header states otherwise; either may be nil.
+func differs(computed, stated *Settlement) string {
+	leaves := func(rules []SettlementRule) (list []uint64) {
+		for _, r := range rules {
+			list = append(list, r.Leaf)
+		}
+		return list
+	}
+	made, told := computed.rules(), stated.rules()
+	for i := range min(len(made), len(told)) {
+		if made[i].Leaf == told[i].Leaf && !bytes.Equal(made[i].Record, told[i].Record) {
+			return fmt.Sprintf("the event of leaf %d holds another rule than the header", made[i].Leaf)
+		}
+	}
+	if a, b := leaves(made), leaves(told); !slices.Equal(a, b) {
+		return fmt.Sprintf("the log holds rules at leaves %v, the header states %v", a, b)
+	}
+	if i := unequal(computed.Lines, stated.Lines, func(l *SettlementLine) []byte { return l.append(nil) }); i >= 0 {
+		return differing("line", i, computed.Lines, stated.Lines)
+	}
+	if i := unequal(computed.Unrated, stated.Unrated, func(u *Unrated) []byte { return u.append(nil) }); i >= 0 {
+		return differing("count of unrated receipts", i, computed.Unrated, stated.Unrated)
+	}
+	return ""
+}
+
+// unequal is the place of the first difference, −1 if there is none.
+func unequal[T any](a, b []T, text func(*T) []byte) int {
+	for i := range max(len(a), len(b)) {
+		if i >= len(a) || i >= len(b) || !bytes.Equal(text(&a[i]), text(&b[i])) {
+			return i
+		}
+	}
+	return -1
+}
+
+// differing describes the difference in place i.
+func differing[T any](what string, i int, computed, stated []T) string {
+	switch {
+	case i >= len(computed):
+		return fmt.Sprintf("the header states a %s that nothing makes: %+v", what, stated[i])
+	case i >= len(stated):
+		return fmt.Sprintf("the header lacks the %s %+v", what, computed[i])
+	}
+	return fmt.Sprintf("the entries make the %s %+v, the header states %+v", what, computed[i], stated[i])
+}

@@ -1,0 +1,201 @@
+package sealer
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"time"
+)
+
+// Settlement is what settlement rules make of a pack's metered receipts. The amounts are
+// decimals in their one spelling, in the currency of the line's rule.
+type Settlement struct {
+	// Lines are sorted by right, metering basis and rule, byte by byte.
+	Lines []SettlementLine
+	// Rules are all that the log holds at the end of the pack, by rising leaf.
+	Rules []SettlementRule
+	// Unrated counts the receipts that no line holds; sorted by right, metering basis and
+	// reason.
+	Unrated []Unrated
+}
+
+// SettlementLine is what one rule makes of the receipts of one right and metering basis.
+type SettlementLine struct {
+	RuleID, RightID, MeteringBasis string
+	Receipts, QuantityMs           int64
+	Amount                         string
+	// Shares are the parts of the rule's shares, in their order; they add up to Amount.
+	Shares []string
+}
+
+// SettlementRule is a rule as the log holds it.
+type SettlementRule struct {
+	// Leaf is the leaf of the rule's last event.
+	Leaf uint64
+	// Record is the data of that event, verbatim.
+	Record []byte
+}
+
+// Unrated counts metered receipts that no rule rates.
+type Unrated struct {
+	RightID, MeteringBasis, Reason string
+	Receipts, QuantityMs           int64
+}
+
+// Metered is what is rated of a metered receipt.
+type Metered struct {
+	RightID, BasisID, Substrate, MeteringBasis string
+	RenderedAt                                 time.Time
+	QuantityMs                                 int64
+}
+
+// Rate makes lines and counts, sorted as Settlement has them, of rules and metered
+// receipts; what it means is in the package comment. It is handed in because prices are no
+// format: control/settle has it. It must be pure. An error is a rule that can't be read.
+type Rate func(rules []SettlementRule, receipts iter.Seq[Metered]) ([]SettlementLine, []Unrated, error)
+
+// rules are those of a settlement that may be nil.
+func (s *Settlement) rules() []SettlementRule {
+	if s == nil {
+		return nil
+	}
+	return s.Rules
+}
+
+// Rules are the settlement rules of the log at the end of the pack.
+func (h *PackHeader) Rules() []SettlementRule { return h.Settlement.rules() }
+
+// append appends the canonical text, a list of one or, without rules, of none.
+func (s *Settlement) append(dst []byte) []byte {
+	if s == nil {
+		return append(dst, "[]"...)
+	}
+	dst = append(dst, `[{"lines":[`...)
+	for i := range s.Lines {
+		dst = s.Lines[i].append(appendComma(dst, i))
+	}
+	dst = append(dst, `],"rules":[`...)
+	for i, r := range s.Rules {
+		dst = append(appendComma(dst, i), `{"leaf":`...)
+		dst = strconv.AppendUint(dst, r.Leaf, 10)
+		dst = append(dst, `,"rule":`...)
+		dst = append(dst, r.Record...)
+		dst = append(dst, '}')
+	}
+	dst = append(dst, `],"unrated":[`...)
+	for i := range s.Unrated {
+		dst = s.Unrated[i].append(appendComma(dst, i))
+	}
+	return append(dst, `]}]`...)
+}
+
+func (l *SettlementLine) append(dst []byte) []byte {
+	dst = append(dst, `{"amount":`...)
+	dst = appendString(dst, l.Amount)
+	dst = append(dst, `,"meteringBasis":`...)
+	dst = appendString(dst, l.MeteringBasis)
+	dst = append(dst, `,"quantityMs":`...)
+	dst = strconv.AppendInt(dst, l.QuantityMs, 10)
+	dst = append(dst, `,"receipts":`...)
+	dst = strconv.AppendInt(dst, l.Receipts, 10)
+	dst = append(dst, `,"rightId":`...)
+	dst = appendString(dst, l.RightID)
+	dst = append(dst, `,"ruleId":`...)
+	dst = appendString(dst, l.RuleID)
+	dst = append(dst, `,"shares":[`...)
+	for i, s := range l.Shares {
+		dst = appendString(appendComma(dst, i), s)
+	}
+	return append(dst, `]}`...)
+}
+
+func (u *Unrated) append(dst []byte) []byte {
+	dst = append(dst, `{"meteringBasis":`...)
+	dst = appendString(dst, u.MeteringBasis)
+	dst = append(dst, `,"quantityMs":`...)
+	dst = strconv.AppendInt(dst, u.QuantityMs, 10)
+	dst = append(dst, `,"reason":`...)
+	dst = appendString(dst, u.Reason)
+	dst = append(dst, `,"receipts":`...)
+	dst = strconv.AppendInt(dst, u.Receipts, 10)
+	dst = append(dst, `,"rightId":`...)
+	dst = appendString(dst, u.RightID)
+	return append(dst, '}')
+}
+
+// settlement reads what Settlement.append writes.
+func (s *scanner) settlement() *Settlement {
+	if s.has("[]") {
+		return nil
+	}
+	t := new(Settlement)
+	s.lit(`[{"lines":`)
+	s.list(func() { t.Lines = append(t.Lines, s.settlementLine()) })
+	s.lit(`,"rules":`)
+	s.list(func() {
+		var r SettlementRule
+		s.lit(`{"leaf":`)
+		r.Leaf = uint64(s.integer())
+		s.lit(`,"rule":`)
+		if r.Record = []byte(s.object()); !isCanonical(r.Record) {
+			s.fail("an object in RFC 8785 form")
+		}
+		s.lit(`}`)
+		t.Rules = append(t.Rules, r)
+	})
+	s.lit(`,"unrated":`)
+	s.list(func() { t.Unrated = append(t.Unrated, s.unrated()) })
+	s.lit(`}]`)
+	return t
+}
+
+func (s *scanner) settlementLine() (l SettlementLine) {
+	s.lit(`{"amount":`)
+	l.Amount = s.name()
+	s.lit(`,"meteringBasis":`)
+	l.MeteringBasis = s.name()
+	s.lit(`,"quantityMs":`)
+	l.QuantityMs = s.integer()
+	s.lit(`,"receipts":`)
+	l.Receipts = s.integer()
+	s.lit(`,"rightId":`)
+	l.RightID = s.name()
+	s.lit(`,"ruleId":`)
+	l.RuleID = s.name()
+	s.lit(`,"shares":`)
+	s.list(func() { l.Shares = append(l.Shares, s.name()) })
+	s.lit(`}`)
+	return l
+}
+
+func (s *scanner) unrated() (u Unrated) {
+	s.lit(`{"meteringBasis":`)
+	u.MeteringBasis = s.name()
+	s.lit(`,"quantityMs":`)
+	u.QuantityMs = s.integer()
+	s.lit(`,"reason":`)
+	u.Reason = s.name()
+	s.lit(`,"receipts":`)
+	u.Receipts = s.integer()
+	s.lit(`,"rightId":`)
+	u.RightID = s.name()
+	s.lit(`}`)
+	return u
+}
+
+// check asks that the rules are some, in the order of their leaves, in a log of a size.
+func (s *Settlement) check(size uint64) error {
+	if s == nil {
+		return nil
+	}
+	if len(s.Rules) == 0 {
+		return errors.New("a settlement without rules")
+	}
+	for i, r := range s.Rules {
+		if r.Leaf >= size || i > 0 && r.Leaf <= s.Rules[i-1].Leaf {
+			return fmt.Errorf("the settlement rule of leaf %d is out of place", r.Leaf)
+		}
+	}
+	return nil
+}
