@@ -60,13 +60,14 @@ func newHouse(t *testing.T, waitFor ...time.Duration) *house {
 	return newHouseOn(t, t.TempDir(), node.Config{WaitFor: append(waitFor, 0)[0]})
 }
 
-// newHouseOn makes a house on the database and the keys of a folder.
-func newHouseOn(t *testing.T, dir string, nodes node.Config) *house {
+// newHouseOn makes a house on the database and the keys of a folder. The database may
+// have a clock of its own.
+func newHouseOn(t *testing.T, dir string, nodes node.Config, now ...func() time.Time) *house {
 	t.Helper()
 	h := &house{t: t, log: &memoryLog{}, logged: new(bytes.Buffer)}
 	var err error
 	path, url := storetest.Place(t, dir)
-	h.db, err = store.Open(t.Context(), store.Config{Path: path, URL: url})
+	h.db, err = store.Open(t.Context(), store.Config{Path: path, URL: url, Now: append(now, nil)[0]})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.db.Close()) })
 	nodes.DB, nodes.Dir = h.db, filepath.Join(dir, "keys")

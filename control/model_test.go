@@ -1,0 +1,395 @@
+package control_test
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gowebpki/jcs"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"muniment/control/node"
+	"muniment/control/rapidtest"
+	"muniment/control/store"
+	"muniment/sealer"
+)
+
+// TestRightsOffersAndChallengesAgainstAModel plays random operations on rights, offers
+// and challenges over HTTP. The model foresees each answer's status, every record as it
+// is in the end, and all that the audit log tells, in order.
+func TestRightsOffersAndChallengesAgainstAModel(t *testing.T) {
+	var clock atomic.Int64 // milliseconds
+	clock.Store(time.Now().UnixMilli())
+	h := newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return store.Time(clock.Load()) })
+	_, key := h.tenant()
+	basisID := h.basis(key)
+	done := map[string]int{}
+	rapidtest.Check(t, 100, func(t *rapid.T) {
+		m := &model{T: t, h: h, key: key, basisID: basisID, clock: &clock, done: done}
+		m.start = m.number()
+		operations := map[string]func(){
+			"issue": m.issue, "derive": m.derive, "suspend": m.move("suspend"), "resume": m.move("resume"), "revoke": m.move("revoke"),
+			"propose": m.propose, "counter": m.counter, "accept": m.accept,
+			"withdraw": m.refuse("withdraw", "WITHDRAWN"), "reject": m.refuse("reject", "REJECTED"),
+			"challenge": m.challenge, "uphold": m.resolve("uphold"), "overturn": m.resolve("overturn"), "back down": m.resolve("back down"),
+			"wait": func() { m.wait(rapid.IntRange(1, 3).Draw(t, "hours")) }, "expire": m.expire,
+		}
+		// Some are asked for more often, so that there is something for the others.
+		names := append(slices.Sorted(maps.Keys(operations)), "issue", "propose", "propose", "propose", "counter", "accept", "accept", "challenge")
+		for _, name := range rapid.SliceOfN(rapid.SampledFrom(names), 8, 30).Draw(t, "operations") {
+			operations[name]()
+		}
+		m.check()
+		m.wait(8 * 24) // no offer is left to the next sequence
+		m.expire()
+		m.check()
+	})
+	t.Logf("%v", done)
+}
+
+// The records of the model.
+type (
+	modelRight struct {
+		id, state, holder string
+		parent            *modelRight
+	}
+	modelOffer struct {
+		id, state, from, to  string
+		of                   *modelRight
+		end                  int64 // milliseconds
+		counteredBy, derived string
+	}
+	modelChallenge struct {
+		id, state string
+		of        *modelRight
+	}
+)
+
+type model struct {
+	*rapid.T
+	h            *house
+	key, basisID string
+	clock        *atomic.Int64
+	rights       []*modelRight
+	offers       []*modelOffer
+	challenges   []*modelChallenge
+	start        int64          // the number of the newest event before
+	told         []string       // what the log is to tell
+	done         map[string]int // answers, by operation and status
+}
+
+// ask sends a request whose answer has a status. Its data are nil unless that is 200.
+func (m *model) ask(operation string, status int, path, body string) map[string]any {
+	a := m.h.call(m.key, "POST", path, body)
+	require.Equal(m, status, a.status, "%s: %s", operation, a.text)
+	m.done[fmt.Sprint(operation, " ", status)]++
+	if status != 200 {
+		return nil
+	}
+	return a.ok()
+}
+
+func (m *model) tell(event, id string) { m.told = append(m.told, event+" "+id) }
+
+// allowed is the status of what is possible or is not.
+func allowed(ok bool) int { return map[bool]int{true: 200, false: 409}[ok] }
+
+// worst is what stops a right: its state, and the nearest of the line that is in it.
+func (r *modelRight) worst() (state string, at *modelRight) {
+	state, at = "ACTIVE", r
+	for ; r != nil; r = r.parent {
+		if r.state == "REVOKED" && state != "REVOKED" || r.state == "SUSPENDED" && state == "ACTIVE" {
+			state, at = r.state, r
+		}
+	}
+	return state, at
+}
+
+func (r *modelRight) free() bool {
+	state, _ := r.worst()
+	return state == "ACTIVE"
+}
+
+func (m *model) right() *modelRight {
+	if len(m.rights) == 0 {
+		m.issue()
+	}
+	return rapid.SampledFrom(m.rights).Draw(m.T, "right")
+}
+
+func (m *model) issue() {
+	data := m.ask("issue", 200, "/v1/rights", fmt.Sprintf(
+		`{"basisId":%q,"substrate":"CTV","scope":{"regions":["US","CA"]},"effectiveFrom":"2026-01-01T00:00:00Z"}`, m.basisID))
+	m.add(data["right"].(map[string]any), "org_acme", nil)
+}
+
+func (m *model) add(record map[string]any, holder string, parent *modelRight) {
+	r := &modelRight{record["id"].(string), "ACTIVE", holder, parent}
+	m.rights = append(m.rights, r)
+	m.tell("right.issued", r.id)
+}
+
+func (m *model) derive() {
+	p := m.right()
+	data := m.ask("derive", allowed(p.free()), "/v1/rights", fmt.Sprintf(
+		`{"basisId":%q,"substrate":"CTV","scope":{"regions":["US"]},"effectiveFrom":%q,"parentRightId":%q}`, m.basisID, m.in(0), p.id))
+	if data != nil {
+		m.add(data["right"].(map[string]any), "org_acme", p)
+	}
+}
+
+func (m *model) move(verb string) func() {
+	return func() {
+		r := m.right()
+		to, ok := map[string]string{
+			"suspend ACTIVE": "SUSPENDED", "resume SUSPENDED": "ACTIVE", "revoke ACTIVE": "REVOKED", "revoke SUSPENDED": "REVOKED", "revoke REVOKED": "REVOKED",
+		}[verb+" "+r.state]
+		m.ask(verb, allowed(ok), "/v1/rights/"+r.id+"/"+verb, "")
+		if ok && to != r.state {
+			r.state = to
+			m.tell(map[string]string{"suspend": "right.suspended", "resume": "right.resumed", "revoke": "right.revoked"}[verb], r.id)
+		}
+	}
+}
+
+// in is the moment after some hours.
+func (m *model) in(hours int) string {
+	return sealer.FormatTime(store.Time(m.clock.Load() + int64(hours)*time.Hour.Milliseconds()))
+}
+
+// terms draws a scope and an end, of which either may be wrong.
+func (m *model) terms() (members string, end int64, valid bool) {
+	scope := rapid.SampledFrom([]string{`{"regions":["US"]}`, `"all of it"`, `{"regions":["US"]}`, `{"regions":["US"]}`, `{"regions":["US"]}`, `{"regions":["US"]}`}).Draw(m.T, "scope")
+	hours := rapid.SampledFrom([]int{1, 2, 4, 5, 6, 7 * 24, 0}).Draw(m.T, "hours")
+	members = fmt.Sprintf(`"scope":%s,"expiresAt":%q`, scope, m.in(hours))
+	if hours == 7*24 {
+		members = fmt.Sprintf(`"scope":%s`, scope) // unsaid
+	}
+	return members, m.clock.Load() + int64(hours)*time.Hour.Milliseconds(), scope != `"all of it"` && hours > 0
+}
+
+func (m *model) propose() {
+	r := m.right()
+	sides := rapid.SampledFrom([][2]string{
+		{r.holder, "org_b"}, {"org_b", r.holder}, {r.holder, "org_c"}, {"org_c", r.holder}, {"org_acme", "org_b"}, {r.holder, r.holder},
+	}).Draw(m.T, "sides")
+	o := &modelOffer{state: "PROPOSED", from: sides[0], to: sides[1], of: r}
+	members, end, valid := m.terms()
+	o.end = end
+	status := allowed(r.free())
+	if !valid || o.from == o.to || o.from != r.holder && o.to != r.holder {
+		status = 422
+	}
+	data := m.ask("propose", status, "/v1/offers", fmt.Sprintf(`{"rightId":%q,"fromOrgId":%q,"toOrgId":%q,%s}`, r.id, o.from, o.to, members))
+	if data != nil {
+		m.offered(o, data)
+	}
+}
+
+func (m *model) offered(o *modelOffer, data map[string]any) {
+	o.id = data["offer"].(map[string]any)["id"].(string)
+	m.offers = append(m.offers, o)
+	m.tell("offer.proposed", o.id)
+}
+
+func (m *model) offer() *modelOffer {
+	if len(m.offers) == 0 {
+		return nil
+	}
+	return rapid.SampledFrom(m.offers).Draw(m.T, "offer")
+}
+
+// stands says whether an offer can be moved; seen is its state as it is answered.
+func (m *model) stands(o *modelOffer) bool { return m.seen(o) == "PROPOSED" }
+
+func (m *model) seen(o *modelOffer) string {
+	if o.state == "PROPOSED" && m.clock.Load() >= o.end {
+		return "EXPIRED"
+	}
+	return o.state
+}
+
+func (m *model) counter() {
+	o := m.offer()
+	if o == nil {
+		return
+	}
+	members, end, valid := m.terms()
+	status := allowed(m.stands(o) && o.of.free())
+	if m.stands(o) && !valid {
+		status = 422
+	}
+	data := m.ask("counter", status, "/v1/offers/"+o.id+"/counter", "{"+members+"}")
+	if data != nil {
+		o.state = "COUNTERED"
+		m.tell("offer.countered", o.id)
+		made := &modelOffer{state: "PROPOSED", from: o.to, to: o.from, of: o.of, end: end}
+		m.offered(made, data)
+		o.counteredBy = made.id
+	}
+}
+
+func (m *model) accept() {
+	o := m.offer()
+	if o == nil {
+		return
+	}
+	data := m.ask("accept", allowed(m.stands(o) && o.of.free()), "/v1/offers/"+o.id+"/accept", "")
+	if data == nil {
+		return
+	}
+	o.state = "ACCEPTED"
+	m.tell("offer.accepted", o.id)
+	holder := o.from
+	if o.from == o.of.holder {
+		holder = o.to
+	}
+	m.add(data["right"].(map[string]any), holder, o.of)
+	o.derived = m.rights[len(m.rights)-1].id
+
+	text, err := json.Marshal(data["offer"])
+	require.NoError(m, err)
+	text, err = jcs.Transform(text)
+	require.NoError(m, err)
+	sum := sha256.Sum256(text)
+	require.Equal(m, base64.RawURLEncoding.EncodeToString(sum[:]), data["right"].(map[string]any)["contentHash"])
+}
+
+func (m *model) refuse(verb, to string) func() {
+	return func() {
+		o := m.offer()
+		if o == nil {
+			return
+		}
+		if m.ask(verb, allowed(m.stands(o)), "/v1/offers/"+o.id+"/"+verb, "") != nil {
+			o.state = to
+			m.tell(map[string]string{"withdraw": "offer.withdrawn", "reject": "offer.rejected"}[verb], o.id)
+		}
+	}
+}
+
+func (m *model) challenge() {
+	r := m.right()
+	data := m.ask("challenge", allowed(r.state == "ACTIVE"), "/v1/challenges", fmt.Sprintf(`{"rightId":%q,"challengerOrgId":"org_c","reason":"ours"}`, r.id))
+	if data != nil {
+		c := &modelChallenge{data["challenge"].(map[string]any)["id"].(string), "OPEN", r}
+		m.challenges = append(m.challenges, c)
+		m.tell("challenge.opened", c.id)
+	}
+}
+
+func (m *model) resolve(how string) func() {
+	verb, body, to, event := "resolve", `{"upheld":true}`, "UPHELD", "challenge.upheld"
+	switch how {
+	case "overturn":
+		body, to, event = `{}`, "OVERTURNED", "challenge.overturned"
+	case "back down":
+		verb, body, to, event = "withdraw", ``, "WITHDRAWN", "challenge.withdrawn"
+	}
+	return func() {
+		if len(m.challenges) == 0 {
+			return
+		}
+		c := rapid.SampledFrom(m.challenges).Draw(m.T, "challenge")
+		if m.ask(how, allowed(c.state == "OPEN"), "/v1/challenges/"+c.id+"/"+verb, body) == nil {
+			return
+		}
+		c.state = to
+		m.tell(event, c.id)
+		if how == "uphold" && c.of.state != "REVOKED" {
+			c.of.state = "REVOKED"
+			m.tell("right.revoked", c.of.id)
+		}
+	}
+}
+
+func (m *model) wait(hours int) { m.clock.Add(int64(hours) * time.Hour.Milliseconds()) }
+
+// expire has the job look, until all is told that is to be.
+func (m *model) expire() {
+	var due []*modelOffer
+	for _, o := range m.offers {
+		if o.state == "PROPOSED" && m.seen(o) == "EXPIRED" {
+			due = append(due, o)
+		}
+	}
+	slices.SortFunc(due, func(a, b *modelOffer) int { return cmp.Or(cmp.Compare(a.end, b.end), cmp.Compare(a.id, b.id)) })
+	for _, o := range due {
+		o.state = "EXPIRED"
+		m.tell("offer.expired", o.id)
+		m.done["expire"]++
+	}
+	ctx, stop := context.WithCancel(m.h.t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- m.h.offers.Run(ctx) }()
+	require.Eventually(m, func() bool { return m.number() >= m.start+int64(len(m.told)) }, 10*time.Second, 100*time.Microsecond)
+	stop()
+	require.NoError(m, <-ended)
+}
+
+// number is that of the newest event.
+func (m *model) number() (n int64) {
+	require.NoError(m, m.h.db.Read().QueryRow(`SELECT value FROM counters WHERE name = 'outbox'`).Scan(&n))
+	return n
+}
+
+// check holds all records, and what was told of them, against the model.
+func (m *model) check() {
+	get := func(kind, id string) map[string]any {
+		a := m.h.call(m.key, "GET", "/v1/"+kind+"s/"+id, "")
+		require.Equal(m, 200, a.status, a.text)
+		return a.ok()[kind].(map[string]any)
+	}
+	orNil := func(id string) any {
+		if id == "" {
+			return nil
+		}
+		return id
+	}
+	for _, r := range m.rights {
+		got := get("right", r.id)
+		state, at := r.worst()
+		var blockedBy, parent any
+		if at != r {
+			blockedBy = at.id
+		}
+		if r.parent != nil {
+			parent = r.parent.id
+		}
+		require.Equal(m, []any{r.state, state, blockedBy, parent, r.holder},
+			[]any{got["state"], got["effectiveState"], got["blockedBy"], got["parentRightId"], got["holderOrgId"]})
+	}
+	for _, o := range m.offers {
+		got := get("offer", o.id)
+		require.Equal(m, []any{m.seen(o), o.of.id, o.from, o.to, orNil(o.counteredBy), orNil(o.derived)},
+			[]any{got["state"], got["rightId"], got["fromOrgId"], got["toOrgId"], got["counteredBy"], got["derivedRightId"]})
+	}
+	for _, c := range m.challenges {
+		got := get("challenge", c.id)
+		require.Equal(m, []any{c.state, c.of.id}, []any{got["state"], got["rightId"]})
+	}
+
+	events, err := store.List(context.Background(), m.h.db.Read(), "the outbox", store.Text, `SELECT event FROM outbox WHERE seq > $1 ORDER BY epoch, seq`, m.start)
+	require.NoError(m, err)
+	var told []string
+	last := int64(0)
+	for _, text := range events {
+		e, err := sealer.ParseEvent([]byte(text))
+		require.NoError(m, err)
+		told = append(told, e.Type+" "+e.Subject.ID)
+		var record struct{ Revision int64 }
+		require.NoError(m, json.Unmarshal(e.Data, &record))
+		require.GreaterOrEqual(m, record.Revision, last, "revisions rise in the order of the events")
+		last = record.Revision
+	}
+	require.Equal(m, m.told, told, "each change is told once, and nothing else")
+}
