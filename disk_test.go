@@ -304,6 +304,63 @@ func TestOlderDatabase(t *testing.T) {
 	require.Contains(t, h.systemEvents()["database.rollback_accepted"], `"reapplied":6`)
 }
 
+// TestOlderDatabaseOfANegotiation puts an older copy of the database beside a log that
+// tells how offers and challenges ended: none of them ends once more.
+func TestOlderDatabaseOfANegotiation(t *testing.T) {
+	h := newHouse(t)
+	type record struct{ ID, State, DerivedRightID string }
+	do := func(method, path string, body any) (record, error) {
+		var a struct{ Offer, Challenge record }
+		err := h.client.Do(t.Context(), method, path, body, &a)
+		return record{a.Offer.ID + a.Challenge.ID, a.Offer.State + a.Challenge.State, a.Offer.DerivedRightID}, err
+	}
+	must := func(method, path string, body any) record {
+		t.Helper()
+		r, err := do(method, path, body)
+		require.NoError(t, err)
+		return r
+	}
+	propose := func() string {
+		return "/v1/offers/" + must("POST", "/v1/offers", map[string]any{"rightId": h.rights["DOOH"], "toOrgId": "org_b", "scope": map[string]any{}}).ID
+	}
+	accepted, rejected, open := propose(), propose(), propose()
+	challenge := func(substrate string) string {
+		return "/v1/challenges/" + must("POST", "/v1/challenges", map[string]any{"rightId": h.rights[substrate], "challengerOrgId": "org_c", "reason": "ours"}).ID
+	}
+	upheld, withdrawn := challenge("MOBILE"), challenge("CTV")
+	h.stop()
+	putBack := h.keep("control.db")
+
+	h.start()
+	derived := must("POST", accepted+"/accept", nil).DerivedRightID
+	must("POST", rejected+"/reject", map[string]any{})
+	must("POST", upheld+"/resolve", map[string]any{"upheld": true})
+	must("POST", withdrawn+"/withdraw", map[string]any{})
+	require.Eventually(t, func() bool { // what the relay has not written is lost with the database
+		var list struct{ Events []json.RawMessage }
+		err := h.client.Do(t.Context(), "GET", "/v1/events?type=challenge.withdrawn", nil, &list)
+		return err == nil && len(list.Events) == 1
+	}, 20*time.Second, 5*time.Millisecond)
+	h.server.Kill()
+	putBack()
+	require.Contains(t, h.refused(), "the database is older than the log")
+	h.accepting()
+
+	for path, state := range map[string]string{accepted: "ACCEPTED", rejected: "REJECTED", upheld: "UPHELD", withdrawn: "WITHDRAWN"} {
+		require.Equal(t, state, must("GET", path, nil).State)
+	}
+	require.Equal(t, derived, must("GET", accepted, nil).DerivedRightID)
+	for _, path := range []string{accepted + "/accept", rejected + "/accept", upheld + "/withdraw", withdrawn + "/resolve"} {
+		_, err := do("POST", path, nil)
+		require.ErrorContains(t, err, "STATE_CONFLICT", path)
+	}
+	status, answer := h.deliver(h.client.Key, "MOBILE")
+	require.Equal(t, http.StatusConflict, status, answer)
+	require.Equal(t, "ACCEPTED", must("POST", open+"/accept", nil).State, "nobody had closed it")
+	h.stop()
+	require.Contains(t, h.systemEvents()["database.rollback_accepted"], `"reapplied":5`)
+}
+
 // TestWarehouseOfAnotherAge puts older copies beside one another in the other ways.
 func TestWarehouseOfAnotherAge(t *testing.T) {
 	h := newHouse(t)
