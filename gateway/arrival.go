@@ -22,8 +22,8 @@ const (
 )
 
 // headerReceived keeps fasthttp from reading, or asking for, the body of a message
-// that will be refused for its framing. receive meets the fault again: it looks at
-// the raw headers.
+// that will be refused for its framing. receive meets the fault again: where no length
+// is left it looks at the raw headers.
 func headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	path, _, _ := bytes.Cut(h.RequestURI(), []byte{'?'})
 	if framingFault(h, routeOf(path)) != nil {
@@ -43,20 +43,26 @@ var (
 
 	transferEncoding = []byte(fasthttp.HeaderTransferEncoding + ":")
 	contentLength    = []byte(fasthttp.HeaderContentLength + ":")
+	lineFeed         = []byte{'\n'}
 )
 
 // framingFault refuses what fasthttp lets pass although two servers may read it
 // differently, and bodies that are too long. It looks at the headers as they came.
 func framingFault(h *fasthttp.RequestHeader, r route) *api.Error {
-	raw := h.RawHeaders()
+	lines, coded, folded := 0, false, false
+	for rest := h.RawHeaders(); len(rest) > 0; lines++ {
+		coded = coded || isNamed(rest, transferEncoding)
+		folded = folded || rest[0] == ' ' || rest[0] == '\t'
+		rest = nextLine(rest)
+	}
 	switch {
 	case string(h.Protocol()) != "HTTP/1.1" && string(h.Protocol()) != "HTTP/1.0":
 		return errProtocol
-	case headerLine(raw, transferEncoding) != nil:
+	case coded:
 		return errCoding
-	case bytes.Contains(raw, []byte("\n ")) || bytes.Contains(raw, []byte("\n\t")):
+	case folded:
 		return errFolded
-	case bytes.Count(raw, []byte{'\n'}) > maxHeaders+1: // the blank line is one more
+	case lines > maxHeaders+1: // the blank line is one more
 		return errHeaders
 	case announced(h) > r.bodyLimit():
 		return errTooLarge
@@ -70,31 +76,29 @@ func announced(h *fasthttp.RequestHeader) int {
 	if n := h.ContentLength(); n != 0 {
 		return n
 	}
-	line := headerLine(h.RawHeaders(), contentLength)
-	if line == nil {
-		return 0
+	line := h.RawHeaders()
+	for !isNamed(line, contentLength) {
+		if line = nextLine(line); len(line) == 0 {
+			return 0
+		}
 	}
-	n, err := strconv.Atoi(string(bytes.TrimSpace(line[len(contentLength):])))
+	line = line[len(contentLength) : len(line)-len(nextLine(line))]
+	n, err := strconv.Atoi(string(bytes.TrimSpace(line)))
 	if err != nil {
 		return 0 // fasthttp has read it as a number, so it is none that was changed
 	}
 	return n
 }
 
-// headerLine returns the first line that begins with the name, in any case, or nil.
-// Names are short and lines few: it looks at the first letter of each line.
-func headerLine(raw, name []byte) []byte {
-	for len(raw) > 0 {
-		end := bytes.IndexByte(raw, '\n')
-		if end < 0 {
-			end = len(raw) - 1
-		}
-		if line := raw[:end+1]; line[0]|0x20 == name[0]|0x20 && len(line) >= len(name) && bytes.EqualFold(line[:len(name)], name) {
-			return line
-		}
-		raw = raw[end+1:]
-	}
-	return nil
+// nextLine is what comes behind the first line.
+func nextLine(raw []byte) []byte {
+	_, next, _ := bytes.Cut(raw, lineFeed)
+	return next
+}
+
+// isNamed says whether the first line begins with the name, in any case.
+func isNamed(raw, name []byte) bool {
+	return len(raw) >= len(name) && raw[0]|0x20 == name[0]|0x20 && bytes.EqualFold(raw[:len(name)], name)
 }
 
 // arrival is the memory of one request's body, used again for others. It grows
@@ -105,8 +109,15 @@ type arrival struct{ body []byte }
 // receive reads the whole body, within the connection's read deadline, and makes
 // it the request's own until the handler returns.
 func (a *arrival) receive(ctx *fasthttp.RequestCtx, r route) error {
-	if fault := framingFault(&ctx.Request.Header, r); fault != nil {
-		return fault
+	length := ctx.Request.Header.ContentLength()
+	switch {
+	case length > r.bodyLimit(): // fasthttp may have made another path of it
+		return errTooLarge
+	case length > 0: // headerReceived has found no fault, or it would be 0
+	default:
+		if fault := framingFault(&ctx.Request.Header, r); fault != nil {
+			return fault
+		}
 	}
 	stream := ctx.RequestBodyStream()
 	if stream == nil {
@@ -116,7 +127,7 @@ func (a *arrival) receive(ctx *fasthttp.RequestCtx, r route) error {
 		a.body = nil
 	}
 	a.body = a.body[:0]
-	for length := ctx.Request.Header.ContentLength(); len(a.body) < length; {
+	for len(a.body) < length {
 		have := len(a.body)
 		if have == cap(a.body) {
 			a.body = slices.Grow(a.body, min(length-have, max(bodyStep, have)))
