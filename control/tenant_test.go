@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/tenant"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
@@ -166,4 +167,27 @@ func TestKeyDirectoryIsPublicAndVerifies(t *testing.T) {
 	require.NoError(t, err)
 	_, code := d.Find(signer.KeyID, sealer.PurposePack, time.Now())
 	require.Empty(t, code)
+}
+
+// TestSandboxTenant: what a tenant is, the code that makes it says, and the nodes learn it
+// with each of its keys.
+func TestSandboxTenant(t *testing.T) {
+	h := newHouse(t)
+	made, err := h.tenants.Create(t.Context(), tenant.Request{Org: "visitor", Sandbox: true})
+	require.NoError(t, err)
+	asked := send(t, h.control.Admin(), adminToken, "POST", "/admin/tenants", `{"org":"acme","sandbox":true,"Sandbox":true}`).ok()
+
+	for tenantID, want := range map[string]bool{made.TenantID: true, get[string](t, asked, "tenantId"): false, "tnt_none": false} {
+		is, err := h.tenants.IsSandbox(t.Context(), tenantID)
+		require.NoError(t, err)
+		require.Equal(t, want, is, tenantID)
+	}
+
+	rotated := h.call(made.APIKey, "POST", "/v1/api-keys/"+made.KeyID+"/rotate", "").ok()
+	for keyID, want := range map[string]bool{made.KeyID: true, get[string](t, rotated, "key", "keyId"): true, get[string](t, asked, "keyId"): false} {
+		key, _, err := h.db.Key(t.Context(), keyID)
+		require.NoError(t, err)
+		require.Equal(t, want, key.Sandbox, keyID)
+	}
+	require.Contains(t, string(h.events(made.TenantID)[0].Data), `"sandbox":true`)
 }

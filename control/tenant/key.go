@@ -312,6 +312,9 @@ func saveKey(ctx context.Context, tx *store.Tx, k *Key, now time.Time) (err erro
 	if err != nil {
 		return err
 	}
+	if snapshot.Sandbox, err = IsSandbox(ctx, tx, k.TenantID); err != nil {
+		return err
+	}
 	return tx.Publish(ctx, api.Change{Revision: k.Revision, Key: snapshot})
 }
 

@@ -10,18 +10,34 @@ import (
 	"muniment/control/store"
 )
 
-func insertTenant(ctx context.Context, tx *store.Tx, c Created, email string, now time.Time, revision int64) error {
-	_, err := tx.ExecContext(ctx, `INSERT INTO tenants (tenant_id, org_id, created_at, updated_at, revision) VALUES ($1, $2, $3, $3, $4)`,
-		c.TenantID, c.OrgID, store.At(now), revision)
+func insertTenant(ctx context.Context, tx *store.Tx, c Created, q *Request, now time.Time, revision int64) error {
+	sandbox := 0
+	if q.Sandbox {
+		sandbox = 1
+	}
+	_, err := tx.ExecContext(ctx, `INSERT INTO tenants (tenant_id, org_id, created_at, updated_at, revision, sandbox) VALUES ($1, $2, $3, $3, $4, $5)`,
+		c.TenantID, c.OrgID, store.At(now), revision, sandbox)
 	if err != nil {
 		return fmt.Errorf("cannot write the tenant %s: %w", c.TenantID, err)
 	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO developers (developer_id, tenant_id, org_id, email, created_at, updated_at, revision)
-		VALUES ($1, $2, $3, $4, $5, $5, $6)`, c.DeveloperID, c.TenantID, c.OrgID, email, store.At(now), revision)
+		VALUES ($1, $2, $3, $4, $5, $5, $6)`, c.DeveloperID, c.TenantID, c.OrgID, q.Email, store.At(now), revision)
 	if err != nil {
 		return fmt.Errorf("cannot write the developer %s: %w", c.DeveloperID, err)
 	}
 	return nil
+}
+
+// IsSandbox says whether the tenant is one of the sandbox. One that is not known, or not
+// any more, is none.
+func IsSandbox(ctx context.Context, q store.Querier, tenantID string) (bool, error) {
+	id, err := store.One(ctx, q, fmt.Sprintf("the tenant %q", tenantID), store.Text, `SELECT tenant_id FROM tenants WHERE tenant_id = $1 AND sandbox = 1`, tenantID)
+	return id != nil, err
+}
+
+// IsSandbox is the function IsSandbox on the room's database.
+func (r *Room) IsSandbox(ctx context.Context, tenantID string) (bool, error) {
+	return IsSandbox(ctx, r.db.Read(), tenantID)
 }
 
 // summary reads a tenant's own fields and the email of one of its developers.

@@ -18,6 +18,10 @@
 // A change to a key is in force here at once, and at the edge within the lease's
 // bound; the answer says which nodes know of it already.
 //
+// Whether a tenant is one of the sandbox is said when it is made, by the code that makes
+// it and by no request, and never changes. Its receipts and packs are signed by keys of
+// the sandbox alone, and the snapshots of its API keys tell the nodes so.
+//
 // A developer's email is personal data: it stands in the database, and in no event.
 //
 // Non-goals for now: more developers, deleting a tenant.
@@ -83,6 +87,8 @@ type Request struct {
 	Label  string   `json:"label,omitempty" maxLength:"128"`
 	// Env is test or live; test when empty.
 	Env string `json:"env,omitempty" enum:"test,live"`
+	// Sandbox makes a tenant of the sandbox. No request can ask for that.
+	Sandbox bool `json:"-"`
 }
 
 // Created names what Create made. APIKey is the only copy of the key.
@@ -110,14 +116,17 @@ func (r *Room) Create(ctx context.Context, q Request) (Created, error) {
 		if err != nil {
 			return err
 		}
-		if err := insertTenant(ctx, tx, c, q.Email, now, revision); err != nil {
+		if err := insertTenant(ctx, tx, c, &q, now, revision); err != nil {
 			return err
 		}
-		err = emit(ctx, tx, c.TenantID, "tenant.created", store.ByOperator(), sealer.Ref{Kind: "tenant", ID: c.TenantID}, now, map[string]any{
+		told := map[string]any{
 			"tenantId": c.TenantID, "orgId": c.OrgID, "developerId": c.DeveloperID,
 			"createdAt": sealer.FormatTime(now), "revision": revision,
-		})
-		if err != nil {
+		}
+		if q.Sandbox {
+			told["sandbox"] = true
+		}
+		if err := emit(ctx, tx, c.TenantID, "tenant.created", store.ByOperator(), sealer.Ref{Kind: "tenant", ID: c.TenantID}, now, told); err != nil {
 			return err
 		}
 		k := Key{TenantID: c.TenantID, OrgID: c.OrgID, DeveloperID: c.DeveloperID, Label: q.Label, Scopes: scopes}

@@ -96,4 +96,6 @@ type Key struct {
 	Scopes     Scopes    `json:"scopes"`
 	ExpiresAt  time.Time `json:"expiresAt,omitzero"`
 	RevokedAt  time.Time `json:"revokedAt,omitzero"`
+	// Sandbox says that its tenant is one of the sandbox: keys of the sandbox sign for it.
+	Sandbox bool `json:"sandbox,omitempty"`
 }
