@@ -17,6 +17,7 @@ import (
 	"muniment/control/offer"
 	"muniment/control/proof"
 	"muniment/control/right"
+	"muniment/control/settle"
 	"muniment/control/store"
 	"muniment/control/tenant"
 	"muniment/gateway"
@@ -64,7 +65,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 		return nil, err
 	}
 	packs, err := proof.New(proof.Config{
-		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: nodes, Nodes: nodes, Dir: filepath.Join(cfg.Data, "packs"),
+		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: nodes, Nodes: nodes, Rate: settle.Rate, Dir: filepath.Join(cfg.Data, "packs"),
 		Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {

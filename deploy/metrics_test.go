@@ -25,6 +25,7 @@ import (
 	"muniment/control/node"
 	"muniment/control/proof"
 	"muniment/control/right"
+	"muniment/control/settle"
 	"muniment/control/store"
 	"muniment/control/tenant"
 	"muniment/gateway"
@@ -170,7 +171,7 @@ func registered(t *testing.T) shown {
 	rights, err := right.New(right.Config{DB: db, Nodes: nodes})
 	require.NoError(t, err)
 	packs, err := proof.New(proof.Config{
-		DB: db, Warehouse: warehouse, Log: spool, Keys: nodes, Dir: filepath.Join(dir, "packs"), Registerer: all,
+		DB: db, Warehouse: warehouse, Log: spool, Keys: nodes, Rate: settle.Rate, Dir: filepath.Join(dir, "packs"), Registerer: all,
 	})
 	require.NoError(t, err)
 	tenants, err := tenant.New(tenant.Config{DB: db, Nodes: nodes, Counters: tenant.Counters{

@@ -65,11 +65,14 @@ func (d *draft) build(ctx context.Context) (news bool, err error) {
 		Directory: d.directoryText,
 		Key:       promisedKey{d.signer.Key, func() error { return d.promise(ctx) }},
 		Earlier:   earlier,
+		Rate:      d.cfg.Rate,
 	}
 	if d.old.sequence > 0 {
-		if config.Previous, err = d.previous(ctx); err != nil {
+		previous, err := d.previous(ctx)
+		if err != nil {
 			return false, err
 		}
+		config.Previous, config.Rules = new(previous.Ref()), previous.Rules()
 	}
 	builder, news, err := d.fill(ctx, config, roots, d.began)
 	if err != nil {
@@ -93,21 +96,16 @@ func (d *draft) build(ctx context.Context) (news bool, err error) {
 	return true, err
 }
 
-// previous is how the pack names the one before it, whose header is in the database.
-func (d *draft) previous(ctx context.Context) (*sealer.PackRef, error) {
+// previous is the header of the pack before, which is in the database.
+func (d *draft) previous(ctx context.Context) (h sealer.PackHeader, err error) {
 	p, found, err := readPack(ctx, d.db.Read(), d.tenantID, d.old.packID)
 	if err == nil && !found {
 		err = fmt.Errorf("there is no pack %s, which the head names", d.old.packID)
 	}
 	if err != nil {
-		return nil, err
+		return h, err
 	}
-	h, err := sealer.ParsePackHeader(p.Header)
-	if err != nil {
-		return nil, err
-	}
-	ref := h.Ref()
-	return &ref, nil
+	return sealer.ParsePackHeader(p.Header)
 }
 
 // fill hands the slice to a builder of a pack sealed at a moment. A node's clock may

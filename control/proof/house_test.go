@@ -20,6 +20,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"muniment/control/node"
+	"muniment/control/settle"
 	"muniment/control/store"
 	"muniment/control/store/storetest"
 	"muniment/gate"
@@ -107,7 +108,7 @@ func (h *house) open(cfg Config) {
 	h.running.Go(func() { _ = h.db.Relay(ctx, h.log) })
 
 	cfg.DB, cfg.Log, cfg.Keys, cfg.Dir, cfg.Now = h.db, h.log, h.keys, filepath.Join(h.dir, "packs"), h.Now
-	cfg.Logger = slog.New(slog.DiscardHandler)
+	cfg.Logger, cfg.Rate = slog.New(slog.DiscardHandler), settle.Rate
 	if cfg.Warehouse == nil {
 		cfg.Warehouse = h.warehouse
 	}
@@ -390,7 +391,7 @@ func (h *house) check() [][]byte {
 		previous = &ref
 	}
 	var report bytes.Buffer
-	exit := sealer.VerifyFiles(h.t.Context(), sealer.Options{Files: files, Root: h.keys.vkey, JSON: true}, &report)
+	exit := sealer.VerifyFiles(h.t.Context(), sealer.Options{Files: files, Root: h.keys.vkey, Rate: settle.Rate, JSON: true}, &report)
 	require.Equal(h.t, sealer.ExitSound, exit, report.String())
 	seen := map[string]bool{}
 	for _, entry := range entries {

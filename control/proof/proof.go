@@ -28,6 +28,10 @@
 //   - An event is in exactly one pack. The head of a tenant's log moves by
 //     compare-and-set, in the transaction that adds the pack and its audit event
 //     pack.sealed, so any number of control processes may seal at once.
+//   - What a pack is settled by follows from the log: the rules that the pack before
+//     lists, and those whose events are among its own entries. Neither the database's
+//     rules nor the clock is asked, so a seal that is repeated, by whatever process, comes
+//     to the same amounts.
 //   - No entry is younger than its pack: where a node's clock is ahead, the pack is
 //     sealed at the moment of its newest entry.
 //   - A pack's file is complete, named and on disk before the head moves, and
@@ -59,7 +63,7 @@
 // pack, and its nodes). There is no state in memory but a lock for each tenant that is sealing.
 // The database away or the disk full: 503, and nothing has happened.
 //
-// Non-goals here: settlement.
+// Non-goals here: what rules mean (see control/settle), and statements over packs.
 package proof
 
 import (
@@ -95,7 +99,7 @@ type Nodes interface {
 	Spooled(ctx context.Context) (live, silent map[string]int64, err error)
 }
 
-// Config of the room. DB, Warehouse, Log, Keys and Dir are required.
+// Config of the room. DB, Warehouse, Log, Keys, Rate and Dir are required.
 type Config struct {
 	DB        *store.DB
 	Warehouse pipeline.Warehouse
@@ -104,6 +108,8 @@ type Config struct {
 	Keys Keys
 	// Nodes is asked what is not in the log yet; nil: no node has a spool.
 	Nodes Nodes
+	// Rate rates packs. It has to be the same in every process, and pure.
+	Rate sealer.Rate
 	// Dir is the folder of the packs; it is made when it is missing. Several
 	// control processes on one database share it.
 	Dir string
@@ -135,6 +141,8 @@ func (c *Config) validate() error {
 		return errors.New("no Log is given")
 	case c.Keys == nil:
 		return errors.New("no Keys is given")
+	case c.Rate == nil:
+		return errors.New("no Rate is given")
 	case c.Dir == "":
 		return errors.New("no Dir is given")
 	case c.WaitFor < 0 || c.SpoolWait < 0:

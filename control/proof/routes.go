@@ -32,7 +32,9 @@ func (r *Room) Routes(a huma.API) {
 	huma.Register(a, operation("get-proof-pack", http.MethodGet, "/v1/proof-packs/{packId}", "Proof packs", api.AuditRead,
 		"Get a pack's header and summary, and the keys it was made with",
 		"header.duplicates lists what is not billed, as {leaf, first}: the delivery at leaf repeats that at first, the lowest "+
-			"leaf of the tenant's log with the same idempotency key, at most 24 h older."), r.get)
+			"leaf of the tenant's log with the same idempotency key, at most 24 h older. header.settlement is empty until the tenant has "+
+			"settlement rules. Then it has one element: rules, the records as their events have them; lines, what each rule makes of the "+
+			"receipts of one right and metering basis, with the amounts of its shares; and unrated, the metered receipts without a line."), r.get)
 	download := operation("download-proof-pack", http.MethodGet, "/v1/proof-packs/{packId}/bundle", "Proof packs", api.AuditRead,
 		"Download a pack as it was sealed",
 		"NDJSON of canonical lines: header, entries, signature. Byte for byte what was sealed.")

@@ -1,0 +1,189 @@
+package proof
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/settle"
+	"muniment/control/settle/rate"
+	"muniment/control/store"
+	"muniment/gate"
+	"muniment/sealer"
+)
+
+// price makes a rule of the tenant that everything fits.
+func (h *house) price(price string, change ...func(*settle.Rule)) settle.Rule {
+	h.t.Helper()
+	ctx := h.t.Context()
+	r := settle.Rule{TenantID: h.tenant, Unit: rate.MS, Price: price, Currency: "EUR"}
+	for _, c := range change {
+		c(&r)
+	}
+	require.NoError(h.t, h.db.Change(ctx, func(tx *store.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO tenants (tenant_id, org_id, created_at, updated_at, revision) VALUES ($1, 'org_a', 0, 0, 0)
+			ON CONFLICT DO NOTHING`, h.tenant)
+		if err != nil {
+			return err
+		}
+		for i := range 3 {
+			payee, err := settle.CreateCounterparty(ctx, tx, settle.Counterparty{TenantID: h.tenant, Name: "Studio", Kind: settle.Publisher, Currency: "EUR"}, operator)
+			if err != nil {
+				return err
+			}
+			r.Shares = append(r.Shares, settle.Share{CounterpartyID: payee.ID, Bps: []int64{3333, 3333, 3334}[i]})
+		}
+		r, err = settle.CreateRule(ctx, tx, r, operator)
+		return err
+	}))
+	return r
+}
+
+// forgetRules takes the rules out of the database, as an older copy of it would.
+func (h *house) forgetRules() {
+	h.t.Helper()
+	require.NoError(h.t, h.db.Change(h.t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(h.t.Context(), `DELETE FROM settlement_rules`)
+		return err
+	}))
+}
+
+func TestSettlement(t *testing.T) {
+	h := build(t)
+	h.deliver(deliveries(2)...)
+	first := h.seal()[0]
+	require.Nil(t, first.Settlement)
+	require.Contains(t, string(h.packs()[0].Header), `"settlement":[],`)
+
+	h.deliver(deliveries(2)...) // of 1,000 and 1,001 ms
+	all := h.price("0.000001")
+	second := h.seal()[0].Settlement
+	require.Len(t, second.Rules, 1)
+	require.Equal(t, []sealer.SettlementLine{{
+		RuleID: all.ID, RightID: "rgh_01ARZ3NDEKTSV4RRFFQ69G5FAV", MeteringBasis: "gross", Receipts: 2, QuantityMs: 2001,
+		Amount: "0.002001", Shares: []string{"0.000667", "0.000667", "0.000667"},
+	}}, second.Lines)
+
+	h.advance(time.Minute)
+	h.price("0.5", func(r *settle.Rule) { r.Unit, r.Match.Substrate, r.Priority = rate.Event, new("CTV"), 1 })
+	h.deliver(deliveries(3)...)
+	h.deliver(delivery{substrate: gate.CTV, dwellMs: 5, key: "a"}, delivery{substrate: gate.CTV, dwellMs: 5, key: "a"})
+	third := h.seal()[0].Settlement
+	require.Len(t, third.Rules, 2)
+	require.Equal(t, second.Rules, third.Rules[:1])
+	var amounts []string
+	for _, l := range third.Lines {
+		amounts = append(amounts, l.Amount)
+	}
+	require.ElementsMatch(t, []string{"0.003003", "0.5"}, amounts, "a repetition is not paid for")
+
+	h.forgetRules()
+	h.deliver(deliveries(1)...)
+	require.Equal(t, third.Rules, h.seal()[0].Settlement.Rules, "the log is asked, not the database")
+	h.check()
+}
+
+// TestSettlementAfterACrash kills the process before each step of a seal, and has another
+// rule by the time that it is repeated.
+func TestSettlementAfterACrash(t *testing.T) {
+	for _, step := range steps {
+		t.Run(step, func(t *testing.T) {
+			h := build(t)
+			h.price("0.001")
+			h.deliver(deliveries(3)...)
+			h.room.step = func(name string) error {
+				if name == step {
+					panic(errInjected)
+				}
+				return nil
+			}
+			require.PanicsWithError(t, errInjected.Error(), func() { h.seal() })
+			h.reopen(Config{})
+			h.forgetRules()
+			h.advance(time.Second)
+			h.price("0.002", func(r *settle.Rule) { r.Priority = 1 }) // of later than the receipts
+			h.seal()
+
+			rated := map[string]int64{}
+			for _, p := range h.packs() {
+				header, err := sealer.ParsePackHeader(p.Header)
+				require.NoError(t, err)
+				for _, l := range header.Settlement.Lines {
+					rated[l.Amount] += l.Receipts
+				}
+			}
+			require.Equal(t, map[string]int64{"3.003": 3}, rated)
+			h.check()
+		})
+	}
+}
+
+// TestTwoProcessesSettleAlike has both build their pack before the first of them commits.
+func TestTwoProcessesSettleAlike(t *testing.T) {
+	h := build(t)
+	other, err := New(h.room.cfg)
+	require.NoError(t, err)
+	h.price("0.001")
+	h.deliver(deliveries(20)...)
+	var built, compared sync.WaitGroup
+	built.Add(2)
+	compared.Add(2)
+	drafts := make(chan sealer.PackHeader, 4)
+	var group sync.WaitGroup
+	for _, room := range []*Room{h.room, other} {
+		once := sync.OnceFunc(func() {
+			built.Done()
+			built.Wait()
+			for _, name := range h.files() {
+				header, err := headerIn(filepath.Join(h.dir, "packs", tenant, name))
+				if err != nil {
+					t.Error(err)
+				}
+				drafts <- header
+			}
+			compared.Done()
+			compared.Wait()
+		})
+		room.step = func(name string) error {
+			if name == "commit" {
+				once()
+			}
+			return nil
+		}
+		group.Go(func() {
+			if _, err := room.Seal(context.WithoutCancel(t.Context()), tenant, operator); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	require.Len(t, drafts, 4)
+	one := <-drafts
+	require.NotEmpty(t, one.Settlement.Lines)
+	ids := map[string]bool{one.PackID: true}
+	for range 3 {
+		draft := <-drafts
+		require.Equal(t, one.Settlement, draft.Settlement)
+		ids[draft.PackID] = true
+	}
+	require.Len(t, ids, 2, "two packs were built")
+	h.check()
+}
+
+func headerIn(file string) (sealer.PackHeader, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return sealer.PackHeader{}, err
+	}
+	defer f.Close()
+	p, err := sealer.ReadPack(f)
+	if err != nil {
+		return sealer.PackHeader{}, err
+	}
+	return *p.Header(), nil
+}
