@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -198,3 +199,41 @@ func verifyPacks(t *testing.T, exe, data string, packs []string) {
 }
 
 func hostPort(url string) string { return strings.TrimPrefix(url, "http://") }
+
+// TestKillWhileOffersExpire kills the server as soon as it has told of the first of many
+// offers that expire at once. In the end it has told of each once.
+func TestKillWhileOffersExpire(t *testing.T) {
+	const offers = 300
+	h := newHouse(t)
+	until := time.Now().Add(6 * time.Second)
+	for range offers {
+		require.NoError(t, h.client.Do(t.Context(), "POST", "/v1/offers", map[string]any{
+			"rightId": h.rights["DOOH"], "toOrgId": "org_b", "scope": map[string]any{}, "expiresAt": until,
+		}, nil))
+	}
+	told := func() (ids []string) {
+		var list struct {
+			Events []struct {
+				Event struct{ Subject struct{ ID string } }
+			}
+		}
+		if h.client.Do(t.Context(), "GET", "/v1/events?type=offer.expired&limit=500", nil, &list) == nil {
+			for _, e := range list.Events {
+				ids = append(ids, e.Event.Subject.ID)
+			}
+		}
+		return ids
+	}
+	require.Eventually(t, func() bool { return len(told()) > 0 }, 20*time.Second, time.Millisecond)
+	before := len(told())
+	h.server.Kill()
+	h.start()
+	require.Eventually(t, func() bool { return len(told()) >= offers }, 20*time.Second, 10*time.Millisecond)
+	h.stop()
+	h.start() // nothing is told once more
+	ids := told()
+	require.Len(t, ids, offers)
+	slices.Sort(ids)
+	require.Len(t, slices.Compact(ids), offers)
+	t.Logf("%d of %d were told when it was killed", before, offers)
+}
