@@ -28,6 +28,7 @@ var rooms = map[string][]string{
 	"control/proof":           {"control/node", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/rapidtest":       {},
 	"control/right":           {"control/node", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
+	"control/sandbox":         {"gateway/api"},
 	"control/settle":          {"control/settle/rate", "control/store", "gate", "gateway/api", "sealer"},
 	"control/settle/rate":     {},
 	"control/store":           {"gateway/api", "sealer", "sealer/keyfile"},

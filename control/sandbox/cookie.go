@@ -1,0 +1,65 @@
+package sandbox
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"muniment/gateway/api"
+)
+
+// cookieName is the contract's.
+const cookieName = "svc_sandbox_tenant"
+
+// secret signs the cookies. Whoever has another one accepts none of them.
+type secret [32]byte
+
+func newSecret() (s secret) {
+	rand.Read(s[:]) // never fails: crypto/rand crashes the process instead
+	return s
+}
+
+// sign makes a cookie's value of a tenant: its id, a dot, and an HMAC-SHA256 in
+// base64url.
+func (s secret) sign(tenantID string) string {
+	h := hmac.New(sha256.New, s[:])
+	h.Write([]byte(cookieName + "=" + tenantID)) // never fails
+	return tenantID + "." + base64.RawURLEncoding.EncodeToString(h.Sum(nil))
+}
+
+// check is the tenant of a value that sign made, with this secret. It compares texts,
+// in constant time: of what base64 decoders read alike only one spelling is taken.
+func (s secret) check(value string) (tenantID string, ok bool) {
+	tenantID, _, _ = strings.Cut(value, ".")
+	if !api.IsID(api.PrefixTenant, tenantID) || !hmac.Equal([]byte(value), []byte(s.sign(tenantID))) {
+		return "", false
+	}
+	return tenantID, true
+}
+
+// cookie is what a browser keeps, as long as it is open; an empty value takes it away.
+// It may travel in clear to this very machine only.
+func cookie(value, host string) *http.Cookie {
+	c := &http.Cookie{Name: cookieName, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: !loopback(host)}
+	if value == "" {
+		c.MaxAge = -1
+	}
+	return c
+}
+
+// loopback says whether a Host header names the machine that sent it.
+func loopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.IsLoopback()
+	}
+	return strings.EqualFold(host, "localhost")
+}
