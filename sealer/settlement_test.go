@@ -238,6 +238,10 @@ func TestRulesOfAChain(t *testing.T) {
 	require.Empty(t, failures(w.verdicts(forged)), "by itself there is its word only")
 	none := w.resign(two, second, func(h *PackHeader) { h.Settlement = nil })
 	require.Equal(t, []Code{SettlementMismatch}, failures(w.verdicts(none)), "it has a rule of its own")
+	third := w.run(3)
+	three := w.seal(third)
+	dropped := w.resign(three, third, func(h *PackHeader) { h.Settlement = nil })
+	require.Empty(t, failures(w.verdicts(dropped)), "by itself it has no rules")
 	for name, c := range map[string]struct {
 		files [][]byte
 		want  [][]Code
