@@ -13,10 +13,10 @@ var (
 
 	deliveryEnd = []byte(`,"type":"` + TypeDelivery + `","v":1}`)
 	toMetering  = []byte(`,"metering":`)
-	toReceipt   = []byte(`,"receipt":`)
-	toRight     = []byte(`,"rightId":`)
+	toReceipt   = []byte(`},"receipt":`)
+	toRight     = []byte(`},"rightId":`)
 	toSignature = []byte(`,"signature":`)
-	toSubstrate = []byte(`,"substrate":`)
+	toSubstrate = []byte(`},"substrate":`)
 	toEventID   = []byte(`},"eventId":`)
 )
 
@@ -25,17 +25,27 @@ var (
 // text must be one that SealDelivery wrote or ReadDelivery accepted.
 //
 // It may search for member names because a quotation mark inside a JSON string
-// always has a backslash before it: `,"receipt":` can't stand inside one.
+// always has a backslash before it: `},"receipt":` can't stand inside one.
 func SplitDelivery(event []byte) (DeliveryParts, error) {
 	var p DeliveryParts
 	_, rest, ok1 := bytes.Cut(event, toMetering)
-	metering, rest, ok2 := bytes.Cut(rest, toReceipt)
-	receipt, rest, ok3 := bytes.Cut(rest, toRight)
+	metering, rest, ok2 := cutObject(rest, toReceipt)
+	receipt, rest, ok3 := cutObject(rest, toRight)
 	_, rest, ok4 := bytes.Cut(rest, toSignature)
-	signature, rest, ok5 := bytes.Cut(rest, toSubstrate)
+	signature, rest, ok5 := cutObject(rest, toSubstrate)
 	substrate, _, ok6 := bytes.Cut(rest, toEventID)
 	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6 && bytes.HasSuffix(event, deliveryEnd)) {
 		return p, errNoDelivery
 	}
 	return DeliveryParts{receipt, signature, metering, substrate}, nil
+}
+
+// cutObject cuts an object off: sep begins with its last brace, of which there are far
+// fewer to look at than commas.
+func cutObject(text, sep []byte) (object, rest []byte, found bool) {
+	i := bytes.Index(text, sep)
+	if i < 0 {
+		return nil, nil, false
+	}
+	return text[:i+1], text[i+len(sep):], true
 }
