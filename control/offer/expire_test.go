@@ -86,7 +86,7 @@ func TestExpireInBatches(t *testing.T) {
 // if its process died in the middle of a batch or between two: nothing is lost, nothing
 // is told twice.
 func TestTwoProcessesExpire(t *testing.T) {
-	const many = 5 * batch
+	const many = 4 * batch
 	dir, c := t.TempDir(), &clock{at: now.Time}
 	rooms := []*Room{newRoom(t, dir, c)}
 	second := rooms[0]
@@ -103,7 +103,8 @@ func TestTwoProcessesExpire(t *testing.T) {
 		processes.Go(func() {
 			chance := rand.New(rand.NewPCG(1, uint64(i)))
 			for ; r.due(t) > 0; lives[i]++ {
-				life, kill := context.WithTimeout(t.Context(), time.Duration(10*lives[i]+chance.IntN(20))*time.Millisecond)
+				// Longer and longer lives: in the end one is long enough for a batch.
+				life, kill := context.WithTimeout(t.Context(), time.Duration(1<<min(lives[i], 10)+chance.IntN(20))*time.Millisecond)
 				require.NoError(t, r.Run(life))
 				kill()
 			}
