@@ -1,7 +1,9 @@
 package sealer
 
 import (
+	"errors"
 	"fmt"
+	"strconv"
 	"time"
 	"unicode/utf8"
 )
@@ -99,7 +101,8 @@ func (e *Event) check() error {
 	return e.checkText()
 }
 
-// checkText is check for an event whose id is known to be right.
+// checkText is check for an event whose id is known to be right. Its errors hold no
+// string of the event, which may so stay on the caller's stack.
 func (e *Event) checkText() error {
 	for _, f := range [...]struct{ name, value string }{
 		{"tenantId", e.TenantID}, {"type", e.Type},
@@ -107,11 +110,11 @@ func (e *Event) checkText() error {
 		{"subject.kind", e.Subject.Kind}, {"subject.id", e.Subject.ID},
 	} {
 		if f.value == "" || !utf8.ValidString(f.value) {
-			return fmt.Errorf("%s is empty or no UTF-8", f.name)
+			return errors.New(f.name + " is empty or no UTF-8")
 		}
 	}
 	if c := e.PrivateCommitment; c != "" && !isHash(c) {
-		return fmt.Errorf("privateCommitment %q is no base64url SHA-256", c)
+		return errors.New("privateCommitment " + strconv.Quote(c) + " is no base64url SHA-256")
 	}
 	return nil
 }
