@@ -357,7 +357,9 @@ func TestOlderDatabaseOfANegotiation(t *testing.T) {
 	status, answer := h.deliver(h.client.Key, "MOBILE")
 	require.Equal(t, http.StatusConflict, status, answer)
 	require.Equal(t, "ACCEPTED", must("POST", open+"/accept", nil).State, "nobody had closed it")
+	packs := sealAndExport(t, h.client)
 	h.stop()
+	verifyPacks(t, h.exe, h.data, packs)
 	require.Contains(t, h.systemEvents()["database.rollback_accepted"], `"reapplied":5`)
 }
 
