@@ -129,11 +129,14 @@ var (
 // key that is malformed, unknown, expired or revoked.
 func Authenticate(ctx context.Context, header string, keys Keys, now time.Time) (Principal, error) {
 	scheme, credentials, found := strings.Cut(header, " ")
-	if !found || !strings.EqualFold(scheme, "Bearer") || credentials == "" || strings.ContainsAny(credentials, " \t,") {
+	if !found || !strings.EqualFold(scheme, "Bearer") || credentials == "" {
 		return Principal{}, errRequired
 	}
 	token, ok := ParseToken(credentials)
 	if !ok {
+		if strings.ContainsAny(credentials, " \t,") {
+			return Principal{}, errRequired
+		}
 		return Principal{}, errInvalid
 	}
 	key, err := keys.Key(ctx, token.KeyID)
