@@ -63,7 +63,7 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 		writeAnswer(&answer, &parts)
 	})
 	limits := deadlines{after: time.Hour}
-	requireNoAllocations(t, "deadline", func() { limits.begin() })
+	requireNoAllocations(t, "deadline", func() { limits.begin(time.Now()) })
 	var ctx fasthttp.RequestCtx
 	ctx.Request.Header.Set(fasthttp.HeaderAuthorization, "x")
 	requireNoAllocations(t, "request id and framing", func() {

@@ -23,9 +23,8 @@ type deadline struct {
 
 var _ context.Context = (*deadline)(nil)
 
-// begin returns a context that begins now.
-func (d *deadlines) begin() *deadline {
-	now := time.Now()
+// begin returns a context that begins now, which the caller has just read from the clock.
+func (d *deadlines) begin(now time.Time) *deadline {
 	last := d.last.Load()
 	if last != nil && now.Before(last.shared) {
 		return last
@@ -33,7 +32,7 @@ func (d *deadlines) begin() *deadline {
 	share := d.after / slack
 	next := &deadline{at: now.Add(d.after + share), shared: now.Add(share), done: make(chan struct{})}
 	if !d.last.CompareAndSwap(last, next) {
-		return d.begin() // somebody else made one a moment ago
+		return d.begin(now) // somebody else made one a moment ago
 	}
 	time.AfterFunc(d.after+share, func() { close(next.done) })
 	return next

@@ -20,7 +20,7 @@ func TestDeadlines(t *testing.T) {
 		for range 100 {
 			ending.Go(func() {
 				began := time.Now()
-				d := limits.begin()
+				d := limits.begin(began)
 				made.Store(d, true)
 				require.NoError(t, d.Err())
 				<-d.Done()

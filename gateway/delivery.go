@@ -72,11 +72,11 @@ type desk struct {
 	scratch    []byte // what is hashed
 }
 
-// begin takes a delivery and a desk.
-func (g *Gateway) begin() *delivery {
+// begin takes a delivery, which has time from a moment on, and a desk.
+func (g *Gateway) begin(now time.Time) *delivery {
 	d := g.pool.Get().(*delivery)
 	d.desk = g.desks.Get().(*desk)
-	d.deadline = g.limits.begin()
+	d.deadline = g.limits.begin(now)
 	return d
 }
 
@@ -94,9 +94,9 @@ func (g *Gateway) end(d *delivery) {
 }
 
 // deliver answers POST /v1/delivery. It reads in the order of the package comment.
-func (g *Gateway) deliver(ctx *fasthttp.RequestCtx) error {
+func (g *Gateway) deliver(ctx *fasthttp.RequestCtx, began time.Time) error {
 	arrived := g.now()
-	d := g.begin()
+	d := g.begin(began)
 	defer g.end(d)
 
 	principal, err := auth.Authenticate(d.deadline, view(ctx.Request.Header.Peek(fasthttp.HeaderAuthorization)), g.rights, arrived)

@@ -50,7 +50,7 @@ func (g *Gateway) once(ctx *fasthttp.RequestCtx, d *delivery, key []byte, arrive
 		if !d.await(end, g.cfg.IdempotencyWait-time.Since(waiting)) {
 			return errBusy
 		}
-		d.deadline = g.limits.begin()
+		d.deadline = g.limits.begin(time.Now())
 	}
 }
 

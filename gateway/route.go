@@ -92,7 +92,7 @@ func spread(pause time.Duration) time.Duration { return pause/2 + rand.N(pause) 
 
 // take makes the answer. The error is one that was told to the caller.
 func (g *Gateway) take(ctx *fasthttp.RequestCtx, r route) (err error) {
-	began := time.Now()
+	began := ctx.Time()
 	defer func() {
 		if p := recover(); p != nil {
 			g.logger.Error("handler panicked", "route", r.String(), "panic", p, "stack", string(debug.Stack()))
@@ -115,10 +115,11 @@ func (g *Gateway) take(ctx *fasthttp.RequestCtx, r route) (err error) {
 	if g.inFlight.Add(1) > int64(g.cfg.MaxInFlight) {
 		return errOverloaded
 	}
-	return g.serve(ctx, r)
+	return g.serve(ctx, r, began)
 }
 
-func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route) error {
+// serve answers a request whose body was there at a moment.
+func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route, began time.Time) error {
 	if m := r.method(); m != "" && string(ctx.Method()) != m && !(m == fasthttp.MethodGet && ctx.IsHead()) {
 		ctx.Response.Header.Set(fasthttp.HeaderAllow, m)
 		return &api.Error{Code: api.BadRequest, HTTPStatus: fasthttp.StatusMethodNotAllowed, Message: "this path takes " + m + " only"}
@@ -128,7 +129,7 @@ func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route) error {
 	}
 	switch r {
 	case toDelivery:
-		return g.deliver(ctx)
+		return g.deliver(ctx, began)
 	case toContract:
 		return g.contract(ctx)
 	case toHealth:
