@@ -222,7 +222,7 @@ func TestBackupBeforeTheNewKeyIsTold(t *testing.T) {
 	require.NoError(t, err)
 	epoch, err := nodes.Enrol(t.Context(), nodeID)
 	require.NoError(t, err)
-	lend, err := nodes.ReceiptSigner(nodeID)
+	lend, err := nodes.ReceiptSigner(nodeID, sealer.PurposeReceipt)
 	require.NoError(t, err)
 	log, err := segment.Open(segment.Config{Dir: filepath.Join(h.data, "log"), Log: quiet})
 	require.NoError(t, err)

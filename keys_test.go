@@ -126,6 +126,8 @@ func TestKeysUnderLoad(t *testing.T) {
 		"root.skey", "root.vkey", "directory-" + current(t, exe, data, sealer.PurposeDirectory) + ".key",
 		"pack-" + current(t, exe, data, sealer.PurposePack) + ".key",
 		"node-" + nodeID + "-" + current(t, exe, data, sealer.PurposeReceipt) + ".key",
+		"sandbox-control-" + currentOf(t, exe, data, sealer.PurposeSandbox, "control") + ".key",
+		"sandbox-" + nodeID + "-" + currentOf(t, exe, data, sealer.PurposeSandbox, nodeID) + ".key",
 	}, left)
 	require.NoError(t, client.Do(t.Context(), "GET", "/v1/tenant", nil, nil), "the new API key")
 	quiet.client.API = server.API
@@ -305,12 +307,18 @@ func command(t *testing.T, exe string, args ...string) string {
 // current is the newest key of a purpose.
 func current(t *testing.T, exe, data, purpose string) string {
 	t.Helper()
+	return currentOf(t, exe, data, purpose, "")
+}
+
+// currentOf is current for the key of a node, or of control.
+func currentOf(t *testing.T, exe, data, purpose, nodeID string) string {
+	t.Helper()
 	var list struct {
-		Keys []struct{ KeyID, Purpose, State string }
+		Keys []struct{ KeyID, Purpose, NodeID, State string }
 	}
 	require.NoError(t, json.Unmarshal([]byte(command(t, exe, "signing-key", "list", "--data", data, "--json")), &list))
 	for _, k := range slices.Backward(list.Keys) {
-		if k.Purpose == purpose && k.State == "ACTIVE" {
+		if k.Purpose == purpose && k.State == "ACTIVE" && (nodeID == "" || k.NodeID == nodeID) {
 			return k.KeyID
 		}
 	}

@@ -65,7 +65,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 		return nil, err
 	}
 	packs, err := proof.New(proof.Config{
-		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: nodes, Nodes: nodes, Rate: settle.Rate, Dir: filepath.Join(cfg.Data, "packs"),
+		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: nodes, Nodes: nodes, Purpose: purposeOf(cfg.DB), Rate: settle.Rate, Dir: filepath.Join(cfg.Data, "packs"),
 		Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {
@@ -91,6 +91,13 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 		return nil, err
 	}
 	return &plane{ctl, nodes, packs}, nil
+}
+
+// purposeOf says what the keys are for that sign a tenant's packs.
+func purposeOf(db *store.DB) func(context.Context, string) (string, error) {
+	return func(ctx context.Context, tenantID string) (string, error) {
+		return tenant.PackPurpose(ctx, db.Read(), tenantID)
+	}
 }
 
 // notes tell operators how far the warehouse is, what holds sealing, and for how

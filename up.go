@@ -147,7 +147,7 @@ func (c *upCmd) Run() (err error) {
 	if err != nil {
 		return err
 	}
-	signer, err := ctl.nodes.ReceiptSigner(nodeID)
+	signer, err := ctl.nodes.ReceiptSigner(nodeID, sealer.PurposeReceipt)
 	if err != nil {
 		return err
 	}

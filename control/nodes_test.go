@@ -97,6 +97,27 @@ func TestJoin(t *testing.T) {
 	h.join(newcomer{newNewcomer(t).id, n.key}.request(h.invite())).refused(409, api.StateConflict)
 }
 
+// TestSandboxNode joins for the sandbox: all of its keys are for that.
+func TestSandboxNode(t *testing.T) {
+	h := newHouse(t)
+	invitation, err := h.nodes.InviteSandbox(t.Context())
+	require.NoError(t, err)
+	n, next := newNewcomer(t), newNewcomer(t).key
+	credential := get[string](t, h.join(n.request(invitation.Token)).ok(), "credential")
+	n.enrol(h, credential, next, time.Now().UTC().Truncate(time.Millisecond).Add(time.Second)).ok()
+
+	directory, err := sealer.ReadDirectory([]byte(h.call("", "GET", "/.well-known/muniment/keys.json", "").text))
+	require.NoError(t, err)
+	for _, key := range []ed25519.PrivateKey{n.key, next} {
+		id := sealer.KeyID(key.Public().(ed25519.PublicKey))
+		i := slices.IndexFunc(directory.Keys, func(k sealer.Key) bool { return k.KeyID == id })
+		require.GreaterOrEqual(t, i, 0)
+		require.Equal(t, sealer.PurposeSandbox, directory.Keys[i].Purpose)
+	}
+	expelled := h.admin("POST", "/admin/nodes/"+n.id+"/expel", `{"force":true}`).ok()
+	require.Len(t, get[[]any](t, expelled, "keys"), 2)
+}
+
 func TestJoinRefusesWhatIsForged(t *testing.T) {
 	h := newHouse(t)
 	good := newNewcomer(t).request(h.invite())

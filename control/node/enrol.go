@@ -28,7 +28,7 @@ func (r *Room) EnrolKey(ctx context.Context, nodeID string, q api.EnrolRequest) 
 		switch {
 		case err != nil:
 			return err
-		case known != nil && (known.node != nodeID || known.Purpose != sealer.PurposeReceipt):
+		case known != nil && known.node != nodeID:
 			return api.Conflict("the key is another's: a node makes its own")
 		case known != nil:
 			row = known
@@ -48,11 +48,14 @@ func (r *Room) EnrolKey(ctx context.Context, nodeID string, q api.EnrolRequest) 
 		if err != nil {
 			return err
 		}
+		if n := len(all); n > 0 {
+			row.Purpose = all[n-1].Purpose // what the node was invited for
+		}
 		if n := len(all); n > 0 && !all[n-1].vouches(nodeID, q) {
 			return api.Conflict("the key is not vouched for by the node's newest one, " + all[n-1].KeyID +
 				": a node that has lost that joins anew, with an invitation and under another name")
 		}
-		before, err := newestKey(ctx, tx, role{sealer.PurposeReceipt, nodeID}, tx.Now())
+		before, err := newestKey(ctx, tx, role{row.Purpose, nodeID}, tx.Now())
 		if err != nil {
 			return err
 		}
@@ -183,7 +186,7 @@ func (r *Room) recall(ctx context.Context, row *signingKey, by sealer.Ref) (Succ
 	if err != nil {
 		return Succession{}, err
 	}
-	if !joined || row.Purpose != sealer.PurposeReceipt {
+	if !joined {
 		return Succession{}, api.Conflict("the key does not sign in this process")
 	}
 	if err := r.askForAnother(ctx, row, by); err != nil {

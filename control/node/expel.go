@@ -193,7 +193,7 @@ func (r *Room) writeExpulsion(ctx context.Context, nodeID string, left bool, q E
 		}
 		revoked := []string{}
 		for i := range all {
-			if k := &all[i]; k.node == nodeID && k.Purpose == sealer.PurposeReceipt && k.RevokedAt == nil {
+			if k := &all[i]; k.node == nodeID && k.RevokedAt == nil {
 				revoked = append(revoked, k.KeyID)
 				if err := revokeAt(ctx, tx, k, at, q.Reason, by); err != nil {
 					return err

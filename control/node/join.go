@@ -45,17 +45,27 @@ type Invitation struct {
 }
 
 // Invite makes an invitation.
-func (r *Room) Invite(ctx context.Context, by sealer.Ref) (v Invitation, err error) {
+func (r *Room) Invite(ctx context.Context, by sealer.Ref) (Invitation, error) {
+	return r.invite(ctx, sealer.PurposeReceipt, by)
+}
+
+// InviteSandbox makes an invitation for a node that issues the receipts of the sandbox's
+// tenants, and no others.
+func (r *Room) InviteSandbox(ctx context.Context) (Invitation, error) {
+	return r.invite(ctx, sealer.PurposeSandbox, store.BySystem())
+}
+
+func (r *Room) invite(ctx context.Context, purpose string, by sealer.Ref) (v Invitation, err error) {
 	now := r.db.Now()
 	v = Invitation{ID: api.NewID(prefixInvitation, now), ExpiresAt: store.At(now.Add(invitationLife))}
 	token, hash := newBearer(v.ID)
 	v.Token = token
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO invitations (invitation_id, secret_hash, expires_at) VALUES ($1, $2, $3)`, v.ID, hash, v.ExpiresAt)
+		_, err := tx.ExecContext(ctx, `INSERT INTO invitations (invitation_id, secret_hash, expires_at, purpose) VALUES ($1, $2, $3, $4)`, v.ID, hash, v.ExpiresAt, purpose)
 		if err != nil {
 			return err
 		}
-		told := map[string]any{"invitationId": v.ID, "expiresAt": sealer.FormatTime(v.ExpiresAt.Time)}
+		told := map[string]any{"invitationId": v.ID, "expiresAt": sealer.FormatTime(v.ExpiresAt.Time), "purpose": purpose}
 		return tx.EmitSystem(ctx, "node.invited", by, sealer.Ref{Kind: "invitation", ID: v.ID}, told)
 	})
 	if err != nil {
@@ -87,11 +97,11 @@ func (r *Room) Join(ctx context.Context, q api.JoinRequest) (joined api.Joined, 
 		if m, err := r.member(ctx, tx, q.NodeID); err != nil || m != nil && !m.expelledAt.IsZero() {
 			return cmp.Or[error](err, errExpelled(q.NodeID))
 		}
-		again, err := useInvitation(ctx, tx, id, hash, q.NodeID)
+		purpose, again, err := useInvitation(ctx, tx, id, hash, q.NodeID)
 		if err != nil {
 			return err
 		}
-		row := &signingKey{Key: sealer.NewKey(key, sealer.PurposeReceipt, r.db.Now()), node: q.NodeID}
+		row := &signingKey{Key: sealer.NewKey(key, purpose, r.db.Now()), node: q.NodeID}
 		if again {
 			if row, err = sameKey(ctx, tx, row); err != nil {
 				return err
@@ -126,24 +136,25 @@ func presented(q api.JoinRequest) (ed25519.PublicKey, error) {
 	return key, nil
 }
 
-// useInvitation spends an invitation. again is true if the same node has spent it.
-func useInvitation(ctx context.Context, tx *store.Tx, id, hash, nodeID string) (again bool, err error) {
+// useInvitation spends an invitation, and says what for. again is true if the same node
+// has spent it.
+func useInvitation(ctx context.Context, tx *store.Tx, id, hash, nodeID string) (purpose string, again bool, err error) {
 	var known string
 	var expires store.Instant
 	var usedBy sql.NullString
-	err = tx.QueryRowContext(ctx, `SELECT secret_hash, expires_at, node_id FROM invitations WHERE invitation_id = $1`, id).Scan(&known, &expires, &usedBy)
+	err = tx.QueryRowContext(ctx, `SELECT secret_hash, expires_at, node_id, purpose FROM invitations WHERE invitation_id = $1`, id).Scan(&known, &expires, &usedBy, &purpose)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return false, refusedJoin
+		return "", false, refusedJoin
 	case err != nil:
-		return false, err
+		return "", false, err
 	case subtle.ConstantTimeCompare([]byte(known), []byte(hash)) != 1, !tx.Now().Before(expires.Time), usedBy.Valid && usedBy.String != nodeID:
-		return false, refusedJoin
+		return "", false, refusedJoin
 	case usedBy.Valid:
-		return true, nil
+		return purpose, true, nil
 	}
 	_, err = tx.ExecContext(ctx, `UPDATE invitations SET node_id = $1 WHERE invitation_id = $2`, nodeID, id)
-	return false, err
+	return purpose, false, err
 }
 
 // newNode writes a node that was unknown, and its key.

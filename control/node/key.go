@@ -21,6 +21,9 @@ type role struct {
 
 func (r role) String() string { return r.purpose + " of " + r.node }
 
+// signsPacks says whether packs are what is signed, which overlap (handOver).
+func (r role) signsPacks() bool { return r == packRole || r == sandboxRole }
+
 // stem begins the names of a role's key files: <stem>-<key id>.key.
 func (r role) stem() string {
 	switch r.purpose {
@@ -28,6 +31,8 @@ func (r role) stem() string {
 		return "directory"
 	case sealer.PurposePack:
 		return "pack"
+	case sealer.PurposeSandbox:
+		return "sandbox-" + r.node
 	}
 	return "node-" + r.node
 }

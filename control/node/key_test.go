@@ -14,7 +14,7 @@ import (
 // TestFilesBelongToOneRole tells the keys of nodes apart whose names begin alike.
 func TestFilesBelongToOneRole(t *testing.T) {
 	dir := t.TempDir()
-	roles := []role{directoryRole, packRole, {sealer.PurposeReceipt, "a"}, {sealer.PurposeReceipt, "a-b"}, {sealer.PurposeReceipt, "a." + strings.Repeat("0", 32)}}
+	roles := []role{directoryRole, packRole, sandboxRole, {sealer.PurposeSandbox, "a"}, {sealer.PurposeReceipt, "a"}, {sealer.PurposeReceipt, "a-b"}, {sealer.PurposeReceipt, "a." + strings.Repeat("0", 32)}}
 	for _, r := range roles {
 		key, err := makeKey(dir, r)
 		require.NoError(t, err)

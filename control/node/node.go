@@ -6,6 +6,11 @@
 // whatever was signed can be verified for good. Each role (receipts of a node, packs
 // and directories of control) has one current key; a start without one makes it.
 //
+// The sandbox. Its tenants prove themselves by keys of their own purpose, so that nobody
+// takes a play for the real thing: control has one for their packs, and the node that
+// issues their receipts has one for those. That node is the one of this process, or one
+// that was invited for the purpose (InviteSandbox) and signs nothing else.
+//
 // Rotation. The windows of a node's keys meet in one millisecond, which comes after
 // every moment that the old key was lent for: the directory says for each moment
 // which one key of the node may have signed a receipt (ring.go). Deliveries that
@@ -59,6 +64,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"sync"
 	"time"
@@ -73,7 +79,11 @@ import (
 // control is who signs what no node does.
 const control = "control"
 
-var packRole = role{sealer.PurposePack, control}
+// The roles of control's that sign packs: those of tenants, and those of the sandbox's.
+var (
+	packRole    = role{sealer.PurposePack, control}
+	sandboxRole = role{sealer.PurposeSandbox, control}
+)
 
 // Config of the room. DB and Dir are required.
 type Config struct {
@@ -105,8 +115,8 @@ type Room struct {
 	cfg Config
 	db  *store.DB
 
-	rootVkey         string
-	directory, packs *ring
+	rootVkey                  string
+	directory, packs, sandbox *ring
 
 	// change is held while the keys in the database and in the rings differ; for the whole
 	// of a change to a key see administer.
@@ -116,9 +126,9 @@ type Room struct {
 	renewed, retry time.Time // when a renewal was last tried, and may be again after it could not be
 
 	mu       sync.Mutex
-	receipts map[string]*ring // by node id
-	seen     map[string]poll  // by node id
-	moved    chan struct{}    // closed by the next poll that reports another revision
+	receipts map[role]*ring  // of the nodes of this process
+	seen     map[string]poll // by node id
+	moved    chan struct{}   // closed by the next poll that reports another revision
 
 	shared *shared // nil: no other process has the database
 }
@@ -147,7 +157,7 @@ func New(ctx context.Context, cfg Config) (*Room, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	r := &Room{cfg: cfg, db: cfg.DB, receipts: map[string]*ring{}, seen: map[string]poll{}, moved: make(chan struct{})}
+	r := &Room{cfg: cfg, db: cfg.DB, receipts: map[role]*ring{}, seen: map[string]poll{}, moved: make(chan struct{})}
 	if cfg.DB.Shared() {
 		r.shared = newShared(&r.cfg)
 	}
@@ -181,6 +191,9 @@ func (r *Room) open(ctx context.Context) error {
 	if r.packs, err = r.openSigner(ctx, packRole); err != nil {
 		return err
 	}
+	if r.sandbox, err = r.openSigner(ctx, sandboxRole); err != nil {
+		return err
+	}
 	if r.shared != nil {
 		_, err := r.look(ctx)
 		return err
@@ -196,8 +209,8 @@ func (r *Room) open(ctx context.Context) error {
 }
 
 // Enrol registers a start of a node that runs in this process. The epoch counts
-// its starts from 1. The node's receipt_signing key is in the directory when
-// Enrol returns.
+// its starts from 1. The node's keys for receipts, and for those of the sandbox, are in the
+// directory when Enrol returns.
 func (r *Room) Enrol(ctx context.Context, nodeID string) (epoch uint64, err error) {
 	if err := r.enrol(ctx, nodeID, &epoch); err != nil {
 		return 0, fmt.Errorf("cannot enrol the node %s: %w", nodeID, err)
@@ -206,7 +219,7 @@ func (r *Room) Enrol(ctx context.Context, nodeID string) (epoch uint64, err erro
 }
 
 func (r *Room) enrol(ctx context.Context, nodeID string, epoch *uint64) error {
-	if !api.Printable(nodeID, 64) || filepath.Base(nodeID) != nodeID {
+	if !api.Printable(nodeID, 64) || filepath.Base(nodeID) != nodeID || nodeID == control {
 		return fmt.Errorf("%q is no node id", nodeID)
 	}
 	err := r.db.Change(ctx, func(tx *store.Tx) error {
@@ -219,13 +232,17 @@ func (r *Room) enrol(ctx context.Context, nodeID string, epoch *uint64) error {
 	if err != nil {
 		return err
 	}
-	g, err := r.openSigner(ctx, role{sealer.PurposeReceipt, nodeID})
-	if err != nil {
-		return err
+	opened := map[role]*ring{}
+	for _, purpose := range []string{sealer.PurposeReceipt, sealer.PurposeSandbox} {
+		g, err := r.openSigner(ctx, role{purpose, nodeID})
+		if err != nil {
+			return err
+		}
+		opened[g.role] = g
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.receipts[nodeID] = g
+	maps.Copy(r.receipts, opened)
 	if r.shared == nil {
 		delete(r.seen, nodeID) // whatever lease it held, it held in a process that is gone
 	}
@@ -233,14 +250,15 @@ func (r *Room) enrol(ctx context.Context, nodeID string, epoch *uint64) error {
 }
 
 // ReceiptSigner lends the keys that seal deliveries of a node that Enrol was called
-// for, in the form that gateway.Config.Signer asks for. A lent key may sign until
+// for, in the form that gateway.Config.Signer asks for: of sealer.PurposeReceipt, or of
+// sealer.PurposeSandbox for those of the sandbox's tenants. A lent key may sign until
 // done is called.
-func (r *Room) ReceiptSigner(nodeID string) (func(ctx context.Context, at time.Time) (s *sealer.Signer, done func(), err error), error) {
+func (r *Room) ReceiptSigner(nodeID, purpose string) (func(ctx context.Context, at time.Time) (s *sealer.Signer, done func(), err error), error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	g := r.receipts[nodeID]
+	g := r.receipts[role{purpose, nodeID}]
 	if g == nil {
-		return nil, fmt.Errorf("cannot sign as the node %s: it is not enrolled", nodeID)
+		return nil, fmt.Errorf("cannot sign as the node %s for %s: it is not enrolled", nodeID, purpose)
 	}
 	return func(ctx context.Context, at time.Time) (*sealer.Signer, func(), error) {
 		k, err := g.lend(ctx, at)

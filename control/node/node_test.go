@@ -85,7 +85,7 @@ func (r *Room) events(t *testing.T) (types []string) {
 // borrow returns the key that a node signs a moment with.
 func (r *Room) borrow(t *testing.T, nodeID string, at time.Time) *sealer.Signer {
 	t.Helper()
-	lend, err := r.ReceiptSigner(nodeID)
+	lend, err := r.ReceiptSigner(nodeID, sealer.PurposeReceipt)
 	require.NoError(t, err)
 	signer, done, err := lend(t.Context(), at)
 	require.NoError(t, err)
@@ -117,14 +117,20 @@ func (r *Room) verified(t *testing.T) *sealer.Directory {
 func TestFirstStartMakesEverything(t *testing.T) {
 	p := newPlace(t)
 	r, _ := p.mustStart(t)
-	require.Equal(t, []string{"key.enrolled", "key.enrolled"}, r.events(t))
+	require.Equal(t, []string{"key.enrolled", "key.enrolled", "key.enrolled"}, r.events(t))
 	epoch, err := r.Enrol(t.Context(), "nod_a")
 	require.NoError(t, err)
 	require.Equal(t, uint64(1), epoch)
-	require.Equal(t, []string{"key.enrolled", "key.enrolled", "node.enrolled", "key.enrolled"}, r.events(t))
+	require.Equal(t, []string{"key.enrolled", "key.enrolled", "key.enrolled", "node.enrolled", "key.enrolled", "key.enrolled"}, r.events(t))
 
 	signer := r.borrow(t, "nod_a", p.now)
+	lend, err := r.ReceiptSigner("nod_a", sealer.PurposeSandbox)
+	require.NoError(t, err)
+	sandbox, done, err := lend(t.Context(), p.now)
+	require.NoError(t, err)
+	done()
 	modes := map[string]os.FileMode{
+		"sandbox-control-" + r.mustSigner(t, sealer.PurposeSandbox).KeyID + ".key": 0o600, "sandbox-nod_a-" + sandbox.KeyID + ".key": 0o600,
 		"root.skey": 0o600, "root.vkey": 0o644, "directory-" + r.directory.current().signer.KeyID + ".key": 0o600,
 		"pack-" + r.mustPackSigner(t).KeyID + ".key": 0o600, "node-nod_a-" + signer.KeyID + ".key": 0o600,
 	}
@@ -143,7 +149,10 @@ func TestFirstStartMakesEverything(t *testing.T) {
 	d, err := sealer.VerifyDirectory(text, strings.TrimSpace(string(vkey)))
 	require.NoError(t, err)
 	require.Equal(t, "nod_a", signer.Node)
-	for keyID, purpose := range map[string]string{signer.KeyID: sealer.PurposeReceipt, r.mustPackSigner(t).KeyID: sealer.PurposePack} {
+	for keyID, purpose := range map[string]string{
+		signer.KeyID: sealer.PurposeReceipt, r.mustPackSigner(t).KeyID: sealer.PurposePack,
+		sandbox.KeyID: sealer.PurposeSandbox, r.mustSigner(t, sealer.PurposeSandbox).KeyID: sealer.PurposeSandbox,
+	} {
 		_, code := d.Find(keyID, purpose, p.now)
 		require.Empty(t, code)
 		_, code = d.Find(keyID, purpose, p.now.Add(-time.Millisecond))
@@ -179,12 +188,22 @@ func TestSecondStartKeepsTheKeys(t *testing.T) {
 func TestNodeIDsAreNoPaths(t *testing.T) {
 	p := newPlace(t)
 	r, _ := p.mustStart(t)
-	for _, id := range []string{"", "../x", "a/b", "a b", strings.Repeat("x", 65)} {
+	for _, id := range []string{"", "../x", "a/b", "a b", control, strings.Repeat("x", 65)} {
 		_, err := r.Enrol(t.Context(), id)
 		require.ErrorContains(t, err, "is no node id", id)
 	}
-	_, err := r.ReceiptSigner("nod_stranger")
+	_, err := r.ReceiptSigner("nod_stranger", sealer.PurposeReceipt)
 	require.ErrorContains(t, err, "not enrolled")
+	_, err = r.Enrol(t.Context(), "nod_a")
+	require.NoError(t, err)
+	for _, purpose := range []string{sealer.PurposePack, sealer.PurposeDirectory} {
+		_, err := r.ReceiptSigner("nod_a", purpose)
+		require.ErrorContains(t, err, "not enrolled")
+	}
+	for _, purpose := range []string{sealer.PurposeReceipt, sealer.PurposeDirectory} {
+		_, err := r.PackSigner(t.Context(), purpose)
+		require.ErrorContains(t, err, "is no purpose of theirs")
+	}
 }
 
 func TestClockSetBackKeepsTheDirectoryValid(t *testing.T) {

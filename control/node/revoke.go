@@ -135,7 +135,7 @@ func (r *Room) replace(ctx context.Context, g *ring, row *signingKey, by sealer.
 		}
 		successor = s.Key
 	}
-	if row.Purpose == sealer.PurposePack {
+	if g.role.signsPacks() {
 		err = r.leave(ctx, row.KeyID)
 	}
 	return successor, err

@@ -37,7 +37,7 @@ func (r *Room) administer(ctx context.Context, what string, wait bool) (done fun
 	if err != nil || done == nil {
 		return nil, err
 	}
-	for _, g := range []*ring{r.directory, r.packs} {
+	for _, g := range []*ring{r.directory, r.packs, r.sandbox} {
 		if err := r.catchUp(ctx, g); err != nil {
 			done()
 			return nil, err
@@ -98,16 +98,21 @@ func newest(rows []signingKey, role role, now time.Time) (newest *signingKey) {
 	return newest
 }
 
-// PackSigner is control's current proof_pack_signing key. It may sign for
+// PackSigner is control's current key for packs: of sealer.PurposePack, or of
+// sealer.PurposeSandbox for those of the sandbox's tenants. It may sign for
 // Config.SealTime, whatever happens to it, unless it is revoked: then it fails, or what
 // it signed is not taken (Vouches).
-func (r *Room) PackSigner(ctx context.Context) (*sealer.Signer, error) {
-	if err := r.catchUp(ctx, r.packs); err != nil {
+func (r *Room) PackSigner(ctx context.Context, purpose string) (*sealer.Signer, error) {
+	g := r.ringFor(role{purpose, control})
+	if g == nil || !g.role.signsPacks() {
+		return nil, fmt.Errorf("cannot sign packs: %s is no purpose of theirs", purpose)
+	}
+	if err := r.catchUp(ctx, g); err != nil {
 		return nil, fmt.Errorf("cannot sign packs: %w", err)
 	}
-	k := r.packs.current()
+	k := g.current()
 	if k == nil {
-		return nil, fmt.Errorf("cannot sign packs: there is no key for %s", packRole)
+		return nil, fmt.Errorf("cannot sign packs: there is no key for %s", g.role)
 	}
 	return k.signer, nil
 }

@@ -20,21 +20,33 @@ import (
 
 func (r *Room) mustPackSigner(t *testing.T) *sealer.Signer {
 	t.Helper()
-	s, err := r.PackSigner(t.Context())
+	return r.mustSigner(t, sealer.PurposePack)
+}
+
+func (r *Room) mustSigner(t *testing.T, purpose string) *sealer.Signer {
+	t.Helper()
+	s, err := r.PackSigner(t.Context(), purpose)
 	require.NoError(t, err)
 	return s
 }
 
+// forPacks runs a test for the keys of either purpose that packs are signed for.
+func forPacks(t *testing.T, test func(t *testing.T, purpose string)) {
+	for _, purpose := range []string{sealer.PurposePack, sealer.PurposeSandbox} {
+		t.Run(purpose, func(t *testing.T) { test(t, purpose) })
+	}
+}
+
 // signs says whether the process signs packs with a key that every verifier finds in
 // the directory of either process.
-func (r *Room) signs(t *testing.T, as string, all ...*Room) {
+func (r *Room) signs(t *testing.T, purpose, as string, all ...*Room) {
 	t.Helper()
-	s := r.mustPackSigner(t)
+	s := r.mustSigner(t, purpose)
 	require.Equal(t, as, s.KeyID)
 	_, err := s.Key.Sign(nil, []byte("x"), crypto.Hash(0))
 	require.NoError(t, err)
 	for _, other := range all {
-		public, _ := other.verified(t).Find(s.KeyID, sealer.PurposePack, r.db.Now())
+		public, _ := other.verified(t).Find(s.KeyID, purpose, r.db.Now())
 		require.Equal(t, s.Key.Public(), public)
 	}
 }
@@ -42,57 +54,61 @@ func (r *Room) signs(t *testing.T, as string, all ...*Room) {
 // TestProcessesShareTheirKeys rotates and revokes keys at one process, and signs at
 // the other.
 func TestProcessesShareTheirKeys(t *testing.T) {
-	p := newPlace(t)
-	p.sealTime = time.Hour
-	a, b := p.two(t)
-	first := a.mustPackSigner(t).KeyID
-	b.signs(t, first, a, b)
+	forPacks(t, func(t *testing.T, purpose string) {
+		p := newPlace(t)
+		p.sealTime = time.Hour
+		a, b := p.two(t)
+		first := a.mustSigner(t, purpose).KeyID
+		b.signs(t, purpose, first, a, b)
 
-	s, err := a.Rotate(t.Context(), first, store.ByOperator())
-	require.NoError(t, err)
-	p.now = p.now.Add(time.Minute)
-	b.signs(t, s.Key.KeyID, a, b)
-	_, err = b.Rotate(t.Context(), first, store.ByOperator())
-	require.ErrorContains(t, err, "is not current")
-	third, err := b.Rotate(t.Context(), s.Key.KeyID, store.ByOperator())
-	require.NoError(t, err)
-	p.now = p.now.Add(time.Minute)
-	a.signs(t, third.Key.KeyID, a, b)
+		s, err := a.Rotate(t.Context(), first, store.ByOperator())
+		require.NoError(t, err)
+		p.now = p.now.Add(time.Minute)
+		b.signs(t, purpose, s.Key.KeyID, a, b)
+		_, err = b.Rotate(t.Context(), first, store.ByOperator())
+		require.ErrorContains(t, err, "is not current")
+		third, err := b.Rotate(t.Context(), s.Key.KeyID, store.ByOperator())
+		require.NoError(t, err)
+		p.now = p.now.Add(time.Minute)
+		a.signs(t, purpose, third.Key.KeyID, a, b)
 
-	directory := a.directory.current().signer.KeyID
-	rotated, err := b.Rotate(t.Context(), directory, store.ByOperator())
-	require.NoError(t, err)
-	p.now = p.now.Add(time.Minute)
-	a.verified(t)
-	require.Equal(t, rotated.Key.KeyID, a.directory.current().signer.KeyID)
+		directory := a.directory.current().signer.KeyID
+		rotated, err := b.Rotate(t.Context(), directory, store.ByOperator())
+		require.NoError(t, err)
+		p.now = p.now.Add(time.Minute)
+		a.verified(t)
+		require.Equal(t, rotated.Key.KeyID, a.directory.current().signer.KeyID)
+	})
 }
 
 // TestRevokedAtAnotherProcess: a seal that was at work with the key comes to nothing.
 func TestRevokedAtAnotherProcess(t *testing.T) {
-	p := newPlace(t)
-	a, b := p.two(t)
-	atWork := b.mustPackSigner(t)
-	vouches := func() (ok bool) {
-		require.NoError(t, b.db.Change(t.Context(), func(tx *store.Tx) (err error) {
-			ok, err = b.Vouches(t.Context(), tx, atWork.KeyID)
-			return err
-		}))
-		return ok
-	}
-	require.True(t, vouches())
-	sealed := false
-	v, err := a.Revoke(t.Context(), atWork.KeyID, Revocation{Seal: func(context.Context, string) ([]Unsealed, error) {
-		sealed = true
-		require.False(t, vouches(), "before the last packs over it are sealed")
-		return nil, nil
-	}}, store.ByOperator())
-	require.NoError(t, err)
-	require.True(t, sealed)
-	p.now = p.now.Add(time.Minute)
-	b.signs(t, v.Successor.KeyID, a, b)
-	require.False(t, vouches())
-	_, err = atWork.Key.Sign(nil, []byte("x"), crypto.Hash(0))
-	require.ErrorIs(t, err, keyfile.ErrDestroyed)
+	forPacks(t, func(t *testing.T, purpose string) {
+		p := newPlace(t)
+		a, b := p.two(t)
+		atWork := b.mustSigner(t, purpose)
+		vouches := func() (ok bool) {
+			require.NoError(t, b.db.Change(t.Context(), func(tx *store.Tx) (err error) {
+				ok, err = b.Vouches(t.Context(), tx, atWork.KeyID)
+				return err
+			}))
+			return ok
+		}
+		require.True(t, vouches())
+		sealed := false
+		v, err := a.Revoke(t.Context(), atWork.KeyID, Revocation{Seal: func(context.Context, string) ([]Unsealed, error) {
+			sealed = true
+			require.False(t, vouches(), "before the last packs over it are sealed")
+			return nil, nil
+		}}, store.ByOperator())
+		require.NoError(t, err)
+		require.True(t, sealed)
+		p.now = p.now.Add(time.Minute)
+		b.signs(t, purpose, v.Successor.KeyID, a, b)
+		require.False(t, vouches())
+		_, err = atWork.Key.Sign(nil, []byte("x"), crypto.Hash(0))
+		require.ErrorIs(t, err, keyfile.ErrDestroyed)
+	})
 }
 
 // TestProcessesStartTogether on an empty folder: they come to one key of each role.
@@ -120,11 +136,11 @@ func TestProcessesStartTogether(t *testing.T) {
 	for _, r := range rooms {
 		require.NotNil(t, r)
 		require.Equal(t, rooms[0].RootVkey(), r.RootVkey())
-		r.signs(t, rooms[0].mustPackSigner(t).KeyID, rooms[:]...)
+		r.signs(t, sealer.PurposePack, rooms[0].mustPackSigner(t).KeyID, rooms[:]...)
 	}
 	list, err := rooms[0].SigningKeys(t.Context())
 	require.NoError(t, err)
-	require.Len(t, list.Keys, 2)
+	require.Len(t, list.Keys, 3)
 }
 
 // TestOtherFolder: a process whose folder is its own does not sign, and takes nothing
@@ -135,15 +151,15 @@ func TestOtherFolder(t *testing.T) {
 	b.cfg.Dir = filepath.Join(t.TempDir(), "keys")
 	require.NoError(t, os.Mkdir(b.cfg.Dir, 0o700))
 	first := a.mustPackSigner(t).KeyID
-	b.signs(t, first, a, b)
+	b.signs(t, sealer.PurposePack, first, a, b)
 	s, err := a.Rotate(t.Context(), first, store.ByOperator())
 	require.NoError(t, err)
-	_, err = b.PackSigner(t.Context())
+	_, err = b.PackSigner(t.Context(), sealer.PurposePack)
 	require.ErrorContains(t, err, "is not in the folder that control processes share")
 	_, err = b.Rotate(t.Context(), s.Key.KeyID, store.ByOperator())
 	require.ErrorContains(t, err, "is not in the folder")
 	p.now = p.now.Add(time.Minute)
-	a.signs(t, s.Key.KeyID, a)
+	a.signs(t, sealer.PurposePack, s.Key.KeyID, a)
 
 	_, err = New(t.Context(), Config{DB: a.db, Dir: filepath.Join(t.TempDir(), "another")})
 	require.ErrorContains(t, err, "it is not the key folder of this database")

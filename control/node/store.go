@@ -72,10 +72,11 @@ func newestKey(ctx context.Context, q store.Querier, role role, now time.Time) (
 		ORDER BY not_before DESC, revision DESC LIMIT 1`, role.purpose, role.node, store.At(now))
 }
 
-// nodeKeys lists the keys of a node, oldest first.
+// nodeKeys lists the keys of a node, oldest first. Those of one in a process of its own
+// are for one purpose.
 func nodeKeys(ctx context.Context, q store.Querier, nodeID string) ([]signingKey, error) {
 	return store.List(ctx, q, "the keys of the node "+nodeID, scanKey, `SELECT `+readColumns+` FROM signing_keys
-		WHERE purpose = $1 AND node_id = $2 ORDER BY not_before, revision`, sealer.PurposeReceipt, nodeID)
+		WHERE node_id = $1 ORDER BY not_before, revision`, nodeID)
 }
 
 // hasJoined says whether the node is in a process of its own.

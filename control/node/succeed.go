@@ -101,7 +101,7 @@ func (r *Room) handOver(ctx context.Context, g *ring, key *private, by sealer.Re
 	r.change.Lock()
 	defer r.change.Unlock()
 	overlap, sealed := time.Duration(0), time.Time{}
-	if g.role.purpose == sealer.PurposePack {
+	if g.role.signsPacks() {
 		overlap = r.cfg.SealTime
 		if sealed, err = store.LastSeal(ctx, r.db.Read()); err != nil {
 			return nil, nil, err
@@ -181,7 +181,7 @@ const drainFor = 15 * time.Second
 // retire destroys a key that another has taken over from, once it is out of use. One
 // that can't be destroyed now is destroyed by the next start.
 func (r *Room) retire(ctx context.Context, g *ring, k *held) {
-	if g.role.purpose == sealer.PurposePack {
+	if g.role.signsPacks() {
 		time.AfterFunc(r.cfg.SealTime, func() { r.destroy(g, k) })
 		return
 	}
@@ -261,19 +261,20 @@ func (r *Room) openSigner(ctx context.Context, role role) (*ring, error) {
 }
 
 // ringOf is the ring that a key's role has in this process, nil without one.
-func (r *Room) ringOf(row *signingKey) *ring {
-	switch (role{row.Purpose, row.node}) {
+func (r *Room) ringOf(row *signingKey) *ring { return r.ringFor(role{row.Purpose, row.node}) }
+
+func (r *Room) ringFor(role role) *ring {
+	switch role {
 	case directoryRole:
 		return r.directory
 	case packRole:
 		return r.packs
+	case sandboxRole:
+		return r.sandbox
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if row.Purpose != sealer.PurposeReceipt {
-		return nil
-	}
-	return r.receipts[row.node]
+	return r.receipts[role]
 }
 
 // known returns a key's row, or an error that says there is none.

@@ -37,7 +37,12 @@ type fleet struct {
 }
 
 func startFleet(t *testing.T, r *Room, clock func() time.Time) *fleet {
-	lend, err := r.ReceiptSigner("nod_a")
+	return startFleetFor(t, r, sealer.PurposeReceipt, clock)
+}
+
+// startFleetFor has the deliveries signed by keys of a purpose.
+func startFleetFor(t *testing.T, r *Room, purpose string, clock func() time.Time) *fleet {
+	lend, err := r.ReceiptSigner("nod_a", purpose)
 	require.NoError(t, err)
 	f := &fleet{t: t, room: r, stop: make(chan struct{})}
 	for range 8 {
@@ -149,7 +154,7 @@ func TestRotationUnderLoad(t *testing.T) {
 	for _, e := range r.events(t) {
 		counts[e]++
 	}
-	require.Equal(t, map[string]int{"key.enrolled": 3, "node.enrolled": 1, "key.rotated": rotations, "key.revoked": 1}, counts)
+	require.Equal(t, map[string]int{"key.enrolled": 5, "node.enrolled": 1, "key.rotated": rotations, "key.revoked": 1}, counts)
 }
 
 func TestRotateRefuses(t *testing.T) {
@@ -166,7 +171,7 @@ func TestRotateRefuses(t *testing.T) {
 	require.Equal(t, api.StateConflict, api.From(err).Code, "a retry does not rotate again")
 	require.ErrorContains(t, err, s.Key.KeyID+" is")
 
-	delete(r.receipts, "nod_a")
+	delete(r.receipts, role{sealer.PurposeReceipt, "nod_a"})
 	_, err = r.Rotate(t.Context(), s.Key.KeyID, operator)
 	require.ErrorContains(t, err, "does not sign in this process")
 }
@@ -193,7 +198,7 @@ func TestRotationThatFails(t *testing.T) {
 	r.verified(t)
 
 	// A commit of which nobody knows whether it was one.
-	g := r.receipts["nod_a"]
+	g := r.receipts[role{sealer.PurposeReceipt, "nod_a"}]
 	key, err := makeKey(p.keys(), g.role)
 	require.NoError(t, err)
 	_, err = r.succeed(t.Context(), g, key, operator, func(*signingKey) error { return r.db.Close() })
@@ -303,7 +308,7 @@ func TestStartCleansUp(t *testing.T) {
 	r, _ = p.mustStart(t)
 	_, err = r.Enrol(t.Context(), "nod_a")
 	require.NoError(t, err)
-	lend, err := r.ReceiptSigner("nod_a")
+	lend, err := r.ReceiptSigner("nod_a", sealer.PurposeReceipt)
 	require.NoError(t, err)
 	_, _, err = lend(t.Context(), p.now)
 	require.Error(t, err, "the clock stands before the key's window")

@@ -249,7 +249,7 @@ func (d *draft) blame(ctx context.Context, cause error) error {
 		if err != nil {
 			return err
 		}
-		if fault := verify(row, d.directory, d.sealedAt); fault != nil {
+		if fault := verify(row, d.directory, d.receipts, d.sealedAt); fault != nil {
 			aside = append(aside, setAsideOf(row, fault))
 		}
 	}

@@ -156,6 +156,7 @@ type keyring struct {
 	directory ed25519.PrivateKey
 	pack      *sealer.Signer
 	receipt   *sealer.Signer
+	sandbox   *sealer.Signer // of packs and of receipts
 
 	mu      sync.Mutex
 	entries []sealer.Key
@@ -171,6 +172,7 @@ func newKeyring(t tb, c *clock) *keyring {
 	k.directory = k.add(t, sealer.PurposeDirectory, since).Key.(ed25519.PrivateKey)
 	k.pack = k.add(t, sealer.PurposePack, since)
 	k.receipt = k.add(t, sealer.PurposeReceipt, since)
+	k.sandbox = k.add(t, sealer.PurposeSandbox, since)
 	return k
 }
 
@@ -199,7 +201,12 @@ func (k *keyring) revoke(keyID string, at time.Time) {
 	}
 }
 
-func (k *keyring) PackSigner(context.Context) (*sealer.Signer, error) { return k.pack, nil }
+func (k *keyring) PackSigner(_ context.Context, purpose string) (*sealer.Signer, error) {
+	if purpose == sealer.PurposeSandbox {
+		return k.sandbox, nil
+	}
+	return k.pack, nil
+}
 
 func (k *keyring) Vouches(context.Context, *store.Tx, string) (bool, error) { return true, nil }
 

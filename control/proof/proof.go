@@ -83,8 +83,9 @@ import (
 
 // Keys signs packs and knows all keys. control/node implements it.
 type Keys interface {
-	// PackSigner is the current proof_pack_signing key.
-	PackSigner(ctx context.Context) (*sealer.Signer, error)
+	// PackSigner is the current key for packs, of sealer.PurposePack or, for those of the
+	// sandbox, sealer.PurposeSandbox.
+	PackSigner(ctx context.Context, purpose string) (*sealer.Signer, error)
 	// Vouches says whether a pack by the key may still be committed by the change.
 	Vouches(ctx context.Context, tx *store.Tx, keyID string) (bool, error)
 	// Directory is the signed key directory, canonical JSON. It holds every key
@@ -110,6 +111,10 @@ type Config struct {
 	Nodes Nodes
 	// Rate rates packs. It has to be the same in every process, and pure.
 	Rate sealer.Rate
+	// Purpose says of what purpose a tenant's packs are: sealer.PurposeSandbox for one of
+	// the sandbox, whose receipts are of that purpose too, else sealer.PurposePack. It is
+	// the same for good; an error refuses to seal. Default: none is of the sandbox.
+	Purpose func(ctx context.Context, tenantID string) (string, error)
 	// Dir is the folder of the packs; it is made when it is missing. Several
 	// control processes on one database share it.
 	Dir string
@@ -155,6 +160,9 @@ func (c *Config) validate() error {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
+	}
+	if c.Purpose == nil {
+		c.Purpose = func(context.Context, string) (string, error) { return sealer.PurposePack, nil }
 	}
 	if c.WaitFor == 0 {
 		c.WaitFor = 10 * time.Second

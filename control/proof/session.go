@@ -48,6 +48,7 @@ type session struct {
 	// signer and directory belong together: the directory was read after signer, and
 	// after everything before end was signed, so it knows all of their keys.
 	signer        *sealer.Signer
+	receipts      string // the purpose of the keys of receipts
 	directory     *sealer.Directory
 	directoryText []byte
 	// repeats are the duplicates before end that no pack holds yet, by event id.
@@ -62,8 +63,14 @@ type repeat struct {
 
 func (r *Room) newSession(ctx context.Context, tenantID, leaving string, by sealer.Ref, end sealer.Position) (*session, error) {
 	s := &session{Room: r, tenantID: tenantID, leaving: leaving, by: by, end: end, repeats: map[string]repeat{}}
-	var err error
-	if s.signer, err = r.keys.PackSigner(ctx); err != nil {
+	purpose, err := r.cfg.Purpose(ctx, tenantID)
+	if err != nil {
+		return nil, err
+	}
+	if s.receipts = sealer.PurposeReceipt; purpose == sealer.PurposeSandbox {
+		s.receipts = purpose
+	}
+	if s.signer, err = r.keys.PackSigner(ctx, purpose); err != nil {
 		return nil, err
 	}
 	if s.directoryText, err = r.keys.Directory(ctx); err != nil {

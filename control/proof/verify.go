@@ -10,14 +10,15 @@ import (
 	"muniment/sealer"
 )
 
-// verify says why a row must not be sealed; nil if it may. The builder of a pack
+// verify says why a row must not be sealed; nil if it may: receipts are signed by keys of
+// the purpose. The builder of a pack
 // asks the same of each entry, but only names the first that fails.
-func verify(row *pipeline.Row, keys *sealer.Directory, sealedAt time.Time) error {
+func verify(row *pipeline.Row, keys *sealer.Directory, purpose string, sealedAt time.Time) error {
 	_, delivery, err := sealer.CheckRecord(&row.Record)
 	if err != nil || delivery == nil {
 		return err
 	}
-	pub, fault := keys.FindSealed(delivery.KeyID, sealer.PurposeReceipt, delivery.Receipt.IssuedAt, sealedAt)
+	pub, fault := keys.FindSealed(delivery.KeyID, purpose, delivery.Receipt.IssuedAt, sealedAt)
 	if fault != "" {
 		return fmt.Errorf("%s: receipt %s is signed by %s", fault, delivery.Receipt.ReceiptID, delivery.KeyID)
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/sealer"
 )
 
 func insertTenant(ctx context.Context, tx *store.Tx, c Created, q *Request, now time.Time, revision int64) error {
@@ -33,6 +35,25 @@ func insertTenant(ctx context.Context, tx *store.Tx, c Created, q *Request, now 
 func IsSandbox(ctx context.Context, q store.Querier, tenantID string) (bool, error) {
 	id, err := store.One(ctx, q, fmt.Sprintf("the tenant %q", tenantID), store.Text, `SELECT tenant_id FROM tenants WHERE tenant_id = $1 AND sandbox = 1`, tenantID)
 	return id != nil, err
+}
+
+// PackPurpose says what the keys are for that sign the tenant's packs. A tenant that is
+// not known, or not any more, has none.
+func PackPurpose(ctx context.Context, q store.Querier, tenantID string) (string, error) {
+	if tenantID == api.SystemTenant {
+		return sealer.PurposePack, nil
+	}
+	scan := func(row store.Row) (sandbox bool, err error) { return sandbox, row.Scan(&sandbox) }
+	sandbox, err := store.One(ctx, q, fmt.Sprintf("the tenant %q", tenantID), scan, `SELECT sandbox = 1 FROM tenants WHERE tenant_id = $1`, tenantID)
+	switch {
+	case err != nil:
+		return "", err
+	case sandbox == nil:
+		return "", api.NotFound("tenant")
+	case *sandbox:
+		return sealer.PurposeSandbox, nil
+	}
+	return sealer.PurposePack, nil
 }
 
 // IsSandbox is the function IsSandbox on the room's database.

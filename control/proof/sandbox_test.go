@@ -1,0 +1,141 @@
+package proof
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/settle"
+	"muniment/gate"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// sandboxes says of a tenant that it is one of the sandbox.
+func sandboxes(tenantID string) func(context.Context, string) (string, error) {
+	return func(_ context.Context, id string) (string, error) {
+		if id == tenantID {
+			return sealer.PurposeSandbox, nil
+		}
+		return sealer.PurposePack, nil
+	}
+}
+
+// TestSandboxIsSealedByItsOwnKey verifies everything of a sandbox's tenant by the keys of
+// the sandbox alone, as a stranger has them, over a rotation and a revocation.
+func TestSandboxIsSealedByItsOwnKey(t *testing.T) {
+	h := build(t, Config{Purpose: sandboxes(tenant)})
+	plays := func(n int) {
+		for _, d := range deliveries(n) {
+			d.signer = h.keys.sandbox
+			h.deliver(d)
+		}
+	}
+	plays(4)
+	h.seal()
+	first := h.keys.sandbox
+	h.advance(time.Minute)
+	h.keys.sandbox = h.keys.add(t, sealer.PurposeSandbox, h.Now())
+	plays(3)
+	require.Len(t, h.seal(), 1)
+	ids := receipts(h.check())
+	require.Len(t, ids, 7)
+	for _, p := range h.packs() {
+		require.NotEqual(t, h.keys.pack.KeyID, p.SigningKeyID)
+	}
+
+	server := h.serve()
+	answers := map[string][]byte{}
+	for i, p := range h.packs() {
+		text, err := os.ReadFile(h.room.folder.path(tenant, p.ID))
+		require.NoError(t, err)
+		answers["pack"+string(rune('0'+i))] = text
+	}
+	answers["proof"], _ = get(t, server, "/v1/receipts/"+ids[0]+"/proof")
+	_, data := get(t, server, "/v1/proof-packs/checkpoint")
+	var checkpoint string
+	require.NoError(t, json.Unmarshal(data["checkpoint"], &checkpoint))
+	answers["checkpoint"] = []byte(checkpoint)
+	h.verifyBySandboxKeys(t, answers)
+
+	h.advance(time.Minute)
+	require.NoError(t, h.room.Vouch(t.Context(), tenant, first.KeyID, operator))
+	h.advance(time.Minute)
+	h.keys.revoke(first.KeyID, h.Now())
+	h.revokedButSound(t, h.packs()[:1], ids)
+}
+
+// verifyBySandboxKeys is muniment verify with the list of the sandbox's keys.
+func (h *house) verifyBySandboxKeys(t *testing.T, answers map[string][]byte) {
+	text, err := h.keys.Directory(t.Context())
+	require.NoError(t, err)
+	d, err := sealer.ReadDirectory(text)
+	require.NoError(t, err)
+	list := map[string]any{"issuedAt": sealer.FormatTime(d.IssuedAt), "snapshotId": h.keys.sandbox.KeyID}
+	var keys []map[string]any
+	for _, k := range d.Keys {
+		if k.Purpose == sealer.PurposeSandbox {
+			keys = append(keys, map[string]any{
+				"keyId": k.KeyID, "algorithm": k.Algorithm, "publicKey": k.PublicKey, "purpose": k.Purpose, "notBefore": k.NotBefore, "notAfter": k.NotAfter, "revokedAt": k.RevokedAt,
+			})
+		}
+	}
+	list["keys"] = keys
+	dir := t.TempDir()
+	put := func(name string, text []byte) string {
+		name = filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(name, text, 0o600))
+		return name
+	}
+	listed, err := json.Marshal(list)
+	require.NoError(t, err)
+	o := sealer.Options{Keys: put("keys", listed), Rate: settle.Rate, JSON: true}
+	for name, text := range answers {
+		o.Files = append(o.Files, put(name, text))
+	}
+	var report bytes.Buffer
+	exit := sealer.VerifyFiles(t.Context(), o, &report)
+	require.Equal(t, sealer.ExitSound, exit, report.String())
+}
+
+// TestNoPackMixesPurposes slips a receipt of the other purpose into the log.
+func TestNoPackMixesPurposes(t *testing.T) {
+	for name, c := range map[string]struct {
+		purpose func(context.Context, string) (string, error)
+		good    func(*keyring) *sealer.Signer
+		bad     func(*keyring) *sealer.Signer
+	}{
+		"a tenant's by the sandbox":      {sandboxes(""), func(k *keyring) *sealer.Signer { return k.receipt }, func(k *keyring) *sealer.Signer { return k.sandbox }},
+		"the sandbox's by the node":      {sandboxes(tenant), func(k *keyring) *sealer.Signer { return k.sandbox }, func(k *keyring) *sealer.Signer { return k.receipt }},
+		"the sandbox's by that of packs": {sandboxes(tenant), func(k *keyring) *sealer.Signer { return k.sandbox }, func(k *keyring) *sealer.Signer { return k.pack }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := build(t, Config{Purpose: c.purpose})
+			h.deliver(delivery{substrate: gate.DOOH, dwellMs: 5, signer: c.good(h.keys)})
+			h.seal()
+			mixed := h.event(delivery{substrate: gate.DOOH, dwellMs: 5, signer: c.bad(h.keys)})
+			h.append(mixed)
+			require.Equal(t, api.SetAside, h.sealErr().Reason)
+			aside, err := h.warehouse.SetAsides(t.Context(), tenant)
+			require.NoError(t, err)
+			require.Len(t, aside, 1)
+			require.Equal(t, mixed.EventID, aside[0].EventID)
+			require.Contains(t, aside[0].Reason, string(sealer.KeyPurpose))
+			h.check()
+		})
+	}
+}
+
+// TestTenantWithoutAPurpose: nothing is sealed for who is not known.
+func TestTenantWithoutAPurpose(t *testing.T) {
+	h := build(t, Config{Purpose: func(context.Context, string) (string, error) { return "", api.NotFound("tenant") }})
+	h.deliver(deliveries(1)...)
+	require.Equal(t, api.ResourceNotFound, h.sealErr().Code)
+	require.Empty(t, h.packs())
+}
