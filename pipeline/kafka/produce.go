@@ -11,16 +11,15 @@ import (
 
 // Append implements pipeline.Appender.
 func (l *Log) Append(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
-	at, err := l.append(ctx, nil, r)
+	at, err := l.append(ctx, nil, r, time.Now())
 	if err != nil {
 		return sealer.Position{}, fmt.Errorf("cannot append to %s: %w", l.cfg.Topic, err)
 	}
 	return at, nil
 }
 
-// append also gives up when enough is closed.
-func (l *Log) append(ctx context.Context, enough <-chan struct{}, r *sealer.Record) (sealer.Position, error) {
-	started := time.Now()
+// append also gives up when enough is closed. It has started a moment ago.
+func (l *Log) append(ctx context.Context, enough <-chan struct{}, r *sealer.Record, started time.Time) (sealer.Position, error) {
 	p, err := l.enqueue(ctx, r, nil)
 	if err != nil {
 		return sealer.Position{}, err

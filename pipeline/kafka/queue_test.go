@@ -39,12 +39,12 @@ func TestLimit(t *testing.T) {
 		const d = 1600 * time.Millisecond
 		var p limit
 		began := time.Now()
-		first := p.begin(d)
+		first := p.begin(time.Now(), d)
 		time.Sleep(d / 16)
-		second := p.begin(d)
+		second := p.begin(time.Now(), d)
 		require.Equal(t, first, second)
 		time.Sleep(time.Millisecond)
-		third := p.begin(d)
+		third := p.begin(time.Now(), d)
 		require.NotEqual(t, first, third)
 		<-second
 		require.Equal(t, d, time.Since(began))

@@ -196,9 +196,10 @@ func (s *Spooled) Append(ctx context.Context, r *sealer.Record) (sealer.Position
 }
 
 func (s *Spooled) appendToTopic(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
-	l, d := s.cfg.Log, s.patience(ctx)
+	now := time.Now()
+	l, d := s.cfg.Log, s.patience(ctx, now)
 	if d == s.cfg.Patience && l.isKnown() {
-		at, err := l.append(ctx, s.limit.begin(d), r)
+		at, err := l.append(ctx, s.limit.begin(now, d), r, now)
 		if err != nil {
 			return at, fmt.Errorf("cannot append to %s: %w", l.cfg.Topic, err)
 		}
@@ -219,10 +220,10 @@ type limit struct {
 
 // begin returns what is closed when a record that begins now has waited for d, or for up
 // to a sixteenth less.
-func (l *limit) begin(d time.Duration) <-chan struct{} {
+func (l *limit) begin(now time.Time, d time.Duration) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now := time.Now(); now.After(l.until) {
+	if now.After(l.until) {
 		over := make(chan struct{})
 		time.AfterFunc(d, func() { close(over) })
 		l.over, l.until = over, now.Add(d/16)
@@ -232,12 +233,12 @@ func (l *limit) begin(d time.Duration) <-chan struct{} {
 
 // patience is how long a record waits for the brokers, at most Patience, and so that
 // the caller has time left for the spool.
-func (s *Spooled) patience(ctx context.Context) time.Duration {
+func (s *Spooled) patience(ctx context.Context, now time.Time) time.Duration {
 	end, ok := ctx.Deadline()
 	if !ok {
 		return s.cfg.Patience
 	}
-	left := time.Until(end)
+	left := end.Sub(now)
 	return min(s.cfg.Patience, left-min(spoolTime, left/2))
 }
 
