@@ -210,6 +210,10 @@ func (r *Room) inclusion(ctx context.Context, under Pack, index uint64, leaf sea
 type headerParts struct {
 	Checkpoint string     `json:"checkpoint"`
 	Duplicates []struct{} `json:"duplicates"`
+	Settlement []struct {
+		Lines   []struct{ Receipts int64 } `json:"lines"`
+		Unrated []struct{ Receipts int64 } `json:"unrated"`
+	} `json:"settlement"`
 }
 
 // checkpoint is the signed note that the pack's header holds.
@@ -219,11 +223,20 @@ func (p *Pack) checkpoint() (string, error) {
 	return h.Checkpoint, err
 }
 
-// duplicates counts the deliveries of the pack that repeat an earlier one.
-func (p *Pack) duplicates() int {
+// counted adds to the summary what the header only lists.
+func (p *Pack) counted(s Summary) Summary {
 	var h headerParts
 	if json.Unmarshal(p.Header, &h) != nil {
-		return 0 // headers are written by us, and compared with their hash when served
+		return s // headers are written by us, and compared with their hash when served
 	}
-	return len(h.Duplicates)
+	s.Duplicates = len(h.Duplicates)
+	for _, settlement := range h.Settlement {
+		for _, l := range settlement.Lines {
+			s.Rated += l.Receipts
+		}
+		for _, u := range settlement.Unrated {
+			s.Unrated += u.Receipts
+		}
+	}
+	return s
 }

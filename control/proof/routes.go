@@ -72,6 +72,8 @@ type Summary struct {
 	TreeSize     uint64        `json:"treeSize" doc:"Leaves of the tenant's log with this pack."`
 	RootHash     string        `json:"rootHash"`
 	Duplicates   int           `json:"duplicates" doc:"Deliveries of this pack that repeat an earlier one and are not billed; the header lists them as {leaf, first}."`
+	Rated        int64         `json:"rated" doc:"Receipts of this pack that a settlement rule rates; the header has the amounts."`
+	Unrated      int64         `json:"unrated" doc:"Metered receipts of this pack that no settlement rule rates; 0 while the tenant has no rules."`
 	SigningKeyID string        `json:"signingKeyId"`
 	Bytes        int64         `json:"bytes" doc:"Size of the bundle."`
 	SHA256       string        `json:"sha256" doc:"Of the bundle, base64url."`
@@ -82,11 +84,11 @@ type Summary struct {
 }
 
 func (p *Pack) summary() Summary {
-	return Summary{
+	return p.counted(Summary{
 		ID: p.ID, FirstIndex: p.FirstIndex, Count: p.Count, TreeSize: p.FirstIndex + uint64(p.Count), RootHash: p.RootHash,
-		Duplicates: p.duplicates(), SigningKeyID: p.SigningKeyID, Bytes: p.Bytes, SHA256: p.SHA256,
+		SigningKeyID: p.SigningKeyID, Bytes: p.Bytes, SHA256: p.SHA256,
 		SealedAt: p.SealedAt, CreatedAt: p.SealedAt, UpdatedAt: p.SealedAt, Revision: p.Revision,
-	}
+	})
 }
 
 type packPage struct {

@@ -77,7 +77,7 @@ func TestPacksOverHTTP(t *testing.T) {
 	packs := h.packs()
 	summary := func(n string) string {
 		return `{"id":"{pack` + n + `}","firstIndex":{first` + n + `},"count":{count` + n + `},"treeSize":{size` + n + `},"rootHash":"{root` + n + `}","duplicates":0,
-			"signingKeyId":"{key}","bytes":{bytes` + n + `},"sha256":"{sum` + n + `}","revision":{revision` + n + `},
+			"rated":0,"unrated":0,"signingKeyId":"{key}","bytes":{bytes` + n + `},"sha256":"{sum` + n + `}","revision":{revision` + n + `},
 			"sealedAt":"2026-11-21T04:00:00.000Z","createdAt":"2026-11-21T04:00:00.000Z","updatedAt":"2026-11-21T04:00:00.000Z"}`
 	}
 	directory, err := h.keys.Directory(t.Context())

@@ -88,6 +88,20 @@ func TestSettlement(t *testing.T) {
 	h.check()
 }
 
+func TestSummaryCountsWhatIsRated(t *testing.T) {
+	h := build(t)
+	h.deliver(deliveries(2)...)
+	h.seal()
+	h.price("1", func(r *settle.Rule) { r.Match.Substrate = new("CTV") })
+	h.deliver(deliveries(3)...)
+	h.deliver(delivery{substrate: gate.CTV, dwellMs: 5, key: "a"}, delivery{substrate: gate.CTV, dwellMs: 5, key: "a"})
+	h.seal()
+	one, two := h.packs()[0].summary(), h.packs()[1].summary()
+	require.Equal(t, []int64{0, 0, 0}, []int64{int64(one.Duplicates), one.Rated, one.Unrated})
+	require.Equal(t, []int64{1, 1, 3}, []int64{int64(two.Duplicates), two.Rated, two.Unrated})
+	h.check()
+}
+
 // TestSettlementAfterACrash kills the process before each step of a seal, and has another
 // rule by the time that it is repeated.
 func TestSettlementAfterACrash(t *testing.T) {
