@@ -134,7 +134,7 @@ func (o *observation) read() error {
 		case fieldTelemetry:
 			o.faults, err = o.telemetry.Decode(d, o.faults)
 		default:
-			err = d.SkipValue()
+			_, err = d.ReadValue() // of a body that is all there; SkipValue takes token by token
 		}
 		if err != nil {
 			return err
