@@ -40,8 +40,10 @@ type planeConfig struct {
 // plane is control with all of its rooms.
 type plane struct {
 	*control.Control
-	nodes *node.Room
-	packs *proof.Room
+	nodes   *node.Room
+	packs   *proof.Room
+	tenants *tenant.Room
+	sandbox *sandboxNode
 }
 
 // openPlane opens the rooms, each with those that it builds on.
@@ -90,7 +92,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &plane{ctl, nodes, packs}, nil
+	return &plane{ctl, nodes, packs, tenants, new(sandboxNode)}, nil
 }
 
 // purposeOf says what the keys are for that sign a tenant's packs.

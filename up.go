@@ -151,18 +151,24 @@ func (c *upCmd) Run() (err error) {
 	if err != nil {
 		return err
 	}
+	sandboxSigner, err := ctl.nodes.ReceiptSigner(nodeID, sealer.PurposeSandbox)
+	if err != nil {
+		return err
+	}
 	view, err := snapshot.New(snapshot.Config{Source: ctl.Source(), NodeID: nodeID, Bound: c.Bound, Logger: logger, Registerer: registry})
 	if err != nil {
 		return err
 	}
 	inside := &insideListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	edge, err := gateway.New(gateway.Config{
-		NodeID: nodeID, Epoch: epoch, Rights: view, Log: eventLog, Signer: signer, DialControl: inside.Dial,
-		TLS: apiTLS, MaxTenantInFlight: c.TenantCap, Processors: processors, Logger: logger, Registerer: registry,
+		NodeID: nodeID, Epoch: epoch, Rights: view, Log: eventLog, Signer: signer, SandboxSigner: sandboxSigner, IsSandbox: ctl.tenants.IsSandbox,
+		DialControl: inside.Dial,
+		TLS:         apiTLS, MaxTenantInFlight: c.TenantCap, Processors: processors, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err
 	}
+	ctl.sandbox.gateway.Store(edge)
 	operators.Set(gateway.Admin{
 		Gatherer: registry,
 		Checks: []gateway.Check{

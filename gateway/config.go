@@ -36,8 +36,8 @@ type Log interface {
 // DefaultAppendTimeout is how long a delivery may take.
 const DefaultAppendTimeout = 5 * time.Second
 
-// Config configures a Gateway. NodeID, Rights, Log, Signer and DialControl are
-// required.
+// Config configures a Gateway. NodeID, Rights and Log are required, and Signer and
+// DialControl unless it serves the sandbox alone (Gateway.RunInside).
 type Config struct {
 	// NodeID is this node's id, Epoch the number of its start: with a sequence number
 	// they head each record it writes.
@@ -54,6 +54,12 @@ type Config struct {
 	// wait until ctx is done; its errors are answered with 503. Safe for concurrent
 	// use.
 	Signer func(ctx context.Context, at time.Time) (s *sealer.Signer, done func(), err error)
+	// SandboxSigner is Signer for the sandbox's tenants: its keys sign their receipts and
+	// no others. Without it their deliveries are refused.
+	SandboxSigner func(ctx context.Context, at time.Time) (s *sealer.Signer, done func(), err error)
+	// IsSandbox says whether a tenant is one of the sandbox; its errors are returned by
+	// Gateway.Deliver, which serves no other. Required with SandboxSigner.
+	IsSandbox func(ctx context.Context, tenantID string) (bool, error)
 	// DialControl opens a connection to control, which speaks HTTP/1.1 on it.
 	DialControl func() (net.Conn, error)
 	// TLS is served on every connection; nil is plain HTTP, behind a proxy. It may
@@ -125,9 +131,11 @@ func (c *Config) complete() error {
 		return errors.New("gateway: Rights is missing")
 	case c.Log == nil:
 		return errors.New("gateway: Log is missing")
-	case c.Signer == nil:
+	case c.Signer == nil && c.SandboxSigner == nil:
 		return errors.New("gateway: Signer is missing")
-	case c.DialControl == nil:
+	case (c.SandboxSigner == nil) != (c.IsSandbox == nil):
+		return errors.New("gateway: SandboxSigner and IsSandbox go together")
+	case c.DialControl == nil && c.SandboxSigner == nil:
 		return errors.New("gateway: DialControl is missing")
 	}
 	for _, n := range []struct {

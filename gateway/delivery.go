@@ -45,10 +45,11 @@ type delivery struct {
 	*desk              // nil once the delivery is sealed
 	deadline *deadline // shared with others
 
-	tenant string
-	keyID  string
-	claim  claimed
-	record sealer.Record
+	tenant  string
+	keyID   string
+	sandbox bool // the tenant is one of the sandbox
+	claim   claimed
+	record  sealer.Record
 
 	ids    []byte // receipt id, event id, nonce, as text
 	salted []byte // the salt, and behind it the private part
@@ -106,6 +107,9 @@ func (g *Gateway) deliver(ctx *fasthttp.RequestCtx, began time.Time) error {
 	if err := principal.Require(api.DeliveryWrite); err != nil {
 		return err
 	}
+	if d.sandbox = principal.Sandbox; d.sandbox && g.cfg.SandboxSigner == nil {
+		return errElsewhere
+	}
 	d.tenant, d.keyID = principal.TenantID, principal.ID
 	share := g.shares.of(d.tenant)
 	defer share.leave()
@@ -141,7 +145,11 @@ func (g *Gateway) issue(ctx *fasthttp.RequestCtx, d *delivery, arrived time.Time
 		issued = arrived // the clock stepped back
 	}
 	d.receipt.RenderedAt, d.receipt.IssuedAt = arrived, issued
-	signer, done, err := g.cfg.Signer(d.deadline, issued)
+	lend := g.cfg.Signer
+	if d.sandbox {
+		lend = g.cfg.SandboxSigner
+	}
+	signer, done, err := lend(d.deadline, issued)
 	if err != nil {
 		g.keyTrouble.begins(g.logger, signDelivered, err)
 		return errNoKey

@@ -107,8 +107,9 @@ func (c *control) Key(_ context.Context, id string) (*api.Key, int64, error) {
 
 // memoryLog is a Log that checks every record as the loader would before it takes it.
 type memoryLog struct {
-	t   testing.TB
-	key ed25519.PublicKey
+	t       testing.TB
+	key     ed25519.PublicKey
+	sandbox ed25519.PublicKey // of the sandbox's receipts; may be nil
 
 	mu      sync.Mutex
 	entries []sealer.Entry
@@ -142,8 +143,14 @@ func (l *memoryLog) Append(ctx context.Context, r *sealer.Record) (sealer.Positi
 	if err != nil {
 		l.t.Errorf("record %s is not sound: %v", r.EventID, err)
 	}
-	if delivery != nil && !ed25519.Verify(l.key, delivery.ReceiptText, delivery.Signature) {
-		l.t.Errorf("signature of %s is wrong", r.EventID)
+	if delivery != nil {
+		key := l.key
+		if l.sandbox != nil && delivery.KeyID == sealer.KeyID(l.sandbox) {
+			key = l.sandbox
+		}
+		if !ed25519.Verify(key, delivery.ReceiptText, delivery.Signature) {
+			l.t.Errorf("signature of %s is wrong", r.EventID)
+		}
 	}
 	at := sealer.Position{Generation: 1, Offset: int64(len(l.entries))}
 	l.entries = append(l.entries, sealer.Entry{Position: at, Record: sealer.Record{

@@ -54,6 +54,9 @@
 //   - TLS: a handshake has Config.ReadTimeout, like a request. One that fails is
 //     counted, never logged; who speaks plain HTTP is told so. A connection above a
 //     bound still gets its 503, if its handshake is quick.
+//   - The sandbox's tenants are served by a key of their own, which signs for no other
+//     tenant; a node that has none refuses them with 409 STATE_CONFLICT. A room of the
+//     same process delivers for them without HTTP: see Gateway.Deliver.
 //   - Draining: see Gateway.Run.
 //
 // What is down: without control, deliveries go on until the lease ends, all other
@@ -191,6 +194,9 @@ func (l serverLog) Printf(format string, _ ...any) {
 // after Config.DrainTimeout is cut. Last, refusal counts are written to the log: the
 // view of rights and the log must outlive Run.
 func (g *Gateway) Run(ctx context.Context, listen func(context.Context) (net.Listener, error)) error {
+	if g.cfg.Signer == nil || g.cfg.DialControl == nil {
+		return errors.New("cannot listen: Signer or DialControl is missing")
+	}
 	if err := g.rebuild(ctx); err != nil {
 		return fmt.Errorf("cannot rebuild the idempotency index: %w", err)
 	}
@@ -203,12 +209,7 @@ func (g *Gateway) Run(ctx context.Context, listen func(context.Context) (net.Lis
 	served := make(chan error, 1)
 	go func() { served <- g.server.Serve(g.listener) }()
 
-	flushing, stopFlushing := context.WithCancel(context.WithoutCancel(ctx))
-	var flusher sync.WaitGroup
-	flusher.Go(func() { g.flushRefusals(flushing) })
-	defer flusher.Wait()
-	defer stopFlushing()
-
+	defer g.flushing(ctx)()
 	g.phase.Store(serving)
 	select {
 	case err := <-served:
@@ -217,6 +218,17 @@ func (g *Gateway) Run(ctx context.Context, listen func(context.Context) (net.Lis
 	}
 	defer g.phase.Store(gone)
 	return g.leave(context.WithoutCancel(ctx), served)
+}
+
+// flushing writes refusal counts now and then until end is called, which writes the last.
+func (g *Gateway) flushing(ctx context.Context) (end func()) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var flusher sync.WaitGroup
+	flusher.Go(func() { g.flushRefusals(ctx) })
+	return func() {
+		stop()
+		flusher.Wait()
+	}
 }
 
 func (g *Gateway) leave(ctx context.Context, served <-chan error) error {
