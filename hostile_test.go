@@ -35,16 +35,22 @@ type operation struct {
 }
 
 // operations are those of the service's OpenAPI document, in the order of their ids.
-// What is new in the contract is attacked as well.
+// What is new in the contract is attacked as well: a parameter, or an id in a body, of
+// which it is not known here what it names, fails the test.
 func operations(t *testing.T, server *bench.Server) (all []operation) {
 	known := document(t, server)
 	for _, id := range slices.Sorted(maps.Keys(known)) {
 		o := known[id].operation
-		for _, p := range known[id].query {
+		for _, p := range known[id].parameters {
 			switch {
+			case p.In == "path":
+				require.Contains(t, resources, p.Name, "%s: parameter of unknown meaning", id)
 			case p.Required:
+				require.Contains(t, resources, p.Name, "%s: parameter of unknown meaning", id)
 				o.path += "?" + p.Name + "={" + p.Name + "}" // of those that are here, none has two
-			case strings.HasSuffix(p.Name, "Id"):
+			case slices.Contains(plain, p.Name):
+			default:
+				require.Contains(t, resources, p.Name, "%s: parameter of unknown meaning", id)
 				o.filters = append(o.filters, p.Name)
 			}
 		}
@@ -56,17 +62,40 @@ func operations(t *testing.T, server *bench.Server) (all []operation) {
 		for name, form := range ofOurs {
 			o.body = form.ReplaceAllString(o.body, "{"+name+"}")
 		}
-		switch id {
-		case "issue-right":
-			o.body = strings.TrimSuffix(o.body, "}") + `,"parentRightId":"{parentRightId}"}`
-		case "create-api-key": // a key can give no scopes that it lacks
-			o.body = `{"label":"x","scopes":[]}`
+		if id == "create-api-key" {
+			o.body = `{"label":"x","scopes":[]}` // a key can give no scopes that it lacks
+		}
+		for _, name := range known[id].bodyIDs {
+			if free.MatchString(name) {
+				continue
+			}
+			require.Contains(t, resources, name, "%s: member of unknown meaning", id)
+			if !strings.Contains(o.body, `"`+name+`":`) {
+				o.body = strings.TrimSuffix(o.body, "}") + `,"` + name + `":"{` + name + `}"}`
+			}
 		}
 		all = append(all, o)
 	}
 	require.NotEmpty(t, all)
 	return all
 }
+
+// resources are the ids that parameters and members take, and of which resources.
+var resources = map[string][]string{
+	"basisId": {"basisId"}, "rightId": {"rightId"}, "parentRightId": {"rightId"}, "offerId": {"offerId"}, "challengeId": {"challengeId"},
+	"keyId": {"keyId"}, "packId": {"packId"}, "from": {"packId"}, "receiptId": {"receiptId"}, "actorId": {"keyId"},
+	"subjectId": {"basisId", "rightId", "offerId", "challengeId", "keyId", "packId", "receiptId"},
+}
+
+// plain are optional parameters that name no resource.
+var plain = []string{
+	"actorKind", "after", "asOf", "before", "bucket", "checkpoint", "cursor", "from", "Idempotency-Key", "limit", "order", "rule",
+	"state", "subjectKind", "substrate", "timeZone", "to", "type", "upTo",
+}
+
+// free are the members that hold ids of the caller's own making: of organisations, and
+// of what was observed.
+var free = regexp.MustCompile(`OrgId$|^(beam|bvlosWaiver|correlation|coverageCell|dataSubject|groundStation|spatialAnchor|spatialPlacement)Id$`)
 
 // open are the routes that ask for no key.
 var open = []string{"/.well-known/muniment/keys.json", "/docs", "/openapi.json", "/v1", "/v1/healthz"}
@@ -168,9 +197,9 @@ func settleIn(t *testing.T, exe string, server *bench.Server) owner {
 		require.NoError(t, o.client.Do(t.Context(), method, path, body, data))
 	}
 	var made struct {
-		Basis, Right struct{ ID string }
-		Receipt      struct{ ReceiptID string }
-		Pack         struct{ PackID string }
+		Basis, Right, Offer, Challenge struct{ ID string }
+		Receipt                        struct{ ReceiptID string }
+		Pack                           struct{ PackID string }
 	}
 	do("POST", "/v1/bases", map[string]any{"kind": "LICENSE", "title": "x"}, &made)
 	o.ids["basisId"] = made.Basis.ID
@@ -178,12 +207,16 @@ func settleIn(t *testing.T, exe string, server *bench.Server) owner {
 		"basisId": made.Basis.ID, "substrate": "CTV", "scope": map[string]any{}, "effectiveFrom": "2026-01-01T00:00:00Z",
 	}, &made)
 	o.ids["rightId"] = made.Right.ID
+	do("POST", "/v1/offers", map[string]any{"rightId": made.Right.ID, "toOrgId": "org_b", "scope": map[string]any{}}, &made)
+	o.ids["offerId"] = made.Offer.ID
+	do("POST", "/v1/challenges", map[string]any{"rightId": made.Right.ID, "challengerOrgId": "org_c", "reason": "x"}, &made)
+	o.ids["challengeId"] = made.Challenge.ID
 	do("POST", "/v1/delivery", map[string]any{"rightId": made.Right.ID, "spatialAnchorId": "a", "dwellMs": 1500}, &made)
 	o.ids["receiptId"] = made.Receipt.ReceiptID
 	do("POST", "/v1/proof-packs/seal", nil, &made)
 	o.ids["packId"] = made.Pack.PackID
-	for other, name := range map[string]string{"parentRightId": "rightId", "subjectId": "rightId", "actorId": "keyId", "from": "packId"} {
-		o.ids[other] = o.ids[name]
+	for name, of := range resources {
+		o.ids[name] = o.ids[of[0]]
 	}
 	for name, id := range o.ids {
 		require.NotEmpty(t, id, name)
@@ -197,33 +230,42 @@ func TestForeignResources(t *testing.T) {
 	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
 	server := startServer(t, exe, data)
 	victim, stranger := settleIn(t, exe, server), settleIn(t, exe, server)
-	right := operation{method: "GET", path: "/v1/rights/{rightId}"}.with(victim.ids)
-	before := call(t, server.API, victim.client.Key, right)
+	state := func() (all []told) {
+		for _, path := range []string{"/v1/rights/{rightId}", "/v1/offers/{offerId}", "/v1/challenges/{challengeId}", "/v1/api-keys/{keyId}"} {
+			all = append(all, call(t, server.API, victim.client.Key, operation{method: "GET", path: path}.with(victim.ids)))
+		}
+		return all
+	}
+	before := state()
 
 	ask := func(o operation, name, id string) told {
 		return call(t, server.API, stranger.client.Key, o.with(map[string]string{name: id}).with(stranger.ids))
 	}
 	asked := 0
 	for _, o := range operations(t, server) {
+		about := o.method + " " + o.path
 		for _, name := range o.names() {
-			require.Contains(t, victim.ids, name, "%s %s", o.method, o.path)
-			foreign := ask(o, name, victim.ids[name])
-			foreign.refused(t, 404, api.ResourceNotFound, o.method+" "+o.path)
-			require.Equal(t, ask(o, name, unknown(victim.ids[name])), foreign, "%s %s", o.method, o.path)
-			// Nor does the time tell, as far as that goes: the fastest of a hundred are of
-			// one order. A right that the node has met before is spared one look-up.
-			var fastest [2]time.Duration
-			for range 100 {
-				for i, id := range []string{victim.ids[name], unknown(victim.ids[name])} {
-					began := time.Now()
-					ask(o, name, id)
-					if took := time.Since(began); fastest[i] == 0 || took < fastest[i] {
-						fastest[i] = took
+			for _, kind := range resources[name] {
+				theirs := victim.ids[kind]
+				foreign := ask(o, name, theirs)
+				foreign.refused(t, 404, api.ResourceNotFound, about)
+				require.Equal(t, ask(o, name, unknown(theirs)), foreign, about)
+				// Nor does the time tell, as far as that goes: the fastest of a hundred are of
+				// one order. A right that the node has met before is spared one look-up.
+				var fastest [2]time.Duration
+				alike := func() bool { return max(fastest[0], fastest[1]) < 3*min(fastest[0], fastest[1]) }
+				for round := 0; round < 5 || round < 100 && !alike(); round++ {
+					for i, id := range []string{theirs, unknown(theirs)} {
+						began := time.Now()
+						ask(o, name, id)
+						if took := time.Since(began); fastest[i] == 0 || took < fastest[i] {
+							fastest[i] = took
+						}
 					}
 				}
+				require.True(t, alike(), "%s: %v", about, fastest)
+				asked++
 			}
-			require.Less(t, max(fastest[0], fastest[1]), 3*min(fastest[0], fastest[1]), "%s %s: %v", o.method, o.path, fastest)
-			asked++
 		}
 		if len(o.names()) == 0 && o.method == "GET" {
 			list := call(t, server.API, stranger.client.Key, o)
@@ -234,24 +276,27 @@ func TestForeignResources(t *testing.T) {
 		}
 		// A list has nothing of what belongs to a foreign resource, as to an unknown one.
 		for _, name := range o.filters {
-			require.Contains(t, victim.ids, name, o.path)
 			narrow := o
 			narrow.path += "?" + name + "={" + name + "}"
-			foreign, none := ask(narrow, name, victim.ids[name]), ask(narrow, name, unknown(victim.ids[name]))
-			require.Equal(t, 200, foreign.status, "%s: %s", narrow.path, foreign.body)
-			require.Equal(t, none, foreign, narrow.path)
-			asked++
+			for _, kind := range resources[name] {
+				foreign, none := ask(narrow, name, victim.ids[kind]), ask(narrow, name, unknown(victim.ids[kind]))
+				require.Equal(t, 200, foreign.status, "%s: %s", narrow.path, foreign.body)
+				require.Equal(t, none, foreign, narrow.path)
+				asked++
+			}
 		}
 	}
 	t.Logf("%d references, each to a foreign and to an unknown id", asked)
 
-	require.Equal(t, before, call(t, server.API, victim.client.Key, right), "nothing has happened to the right")
+	require.Equal(t, before, state(), "nothing has happened to what is the victim's")
 	var metering struct{ Totals struct{ Receipts int } }
 	require.NoError(t, victim.client.Do(t.Context(), "GET", "/v1/metering", nil, &metering))
 	require.Equal(t, 1, metering.Totals.Receipts)
 }
 
-// TestScopeMatrix asks every operation with a key of every scope.
+// TestScopeMatrix asks every operation with keys of each scope alone, of all scopes but
+// one, and of the wildcard. A key without any scope can't be made. What the document
+// declares decides, and nothing else does.
 func TestScopeMatrix(t *testing.T) {
 	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
 	server := startServer(t, exe, data)
@@ -266,28 +311,40 @@ func TestScopeMatrix(t *testing.T) {
 			public = append(public, o.path)
 			continue
 		}
+		o = o.with(nothing)
+		require.Empty(t, o.names(), "%s %s", o.method, o.path)
 		scoped = append(scoped, o)
 	}
 	require.ElementsMatch(t, open, public)
-	for _, held := range append(api.EveryScope.Names(), api.Wildcard.String()) {
+
+	every := api.EveryScope.Names()
+	sets := [][]string{{api.Wildcard.String()}}
+	for i, one := range every {
+		sets = append(sets, []string{one}, slices.Delete(slices.Clone(every), i, i+1))
+	}
+	passed, refused := 0, 0
+	for _, held := range sets {
 		var made struct{ APIKey string }
-		require.NoError(t, tenant.client.Do(t.Context(), "POST", "/v1/api-keys", map[string]any{"label": held, "scopes": []string{held}}, &made))
+		require.NoError(t, tenant.client.Do(t.Context(), "POST", "/v1/api-keys", map[string]any{"label": "x", "scopes": held}, &made))
 		for _, o := range scoped {
-			about := o.method + " " + o.path + " with " + held
-			a := call(t, server.API, made.APIKey, o.with(nothing))
-			if held == o.scope || held == api.Wildcard.String() {
+			about := fmt.Sprintf("%s %s with %s", o.method, o.path, held)
+			a := call(t, server.API, made.APIKey, o)
+			if slices.Contains(held, o.scope) || slices.Contains(held, api.Wildcard.String()) {
 				require.NotContains(t, []int{401, 403, 500}, a.status, "%s: %s", about, a.body)
+				passed++
 				continue
 			}
 			r := a.refused(t, 403, api.ScopeMissing, about)
 			require.Equal(t, []string{o.scope}, r.RequiredScopes, about)
-			require.Equal(t, []string{held}, r.KeyScopes, about)
+			require.Equal(t, held, r.KeyScopes, about)
+			refused++
 		}
 	}
+	t.Logf("%d operations, %d sets of scopes: %d let in, %d refused", len(scoped), len(sets), passed, refused)
 	for _, o := range scoped {
 		about := o.method + " " + o.path
-		call(t, server.API, "", o.with(nothing)).refused(t, 401, api.AuthRequired, about)
-		call(t, server.API, "mun_test_nonsense", o.with(nothing)).refused(t, 401, api.AuthInvalid, about)
+		call(t, server.API, "", o).refused(t, 401, api.AuthRequired, about)
+		call(t, server.API, "mun_test_nonsense", o).refused(t, 401, api.AuthInvalid, about)
 	}
 	for _, path := range open {
 		require.Equal(t, 200, call(t, server.API, "", operation{method: "GET", path: path}).status, path)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -106,8 +107,9 @@ type example struct {
 // documented is an operation as the document has it.
 type documented struct {
 	operation
-	query []parameter
-	shown example
+	parameters []parameter
+	bodyIDs    []string // the members of its body that are named as ids, those of inner objects among them
+	shown      example
 }
 
 // parameter is one that an operation takes.
@@ -123,7 +125,10 @@ func document(t *testing.T, server *bench.Server) map[string]documented {
 	require.Equal(t, 200, text.status, "without a key")
 	type media struct {
 		Required bool
-		Content  map[string]struct{ Example json.RawMessage }
+		Content  map[string]struct {
+			Example json.RawMessage
+			Schema  schema
+		}
 	}
 	var spec struct {
 		Paths map[string]map[string]struct {
@@ -133,6 +138,7 @@ func document(t *testing.T, server *bench.Server) map[string]documented {
 			RequestBody media
 			Responses   map[string]media
 		}
+		Components struct{ Schemas map[string]schema }
 	}
 	require.NoError(t, json.Unmarshal([]byte(text.body), &spec))
 	const kind = "application/json"
@@ -141,12 +147,41 @@ func document(t *testing.T, server *bench.Server) map[string]documented {
 		for method, o := range item {
 			known[o.OperationID] = documented{
 				operation{method: strings.ToUpper(method), path: path, scope: o.Scope, bodiless: !o.RequestBody.Required},
-				slices.DeleteFunc(o.Parameters, func(p parameter) bool { return p.In != "query" }),
+				o.Parameters, o.RequestBody.Content[kind].Schema.ids(spec.Components.Schemas),
 				example{o.RequestBody.Content[kind].Example, o.Responses["200"].Content[kind].Example},
 			}
 		}
 	}
 	return known
+}
+
+// schema is as much of a JSON Schema as leads to the names of an object's members.
+type schema struct {
+	Ref        string `json:"$ref"`
+	Properties map[string]schema
+	Items      *schema
+	AllOf      []schema
+}
+
+// ids are the members that are named as ids, in all depths.
+func (s schema) ids(known map[string]schema) (names []string) {
+	if s.Ref != "" {
+		s = known[path.Base(s.Ref)]
+	}
+	for name, inner := range s.Properties {
+		if strings.HasSuffix(name, "Id") || strings.HasSuffix(name, "Ids") {
+			names = append(names, name)
+		}
+		names = append(names, inner.ids(known)...)
+	}
+	if s.Items != nil {
+		names = append(names, s.Items.ids(known)...)
+	}
+	for _, part := range s.AllOf {
+		names = append(names, part.ids(known)...)
+	}
+	slices.Sort(names)
+	return names
 }
 
 // day goes through the operations of a document.
