@@ -92,7 +92,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &plane{ctl, nodes, packs, tenants, new(sandboxNode)}, nil
+	return &plane{ctl, nodes, packs, tenants, newSandboxNode()}, nil
 }
 
 // purposeOf says what the keys are for that sign a tenant's packs.

@@ -168,7 +168,7 @@ func (c *upCmd) Run() (err error) {
 	if err != nil {
 		return err
 	}
-	ctl.sandbox.gateway.Store(edge)
+	ctl.sandbox.open(edge)
 	operators.Set(gateway.Admin{
 		Gatherer: registry,
 		Checks: []gateway.Check{

@@ -68,6 +68,9 @@ type Config struct {
 	Client *http.Client
 	// Invitation lets the node join at its first start; of no use later.
 	Invitation string
+	// Invite makes the invitation if the node has to join and none is given; nil: there is
+	// nobody who could.
+	Invite func(ctx context.Context) (string, error)
 	// RotateEvery is the age at which a key is rotated. Default 0: only when control
 	// asks for it.
 	RotateEvery time.Duration

@@ -20,6 +20,12 @@ const invite = "make an invitation with muniment node invite, and start the node
 // join presents the node to control, with the one key that it has, which it makes if
 // it has none, and keeps the credential.
 func (n *Node) join(ctx context.Context, files []*keyfile.Key) ([]*keyfile.Key, error) {
+	if n.cfg.Invitation == "" && n.cfg.Invite != nil {
+		var err error
+		if n.cfg.Invitation, err = n.cfg.Invite(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if n.cfg.Invitation == "" {
 		return nil, errors.New("the node has not joined yet, and has no invitation: " + invite)
 	}

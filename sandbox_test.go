@@ -1,0 +1,357 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/settle"
+	"muniment/control/store"
+	"muniment/control/store/storetest"
+	"muniment/control/tenant"
+	"muniment/gateway"
+	"muniment/gateway/snapshot"
+	"muniment/pipeline"
+	"muniment/pipeline/kafka"
+	"muniment/pipeline/segment"
+	"muniment/pipeline/sqlite"
+	"muniment/sealer"
+)
+
+// sandboxHouse is control with a node for the sandbox, as one process has them.
+type sandboxHouse struct {
+	t         *testing.T
+	ctl       *plane
+	log       pipeline.Log
+	warehouse *sqlite.Warehouse
+	data      string
+	stop      func()
+}
+
+// openSandboxHouse opens a process over a folder and a log, and has start run its node.
+func openSandboxHouse(t *testing.T, data string, log pipeline.Log, warehouse *sqlite.Warehouse, start func(context.Context, *plane) error) *sandboxHouse {
+	path, url := storetest.Place(t, data)
+	quiet := slog.New(slog.DiscardHandler)
+	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url, Logger: quiet})
+	require.NoError(t, err)
+	ctl, err := openPlane(t.Context(), planeConfig{DB: db, Log: log, Warehouse: warehouse, Data: data, Bound: 5 * time.Second,
+		Token: "operator", Logger: quiet, Registerer: prometheus.NewRegistry()})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := ctl.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	running.Go(func() {
+		if err := start(ctx, ctl); err != nil {
+			t.Error(err)
+		}
+	})
+	stop := sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+		require.NoError(t, db.Close())
+	})
+	t.Cleanup(stop)
+	return &sandboxHouse{t, ctl, log, warehouse, data, stop}
+}
+
+// call asks control as a tenant, or as an operator.
+func (h *sandboxHouse) call(key, method, path, body string) []byte {
+	h.t.Helper()
+	r := httptest.NewRequestWithContext(h.t.Context(), method, path, strings.NewReader(body))
+	r.Header.Set("Authorization", "Bearer "+key)
+	w := httptest.NewRecorder()
+	to := http.Handler(h.ctl.Handler())
+	if strings.HasPrefix(path, "/admin/") {
+		to = h.ctl.Admin()
+	}
+	to.ServeHTTP(w, r)
+	require.Equal(h.t, 200, w.Code, w.Body.String())
+	return w.Body.Bytes()
+}
+
+// visitor is a tenant with a right on DOOH.
+type visitor struct {
+	tenant.Created
+	rightID string
+}
+
+func (h *sandboxHouse) visitor(sandbox bool) (v visitor) {
+	h.t.Helper()
+	made, err := h.ctl.tenants.Create(h.t.Context(), tenant.Request{Org: "visitor", Sandbox: sandbox})
+	require.NoError(h.t, err)
+	v.Created = made
+	var basis struct {
+		Data struct{ Basis struct{ ID string } }
+	}
+	require.NoError(h.t, json.Unmarshal(h.call(made.APIKey, "POST", "/v1/bases", `{"kind":"CONTRACT","title":"A frame"}`), &basis))
+	var issued struct {
+		Data struct{ Right struct{ ID string } }
+	}
+	require.NoError(h.t, json.Unmarshal(h.call(made.APIKey, "POST", "/v1/rights", fmt.Sprintf(
+		`{"basisId":%q,"substrate":"DOOH","scope":{},"effectiveFrom":"2026-01-01T00:00:00Z"}`, basis.Data.Basis.ID)), &issued))
+	v.rightID = issued.Data.Right.ID
+	return v
+}
+
+func (h *sandboxHouse) deliver(v visitor) {
+	h.t.Helper()
+	status, answer, err := h.ctl.sandbox.Deliver(h.t.Context(), v.TenantID, v.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":4200}`, v.rightID))
+	require.NoError(h.t, err)
+	require.Equal(h.t, 200, status, string(answer))
+}
+
+// runtimeKeys is what a stranger is given of the sandbox's keys, in a file.
+func (h *sandboxHouse) runtimeKeys() string {
+	h.t.Helper()
+	keys, issuedAt, err := h.ctl.nodes.SandboxKeys(h.t.Context())
+	require.NoError(h.t, err)
+	listed := []map[string]any{}
+	for _, k := range keys {
+		require.Equal(h.t, sealer.PurposeSandbox, k.Purpose)
+		listed = append(listed, map[string]any{
+			"keyId": k.KeyID, "algorithm": k.Algorithm, "publicKey": k.PublicKey, "purpose": k.Purpose, "notBefore": k.NotBefore, "notAfter": k.NotAfter, "revokedAt": k.RevokedAt,
+		})
+	}
+	text, err := json.Marshal(map[string]any{"keys": listed, "issuedAt": sealer.FormatTime(issuedAt), "snapshotId": keys[0].KeyID})
+	require.NoError(h.t, err)
+	name := filepath.Join(h.t.TempDir(), "keys.json")
+	require.NoError(h.t, os.WriteFile(name, text, 0o600))
+	return name
+}
+
+// sealed seals what there is of a tenant, and returns all of its packs in files.
+func (h *sandboxHouse) sealed(v visitor) (files []string) {
+	h.t.Helper()
+	h.call(v.APIKey, "POST", "/v1/proof-packs/seal", "")
+	var list struct {
+		Data struct{ Packs []struct{ ID string } }
+	}
+	require.NoError(h.t, json.Unmarshal(h.call(v.APIKey, "GET", "/v1/proof-packs", ""), &list))
+	dir := h.t.TempDir()
+	for i, p := range list.Data.Packs {
+		files = append(files, filepath.Join(dir, fmt.Sprint(i)))
+		require.NoError(h.t, os.WriteFile(files[i], h.call(v.APIKey, "GET", "/v1/proof-packs/"+p.ID+"/bundle", ""), 0o600))
+	}
+	return files
+}
+
+func (h *sandboxHouse) verifies(files []string) {
+	h.t.Helper()
+	var report bytes.Buffer
+	exit := sealer.VerifyFiles(h.t.Context(), sealer.Options{Files: files, Keys: h.runtimeKeys(), Rate: settle.Rate}, &report)
+	require.Equal(h.t, sealer.ExitSound, exit, report.String())
+}
+
+// signers are the keys of a tenant's receipts, each once, in their order.
+func (h *sandboxHouse) signers(v visitor) (keyIDs []string) {
+	rows, err := h.warehouse.Events(h.t.Context(), pipeline.EventQuery{TenantID: v.TenantID, Limit: 1000})
+	require.NoError(h.t, err)
+	seen := map[string]bool{}
+	for _, row := range rows {
+		_, d, err := sealer.CheckRecord(&row.Record)
+		require.NoError(h.t, err)
+		if d != nil && !seen[d.KeyID] {
+			seen[d.KeyID] = true
+			keyIDs = append(keyIDs, d.KeyID)
+		}
+	}
+	return keyIDs
+}
+
+// TestSandboxReceipts: a stranger who has the keys of the sandbox, and nothing else,
+// verifies what a visitor's deliveries became, over rotations of all of those keys, with
+// everything in one process and with a node of control's on a topic.
+func TestSandboxReceipts(t *testing.T) {
+	t.Run("embedded", func(t *testing.T) {
+		t.Setenv("MUNIMENT_TEST_POSTGRES", "")
+		data := t.TempDir()
+		log, err := segment.Open(segment.Config{Dir: filepath.Join(data, "log")})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, log.Close()) })
+		testSandboxReceipts(t, openSandboxHouse(t, data, log, loadedWarehouse(t, data, log, 1), func(ctx context.Context, ctl *plane) error {
+			epoch, err := ctl.nodes.Enrol(ctx, nodeID)
+			if err != nil {
+				return err
+			}
+			signer, err := ctl.nodes.ReceiptSigner(nodeID, sealer.PurposeSandbox)
+			if err != nil {
+				return err
+			}
+			view, err := snapshot.New(snapshot.Config{Source: ctl.Source(), NodeID: nodeID})
+			if err != nil {
+				return err
+			}
+			edge, err := gateway.New(gateway.Config{NodeID: nodeID, Epoch: epoch, Rights: view, Log: log, SandboxSigner: signer, IsSandbox: ctl.tenants.IsSandbox})
+			if err != nil {
+				return err
+			}
+			beside := newParts(ctx, func(err error) { t.Error(err) })
+			defer beside.stop()
+			beside.run("the view", view.Run)
+			if err := newAwaited(errors.New("no lease")).until(ctx, "a lease", view.Fresh); err != nil {
+				return nil
+			}
+			ctl.sandbox.open(edge)
+			return edge.RunInside(ctx)
+		}))
+	})
+	t.Run("on a topic", func(t *testing.T) {
+		data := t.TempDir()
+		log := sandboxTopic(t)
+		testSandboxReceipts(t, openSandboxHouse(t, data, log, loadedWarehouse(t, data, log, 8), sandboxOn(data, log)))
+	})
+}
+
+func sandboxTopic(t *testing.T) *kafka.Log {
+	log, err := kafka.Open(eventTopic(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, log.Close()) })
+	return log
+}
+
+// sandboxOn is how a control process runs its node.
+func sandboxOn(data string, log *kafka.Log) func(context.Context, *plane) error {
+	return func(ctx context.Context, ctl *plane) error {
+		return ctl.sandbox.serve(ctx, sandboxConfig{
+			Plane: ctl, Log: log, Dir: filepath.Join(data, "sandbox"), Bound: 5 * time.Second, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		})
+	}
+}
+
+func loadedWarehouse(t *testing.T, data string, log pipeline.Log, partitions int32) *sqlite.Warehouse {
+	warehouse, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(data, "warehouse.db")})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var loading sync.WaitGroup
+	for p := range partitions {
+		loader, err := pipeline.NewLoader(pipeline.LoaderConfig{Log: log, Warehouse: warehouse, Partition: p})
+		require.NoError(t, err)
+		loading.Go(func() { _ = loader.Run(ctx) })
+	}
+	t.Cleanup(func() {
+		cancel()
+		loading.Wait()
+		require.NoError(t, warehouse.Close())
+	})
+	return warehouse
+}
+
+func testSandboxReceipts(t *testing.T, h *sandboxHouse) {
+	v, real := h.visitor(true), h.visitor(false)
+	_, _, err := h.ctl.sandbox.Deliver(t.Context(), real.TenantID, real.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":1}`, real.rightID))
+	require.ErrorIs(t, err, gateway.ErrNoSandbox)
+	for range 5 {
+		h.deliver(v)
+	}
+	first := h.sealed(v)
+	h.verifies(first)
+
+	// Both keys are rotated while deliveries go on.
+	keys, _, err := h.ctl.nodes.SandboxKeys(t.Context())
+	require.NoError(t, err)
+	require.Len(t, keys, 2, "control's, and the node's")
+	for _, k := range keys {
+		stop, ended := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(ended)
+			for {
+				status, answer, err := h.ctl.sandbox.Deliver(t.Context(), v.TenantID, v.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":7}`, v.rightID))
+				if err != nil || status != 200 {
+					t.Errorf("a delivery while a key was rotated: %d %s %v", status, answer, err)
+					return
+				}
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		}()
+		h.call("operator", "POST", "/admin/signing-keys/"+k.KeyID+"/rotate", "")
+		close(stop)
+		<-ended
+	}
+	require.Eventually(t, func() bool {
+		h.deliver(v)
+		return len(h.signers(v)) == 2
+	}, 20*time.Second, 50*time.Millisecond)
+	require.Equal(t, keys[1].KeyID, h.signers(v)[0])
+	all := h.sealed(v)
+	require.Greater(t, len(all), len(first))
+	h.verifies(all)
+	after, _, err := h.ctl.nodes.SandboxKeys(t.Context())
+	require.NoError(t, err)
+	require.Len(t, after, 4)
+	require.NotEqual(t, keys[0].KeyID, after[0].KeyID, "control's current one is first")
+
+	// What is no sandbox's does not verify so.
+	var report bytes.Buffer
+	exit := sealer.VerifyFiles(t.Context(), sealer.Options{Files: h.sealed(real), Keys: h.runtimeKeys(), Rate: settle.Rate}, &report)
+	require.Equal(t, sealer.ExitUnsound, exit, report.String())
+}
+
+// TestSandboxNodesOfSeveralProcesses: each process has a node of its own, and one that
+// starts takes over who is gone.
+func TestSandboxNodesOfSeveralProcesses(t *testing.T) {
+	if os.Getenv("MUNIMENT_TEST_POSTGRES") == "" {
+		t.Skip("needs PostgreSQL: make test-stack, or set MUNIMENT_TEST_POSTGRES") // a SQLite file has no other process
+	}
+	data := t.TempDir()
+	log := sandboxTopic(t)
+	warehouse := loadedWarehouse(t, data, log, 8)
+	start := func() *sandboxHouse { return openSandboxHouse(t, data, log, warehouse, sandboxOn(data, log)) }
+	a, b := start(), start()
+	v := a.visitor(true)
+	for range 3 {
+		a.deliver(v)
+		b.deliver(v)
+	}
+	b.verifies(a.sealed(v))
+	require.Len(t, a.signers(v), 2)
+	before := a.signers(v)
+	keys, _, err := a.ctl.nodes.SandboxKeys(t.Context())
+	require.NoError(t, err)
+	require.Len(t, keys, 3, "control's, and one of each node")
+
+	// A right that is revoked at one process is revoked at the other's node.
+	gone := a.visitor(true)
+	a.deliver(gone)
+	b.deliver(gone)
+	var revoked struct {
+		Data struct{ Propagation struct{ Applied bool } }
+	}
+	require.NoError(t, json.Unmarshal(a.call(gone.APIKey, "POST", "/v1/rights/"+gone.rightID+"/revoke", ""), &revoked))
+	require.True(t, revoked.Data.Propagation.Applied)
+	for _, h := range []*sandboxHouse{a, b} {
+		status, answer, err := h.ctl.sandbox.Deliver(t.Context(), gone.TenantID, gone.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":1}`, gone.rightID))
+		require.NoError(t, err)
+		require.Equal(t, 409, status, string(answer))
+	}
+
+	a.stop()
+	c := start()
+	c.deliver(v)
+	c.verifies(c.sealed(v))
+	require.Equal(t, before, c.signers(v), "no other key was made")
+	entries, err := os.ReadDir(filepath.Join(data, "sandbox"))
+	require.NoError(t, err)
+	require.Len(t, entries, 2)
+}
