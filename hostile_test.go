@@ -29,9 +29,9 @@ import (
 // operation is a route of the contract: the scope it needs, if any, and a body that
 // it takes. {names} in path and body stand for ids of resources.
 type operation struct {
-	method, path, scope, body string
-	bodiless                  bool     // the body may be left out, and so may all of its members
-	filters                   []string // parameters that narrow a list to what belongs to one resource
+	id, method, path, scope, body string
+	bodiless                      bool     // the body may be left out, and so may all of its members
+	filters                       []string // parameters that narrow a list to what belongs to one resource
 }
 
 // operations are those of the service's OpenAPI document, in the order of their ids.

@@ -146,7 +146,7 @@ func document(t *testing.T, server *bench.Server) map[string]documented {
 	for path, item := range spec.Paths {
 		for method, o := range item {
 			known[o.OperationID] = documented{
-				operation{method: strings.ToUpper(method), path: path, scope: o.Scope, bodiless: !o.RequestBody.Required},
+				operation{id: o.OperationID, method: strings.ToUpper(method), path: path, scope: o.Scope, bodiless: !o.RequestBody.Required},
 				o.Parameters, o.RequestBody.Content[kind].Schema.ids(spec.Components.Schemas),
 				example{o.RequestBody.Content[kind].Example, o.Responses["200"].Content[kind].Example},
 			}
