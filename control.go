@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"muniment/control/sandbox"
 	"muniment/control/store"
 	"muniment/gateway"
 	"muniment/gateway/api"
@@ -39,6 +40,8 @@ type controlCmd struct {
 	TLS      certs.ServerFlags `embed:"" prefix:"tls-" group:"TLS of the address for gateways' requests:"`
 	NodesTLS certs.ServerFlags `embed:"" prefix:"nodes-tls-" group:"TLS of the address for rights and keys:"`
 	AdminTLS certs.ServerFlags `embed:"" prefix:"admin-tls-" group:"TLS of the address for operators:"`
+
+	Sandbox sandbox.Flags `embed:"" prefix:"sandbox-" group:"Sandbox:"`
 
 	AcceptRollback bool `help:"Go on although the database or the log was restored from an older copy than the other."`
 }
@@ -131,7 +134,7 @@ func (c *controlCmd) Run() (err error) {
 		return err
 	}
 	ctl, err := openPlane(ctx, planeConfig{
-		DB: db, Log: eventLog, Warehouse: warehouse, Data: c.Data, Bound: c.Bound, Token: access.Token, Logger: logger, Registerer: registry,
+		DB: db, Log: eventLog, Warehouse: warehouse, Data: c.Data, Bound: c.Bound, Token: access.Token, Sandbox: c.Sandbox, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ var rooms = map[string][]string{
 	"control/proof":           {"control/node", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/rapidtest":       {},
 	"control/right":           {"control/node", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
-	"control/sandbox":         {"gateway/api"},
+	"control/sandbox":         {"control/challenge", "control/node", "control/offer", "control/proof", "control/right", "control/settle", "control/settle/rate", "control/store", "control/tenant", "gateway/api", "gateway/auth", "sealer"},
 	"control/settle":          {"control/settle/rate", "control/store", "gate", "gateway/api", "sealer"},
 	"control/settle/rate":     {},
 	"control/store":           {"gateway/api", "sealer", "sealer/keyfile"},
@@ -62,7 +62,7 @@ var testsOnly = []string{"control/historytest", "control/rapidtest", "control/st
 var adapters = map[string][]string{
 	"github.com/valyala/fasthttp":      {"gateway", "bench", "."},
 	"github.com/dgraph-io/ristretto":   {"gateway/snapshot"},
-	"github.com/danielgtaylor/huma":    {"control", "control/challenge", "control/meter", "control/node", "control/offer", "control/proof", "control/right", "control/tenant"},
+	"github.com/danielgtaylor/huma":    {"control", "control/challenge", "control/meter", "control/node", "control/offer", "control/proof", "control/right", "control/sandbox", "control/tenant"},
 	"github.com/transparency-dev":      {"sealer"},
 	"modernc.org/sqlite":               {"control/store", "pipeline/sqlite"},
 	"github.com/jackc/pgx":             {"control/store", "control/store/storetest"},

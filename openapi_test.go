@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -21,6 +23,7 @@ import (
 // holds what it sends and what it is answered against the document's examples.
 // MUNIMENT_UPDATE=1 makes the examples anew.
 func TestDocumentedOperations(t *testing.T) {
+	t.Setenv("MUNIMENT_SANDBOX_BURST", "1000")
 	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
 	d := &day{t: t, server: startServer(t, exe, data), ids: map[string]string{}, visited: map[string]example{}}
 	d.key, d.known = createTenant(t, exe, data).APIKey, document(t, d.server)
@@ -95,7 +98,39 @@ func TestDocumentedOperations(t *testing.T) {
 	d.visit("get-right-provenance", "", "")
 	d.visit("get-right-propagation", "", "")
 	d.visit("get-tenant", "", "")
+	d.sandbox()
 	d.end()
+}
+
+// sandbox is a visit to the sandbox, to all of its operations.
+func (d *day) sandbox() {
+	clear(d.ids)
+	d.visit("sandbox-provision", "", "")
+	d.visit("sandbox-get-tenant", "", "")
+	d.visit("sandbox-issue-right", "", `{"basisId": "{basisId}", "substrate": "AUDIO", "scope": {"campaigns": ["spring"]}, "effectiveFrom": "2026-01-01T00:00:00Z"}`)
+	d.visit("sandbox-suspend-right", "", `{"rightId": "{rightId}", "reason": "complaint of the holder"}`)
+	d.visit("sandbox-suspend-right", "", `{"rightId": "{rightId}", "action": "resume"}`)
+
+	const offer = `{"rightId": "{rightId}", "toOrgId": "org_fleet_east", "scope": {"campaigns": ["sandbox"], "regions": ["US-NY"]}}`
+	d.visit("sandbox-propose-offer", "", offer)
+	d.visit("sandbox-withdraw-offer", "", `{"offerId": "{offerId}", "action": "reject", "reason": "too small a region"}`)
+	d.anew("offerId", "sandbox-propose-offer", offer)
+	d.anew("offerId", "sandbox-counter-offer", `{"offerId": "{offerId}", "scope": {"campaigns": ["sandbox"], "regions": ["US-NY", "US-NJ"]}}`)
+	accepted := d.visit("sandbox-accept-offer", "", `{"offerId": "{offerId}"}`)
+	d.ids["derivedId"] = regexp.MustCompile(`"derivedRightId":"(\w+)"`).FindStringSubmatch(accepted)[1]
+	d.visit("sandbox-get-provenance", "?rightId={derivedId}", "")
+
+	const challenge = `{"rightId": "{rightId}", "reason": "the campaign is ours since May"}`
+	d.visit("sandbox-open-challenge", "", challenge)
+	d.visit("sandbox-resolve-challenge", "", `{"challengeId": "{challengeId}", "upheld": false, "resolution": "the contract of June says otherwise"}`)
+
+	d.visit("sandbox-list-proof-packs", "", "")
+	d.visit("sandbox-get-runtime-keys", "", "")
+	require.Eventually(d.t, func() bool { return strings.Contains(d.ask("sandbox-inspect", "", "").body, `"challenge.overturned"`) },
+		10*time.Second, 10*time.Millisecond, "all events are loaded")
+	d.visit("sandbox-inspect", "", "")
+	d.visit("sandbox-revoke-right", "", `{"rightId": "{rightId}", "reason": "the campaign is over"}`)
+	d.visit("sandbox-reset", "", "")
 }
 
 // example is what was sent and what was answered, where that is JSON.
@@ -192,6 +227,7 @@ type day struct {
 	known   map[string]documented
 	ids     map[string]string
 	visited map[string]example
+	cookie  string // of the sandbox
 }
 
 // ask calls an operation. Ids come from the answers so far.
@@ -204,7 +240,11 @@ func (d *day) ask(id, query, body string) told {
 		key = ""
 	}
 	o.path, o.body = o.path+query, body
-	return call(d.t, d.server.API, key, o.with(d.ids))
+	a := call(d.t, d.server.API, key, o.with(d.ids), "Cookie", d.cookie)
+	if given := (&http.Response{Header: a.header}).Cookies(); len(given) > 0 {
+		d.cookie = given[0].Name + "=" + given[0].Value
+	}
+	return a
 }
 
 // ofOurs are ids by the names that paths have for them.

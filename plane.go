@@ -17,10 +17,12 @@ import (
 	"muniment/control/offer"
 	"muniment/control/proof"
 	"muniment/control/right"
+	"muniment/control/sandbox"
 	"muniment/control/settle"
 	"muniment/control/store"
 	"muniment/control/tenant"
 	"muniment/gateway"
+	"muniment/gateway/auth"
 	"muniment/pipeline"
 )
 
@@ -33,6 +35,7 @@ type planeConfig struct {
 	Data       string
 	Bound      time.Duration
 	Token      string // of operators
+	Sandbox    sandbox.Flags
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -84,9 +87,21 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctl, err := control.New(control.Config{
+	var ctl *control.Control
+	visitors, err := sandbox.New(ctx, sandbox.Config{
+		DB: cfg.DB, Tenants: tenants, Keys: nodes,
+		Ask: func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
+			return ctl.Ask(ctx, caller, method, target, body)
+		},
+		Limits: sandbox.Limits{Burst: cfg.Sandbox.Burst, Sustained: cfg.Sandbox.Sustained}, Idle: cfg.Sandbox.Idle, Logger: cfg.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	ctl, err = control.New(control.Config{
 		DB: cfg.DB, Nodes: nodes, Tenants: tenants, Packs: packs, Log: cfg.Log,
-		Rooms: []control.Room{nodes, tenants, rights, offers, challenges, packs, metering}, Jobs: []func(context.Context) error{offers.Run},
+		Rooms:      []control.Room{nodes, tenants, rights, offers, challenges, packs, metering, visitors},
+		Jobs:       []func(context.Context) error{offers.Run, visitors.Run},
 		AdminToken: cfg.Token, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {
@@ -141,5 +156,5 @@ func behind(loader *pipeline.Loader) gateway.Note {
 
 // replays are the rooms that tell an older database what was stopped meanwhile.
 func replays() []store.Replay {
-	return []store.Replay{right.Replay, offer.Replay, challenge.Replay, tenant.Replay, node.Replay}
+	return []store.Replay{right.Replay, offer.Replay, challenge.Replay, tenant.Replay, node.Replay, sandbox.Replay}
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"muniment/control/sandbox"
 	"muniment/control/store"
 	"muniment/gateway"
 	"muniment/gateway/certs"
@@ -33,6 +34,8 @@ type upCmd struct {
 
 	TLS      certs.ServerFlags `embed:"" prefix:"tls-" group:"TLS of the API:"`
 	AdminTLS certs.ServerFlags `embed:"" prefix:"admin-tls-" group:"TLS of the address for operators:"`
+
+	Sandbox sandbox.Flags `embed:"" prefix:"sandbox-" group:"Sandbox:"`
 
 	TenantCap int `help:"How many deliveries of one tenant are in hand at a time, more are answered 429; default: a quarter of what the node takes." placeholder:"N"`
 
@@ -137,7 +140,7 @@ func (c *upCmd) Run() (err error) {
 
 	token := rand.Text()
 	ctl, err := openPlane(ctx, planeConfig{
-		DB: db, Log: eventLog, Warehouse: warehouse, Data: c.Data, Bound: c.Bound, Token: token, Logger: logger, Registerer: registry,
+		DB: db, Log: eventLog, Warehouse: warehouse, Data: c.Data, Bound: c.Bound, Token: token, Sandbox: c.Sandbox, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err

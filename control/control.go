@@ -10,8 +10,9 @@
 // for. Whatever goes wrong is told in the contract's envelope; what went wrong
 // inside is told to the log, and to the caller by a fixed text.
 //
-// An operation declares its scope in Metadata["scope"], or Metadata["public"]; one
-// that declares neither keeps control from starting.
+// An operation declares its scope in Metadata["scope"], or Metadata["public"], or lets in
+// its callers itself by Metadata["admit"]; one that declares none of them keeps control
+// from starting. One that spells its errors in another envelope has Metadata["refuse"].
 //
 // A tenant has a share of what can be in hand at a time (share.go), less of those
 // operations that say by Metadata["heavy"] that they read much of its log.

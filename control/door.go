@@ -62,7 +62,8 @@ func newDoor(cfg Config, seconds *prometheus.HistogramVec, authenticate authenti
 
 func declared(op *huma.Operation) bool {
 	_, scope := op.Metadata["scope"].(api.Scope)
-	return scope || op.Metadata["public"] == true || op.Metadata["operator"] == true || op.Metadata["node"] == true
+	_, own := op.Metadata["admit"].(Admit)
+	return scope || own || op.Metadata["public"] == true || op.Metadata["operator"] == true || op.Metadata["node"] == true
 }
 
 // exchange is what belongs to one request and its answer.

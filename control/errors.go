@@ -32,10 +32,17 @@ func speakOurErrors() {
 			if x, ok := exchangeOf(ctx.Context()); ok && e.Code == api.InternalError && e.Reason == "" {
 				x.logger.Error("a request failed", "err", errors.Join(errs...), "operation", ctx.Operation().OperationID)
 			}
+			if refuse, own := ctx.Operation().Metadata["refuse"].(Refuse); own {
+				return refuse(e, errs)
+			}
 			return e
 		}
 	})
 }
+
+// Refuse is what an operation has in Metadata["refuse"] to spell its errors in another
+// envelope. e is the contract's error, made of errs.
+type Refuse = func(e *api.Error, errs []error) huma.StatusError
 
 // translate makes the contract's error of one of huma's.
 func translate(status int, message string, errs []error) *api.Error {
@@ -96,9 +103,12 @@ func faultsOf(errs []error) (faults []api.ValidationError) {
 	return faults
 }
 
-// finish is the last hand on every answer: an error gets the request's id, and
-// the header of its RetryAfter.
+// finish is the last hand on every answer: an error gets the header of its RetryAfter
+// and, in the contract's envelope, the request's id.
 func finish(ctx huma.Context, _ string, body any) (any, error) {
+	if later, ok := body.(interface{ RetryAfterSeconds() int }); ok && later.RetryAfterSeconds() > 0 {
+		ctx.SetHeader("Retry-After", strconv.Itoa(later.RetryAfterSeconds()))
+	}
 	shared, ok := body.(*api.Error)
 	if !ok {
 		return body, nil
@@ -106,9 +116,6 @@ func finish(ctx huma.Context, _ string, body any) (any, error) {
 	e := *shared
 	if x, ok := exchangeOf(ctx.Context()); ok {
 		e.RequestID = x.requestID
-	}
-	if s := e.RetryAfterSeconds(); s > 0 {
-		ctx.SetHeader("Retry-After", strconv.Itoa(s))
 	}
 	return &e, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"muniment/control/sandbox"
 	"muniment/gate"
 	"muniment/gateway/api"
 )
@@ -48,7 +49,7 @@ func declareSecurity(op *huma.Operation) {
 func document(declared *huma.OpenAPI) ([]byte, error) {
 	describeEdge(declared)
 	schemas := declared.Components.Schemas
-	for _, named := range []reflect.Type{reflect.TypeFor[api.ErrorBody](), reflect.TypeFor[gate.Violation]()} {
+	for _, named := range []reflect.Type{reflect.TypeFor[api.ErrorBody](), reflect.TypeFor[gate.Violation](), reflect.TypeFor[sandbox.Error]()} {
 		schemas.Schema(named, true, "")
 	}
 	text, err := json.Marshal(declared)
@@ -68,6 +69,12 @@ func document(declared *huma.OpenAPI) ([]byte, error) {
 		"type": "http", "scheme": "bearer", "bearerFormat": "mun_<env>_<id>_<secret>_<crc>",
 		"description": "An API key. It carries named scopes; each operation says which one it needs. `*` passes every check.",
 	}}
+	if declared.Paths[sandbox.Base+"/tenant"] != nil {
+		components["securitySchemes"].(object)[sandbox.SecurityScheme] = object{
+			"type": "apiKey", "in": "cookie", "name": sandbox.CookieName,
+			"description": "Names a visitor's tenant, and is signed: `<tenantId>.<hmac>`. `POST " + sandbox.Base + "/tenant` sets it.",
+		}
+	}
 	components["headers"] = commonHeaders
 	components["responses"] = refusals()
 	refine(components["schemas"].(object))
@@ -113,6 +120,7 @@ var tagNotes = []struct{ name, note string }{
 	{"Events", "The tenant's audit log, in the order in which it happened."},
 	{"Metering", "What was billed and what was refused, by right and stretch of time."},
 	{"Tenant", "The tenant and its API keys."},
+	{"Sandbox", "A place to try it all, without a key: a cookie names the visitor's tenant."},
 	{"Verification", "What a verifier needs to trust."},
 	{tagService, "Health, versions and this document."},
 }
@@ -168,7 +176,14 @@ func complete(op object, method, path string) {
 			statuses[status] = true
 		}
 	}
-	if security := op["security"].([]any); len(security) > 0 {
+	security, visited := op["security"].([]any), strings.HasPrefix(path, sandbox.Base+"/")
+	switch {
+	case visited:
+		statuses[429] = true
+		if len(security) == 1 {
+			statuses[404], statuses[410] = true, true
+		}
+	case len(security) > 0:
 		statuses[401], statuses[403] = true, true
 	}
 	if strings.Contains(path, "{") {
@@ -183,9 +198,9 @@ func complete(op object, method, path string) {
 	if method != http.MethodGet {
 		statuses[409] = true
 	}
-	for _, r := range refusalTable {
-		if statuses[r.status] {
-			responses[strconv.Itoa(r.status)] = reference("responses", r.name)
+	for status, name := range refusalNames(visited) {
+		if statuses[status] {
+			responses[strconv.Itoa(status)] = reference("responses", name)
 		}
 	}
 	for text, response := range responses {
@@ -239,6 +254,9 @@ func refine(schemas object) {
 	}
 	property := func(schema, name string) object {
 		return schemas[schema].(object)["properties"].(object)[name].(object)
+	}
+	if schemas["SandboxError"] != nil {
+		property("SandboxError", "ok")["enum"] = []any{false}
 	}
 	property("ErrorBody", "ok")["enum"] = []any{false}
 	property("ErrorBody", "error")["enum"] = api.Codes()

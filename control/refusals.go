@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"muniment/control/sandbox"
 	"muniment/gate"
 	"muniment/gateway/api"
 )
@@ -54,9 +55,37 @@ func refusedDelivery() *api.Error {
 	}
 }
 
-// refusals is the answers that components hold, one for each status.
+// refusalNames are the answers' names by status, of /v1 or of the sandbox.
+func refusalNames(visited bool) map[int]string {
+	names := map[int]string{}
+	if visited {
+		for _, r := range sandbox.Refusals() {
+			names[r.Status] = r.Name
+		}
+		return names
+	}
+	for _, r := range refusalTable {
+		names[r.status] = r.name
+	}
+	return names
+}
+
+// refusals is the answers that components hold, one for each status of either envelope.
 func refusals() object {
 	all := object{}
+	for _, r := range sandbox.Refusals() {
+		headers := object{api.HeaderRequestID: reference("headers", "RequestId")}
+		if r.Example.RetryAfterSeconds() > 0 {
+			headers["Retry-After"] = reference("headers", "RetryAfter")
+		}
+		all[r.Name] = object{
+			"description": r.Note, "headers": headers,
+			"content": object{jsonType: object{
+				"schema":  object{"allOf": []any{reference("schemas", "SandboxError"), object{"properties": object{"error": object{"enum": r.Codes}}}}},
+				"example": r.Example,
+			}},
+		}
+	}
 	for _, r := range refusalTable {
 		example := *r.example
 		example.RequestID = "req_01M7Y45MG0Q6ZJ3N8T5V2W9XKC"

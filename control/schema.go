@@ -16,7 +16,8 @@ var packagePath = regexp.MustCompile(`[A-Za-z0-9_.~-]+/`)
 
 // schemaNamer names the schemas of the OpenAPI document. Rooms may name their
 // types alike, so a name begins with the room's, unless it does anyway; the words of
-// the wire contract and of the gate stand alone. The envelope around T is TAnswer.
+// the wire contract and of the gate stand alone. The envelope around T is TAnswer, that
+// of the sandbox SandboxTAnswer.
 // The nameless bodies of two operations, for which huma has only a hint, are told
 // apart by a number.
 func schemaNamer() func(t reflect.Type, hint string) string {
@@ -34,6 +35,9 @@ func schemaNamer() func(t reflect.Type, hint string) string {
 			qualified := path.Base(t.PkgPath()) + "." + packagePath.ReplaceAllString(name, "")
 			if inner, ok := strings.CutPrefix(qualified, "api.Body["); ok {
 				base = schemaName(strings.TrimSuffix(inner, "]")) + "Answer"
+			} else if inner, ok := strings.CutPrefix(qualified, "sandbox.Body["); ok {
+				inner = strings.TrimPrefix(strings.TrimRight(inner, "]"), "sandbox.Verbatim[")
+				base = "Sandbox" + schemaName(inner) + "Answer"
 			} else {
 				base = schemaName(qualified)
 			}

@@ -42,21 +42,21 @@ type Limiter struct {
 	start  time.Time // stamps count from here
 
 	mu    sync.Mutex
-	known map[netip.Addr]*visitor
-	ring  visitor // next is the one accepted most recently, prev the least
+	known map[netip.Addr]*guest
+	ring  guest // next is the one accepted most recently, prev the least
 }
 
-// visitor is an address with a place in the ring.
-type visitor struct {
+// guest is an address with a place in the ring.
+type guest struct {
 	addr       netip.Addr
-	prev, next *visitor
+	prev, next *guest
 	last       time.Duration // since start, of the last request that was accepted
 	window     window
 }
 
 // NewLimiter counts by a clock, which is read as a monotonic one where it has that.
 func NewLimiter(l Limits, now func() time.Time) *Limiter {
-	m := &Limiter{limits: l, most: mostAddresses, now: now, start: now(), known: map[netip.Addr]*visitor{}}
+	m := &Limiter{limits: l, most: mostAddresses, now: now, start: now(), known: map[netip.Addr]*guest{}}
 	m.ring.prev, m.ring.next = &m.ring, &m.ring
 	return m
 }
@@ -71,7 +71,7 @@ func (m *Limiter) Accept(address netip.Addr) (wait time.Duration, ok bool) {
 	v := m.known[address]
 	if v == nil {
 		m.forget(at)
-		v = &visitor{addr: address}
+		v = &guest{addr: address}
 	}
 	at = max(at, v.last) // a clock that was set back must not open a window
 	if wait := v.window.wait(m.limits, stampOf(at)); wait > 0 {
@@ -92,7 +92,7 @@ func (m *Limiter) forget(at time.Duration) {
 	}
 }
 
-func (m *Limiter) front(v *visitor) {
+func (m *Limiter) front(v *guest) {
 	if v.next != nil {
 		m.remove(v)
 	}
@@ -100,7 +100,7 @@ func (m *Limiter) front(v *visitor) {
 	v.prev.next, v.next.prev = v, v
 }
 
-func (m *Limiter) remove(v *visitor) {
+func (m *Limiter) remove(v *guest) {
 	v.prev.next, v.next.prev = v.next, v.prev
 	v.prev, v.next = nil, nil
 }

@@ -1,5 +1,87 @@
 // Package sandbox is the live sandbox under /api/sandbox: what strangers meet first.
 //
-// A visitor is known by a cookie, which names its tenant and is signed with the
-// service's secret (cookie.go), and is limited by its address (limit.go).
+// It has no rights, offers or packs of its own. A visitor gets a tenant like any other,
+// with a key that nobody holds; what the visitor asks for is asked of /v1 with that key,
+// and the answer's data is handed on as it is, in the sandbox's envelope. Its own are
+// the cookie that names the tenant (cookie.go), the limits of each address (limit.go),
+// the standard seed (seed.go), and the demos.
+//
+// Errors are {ok, error, message}. What /v1 refuses is HANDLER_ERROR, whose message is
+// "<code of /v1>: <its message>", with the faults of all fields: 409 for a refused
+// transition, 404 for an unknown id, 422 for a value, 503 while an engine is away, else
+// 500. MISSING_FIELDS names the fields; a body that is no JSON, or too long, is
+// INVALID_BODY. Limits and cookie are looked at before the body.
+//
+// A cookie is rejected as if there were none, unless it is signed for its tenant with the
+// secret in the database, which is read for every request: after a rotation no process
+// takes an older one. A tenant that was reset, or not used for a day, is dropped: its
+// records are deleted, while its events and sealed packs stay as evidence. Its cookie is
+// TENANT_EVICTED then; POST tenant gives a new one.
+//
+// Each control process counts the requests that reach it: see Config.Limits.
 package sandbox
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"muniment/control/store"
+	"muniment/control/tenant"
+	"muniment/gateway/auth"
+)
+
+// Ask has a request answered by the service itself, as that of a caller: its status and
+// body. An error means that there was no whole answer.
+type Ask func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (status int, answer []byte, err error)
+
+// Config of the room. DB, Tenants, Keys and Ask are required.
+type Config struct {
+	DB      *store.DB
+	Tenants *tenant.Room
+	Keys    Keys
+	Ask     Ask
+	// Limits of each address; a limit that is 0 is the contract's.
+	Limits Limits
+	// Idle is after how long without a request a tenant is evicted; a day when it is 0.
+	Idle time.Duration
+	// Now is the clock of the limits, which should be a monotonic one. Default time.Now.
+	Now func() time.Time
+	// Logger; nil is slog.Default.
+	Logger *slog.Logger
+}
+
+const defaultIdle = 24 * time.Hour
+
+// Room is safe for concurrent use.
+type Room struct {
+	cfg     Config
+	db      *store.DB
+	limiter *Limiter
+}
+
+// New wires the room, and makes the secret of the cookies if there is none yet.
+func New(ctx context.Context, cfg Config) (*Room, error) {
+	if cfg.DB == nil || cfg.Tenants == nil || cfg.Keys == nil || cfg.Ask == nil {
+		return nil, errors.New("cannot open the sandbox: DB, Tenants, Keys or Ask is missing")
+	}
+	if cfg.Limits.Burst == 0 {
+		cfg.Limits.Burst = defaultBurst
+	}
+	if cfg.Limits.Sustained == 0 {
+		cfg.Limits.Sustained = defaultSustained
+	}
+	if cfg.Idle == 0 {
+		cfg.Idle = defaultIdle
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	r := &Room{cfg: cfg, db: cfg.DB, limiter: NewLimiter(cfg.Limits, cfg.Now)}
+	err := r.db.Change(ctx, func(tx *store.Tx) error { return keepSecret(ctx, tx, newSecret(), store.At(tx.Now())) })
+	return r, err
+}

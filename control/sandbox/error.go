@@ -1,0 +1,159 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"muniment/gateway/api"
+)
+
+// Code is one of the sandbox's error codes.
+type Code string
+
+// The contract's list.
+const (
+	NoTenant        Code = "NO_TENANT"
+	TenantEvicted   Code = "TENANT_EVICTED"
+	InvalidBody     Code = "INVALID_BODY"
+	MissingFields   Code = "MISSING_FIELDS"
+	RateLimited     Code = "RATE_LIMITED"
+	HandlerError    Code = "HANDLER_ERROR"
+	UnknownScenario Code = "UNKNOWN_SCENARIO"
+)
+
+// Error is what the sandbox answers when it refuses.
+type Error struct {
+	OK      bool   `json:"ok" doc:"Always false."`
+	Code    Code   `json:"error" enum:"NO_TENANT,TENANT_EVICTED,INVALID_BODY,MISSING_FIELDS,RATE_LIMITED,HANDLER_ERROR,UNKNOWN_SCENARIO" doc:"What went wrong, of a closed list."`
+	Message string `json:"message" doc:"For people; of HANDLER_ERROR it begins with the code of /v1."`
+
+	status     int
+	retryAfter time.Duration
+}
+
+func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
+
+// GetStatus is the HTTP status of the answer.
+func (e *Error) GetStatus() int { return e.status }
+
+// RetryAfterSeconds is the value of the header Retry-After; 0 means no header.
+func (e *Error) RetryAfterSeconds() int { return int((e.retryAfter + time.Second - 1) / time.Second) }
+
+func refusal(status int, code Code, message string) *Error {
+	return &Error{Code: code, Message: message, status: status}
+}
+
+func noTenant() *Error {
+	return refusal(http.StatusNotFound, NoTenant, "there is no tenant: POST /api/sandbox/tenant makes one")
+}
+
+func evicted() *Error {
+	return refusal(http.StatusGone, TenantEvicted, "the tenant was reset or not used for long: POST /api/sandbox/tenant makes another one")
+}
+
+func limited(wait time.Duration) *Error {
+	e := refusal(http.StatusTooManyRequests, RateLimited, "too many requests from this address")
+	e.retryAfter = wait
+	return e
+}
+
+// said is an error of /v1, as it is in its envelope.
+type said struct {
+	Code    api.Code              `json:"error"`
+	Message string                `json:"message"`
+	Faults  []api.ValidationError `json:"validationErrors"`
+}
+
+// statuses are those of a HANDLER_ERROR, by the status of /v1; any other is 500.
+var statuses = map[int]int{
+	http.StatusNotFound: http.StatusNotFound, http.StatusConflict: http.StatusConflict,
+	http.StatusBadRequest: http.StatusUnprocessableEntity, http.StatusUnprocessableEntity: http.StatusUnprocessableEntity,
+	http.StatusRequestEntityTooLarge: http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable: http.StatusServiceUnavailable,
+}
+
+// refused tells what /v1 refused.
+func (s said) refused(status int, retryAfter time.Duration) *Error {
+	message := s.Message
+	if len(s.Faults) > 0 {
+		message = listed(s.Faults)
+	}
+	if status == http.StatusTooManyRequests {
+		e := limited(max(retryAfter, time.Second))
+		e.Message = message
+		return e
+	}
+	own, known := statuses[status]
+	if !known {
+		own = http.StatusInternalServerError
+	}
+	e := refusal(own, HandlerError, string(s.Code)+": "+message)
+	if own == http.StatusServiceUnavailable {
+		e.retryAfter = max(retryAfter, time.Second)
+	}
+	return e
+}
+
+func listed(faults []api.ValidationError) string {
+	texts := make([]string, 0, len(faults))
+	for _, f := range faults {
+		texts = append(texts, f.Field+": "+f.Message)
+	}
+	return strings.Join(texts, "; ")
+}
+
+// refuse tells what the door refused, or a handler, in the sandbox's envelope.
+func refuse(e *api.Error, errs []error) huma.StatusError {
+	if own, ok := errors.AsType[*Error](errors.Join(errs...)); ok {
+		return own
+	}
+	status := e.GetStatus()
+	switch e.Code {
+	case api.BadRequest:
+		return refusal(status, InvalidBody, e.Message)
+	case api.ValidationFailed:
+		faults := e.ValidationErrors
+		if len(faults) == 0 {
+			faults = []api.ValidationError{{Field: e.Field, Message: strings.TrimPrefix(e.Message, e.Field+": ")}}
+		}
+		return unfit(faults)
+	}
+	return said{Code: e.Code, Message: e.Message}.refused(status, e.RetryAfter)
+}
+
+// unfit tells what is wrong with a body, first of all what is not there.
+func unfit(faults []api.ValidationError) *Error {
+	var missing []string
+	for _, f := range faults {
+		if strings.HasSuffix(f.Message, "missing") {
+			missing = append(missing, f.Field)
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		slices.Sort(missing)
+		return refusal(http.StatusUnprocessableEntity, MissingFields, "missing: "+strings.Join(missing, ", "))
+	case faults[0].Field == "scenario":
+		return refusal(http.StatusUnprocessableEntity, UnknownScenario, listed(faults))
+	}
+	return refusal(http.StatusUnprocessableEntity, HandlerError, string(api.ValidationFailed)+": "+listed(faults))
+}
+
+// heard reads an answer of /v1.
+func heard(status int, answer []byte) (json.RawMessage, error) {
+	if status == http.StatusOK {
+		var told struct{ Data json.RawMessage }
+		err := json.Unmarshal(answer, &told)
+		return told.Data, err
+	}
+	var s said
+	if err := json.Unmarshal(answer, &s); err != nil {
+		return nil, err
+	}
+	return nil, s.refused(status, 0)
+}

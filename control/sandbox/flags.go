@@ -1,0 +1,24 @@
+package sandbox
+
+import (
+	"errors"
+	"time"
+)
+
+// Flags are those of a command that serves the sandbox, in the form that kong reads.
+type Flags struct {
+	Burst     int           `default:"10" help:"How many requests of one address the sandbox takes within 10 seconds; more are answered 429." placeholder:"N"`
+	Sustained int           `default:"200" help:"How many requests of one address the sandbox takes within an hour." placeholder:"N"`
+	Idle      time.Duration `default:"24h" help:"After how long without a request a tenant of the sandbox is dropped."`
+}
+
+// Validate refuses what a sandbox can't be run with.
+func (f Flags) Validate() error {
+	switch {
+	case f.Burst < 1 || f.Sustained < 1:
+		return errors.New("the limits of the sandbox must be 1 or more")
+	case f.Idle < touchEvery:
+		return errors.New("--sandbox-idle must be at least 1m: use is noted to the minute")
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package sandbox
+
+import (
+	"context"
+	"time"
+
+	"muniment/control/store"
+	"muniment/sealer"
+)
+
+// Keys lists the keys that sign for the sandbox, control's current one first, and the
+// moment at which the list is true. control/node implements it.
+type Keys interface {
+	SandboxKeys(ctx context.Context) (keys []sealer.Key, issuedAt time.Time, err error)
+}
+
+// VerificationKey is a key as the contract tells it.
+type VerificationKey struct {
+	KeyID     string        `json:"keyId"`
+	Algorithm string        `json:"algorithm" enum:"ed25519"`
+	PublicKey string        `json:"publicKey" doc:"32 bytes, base64url."`
+	NotBefore store.Instant `json:"notBefore" doc:"The first moment at which it signed."`
+	NotAfter  store.Instant `json:"notAfter" nullable:"true" doc:"The first moment at which it signed no more; null is open."`
+	RevokedAt store.Instant `json:"revokedAt" nullable:"true" doc:"Since when it is not to be trusted; null is never."`
+	Purpose   string        `json:"purpose" enum:"sandbox_proof_signing" doc:"What it signs."`
+}
+
+func told(k sealer.Key) VerificationKey {
+	at := func(t *time.Time) store.Instant {
+		if t == nil {
+			return store.Instant{}
+		}
+		return store.At(*t)
+	}
+	return VerificationKey{k.KeyID, k.Algorithm, k.PublicKey, store.At(k.NotBefore), at(k.NotAfter), at(k.RevokedAt), k.Purpose}
+}
+
+// Directory is the list of verification keys.
+type Directory struct {
+	Keys       []VerificationKey `json:"keys" doc:"Every key that ever signed for the sandbox, that of new packs first."`
+	IssuedAt   store.Instant     `json:"issuedAt" doc:"The moment at which the list is true."`
+	SnapshotID string            `json:"snapshotId" doc:"The id of the first key."`
+}
+
+// RuntimeKeys is the answer about verification keys, with a contract version of its own.
+type RuntimeKeys struct {
+	Body struct {
+		Body[Directory]
+		ContractVersion string `json:"contractVersion" enum:"ws30.v1" doc:"The version of this list."`
+	}
+}
+
+const keysVersion = "ws30.v1"
+
+func (r *Room) getKeys(ctx context.Context, _ *struct{}) (*RuntimeKeys, error) {
+	keys, at, err := r.cfg.Keys.SandboxKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d := Directory{Keys: []VerificationKey{}, IssuedAt: store.At(at)}
+	for _, k := range keys {
+		d.Keys = append(d.Keys, told(k))
+	}
+	if len(d.Keys) > 0 {
+		d.SnapshotID = d.Keys[0].KeyID
+	}
+	answer := &RuntimeKeys{}
+	answer.Body.OK, answer.Body.Data, answer.Body.ContractVersion = true, d, keysVersion
+	return answer, nil
+}

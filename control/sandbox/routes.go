@@ -1,0 +1,242 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"reflect"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"muniment/control/challenge"
+	"muniment/control/node"
+	"muniment/control/offer"
+	"muniment/control/right"
+	"muniment/gateway/api"
+)
+
+// SecurityScheme is the name under which operations ask for the cookie; CookieName is
+// the cookie's own.
+const (
+	SecurityScheme = "sandboxCookie"
+	CookieName     = cookieName
+)
+
+// Base begins the path of every route.
+const Base = "/api/sandbox"
+
+// Body is the envelope of a success.
+type Body[T any] struct {
+	OK   bool `json:"ok" doc:"Always true."`
+	Data T    `json:"data" doc:"The answer itself."`
+}
+
+// Answer is what an operation answers with.
+type Answer[T any] struct{ Body Body[T] }
+
+func tell[T any](data T, err error) (*Answer[T], error) {
+	if err != nil {
+		return nil, err
+	}
+	return &Answer[T]{Body[T]{true, data}}, nil
+}
+
+// Verbatim is data of /v1 as it was answered there, a T.
+type Verbatim[T any] struct{ json.RawMessage }
+
+// Schema is that of T.
+func (Verbatim[T]) Schema(all huma.Registry) *huma.Schema {
+	return all.Schema(reflect.TypeFor[T](), true, "")
+}
+
+// admission is who may call an operation.
+type admission int
+
+const (
+	toAnyone admission = iota
+	toVisitors
+	toLodgers
+)
+
+// add registers an operation.
+func add[I, O any](r *Room, a huma.API, to admission, id, method, path, summary, description string, handle func(context.Context, *I) (*O, error)) {
+	op := huma.Operation{
+		OperationID: "sandbox-" + id, Method: method, Path: Base + path, Summary: summary, Description: description, Tags: []string{"Sandbox"},
+		Metadata: map[string]any{"refuse": refuse},
+	}
+	switch cookie := map[string][]string{SecurityScheme: {}}; to {
+	case toAnyone:
+		op.Security, op.Metadata["admit"] = []map[string][]string{}, r.anyone
+	case toVisitors:
+		op.Security, op.Metadata["admit"] = []map[string][]string{{}, cookie}, r.withOrWithout
+	default:
+		op.Security, op.Metadata["admit"] = []map[string][]string{cookie}, r.lodgers
+	}
+	huma.Register(a, op, func(ctx context.Context, in *I) (*O, error) {
+		out, err := handle(ctx, in)
+		if e, ok := errors.AsType[*api.Error](err); ok { // would be answered as one of /v1
+			err = refuse(e, []error{err})
+		}
+		return out, err
+	})
+}
+
+// Routes adds the room's operations to the API.
+func (r *Room) Routes(a huma.API) {
+	const get, post = http.MethodGet, http.MethodPost
+	add(r, a, toVisitors, "provision", post, "/tenant", "Get a tenant with the standard seed", "Sets the cookie. With the cookie of a tenant that exists it returns that one.", r.postTenant)
+	add(r, a, toLodgers, "get-tenant", get, "/tenant", "Get the tenant", "", r.getTenant)
+	add(r, a, toVisitors, "reset", post, "/reset", "Drop the tenant and clear the cookie", "", r.postReset)
+	add(r, a, toLodgers, "issue-right", post, "/rights/issue", "Issue a right under a basis, or derive one from another", "", r.issue)
+	add(r, a, toLodgers, "suspend-right", post, "/rights/suspend", "Suspend a right, or resume it", "", r.suspend)
+	add(r, a, toLodgers, "revoke-right", post, "/rights/revoke", "Revoke a right for good", "", r.revoke)
+	add(r, a, toLodgers, "propose-offer", post, "/offers/propose", "Propose to share, cede or sublet a part of a right", "", r.propose)
+	add(r, a, toLodgers, "accept-offer", post, "/offers/accept", "Accept an offer, which issues the right that it asked for", "", r.accept)
+	add(r, a, toLodgers, "counter-offer", post, "/offers/counter", "Answer an offer with one in the opposite direction", "", r.counter)
+	add(r, a, toLodgers, "withdraw-offer", post, "/offers/withdraw", "Withdraw an offer, for its proposer, or reject it, for its recipient", "", r.withdraw)
+	add(r, a, toLodgers, "open-challenge", post, "/challenges/open", "Open a challenge against an ACTIVE right", "", r.challenge)
+	add(r, a, toLodgers, "resolve-challenge", post, "/challenges/resolve", "Resolve a challenge, which revokes the right if it is upheld, or withdraw it", "", r.resolve)
+	add(r, a, toLodgers, "list-proof-packs", get, "/proof-packs", "List the proof packs, newest last", "", r.getPacks)
+	add(r, a, toLodgers, "get-provenance", get, "/provenance", "Get a right's lineage: basis, root right, derived rights, the right itself", "", r.getProvenance)
+	add(r, a, toLodgers, "inspect", get, "/inspect", "Get everything of the tenant", "Each list has its newest 2,000 at most.", r.inspect)
+	add(r, a, toAnyone, "get-runtime-keys", get, "/runtime-keys", "Get the keys that sign for the sandbox", "`muniment verify --keys` takes the answer as a file.", r.getKeys)
+}
+
+type issueInput struct {
+	Body struct {
+		BasisID        string          `json:"basisId"`
+		Substrate      string          `json:"substrate"`
+		Scope          json.RawMessage `json:"scope" doc:"An object of limits, or a string, which is kept as its description."`
+		EffectiveFrom  time.Time       `json:"effectiveFrom"`
+		EffectiveUntil *time.Time      `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: the end of the parent or the basis."`
+		ParentRightID  *string         `json:"parentRightId,omitempty" nullable:"true" doc:"The right to derive this one from."`
+	}
+}
+
+func (r *Room) issue(ctx context.Context, in *issueInput) (*Answer[Verbatim[right.OneRight]], error) {
+	return verbatim[right.OneRight](r.ask(ctx, http.MethodPost, "/v1/rights", in.Body))
+}
+
+// reasoned is the body of many actions of /v1.
+type reasoned struct {
+	Reason *string `json:"reason,omitempty"`
+}
+
+type suspendInput struct {
+	Body struct {
+		RightID string  `json:"rightId"`
+		Reason  *string `json:"reason,omitempty" nullable:"true" doc:"Kept in the audit log for good: no place for personal data."`
+		Action  string  `json:"action,omitempty" enum:"suspend,resume" default:"suspend" doc:"What to do."`
+	}
+}
+
+func (r *Room) suspend(ctx context.Context, in *suspendInput) (*Answer[Verbatim[right.Moved]], error) {
+	action := in.Body.Action
+	return verbatim[right.Moved](r.act(ctx, "rights", in.Body.RightID, action, reasoned{in.Body.Reason}))
+}
+
+type revokeInput struct {
+	Body struct {
+		RightID string  `json:"rightId"`
+		Reason  *string `json:"reason,omitempty" nullable:"true" doc:"Kept in the audit log for good: no place for personal data."`
+	}
+}
+
+func (r *Room) revoke(ctx context.Context, in *revokeInput) (*Answer[Verbatim[right.Moved]], error) {
+	return verbatim[right.Moved](r.act(ctx, "rights", in.Body.RightID, "revoke", reasoned{in.Body.Reason}))
+}
+
+type proposeInput struct {
+	Body struct {
+		RightID string          `json:"rightId" doc:"The right of which a part is asked for."`
+		ToOrgID string          `json:"toOrgId" doc:"The organisation that may accept."`
+		Scope   json.RawMessage `json:"scope" doc:"The scope of the right that accepting issues: an object of limits, or a string, which is kept as its description."`
+		offer.Terms
+	}
+}
+
+func (r *Room) propose(ctx context.Context, in *proposeInput) (*Answer[Verbatim[offer.OneOffer]], error) {
+	return verbatim[offer.OneOffer](r.ask(ctx, http.MethodPost, "/v1/offers", in.Body))
+}
+
+type acceptInput struct {
+	Body struct {
+		OfferID string `json:"offerId"`
+	}
+}
+
+func (r *Room) accept(ctx context.Context, in *acceptInput) (*Answer[Verbatim[offer.AcceptedOffer]], error) {
+	return verbatim[offer.AcceptedOffer](r.act(ctx, "offers", in.Body.OfferID, "accept", nil))
+}
+
+type counterInput struct {
+	Body struct {
+		OfferID string          `json:"offerId"`
+		Scope   json.RawMessage `json:"scope" doc:"As in an offer."`
+		offer.Terms
+	}
+}
+
+func (r *Room) counter(ctx context.Context, in *counterInput) (*Answer[Verbatim[offer.CounteredOffer]], error) {
+	return verbatim[offer.CounteredOffer](r.act(ctx, "offers", in.Body.OfferID, "counter", in.Body))
+}
+
+type withdrawInput struct {
+	Body struct {
+		OfferID string  `json:"offerId"`
+		Action  string  `json:"action,omitempty" enum:"withdraw,reject" default:"withdraw" doc:"withdraw is the proposer's, reject the recipient's."`
+		Reason  *string `json:"reason,omitempty" nullable:"true" doc:"Kept in the audit log for good: no place for personal data."`
+	}
+}
+
+func (r *Room) withdraw(ctx context.Context, in *withdrawInput) (*Answer[Verbatim[offer.OneOffer]], error) {
+	return verbatim[offer.OneOffer](r.act(ctx, "offers", in.Body.OfferID, in.Body.Action, reasoned{in.Body.Reason}))
+}
+
+type challengeInput struct {
+	Body struct {
+		RightID         string `json:"rightId"`
+		ChallengerOrgID string `json:"challengerOrgId,omitempty" default:"org_thirdparty_sandbox" doc:"The organisation that challenges it."`
+		Reason          string `json:"reason" doc:"Kept in the audit log for good: no place for personal data."`
+	}
+}
+
+func (r *Room) challenge(ctx context.Context, in *challengeInput) (*Answer[Verbatim[challenge.OneChallenge]], error) {
+	return verbatim[challenge.OneChallenge](r.ask(ctx, http.MethodPost, "/v1/challenges", in.Body))
+}
+
+type resolveInput struct {
+	Body struct {
+		ChallengeID string  `json:"challengeId"`
+		Upheld      bool    `json:"upheld,omitempty" doc:"Whether the right is revoked; absent: it is not, and the challenge is overturned."`
+		Resolution  *string `json:"resolution,omitempty" nullable:"true" doc:"Kept in the audit log for good: no place for personal data."`
+		Action      string  `json:"action,omitempty" enum:"resolve,withdraw" default:"resolve" doc:"withdraw is the challenger's, who backs down."`
+	}
+}
+
+// Resolved is the answer to a resolution; a withdrawal has the challenge alone.
+type Resolved struct {
+	Challenge   challenge.Challenge `json:"challenge"`
+	Right       *right.View         `json:"right,omitempty"`
+	Propagation *node.Propagation   `json:"propagation,omitempty"`
+}
+
+func (r *Room) resolve(ctx context.Context, in *resolveInput) (*Answer[Verbatim[Resolved]], error) {
+	asked := in.Body
+	if asked.Action == "withdraw" {
+		return verbatim[Resolved](r.act(ctx, "challenges", asked.ChallengeID, "withdraw", reasoned{asked.Resolution}))
+	}
+	return verbatim[Resolved](r.act(ctx, "challenges", asked.ChallengeID, "resolve", object{"upheld": asked.Upheld, "resolution": asked.Resolution}))
+}
+
+// act moves a record of /v1.
+func (r *Room) act(ctx context.Context, of, id, action string, body any) (json.RawMessage, error) {
+	return r.ask(ctx, http.MethodPost, "/v1/"+of+"/"+url.PathEscape(id)+"/"+action, body)
+}
+
+func verbatim[T any](data json.RawMessage, err error) (*Answer[Verbatim[T]], error) {
+	return tell(Verbatim[T]{data}, err)
+}

@@ -1,0 +1,67 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"time"
+
+	"muniment/control/store"
+)
+
+// keepSecret makes the secret unless there is one.
+func keepSecret(ctx context.Context, tx *store.Tx, s secret, at store.Instant) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO sandbox_secret (only_row, secret, created_at) VALUES (1, $1, $2)
+		ON CONFLICT (only_row) DO NOTHING`, hex.EncodeToString(s[:]), at)
+	return err
+}
+
+func replaceSecret(ctx context.Context, tx *store.Tx, s secret, at store.Instant) error {
+	_, err := tx.ExecContext(ctx, `UPDATE sandbox_secret SET secret = $1, created_at = $2`, hex.EncodeToString(s[:]), at)
+	return err
+}
+
+func readSecret(ctx context.Context, q store.Querier) (s secret, err error) {
+	text, err := store.One(ctx, q, "the sandbox's secret", store.Text, `SELECT secret FROM sandbox_secret`)
+	if err != nil {
+		return s, err
+	}
+	if text == nil || hex.DecodedLen(len(*text)) != len(s) {
+		return s, errors.New("the sandbox's secret is missing or not of its length")
+	}
+	_, err = hex.Decode(s[:], []byte(*text))
+	return s, err
+}
+
+// lodger is a tenant of the sandbox.
+type lodger struct {
+	tenantID, keyID string
+	seenAt          store.Instant
+}
+
+func scanLodger(r store.Row) (l lodger, err error) {
+	return l, r.Scan(&l.tenantID, &l.keyID, &l.seenAt)
+}
+
+func insertLodger(ctx context.Context, tx *store.Tx, l lodger) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO sandbox_tenants (tenant_id, key_id, seen_at) VALUES ($1, $2, $3)`, l.tenantID, l.keyID, l.seenAt)
+	return err
+}
+
+// findLodger is nil for a tenant that is gone.
+func findLodger(ctx context.Context, q store.Querier, tenantID string) (*lodger, error) {
+	return store.One(ctx, q, "the sandbox's tenant "+tenantID, scanLodger,
+		`SELECT tenant_id, key_id, seen_at FROM sandbox_tenants WHERE tenant_id = $1`, tenantID)
+}
+
+// listIdle lists tenants that were used last at a moment or before, the least recently
+// used first.
+func listIdle(ctx context.Context, q store.Querier, until time.Time, limit int) ([]lodger, error) {
+	return store.List(ctx, q, "the sandbox's idle tenants", scanLodger,
+		`SELECT tenant_id, key_id, seen_at FROM sandbox_tenants WHERE seen_at <= $1 ORDER BY seen_at, tenant_id LIMIT $2`, store.At(until), limit)
+}
+
+func touch(ctx context.Context, tx *store.Tx, tenantID string, at store.Instant) error {
+	_, err := tx.ExecContext(ctx, `UPDATE sandbox_tenants SET seen_at = $2 WHERE tenant_id = $1 AND seen_at < $2`, tenantID, at)
+	return err
+}

@@ -1,0 +1,236 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"muniment/control/right"
+	"muniment/control/store"
+	"muniment/control/tenant"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+	"muniment/sealer"
+)
+
+// Tenant is that of a visitor, as /v1 has it.
+type Tenant struct {
+	TenantID  string        `json:"tenantId"`
+	OrgID     string        `json:"orgId"`
+	CreatedAt store.Instant `json:"createdAt"`
+	Counts    tenant.Counts `json:"counts"`
+}
+
+// Summary is a visitor's tenant with its rights.
+type Summary struct {
+	Tenant
+	Rights []right.View `json:"rights" doc:"Oldest first, 500 at most."`
+}
+
+// mostOf is how many records one page of /v1 has at most.
+const mostOf = 500
+
+func (r *Room) summary(ctx context.Context, of auth.Principal) (s Summary, err error) {
+	t, err := read[tenant.Snapshot](ctx, r, of, "/v1/tenant")
+	if err != nil {
+		return s, err
+	}
+	rights, err := read[right.Rights](ctx, r, of, fmt.Sprintf("/v1/rights?limit=%d", mostOf))
+	if err != nil {
+		return s, err
+	}
+	slices.Reverse(rights.Rights)
+	return Summary{Tenant(t.Tenant), rights.Rights}, nil
+}
+
+// provision makes a tenant with the standard seed. One that could not be filled is
+// dropped.
+func (r *Room) provision(ctx context.Context) (auth.Principal, error) {
+	id := api.NewID("sandbox_", r.db.Now())
+	made, err := r.cfg.Tenants.Create(ctx, tenant.Request{Org: strings.ToLower(id), Label: "sandbox", Sandbox: true})
+	if err != nil {
+		return auth.Principal{}, err
+	}
+	err = r.db.Change(ctx, func(tx *store.Tx) error {
+		return insertLodger(ctx, tx, lodger{made.TenantID, made.KeyID, store.At(tx.Now())})
+	})
+	if err != nil {
+		return auth.Principal{}, err
+	}
+	of, err := r.callerOf(ctx, made.KeyID)
+	if err == nil {
+		err = r.seed(ctx, of)
+	}
+	if err != nil {
+		_, also := r.drop(context.WithoutCancel(ctx), made.TenantID, unfinished, store.BySystem())
+		err = errors.Join(err, also)
+	}
+	return of, err
+}
+
+// Why a tenant is dropped.
+const (
+	wasReset   = "RESET"
+	idle       = "IDLE"
+	unfinished = "NOT_PROVISIONED"
+)
+
+// drop deletes a tenant, and tells of it; false if it was gone.
+func (r *Room) drop(ctx context.Context, tenantID, reason string, by sealer.Ref) (dropped bool, err error) {
+	err = r.db.Change(ctx, func(tx *store.Tx) error {
+		l, err := findLodger(ctx, tx, tenantID)
+		if err != nil || l == nil {
+			return err
+		}
+		if reason == idle && l.seenAt.After(tx.Now().Add(-r.cfg.Idle)) {
+			return nil // it came back
+		}
+		dropped = true
+		return dropAndTell(ctx, tx, tenantID, reason, by)
+	})
+	return dropped && err == nil, err
+}
+
+const droppedEvent = "tenant.dropped"
+
+func dropAndTell(ctx context.Context, tx *store.Tx, tenantID, reason string, by sealer.Ref) error {
+	if err := tx.DropTenant(ctx, tenantID); err != nil {
+		return err
+	}
+	text, err := sealer.Canonical(object{"tenantId": tenantID, "reason": reason})
+	if err != nil {
+		return err
+	}
+	return tx.Emit(ctx, sealer.Event{
+		TenantID: tenantID, Type: droppedEvent, At: tx.Now(), Actor: by, Subject: sealer.Ref{Kind: "tenant", ID: tenantID}, Data: text,
+	})
+}
+
+// Replay is the sandbox's store.Replay: a tenant that was dropped is dropped again.
+func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
+	if e.Type != droppedEvent {
+		return false, nil
+	}
+	l, err := findLodger(ctx, tx, e.TenantID)
+	if err != nil || l == nil {
+		return false, err
+	}
+	return true, tx.DropTenant(ctx, e.TenantID)
+}
+
+const (
+	evictEvery = time.Minute
+	evictBatch = 100
+)
+
+// Run evicts tenants that nobody uses, until ctx is done; then it returns nil. Any number
+// of processes may run it. While the database is away it tries again later.
+func (r *Room) Run(ctx context.Context) error {
+	ticker := time.NewTicker(min(evictEvery, r.cfg.Idle))
+	defer ticker.Stop()
+	for {
+		if err := r.evict(ctx); err != nil && ctx.Err() == nil {
+			r.cfg.Logger.Error("cannot evict idle tenants of the sandbox; it is tried again", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// evict drops, one by one, who was idle when it began to look.
+func (r *Room) evict(ctx context.Context) error {
+	until := r.db.Now().Add(-r.cfg.Idle)
+	for {
+		list, err := listIdle(ctx, r.db.Read(), until, evictBatch)
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		for _, l := range list {
+			if _, err := r.drop(ctx, l.tenantID, idle, store.BySystem()); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// RotateSecret takes every visitor's tenant away from its cookie, at once and in every
+// process.
+func (r *Room) RotateSecret(ctx context.Context, by sealer.Ref) (at store.Instant, err error) {
+	err = r.db.Change(ctx, func(tx *store.Tx) error {
+		at = store.At(tx.Now())
+		if err := replaceSecret(ctx, tx, newSecret(), at); err != nil {
+			return err
+		}
+		return tx.Emit(ctx, sealer.Event{
+			TenantID: api.SystemTenant, Type: "sandbox.secret_rotated", At: at.Time, Actor: by,
+			Subject: sealer.Ref{Kind: "sandbox", ID: "cookies"}, Data: json.RawMessage(`{}`),
+		})
+	})
+	return at, err
+}
+
+// Provisioned is the answer that sets the cookie.
+type Provisioned struct {
+	SetCookie http.Cookie `header:"Set-Cookie"`
+	Body      struct {
+		OK      bool    `json:"ok" doc:"Always true."`
+		Data    Summary `json:"data" doc:"The answer itself."`
+		Rebound bool    `json:"rebound" doc:"Whether it is the tenant of the cookie, not a new one."`
+	}
+}
+
+func (r *Room) postTenant(ctx context.Context, _ *struct{}) (*Provisioned, error) {
+	v, answer := visitorOf(ctx), &Provisioned{}
+	answer.Body.OK, answer.Body.Rebound = true, v.lives()
+	if !v.lives() {
+		var err error
+		if v.caller, err = r.provision(ctx); err != nil {
+			return nil, err
+		}
+	}
+	s, err := readSecret(ctx, r.db.Read())
+	if err != nil {
+		return nil, err
+	}
+	answer.SetCookie = *cookie(s.sign(v.caller.TenantID), v.host)
+	answer.Body.Data, err = r.summary(ctx, v.caller)
+	return answer, err
+}
+
+func (r *Room) getTenant(ctx context.Context, _ *struct{}) (*Answer[Summary], error) {
+	return tell(r.summary(ctx, visitorOf(ctx).caller))
+}
+
+// Reset is the answer that takes the cookie away.
+type Reset struct {
+	SetCookie http.Cookie `header:"Set-Cookie"`
+	Body      Body[Dropped]
+}
+
+// Dropped says what a reset did.
+type Dropped struct {
+	TenantID *string `json:"tenantId" doc:"The tenant of the cookie; null without one."`
+	Dropped  bool    `json:"dropped" doc:"Whether there was a tenant to drop."`
+}
+
+func (r *Room) postReset(ctx context.Context, _ *struct{}) (*Reset, error) {
+	v, answer := visitorOf(ctx), &Reset{SetCookie: *cookie("", visitorOf(ctx).host)}
+	answer.Body.OK = true
+	if v.tenantID != "" {
+		answer.Body.Data.TenantID = &v.tenantID
+	}
+	if !v.lives() {
+		return answer, nil
+	}
+	var err error
+	answer.Body.Data.Dropped, err = r.drop(ctx, v.tenantID, wasReset, store.ByKey(v.caller.ID))
+	return answer, err
+}

@@ -1,0 +1,152 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"muniment/control/store"
+	"muniment/gateway/auth"
+)
+
+// visitor is who asks, once the door has let it in.
+type visitor struct {
+	host     string         // that the cookie is for
+	tenantID string         // that the cookie names; empty without one
+	caller   auth.Principal // that acts for the visitor; of no key if the tenant is gone
+}
+
+type visitorKey struct{}
+
+func visitorOf(ctx context.Context) visitor {
+	v, _ := ctx.Value(visitorKey{}).(visitor)
+	return v
+}
+
+// lives says whether the visitor has a tenant.
+func (v visitor) lives() bool { return v.caller.Key != nil }
+
+// anyone lets in who keeps to the limits.
+func (r *Room) anyone(ctx huma.Context) (context.Context, error) {
+	wait, ok := r.limiter.Accept(addressOf(ctx))
+	if !ok {
+		return nil, limited(wait)
+	}
+	return ctx.Context(), nil
+}
+
+// withOrWithout lets in who may have a tenant.
+func (r *Room) withOrWithout(ctx huma.Context) (context.Context, error) {
+	inner, err := r.anyone(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v, err := r.recognise(inner, ctx)
+	return context.WithValue(inner, visitorKey{}, v), err
+}
+
+// lodgers lets in who has a tenant.
+func (r *Room) lodgers(ctx huma.Context) (context.Context, error) {
+	inner, err := r.withOrWithout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	switch v := visitorOf(inner); {
+	case v.lives():
+		return inner, nil
+	case v.tenantID != "":
+		return nil, evicted()
+	}
+	return nil, noTenant()
+}
+
+// recognise reads the cookie. One that this service did not sign is none.
+func (r *Room) recognise(ctx context.Context, request huma.Context) (visitor, error) {
+	v := visitor{host: request.Host()}
+	c, err := huma.ReadCookie(request, cookieName)
+	if err != nil {
+		return v, nil
+	}
+	s, err := readSecret(ctx, r.db.Read())
+	if err != nil {
+		return v, err
+	}
+	id, ok := s.check(c.Value)
+	if !ok {
+		return v, nil
+	}
+	v.tenantID = id
+	l, err := findLodger(ctx, r.db.Read(), id)
+	if err != nil || l == nil {
+		return v, err
+	}
+	v.caller, err = r.callerOf(ctx, l.keyID)
+	if err == nil && v.lives() {
+		err = r.seen(ctx, *l)
+	}
+	return v, err
+}
+
+// callerOf is who asks for a tenant: the holder of its key. It has none if the tenant was
+// dropped meanwhile.
+func (r *Room) callerOf(ctx context.Context, keyID string) (auth.Principal, error) {
+	key, _, err := r.db.Key(ctx, keyID)
+	return auth.Principal{Key: key}, err
+}
+
+// touchEvery is how exactly it is known when a tenant was used last.
+const touchEvery = time.Minute
+
+func (r *Room) seen(ctx context.Context, l lodger) error {
+	now := r.db.Now()
+	if now.Sub(l.seenAt.Time) < touchEvery {
+		return nil
+	}
+	return r.db.Change(ctx, func(tx *store.Tx) error { return touch(ctx, tx, l.tenantID, store.At(now)) })
+}
+
+// addressOf is where a request comes from: the gateway, the one trusted hop before
+// control, says it in the last place of X-Forwarded-For. Who asks control itself is known
+// by the connection. Requests from nowhere share one address.
+func addressOf(ctx huma.Context) netip.Addr {
+	hops := strings.Split(ctx.Header("X-Forwarded-For"), ",")
+	if a, err := netip.ParseAddr(strings.TrimSpace(hops[len(hops)-1])); err == nil {
+		return a
+	}
+	at, _ := netip.ParseAddrPort(ctx.RemoteAddr())
+	return at.Addr()
+}
+
+// ask asks /v1 for the visitor, and returns the data of the answer.
+func (r *Room) ask(ctx context.Context, method, target string, body any) (json.RawMessage, error) {
+	return r.askFor(ctx, visitorOf(ctx).caller, method, target, body)
+}
+
+func (r *Room) askFor(ctx context.Context, caller auth.Principal, method, target string, body any) (json.RawMessage, error) {
+	var text []byte
+	if method == http.MethodPost && body != nil {
+		var err error
+		if text, err = json.Marshal(body); err != nil {
+			return nil, err
+		}
+	}
+	status, answer, err := r.cfg.Ask(ctx, caller, method, target, text)
+	if err != nil {
+		return nil, err
+	}
+	return heard(status, answer)
+}
+
+// read asks for a record or a list, and reads it.
+func read[T any](ctx context.Context, r *Room, caller auth.Principal, target string) (answer T, err error) {
+	text, err := r.askFor(ctx, caller, http.MethodGet, target, nil)
+	if err == nil {
+		err = json.Unmarshal(text, &answer)
+	}
+	return answer, err
+}

@@ -1,0 +1,410 @@
+package control_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control"
+	"muniment/control/node"
+	"muniment/control/sandbox"
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+)
+
+// playground is a house with the sandbox, whose limits are out of the way.
+type playground struct {
+	*house
+	sandbox *sandbox.Room
+}
+
+func newPlayground(t *testing.T) *playground {
+	t.Helper()
+	return openPlayground(t, newHouse(t), sandbox.Config{Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
+}
+
+func openPlayground(t *testing.T, h *house, cfg sandbox.Config) *playground {
+	t.Helper()
+	p := &playground{house: h}
+	cfg.DB, cfg.Tenants, cfg.Keys, cfg.Ask = h.db, h.tenants, h.nodes, p.ask
+	var err error
+	p.sandbox, err = sandbox.New(t.Context(), cfg)
+	require.NoError(t, err)
+	h.rooms = append(h.rooms, p.sandbox)
+	h.control, err = control.New(h.config())
+	require.NoError(t, err)
+	return p
+}
+
+func (p *playground) ask(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
+	return p.control.Ask(ctx, caller, method, target, body)
+}
+
+// visitor is a browser: it keeps the cookie.
+type visitor struct {
+	*playground
+	cookie string
+}
+
+// visit has a new visitor provisioned.
+func (p *playground) visit() (v *visitor, tenant map[string]any) {
+	p.t.Helper()
+	v = &visitor{playground: p}
+	return v, v.does("POST", "/tenant", "")
+}
+
+// send asks the sandbox, and keeps the cookie that comes with the answer.
+func (v *visitor) send(method, path, body string, headers ...string) answer {
+	v.t.Helper()
+	if v.cookie != "" {
+		headers = append(headers, "Cookie", "theme=dark; svc_sandbox_tenant="+v.cookie)
+	}
+	a := v.call("", method, "/api/sandbox"+path, body, headers...)
+	require.Equal(v.t, "application/json", a.header.Get("Content-Type"))
+	require.NotContains(v.t, a.text, "contractVersion")
+	for _, c := range (&http.Response{Header: a.header}).Cookies() {
+		require.Equal(v.t, "svc_sandbox_tenant", c.Name)
+		v.cookie = c.Value
+	}
+	return a
+}
+
+// does is send with a success, and its data.
+func (v *visitor) does(method, path, body string) map[string]any {
+	v.t.Helper()
+	a := v.send(method, path, body)
+	require.Equal(v.t, 200, a.status, a.text)
+	var told struct {
+		OK   bool
+		Data map[string]any
+	}
+	require.NoError(v.t, json.Unmarshal([]byte(a.text), &told))
+	require.True(v.t, told.OK)
+	return told.Data
+}
+
+// isRefused is send with an error, and its message.
+func (v *visitor) isRefused(status int, code sandbox.Code, method, path, body string) string {
+	v.t.Helper()
+	return told(v.t, v.send(method, path, body), status, code)
+}
+
+func told(t *testing.T, a answer, status int, code sandbox.Code) string {
+	t.Helper()
+	require.Equal(t, status, a.status, a.text)
+	var e map[string]any
+	require.NoError(t, json.Unmarshal([]byte(a.text), &e))
+	require.Equal(t, map[string]any{"ok": false, "error": string(code), "message": e["message"]}, e)
+	require.NotEmpty(t, e["message"])
+	return e["message"].(string)
+}
+
+// list reads a list of objects.
+func list(t *testing.T, from map[string]any, names ...string) (objects []map[string]any) {
+	t.Helper()
+	for _, o := range get[[]any](t, from, names...) {
+		objects = append(objects, o.(map[string]any))
+	}
+	return objects
+}
+
+func TestSandboxProvisions(t *testing.T) {
+	p := newPlayground(t)
+	v := &visitor{playground: p}
+	first := v.send("POST", "/tenant", "whatever, it is not read")
+	require.Contains(t, first.text, `"rebound":false`)
+	c := first.header.Get("Set-Cookie")
+	require.Contains(t, c, "; Path=/; HttpOnly; Secure; SameSite=Lax", "example.com is not this machine")
+	tenant := v.does("GET", "/tenant", "")
+	require.Regexp(t, `^tnt_`, tenant["tenantId"])
+	require.True(t, strings.HasPrefix(v.cookie, tenant["tenantId"].(string)+"."))
+	require.Regexp(t, `^org_sandbox_`, tenant["orgId"])
+	counts := get[map[string]any](t, tenant, "counts")
+	require.Equal(t, []any{3.0, 4.0, 0.0, 0.0}, []any{counts["bases"], counts["rights"], counts["offers"], counts["challenges"]})
+	var substrates []string
+	for _, r := range list(t, tenant, "rights") {
+		substrates = append(substrates, r["substrate"].(string))
+		require.Equal(t, "ACTIVE", r["effectiveState"])
+	}
+	require.Equal(t, []string{"DOOH", "CTV", "MOBILE", "MESSAGING"}, substrates)
+
+	again := v.send("POST", "/tenant", "")
+	require.Contains(t, again.text, `"rebound":true`)
+	require.Contains(t, again.text, `"data":{"tenantId":"`+tenant["tenantId"].(string))
+	other, _ := p.visit()
+	require.NotEqual(t, v.cookie, other.cookie)
+
+	var kinds []string
+	for _, e := range p.events(tenant["tenantId"].(string)) {
+		kinds = append(kinds, e.Type)
+	}
+	require.Equal(t, append(slices.Concat([]string{"tenant.created", "key.created"}, slices.Repeat([]string{"basis.created"}, 3),
+		slices.Repeat([]string{"right.issued"}, 4)), "counterparty.created", "settlement_rule.created"), kinds)
+}
+
+func TestSandboxWithoutTenant(t *testing.T) {
+	p := newPlayground(t)
+	v, _ := p.visit()
+	routes := []string{
+		"GET /tenant", "GET /inspect", "GET /provenance", "GET /proof-packs", "POST /rights/issue", "POST /rights/suspend", "POST /rights/revoke",
+		"POST /offers/propose", "POST /offers/accept", "POST /offers/counter", "POST /offers/withdraw", "POST /challenges/open", "POST /challenges/resolve",
+	}
+	all := func(v *visitor, status int, code sandbox.Code) {
+		for _, route := range routes {
+			method, path, _ := strings.Cut(route, " ")
+			v.isRefused(status, code, method, path, "{") // before the body is read
+		}
+	}
+	all(&visitor{playground: p}, 404, sandbox.NoTenant)
+	tampered := &visitor{p, v.cookie[:len(v.cookie)-1]}
+	all(tampered, 404, sandbox.NoTenant)
+
+	stale := &visitor{p, v.cookie}
+	require.Equal(t, true, v.does("POST", "/reset", "")["dropped"])
+	require.Empty(t, v.cookie, "the cookie is cleared")
+	all(stale, 410, sandbox.TenantEvicted)
+	require.Equal(t, false, v.does("POST", "/reset", "")["dropped"])
+	require.Equal(t, false, stale.does("POST", "/reset", "")["dropped"], "after an eviction")
+	gone := &visitor{p, v.cookie}
+	require.Contains(t, gone.send("POST", "/tenant", "").text, `"rebound":false`)
+}
+
+// TestSandboxDropsAll: nothing of the tenant is left in the database but what is to be.
+func TestSandboxDropsAll(t *testing.T) {
+	p := newPlayground(t)
+	v, tenant := p.visit()
+	id := tenant["tenantId"].(string)
+	right := list(t, tenant, "rights")[0]["id"].(string)
+	offer := v.does("POST", "/offers/propose", fmt.Sprintf(`{"rightId":%q,"toOrgId":"org_b","scope":{"campaigns":["sandbox"]}}`, right))
+	v.does("POST", "/offers/accept", fmt.Sprintf(`{"offerId":%q}`, get[string](t, offer, "offer", "id")))
+	v.does("POST", "/challenges/open", fmt.Sprintf(`{"rightId":%q,"reason":"ours"}`, right))
+	_, keep := p.visit()
+	keys, err := p.db.Feed(t.Context(), feedOfAll)
+	require.NoError(t, err)
+	held := len(keys.Changes)
+	v.does("POST", "/reset", "")
+
+	rows, err := p.db.Read().QueryContext(t.Context(), tablesOfTenants(p.db))
+	require.NoError(t, err)
+	var tables []string
+	for rows.Next() {
+		var name string
+		require.NoError(t, rows.Scan(&name))
+		tables = append(tables, name)
+	}
+	require.NoError(t, rows.Err())
+	require.Subset(t, tables, []string{"tenants", "rights", "offers", "sandbox_tenants"})
+	for _, name := range tables {
+		var left, others int
+		require.NoError(t, p.db.Read().QueryRowContext(t.Context(), `SELECT count(*) FROM `+name+` WHERE tenant_id = $1`, id).Scan(&left))
+		require.NoError(t, p.db.Read().QueryRowContext(t.Context(), `SELECT count(*) FROM `+name+` WHERE tenant_id = $1`, keep["tenantId"]).Scan(&others))
+		if name != "outbox" {
+			require.Zero(t, left, name)
+		}
+		if slices.Contains([]string{"tenants", "bases", "rights", "api_keys", "developers", "counterparties", "settlement_rules", "sandbox_tenants"}, name) {
+			require.NotZero(t, others, "of another tenant: %s", name)
+		}
+	}
+	after, err := p.db.Feed(t.Context(), feedOfAll)
+	require.NoError(t, err)
+	require.Len(t, after.Changes, held-6, "four rights, one derived, and a key")
+	events := p.events(id)
+	last := events[len(events)-1]
+	require.Equal(t, "tenant.dropped", last.Type)
+	require.JSONEq(t, fmt.Sprintf(`{"tenantId":%q,"reason":"RESET"}`, id), string(last.Data))
+}
+
+func TestSandboxEvictsTheIdle(t *testing.T) {
+	now := time.Now()
+	h := newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return now })
+	p := openPlayground(t, h, sandbox.Config{Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
+	idle, tenant := p.visit()
+	busy, _ := p.visit()
+	now = now.Add(23*time.Hour + 59*time.Minute)
+	busy.does("GET", "/tenant", "")
+	evict := func() {
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- p.sandbox.Run(ctx) }()
+		require.Eventually(t, func() bool {
+			var n int
+			require.NoError(t, p.db.Read().QueryRowContext(t.Context(), `SELECT count(*) FROM sandbox_tenants WHERE seen_at <= $1`, store.At(now.Add(-24*time.Hour))).Scan(&n))
+			return n == 0
+		}, 10*time.Second, time.Millisecond)
+		stop()
+		require.NoError(t, <-ended)
+	}
+	evict()
+	idle.does("GET", "/tenant", "")
+	now = now.Add(24*time.Hour - time.Minute)
+	busy.does("GET", "/tenant", "")
+	now = now.Add(time.Minute)
+	evict()
+	idle.isRefused(410, sandbox.TenantEvicted, "GET", "/tenant", "")
+	busy.does("GET", "/tenant", "")
+	events := p.events(tenant["tenantId"].(string))
+	require.JSONEq(t, fmt.Sprintf(`{"tenantId":%q,"reason":"IDLE"}`, tenant["tenantId"]), string(events[len(events)-1].Data))
+}
+
+func TestSandboxRotation(t *testing.T) {
+	p := newPlayground(t)
+	v, _ := p.visit()
+	_, err := p.sandbox.RotateSecret(t.Context(), store.ByOperator())
+	require.NoError(t, err)
+	v.isRefused(404, sandbox.NoTenant, "GET", "/tenant", "")
+	require.Contains(t, v.send("POST", "/tenant", "").text, `"rebound":false`)
+	v.does("GET", "/tenant", "")
+}
+
+func TestSandboxLimits(t *testing.T) {
+	now := time.Now()
+	p := openPlayground(t, newHouse(t), sandbox.Config{Now: func() time.Time { return now }})
+	v := &visitor{playground: p}
+	ask := func(hops string) answer { return v.send("GET", "/tenant", "", "X-Forwarded-For", hops) }
+	for range 10 {
+		told(t, ask("198.51.100.1"), 404, sandbox.NoTenant)
+		now = now.Add(100 * time.Millisecond)
+	}
+	refused := ask("198.51.100.1")
+	told(t, refused, 429, sandbox.RateLimited)
+	require.Equal(t, "9", refused.header.Get("Retry-After"))
+	require.Equal(t, 429, ask("198.51.100.9, 198.51.100.1").status, "only the last hop's word counts")
+	require.Equal(t, 404, ask("198.51.100.2").status)
+	now = now.Add(9*time.Second - time.Millisecond)
+	refused = ask("198.51.100.1")
+	require.Equal(t, 429, refused.status)
+	require.Equal(t, "1", refused.header.Get("Retry-After"), "rounded up")
+	now = now.Add(time.Millisecond)
+	require.Equal(t, 404, ask("198.51.100.1").status)
+	require.Equal(t, 404, v.send("GET", "/tenant", "").status, "of the connection's address")
+}
+
+func TestSandboxRights(t *testing.T) {
+	p := newPlayground(t)
+	v, tenant := p.visit()
+	ctv := list(t, tenant, "rights")[1]
+	issue := fmt.Sprintf(`{"basisId":%q,"substrate":"AUDIO","scope":{"campaigns":["x"]},"effectiveFrom":"2026-01-01T00:00:00Z"}`, ctv["basisId"])
+	issued := v.does("POST", "/rights/issue", issue)
+	id := get[string](t, issued, "right", "id")
+	derived := v.does("POST", "/rights/issue", fmt.Sprintf(
+		`{"basisId":%q,"substrate":"CTV","scope":{"campaigns":["sandbox"],"regions":["US"]},"effectiveFrom":%q,"parentRightId":%q}`,
+		ctv["basisId"], ctv["effectiveFrom"], ctv["id"]))
+	child := get[string](t, derived, "right", "id")
+
+	lineage := v.does("GET", "/provenance?rightId="+child, "")
+	require.Equal(t, ctv["id"], get[string](t, lineage, "rootRight", "id"))
+	require.Equal(t, child, get[string](t, lineage, "targetRight", "id"))
+	require.Empty(t, list(t, lineage, "derivedRights"))
+	require.Equal(t, ctv["basisId"], get[string](t, lineage, "basis", "id"))
+	grandchild := get[string](t, v.does("POST", "/rights/issue", fmt.Sprintf(
+		`{"basisId":%q,"substrate":"CTV","scope":{"campaigns":["sandbox"],"regions":["US"]},"effectiveFrom":%q,"parentRightId":%q}`,
+		ctv["basisId"], ctv["effectiveFrom"], child)), "right", "id")
+	lineage = v.does("GET", "/provenance?rightId="+grandchild, "")
+	require.Len(t, list(t, lineage, "derivedRights"), 1)
+	require.Equal(t, child, list(t, lineage, "derivedRights")[0]["id"])
+	lineage = v.does("GET", "/provenance?rightId="+ctv["id"].(string), "")
+	require.Equal(t, lineage["rootRight"], lineage["targetRight"])
+	require.Len(t, list(t, lineage, "descendants"), 1)
+
+	body := fmt.Sprintf(`{"rightId":%q,"reason":"a test"}`, id)
+	require.Equal(t, "SUSPENDED", get[string](t, v.does("POST", "/rights/suspend", body), "right", "state"))
+	require.Equal(t, "STATE_CONFLICT: ", v.isRefused(409, sandbox.HandlerError, "POST", "/rights/suspend", body)[:16])
+	resume := fmt.Sprintf(`{"rightId":%q,"action":"resume"}`, id)
+	require.Equal(t, "ACTIVE", get[string](t, v.does("POST", "/rights/suspend", resume), "right", "state"))
+	require.Equal(t, "SUSPENDED", get[string](t, v.does("POST", "/rights/suspend", fmt.Sprintf(`{"rightId":%q,"action":"suspend"}`, id)), "right", "state"))
+	require.Equal(t, "REVOKED", get[string](t, v.does("POST", "/rights/revoke", body), "right", "state"))
+	v.isRefused(409, sandbox.HandlerError, "POST", "/rights/suspend", resume)
+	v.isRefused(404, sandbox.HandlerError, "POST", "/rights/revoke", `{"rightId":"rgh_00000000000000000000000000"}`)
+	v.isRefused(404, sandbox.HandlerError, "POST", "/rights/revoke", `{"rightId":"../bases"}`)
+	v.isRefused(404, sandbox.HandlerError, "GET", "/provenance?rightId=rgh_1", "")
+	v.isRefused(422, sandbox.MissingFields, "GET", "/provenance", "")
+	v.isRefused(422, sandbox.HandlerError, "POST", "/rights/suspend", fmt.Sprintf(`{"rightId":%q,"action":"revoke"}`, id))
+	v.isRefused(422, sandbox.HandlerError, "POST", "/rights/issue", strings.Replace(issue, "AUDIO", "RADIO", 1))
+	require.Equal(t, "missing: effectiveFrom, scope, substrate",
+		v.isRefused(422, sandbox.MissingFields, "POST", "/rights/issue", fmt.Sprintf(`{"basisId":%q}`, ctv["basisId"])))
+	v.isRefused(400, sandbox.InvalidBody, "POST", "/rights/issue", issue[:40])
+	v.isRefused(400, sandbox.InvalidBody, "POST", "/rights/issue", "")
+	v.isRefused(413, sandbox.InvalidBody, "POST", "/rights/issue", `"`+strings.Repeat("x", 1<<20)+`"`)
+	v.isRefused(422, sandbox.HandlerError, "POST", "/rights/issue", strings.Replace(issue, `"AUDIO"`, "7", 1))
+	_, foreign := p.visit()
+	v.isRefused(404, sandbox.HandlerError, "POST", "/rights/revoke", fmt.Sprintf(`{"rightId":%q}`, list(t, foreign, "rights")[0]["id"]))
+}
+
+func TestSandboxOffers(t *testing.T) {
+	p := newPlayground(t)
+	v, tenant := p.visit()
+	right := list(t, tenant, "rights")[0]["id"].(string)
+	propose := fmt.Sprintf(`{"rightId":%q,"toOrgId":"org_b","scope":{"campaigns":["sandbox"],"regions":["US"]}}`, right)
+	offer := func() map[string]any {
+		return get[map[string]any](t, v.does("POST", "/offers/propose", propose), "offer")
+	}
+	first := offer()
+	made, err := time.Parse(time.RFC3339, first["createdAt"].(string))
+	require.NoError(t, err)
+	ends, err := time.Parse(time.RFC3339, first["expiresAt"].(string))
+	require.NoError(t, err)
+	require.Equal(t, 7*24*time.Hour, ends.Sub(made))
+	byID := func(o map[string]any) string { return fmt.Sprintf(`{"offerId":%q}`, o["id"]) }
+
+	countered := v.does("POST", "/offers/counter", fmt.Sprintf(`{"offerId":%q,"scope":{"campaigns":["sandbox"],"regions":["US-NY"]}}`, first["id"]))
+	require.Equal(t, "COUNTERED", get[string](t, countered, "countered", "state"))
+	require.Equal(t, "counter_of:"+first["id"].(string), get[string](t, countered, "offer", "termsRef"))
+	require.Equal(t, first["fromOrgId"], get[string](t, countered, "offer", "toOrgId"))
+	accepted := v.does("POST", "/offers/accept", byID(get[map[string]any](t, countered, "offer")))
+	require.Equal(t, "ACCEPTED", get[string](t, accepted, "offer", "state"))
+	require.Equal(t, right, get[string](t, accepted, "right", "parentRightId"))
+	require.NotEmpty(t, get[string](t, accepted, "right", "contentHash"))
+	v.isRefused(409, sandbox.HandlerError, "POST", "/offers/accept", byID(first))
+
+	require.Equal(t, "WITHDRAWN", get[string](t, v.does("POST", "/offers/withdraw", byID(offer())), "offer", "state"))
+	rejected := v.does("POST", "/offers/withdraw", fmt.Sprintf(`{"offerId":%q,"action":"reject","reason":"too small"}`, offer()["id"]))
+	require.Equal(t, "REJECTED", get[string](t, rejected, "offer", "state"))
+	require.Equal(t, "too small", get[string](t, rejected, "offer", "stateReason"))
+	v.isRefused(422, sandbox.HandlerError, "POST", "/offers/withdraw", fmt.Sprintf(`{"offerId":%q,"action":"burn"}`, offer()["id"]))
+	v.isRefused(422, sandbox.MissingFields, "POST", "/offers/counter", byID(offer()))
+	v.isRefused(422, sandbox.HandlerError, "POST", "/offers/propose", strings.Replace(propose, "org_b", tenant["orgId"].(string), 1))
+}
+
+func TestSandboxChallenges(t *testing.T) {
+	p := newPlayground(t)
+	v, tenant := p.visit()
+	open := func(right int) string {
+		made := v.does("POST", "/challenges/open", fmt.Sprintf(`{"rightId":%q,"reason":"ours"}`, list(t, tenant, "rights")[right]["id"]))
+		require.Equal(t, "org_thirdparty_sandbox", get[string](t, made, "challenge", "challengerOrgId"))
+		return get[string](t, made, "challenge", "id")
+	}
+	resolve := func(id, rest string) map[string]any {
+		return v.does("POST", "/challenges/resolve", fmt.Sprintf(`{"challengeId":%q%s}`, id, rest))
+	}
+	overturned := resolve(open(0), `,"resolution":"no"`)
+	require.Equal(t, "OVERTURNED", get[string](t, overturned, "challenge", "state"))
+	require.Equal(t, "ACTIVE", get[string](t, overturned, "right", "state"))
+	require.Equal(t, "WITHDRAWN", get[string](t, resolve(open(0), `,"action":"withdraw","resolution":"settled"`), "challenge", "state"))
+	upheld := resolve(open(0), `,"upheld":true,"action":"resolve"`)
+	require.Equal(t, "UPHELD", get[string](t, upheld, "challenge", "state"))
+	require.Equal(t, "REVOKED", get[string](t, upheld, "right", "state"))
+	v.isRefused(409, sandbox.HandlerError, "POST", "/challenges/open", fmt.Sprintf(`{"rightId":%q,"reason":"ours"}`, list(t, tenant, "rights")[0]["id"]))
+	v.isRefused(409, sandbox.HandlerError, "POST", "/challenges/resolve", fmt.Sprintf(`{"challengeId":%q}`, get[string](t, upheld, "challenge", "id")))
+	v.isRefused(422, sandbox.MissingFields, "POST", "/challenges/open", fmt.Sprintf(`{"rightId":%q}`, list(t, tenant, "rights")[1]["id"]))
+	other := v.does("POST", "/challenges/open", fmt.Sprintf(`{"rightId":%q,"reason":"ours","challengerOrgId":"org_c"}`, list(t, tenant, "rights")[1]["id"]))
+	require.Equal(t, "org_c", get[string](t, other, "challenge", "challengerOrgId"))
+}
+
+// feedOfAll asks for all of the feed.
+var feedOfAll = api.FeedRequest{After: 1, Limit: 10_000}
+
+// tablesOfTenants asks for the tables whose rows belong to tenants.
+func tablesOfTenants(db *store.DB) string {
+	if strings.HasPrefix(fmt.Sprintf("%T", db.Read().Driver()), "*stdlib") {
+		return `SELECT table_name FROM information_schema.columns WHERE column_name = 'tenant_id' AND table_schema = 'public'`
+	}
+	return `SELECT m.name FROM sqlite_master m JOIN pragma_table_info(m.name) c WHERE m.type = 'table' AND c.name = 'tenant_id'`
+}
