@@ -28,7 +28,7 @@ var rooms = map[string][]string{
 	"control/proof":           {"control/node", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/rapidtest":       {},
 	"control/right":           {"control/node", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
-	"control/sandbox":         {"control/challenge", "control/node", "control/offer", "control/proof", "control/right", "control/settle", "control/settle/rate", "control/store", "control/tenant", "gateway/api", "gateway/auth", "sealer"},
+	"control/sandbox":         {"control/challenge", "control/node", "control/offer", "control/proof", "control/right", "control/settle", "control/settle/rate", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "sealer"},
 	"control/settle":          {"control/settle/rate", "control/store", "gate", "gateway/api", "sealer"},
 	"control/settle/rate":     {},
 	"control/store":           {"gateway/api", "sealer", "sealer/keyfile"},

@@ -124,7 +124,10 @@ func (d *day) sandbox() {
 	d.visit("sandbox-open-challenge", "", challenge)
 	d.visit("sandbox-resolve-challenge", "", `{"challengeId": "{challengeId}", "upheld": false, "resolution": "the contract of June says otherwise"}`)
 
+	d.visit("sandbox-run-demo", "", `{"eventCount": 2, "seed": 7}`)
+	d.visit("sandbox-constraint-demo", "", `{"scenario": "automotive-speed"}`)
 	d.visit("sandbox-list-proof-packs", "", "")
+	d.visit("sandbox-get-proof-pack", "", "")
 	d.visit("sandbox-get-runtime-keys", "", "")
 	require.Eventually(d.t, func() bool { return strings.Contains(d.ask("sandbox-inspect", "", "").body, `"challenge.overturned"`) },
 		10*time.Second, 10*time.Millisecond, "all events are loaded")

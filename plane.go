@@ -87,13 +87,15 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
+	issuer := newSandboxNode()
 	var ctl *control.Control
 	visitors, err := sandbox.New(ctx, sandbox.Config{
 		DB: cfg.DB, Tenants: tenants, Keys: nodes,
 		Ask: func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
 			return ctl.Ask(ctx, caller, method, target, body)
 		},
-		Limits: sandbox.Limits{Burst: cfg.Sandbox.Burst, Sustained: cfg.Sandbox.Sustained}, Idle: cfg.Sandbox.Idle, Logger: cfg.Logger,
+		Deliver: issuer.Deliver,
+		Limits:  sandbox.Limits{Burst: cfg.Sandbox.Burst, Sustained: cfg.Sandbox.Sustained}, Idle: cfg.Sandbox.Idle, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -107,7 +109,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &plane{ctl, nodes, packs, tenants, newSandboxNode()}, nil
+	return &plane{ctl, nodes, packs, tenants, issuer}, nil
 }
 
 // purposeOf says what the keys are for that sign a tenant's packs.

@@ -34,7 +34,7 @@ func newPlayground(t *testing.T) *playground {
 func openPlayground(t *testing.T, h *house, cfg sandbox.Config) *playground {
 	t.Helper()
 	p := &playground{house: h}
-	cfg.DB, cfg.Tenants, cfg.Keys, cfg.Ask = h.db, h.tenants, h.nodes, p.ask
+	cfg.DB, cfg.Tenants, cfg.Keys, cfg.Ask, cfg.Deliver = h.db, h.tenants, h.nodes, p.ask, noDelivery
 	var err error
 	p.sandbox, err = sandbox.New(t.Context(), cfg)
 	require.NoError(t, err)
@@ -42,6 +42,11 @@ func openPlayground(t *testing.T, h *house, cfg sandbox.Config) *playground {
 	h.control, err = control.New(h.config())
 	require.NoError(t, err)
 	return p
+}
+
+// noDelivery is for a house without a gateway.
+func noDelivery(context.Context, string, string, []byte) (int, []byte, error) {
+	return 0, nil, api.Unavailable(api.Draining, "there is no node", time.Second)
 }
 
 func (p *playground) ask(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
@@ -156,6 +161,7 @@ func TestSandboxWithoutTenant(t *testing.T) {
 	routes := []string{
 		"GET /tenant", "GET /inspect", "GET /provenance", "GET /proof-packs", "POST /rights/issue", "POST /rights/suspend", "POST /rights/revoke",
 		"POST /offers/propose", "POST /offers/accept", "POST /offers/counter", "POST /offers/withdraw", "POST /challenges/open", "POST /challenges/resolve",
+		"POST /run-demo", "POST /constraint-demo", "GET /proof-packs/ppk_1",
 	}
 	all := func(v *visitor, status int, code sandbox.Code) {
 		for _, route := range routes {
@@ -407,4 +413,44 @@ func tablesOfTenants(db *store.DB) string {
 		return `SELECT table_name FROM information_schema.columns WHERE column_name = 'tenant_id' AND table_schema = 'public'`
 	}
 	return `SELECT m.name FROM sqlite_master m JOIN pragma_table_info(m.name) c WHERE m.type = 'table' AND c.name = 'tenant_id'`
+}
+
+func TestSandboxConstraints(t *testing.T) {
+	p := newPlayground(t)
+	v, tenant := p.visit()
+	for scenario, code := range map[string]string{
+		"messaging-optout": "MESSAGING_OPTED_OUT", "automotive-speed": "AUTOMOTIVE_SPEED_EXCEEDED", "drone-remote-id-missing": "DRONE_REMOTE_ID_MISSING",
+	} {
+		d := v.does("POST", "/constraint-demo", fmt.Sprintf(`{"scenario":%q}`, scenario))
+		require.Equal(t, scenario, d["scenario"])
+		require.Equal(t, true, d["refused"], scenario)
+		require.Nil(t, d["receipt"])
+		var codes []string
+		for _, violation := range list(t, d, "violations") {
+			codes = append(codes, violation["code"].(string))
+			require.NotEmpty(t, violation["message"])
+			require.Contains(t, violation, "observed")
+		}
+		require.Equal(t, []string{code}, codes, scenario)
+	}
+	v.isRefused(422, sandbox.UnknownScenario, "POST", "/constraint-demo", `{"scenario":"flying-car"}`)
+	v.isRefused(422, sandbox.UnknownScenario, "POST", "/constraint-demo", `{"scenario":7}`)
+	v.isRefused(422, sandbox.MissingFields, "POST", "/constraint-demo", `{}`)
+	v.isRefused(400, sandbox.InvalidBody, "POST", "/constraint-demo", `scenario`)
+	require.Len(t, p.events(tenant["tenantId"].(string)), 11, "nothing has happened to the tenant")
+}
+
+func TestSandboxDemoRefuses(t *testing.T) {
+	p := newPlayground(t)
+	v, tenant := p.visit()
+	for _, body := range []string{`{"eventCount":0}`, `{"eventCount":101}`, `{"eventCount":1.5}`, `{"eventCount":"12"}`, `{"seed":"x"}`} {
+		v.isRefused(422, sandbox.HandlerError, "POST", "/run-demo", body)
+	}
+	a := v.send("POST", "/run-demo", "")
+	told(t, a, 503, sandbox.HandlerError)
+	require.Equal(t, "1", a.header.Get("Retry-After"))
+	for _, r := range list(t, tenant, "rights") {
+		v.does("POST", "/rights/revoke", fmt.Sprintf(`{"rightId":%q}`, r["id"]))
+	}
+	v.isRefused(409, sandbox.HandlerError, "POST", "/run-demo", `{}`)
 }

@@ -68,16 +68,6 @@ func all[T any](ctx context.Context, r *Room, of auth.Principal, list, member st
 	}
 }
 
-// Packs are a tenant's proof packs.
-type Packs struct {
-	Packs []proof.Summary `json:"packs" doc:"Newest last."`
-}
-
-func (r *Room) getPacks(ctx context.Context, _ *struct{}) (*Answer[Packs], error) {
-	packs, err := all[proof.Summary](ctx, r, visitorOf(ctx).caller, "proof-packs", "packs")
-	return tell(Packs{packs}, err)
-}
-
 // Inspection is everything of a tenant, newest first but for the packs.
 type Inspection struct {
 	Tenant     Tenant                `json:"tenant"`

@@ -99,7 +99,11 @@ func (r *Room) Routes(a huma.API) {
 	add(r, a, toLodgers, "withdraw-offer", post, "/offers/withdraw", "Withdraw an offer, for its proposer, or reject it, for its recipient", "", r.withdraw)
 	add(r, a, toLodgers, "open-challenge", post, "/challenges/open", "Open a challenge against an ACTIVE right", "", r.challenge)
 	add(r, a, toLodgers, "resolve-challenge", post, "/challenges/resolve", "Resolve a challenge, which revokes the right if it is upheld, or withdraw it", "", r.resolve)
+	add(r, a, toLodgers, "run-demo", post, "/run-demo", "Make deliveries, and seal them into a proof pack",
+		"The deliveries go through the gate, are signed and made durable as any other; then the pack is sealed with the projected metering and the reconciled settlement.", r.runDemo)
+	add(r, a, toLodgers, "constraint-demo", post, "/constraint-demo", "See a delivery refused by the constraint gate", "Nothing is signed, and nothing of the tenant changes.", r.constraintDemo)
 	add(r, a, toLodgers, "list-proof-packs", get, "/proof-packs", "List the proof packs, newest last", "", r.getPacks)
+	add(r, a, toLodgers, "get-proof-pack", get, "/proof-packs/{packId}", "Get a whole proof pack, and the key that signed it", "", r.getPack)
 	add(r, a, toLodgers, "get-provenance", get, "/provenance", "Get a right's lineage: basis, root right, derived rights, the right itself", "", r.getProvenance)
 	add(r, a, toLodgers, "inspect", get, "/inspect", "Get everything of the tenant", "Each list has its newest 2,000 at most.", r.inspect)
 	add(r, a, toAnyone, "get-runtime-keys", get, "/runtime-keys", "Get the keys that sign for the sandbox", "`muniment verify --keys` takes the answer as a file.", r.getKeys)

@@ -36,12 +36,17 @@ import (
 // body. An error means that there was no whole answer.
 type Ask func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (status int, answer []byte, err error)
 
-// Config of the room. DB, Tenants, Keys and Ask are required.
+// Deliver answers as POST /v1/delivery does, on behalf of a key of a tenant, with the
+// envelope of /v1. An error means that there was no answer, and that nothing was promised.
+type Deliver func(ctx context.Context, tenantID, keyID string, body []byte) (status int, answer []byte, err error)
+
+// Config of the room. DB, Tenants, Keys, Ask and Deliver are required.
 type Config struct {
 	DB      *store.DB
 	Tenants *tenant.Room
 	Keys    Keys
 	Ask     Ask
+	Deliver Deliver
 	// Limits of each address; a limit that is 0 is the contract's.
 	Limits Limits
 	// Idle is after how long without a request a tenant is evicted; a day when it is 0.
@@ -63,8 +68,8 @@ type Room struct {
 
 // New wires the room, and makes the secret of the cookies if there is none yet.
 func New(ctx context.Context, cfg Config) (*Room, error) {
-	if cfg.DB == nil || cfg.Tenants == nil || cfg.Keys == nil || cfg.Ask == nil {
-		return nil, errors.New("cannot open the sandbox: DB, Tenants, Keys or Ask is missing")
+	if cfg.DB == nil || cfg.Tenants == nil || cfg.Keys == nil || cfg.Ask == nil || cfg.Deliver == nil {
+		return nil, errors.New("cannot open the sandbox: DB, Tenants, Keys, Ask or Deliver is missing")
 	}
 	if cfg.Limits.Burst == 0 {
 		cfg.Limits.Burst = defaultBurst

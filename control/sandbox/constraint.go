@@ -1,0 +1,72 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"muniment/gate"
+	"muniment/gateway/api"
+)
+
+// scenario is a delivery that the gate refuses.
+type scenario struct {
+	substrate gate.Substrate
+	attempt   Attempt
+}
+
+var scenarios = map[string]scenario{
+	"messaging-optout":        {gate.Messaging, Attempt{"sms-thread", 4200, json.RawMessage(`{"optOut":true}`)}},
+	"automotive-speed":        {gate.Automotive, Attempt{"center-display", 8200, json.RawMessage(`{"speedMph":42}`)}},
+	"drone-remote-id-missing": {gate.Drone, Attempt{"swarm-7", 15_000, json.RawMessage(`{"remoteIdActive":false}`)}},
+}
+
+// Attempt is a delivery as it was tried.
+type Attempt struct {
+	SpatialAnchorID string          `json:"spatialAnchorId" doc:"Where it would have been shown."`
+	DwellMs         float64         `json:"dwellMs"`
+	Telemetry       json.RawMessage `json:"telemetry" doc:"What the device observed."`
+}
+
+// Constraint is what the gate said, and what POST /v1/delivery would answer.
+type Constraint struct {
+	Scenario   string           `json:"scenario" doc:"The scenario asked for."`
+	Substrate  string           `json:"substrate"`
+	Gate       string           `json:"gate" doc:"The version of the rules."`
+	Delivery   Attempt          `json:"delivery" doc:"What was tried."`
+	Refused    bool             `json:"refused" doc:"Always true."`
+	Status     int              `json:"status" doc:"What POST /v1/delivery answers to it."`
+	Error      api.Code         `json:"error" doc:"The code of that answer."`
+	Message    string           `json:"message"`
+	Violations []gate.Violation `json:"violations" doc:"Every rule that refused the delivery."`
+	Receipt    *string          `json:"receipt" doc:"Always null: nothing was signed."`
+}
+
+type constraintInput struct {
+	Body struct {
+		Scenario string `json:"scenario" enum:"messaging-optout,automotive-speed,drone-remote-id-missing" doc:"What is wrong with the delivery."`
+	}
+}
+
+// constraintDemo puts a delivery under the rules that every delivery is put under, on a
+// right without limits of its own. The tenant needs none, and nothing of it changes.
+func (r *Room) constraintDemo(_ context.Context, in *constraintInput) (*Answer[Constraint], error) {
+	s, name := scenarios[in.Body.Scenario], in.Body.Scenario
+	var observed gate.Telemetry
+	faults, err := observed.Decode(jsontext.NewDecoder(strings.NewReader(string(s.attempt.Telemetry))), nil)
+	if err != nil || len(faults) > 0 {
+		return nil, fmt.Errorf("cannot play the scenario %s: %v %w", name, faults, err)
+	}
+	on := gate.Right{Substrate: s.substrate}
+	verdict := gate.Evaluate(&on, &observed, s.attempt.DwellMs)
+	violations := verdict.Violations(&on, &observed)
+	return tell(Constraint{
+		Scenario: name, Substrate: verdict.Substrate.String(), Gate: gate.Version, Delivery: s.attempt, Refused: verdict.Refused(),
+		Status: http.StatusPreconditionFailed, Error: api.PreconditionFailed, Message: gate.ConstraintMessage(verdict.Substrate, len(violations)),
+		Violations: violations,
+	}, nil)
+}

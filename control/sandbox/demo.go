@@ -1,0 +1,200 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+
+	"muniment/control/proof"
+	"muniment/control/right"
+	"muniment/gateway/api"
+)
+
+// scene is how deliveries on a substrate of the seed look like.
+type scene struct {
+	anchors   []string
+	dwellMs   float64 // the median
+	spread    float64 // of the logarithm
+	longest   float64 // a spot ends
+	telemetry []object
+}
+
+var scenes = map[string]scene{
+	"DOOH": {
+		[]string{"times-square-north", "penn-station-hall-2", "i-95-exit-13", "union-square-kiosk-4"}, 6800, 0.45, 15_000,
+		[]object{{"viewable": true}, {"viewable": true, "lightingState": "ok"}, {"viewable": false}},
+	},
+	"CTV": {
+		[]string{"pre-roll-1", "mid-roll-1", "mid-roll-2"}, 24_000, 0.5, 30_000,
+		[]object{{"viewable": true, "audible": true, "completionState": "complete"}, {"viewable": true, "muted": true, "completionState": "midpoint"}},
+	},
+	"MOBILE": {
+		[]string{"feed-slot-3", "feed-slot-9", "interstitial", "reward"}, 2900, 0.6, 20_000,
+		[]object{{"viewable": true, "appState": "foreground"}, {"viewable": true, "appState": "foreground", "audible": true}, {"appState": "background"}},
+	},
+	"MESSAGING": {
+		[]string{"sms-thread", "push-banner"}, 4200, 0.5, 60_000,
+		[]object{{"viewable": true}, {}},
+	},
+}
+
+// played is one synthetic delivery.
+type played struct {
+	right              right.View
+	SpatialAnchorID    string  `json:"spatialAnchorId"`
+	SpatialPlacementID *string `json:"spatialPlacementId"`
+	RightID            string  `json:"rightId"`
+	DwellMs            float64 `json:"dwellMs"`
+	CorrelationID      string  `json:"correlationId"`
+	Telemetry          object  `json:"telemetry"`
+}
+
+// script draws deliveries on rights: the same of the same seed and rights.
+func script(seed float64, count int, on []right.View) []played {
+	random := rand.New(rand.NewPCG(math.Float64bits(seed+0), 0)) // −0 is 0
+	list := make([]played, 0, count)
+	for i := range count {
+		r := on[random.IntN(len(on))]
+		s := scenes[r.Substrate]
+		anchor, telemetry := s.anchors[random.IntN(len(s.anchors))], s.telemetry[random.IntN(len(s.telemetry))]
+		dwell := math.Round(min(s.dwellMs*math.Exp(s.spread*random.NormFloat64()), s.longest))
+		list = append(list, played{
+			right: r, RightID: r.ID, SpatialAnchorID: anchor, DwellMs: dwell, Telemetry: telemetry, CorrelationID: fmt.Sprintf("demo-%d", i+1),
+		})
+	}
+	return list
+}
+
+// playable are the rights that a demo delivers on: the ACTIVE ones of the seed's
+// substrates, in an order that is the same for every tenant.
+func playable(rights []right.View) []right.View {
+	place := map[string]int{}
+	for i, s := range seedRights {
+		place[s.substrate] = i
+	}
+	some := slices.DeleteFunc(slices.Clone(rights), func(r right.View) bool {
+		_, known := place[r.Substrate]
+		return !known || r.EffectiveState != api.RightActive
+	})
+	slices.SortFunc(some, func(a, b right.View) int {
+		return cmp.Or(cmp.Compare(place[a.Substrate], place[b.Substrate]), cmp.Compare(a.ID, b.ID))
+	})
+	return some
+}
+
+type demoInput struct {
+	Body *struct {
+		EventCount int      `json:"eventCount,omitempty" minimum:"1" maximum:"100" default:"12" doc:"How many deliveries to make."`
+		Seed       *float64 `json:"seed,omitempty" doc:"The same seed makes the same sequence of rights, anchors and dwell times on the same rights; absent: any."`
+	}
+}
+
+// Delivered is a delivery of the demo, and its receipt.
+type Delivered struct {
+	RightID         string          `json:"rightId"`
+	Substrate       string          `json:"substrate"`
+	SpatialAnchorID string          `json:"spatialAnchorId" doc:"Where it was shown."`
+	DwellMs         float64         `json:"dwellMs"`
+	Receipt         json.RawMessage `json:"receipt" doc:"What was signed."`
+	Signature       json.RawMessage `json:"signature" doc:"Over the receipt."`
+	Metering        json.RawMessage `json:"metering" doc:"What of it is billed, and why."`
+}
+
+// Undelivered is a delivery that was refused: nothing was signed.
+type Undelivered struct {
+	RightID         string  `json:"rightId"`
+	Substrate       string  `json:"substrate"`
+	SpatialAnchorID string  `json:"spatialAnchorId" doc:"Where it would have been shown."`
+	DwellMs         float64 `json:"dwellMs"`
+	Error           string  `json:"error" doc:"The code of /v1."`
+	Message         string  `json:"message"`
+}
+
+// Demo is what a run of the demo made.
+type Demo struct {
+	Seed       float64         `json:"seed" doc:"What the sequence was drawn with."`
+	EventCount int             `json:"eventCount" doc:"How many deliveries were tried."`
+	Deliveries []Delivered     `json:"deliveries" doc:"Those that got a receipt, in their order."`
+	Refused    []Undelivered   `json:"refused" doc:"Those that did not, as a right was narrowed or stopped."`
+	PackID     string          `json:"packId" doc:"The pack that they were sealed into."`
+	Pack       json.RawMessage `json:"pack" doc:"Its header; the whole pack is under proof-packs."`
+	Metering   json.RawMessage `json:"metering" doc:"Of the pack's receipts, as its header projects it."`
+	Settlement json.RawMessage `json:"settlement" doc:"Of the pack's receipts, as its header reconciles it."`
+}
+
+const defaultEvents = 12
+
+func (r *Room) runDemo(ctx context.Context, in *demoInput) (*Answer[Demo], error) {
+	d := Demo{EventCount: defaultEvents, Seed: float64(rand.Uint32()), Deliveries: []Delivered{}, Refused: []Undelivered{}}
+	if in.Body != nil {
+		d.EventCount = in.Body.EventCount
+		if in.Body.Seed != nil {
+			d.Seed = *in.Body.Seed
+		}
+	}
+	rights, err := all[right.View](ctx, r, visitorOf(ctx).caller, "rights", "rights")
+	if err != nil {
+		return nil, err
+	}
+	on := playable(rights)
+	if len(on) == 0 {
+		return nil, api.Conflict("the tenant has no ACTIVE right on DOOH, CTV, MOBILE or MESSAGING")
+	}
+	for _, p := range script(d.Seed, d.EventCount, on) {
+		if err := r.play(ctx, p, &d); err != nil {
+			return nil, err
+		}
+	}
+	text, err := r.ask(ctx, http.MethodPost, "/v1/proof-packs/seal", nil)
+	if err != nil {
+		return nil, err
+	}
+	var sealed proof.Sealed
+	if err := json.Unmarshal(text, &sealed); err != nil {
+		return nil, err
+	}
+	var header struct {
+		PackID               string
+		Metering, Settlement json.RawMessage
+	}
+	err = json.Unmarshal(sealed.Pack, &header)
+	d.PackID, d.Pack, d.Metering, d.Settlement = header.PackID, sealed.Pack, header.Metering, header.Settlement
+	return tell(d, err)
+}
+
+// play makes one delivery, and writes down what came of it. An error is that it can't be
+// said.
+func (r *Room) play(ctx context.Context, p played, into *Demo) error {
+	body, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	of := visitorOf(ctx).caller
+	status, answer, err := r.cfg.Deliver(ctx, of.TenantID, of.ID, body)
+	if err != nil {
+		return err
+	}
+	var told struct {
+		said
+		Data struct{ Receipt, Signature, Metering json.RawMessage }
+	}
+	if err := json.Unmarshal(answer, &told); err != nil {
+		return err
+	}
+	switch status {
+	case http.StatusOK:
+		into.Deliveries = append(into.Deliveries, Delivered{
+			p.RightID, p.right.Substrate, p.SpatialAnchorID, p.DwellMs, told.Data.Receipt, told.Data.Signature, told.Data.Metering,
+		})
+		return nil
+	case http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed:
+		into.Refused = append(into.Refused, Undelivered{p.RightID, p.right.Substrate, p.SpatialAnchorID, p.DwellMs, string(told.Code), told.Message})
+		return nil
+	}
+	return told.refused(status, 0)
+}

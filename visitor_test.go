@@ -1,0 +1,121 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/bench"
+)
+
+// browser is a visitor of the sandbox of a running service.
+type browser struct {
+	t      *testing.T
+	server *bench.Server
+	cookie string
+}
+
+// does asks the sandbox, and reads the data of a success. The text is the whole answer.
+func (v *browser) does(method, path, body string, data any) (text string) {
+	v.t.Helper()
+	a := call(v.t, v.server.API, "", operation{method: method, path: "/api/sandbox" + path, body: body}, "Cookie", v.cookie)
+	require.Equal(v.t, 200, a.status, a.body)
+	if given := (&http.Response{Header: a.header}).Cookies(); len(given) > 0 {
+		v.cookie = given[0].Name + "=" + given[0].Value
+	}
+	require.NoError(v.t, json.Unmarshal([]byte(a.body), &struct{ Data any }{data}))
+	return a.body
+}
+
+// demo is what a visitor is told of a run.
+type demo struct {
+	Seed       float64
+	Deliveries []struct {
+		RightID, Substrate, SpatialAnchorID string
+		DwellMs                             float64
+		Receipt                             struct{ SpatialAnchorID string }
+	}
+	Refused []any
+	PackID  string
+}
+
+// sequence is what a seed determines.
+func (d demo) sequence() (list []any) {
+	for _, x := range d.Deliveries {
+		list = append(list, []any{x.Substrate, x.SpatialAnchorID, x.DwellMs})
+	}
+	return list
+}
+
+// TestSandboxDemo: what a visitor gets from the demo can be verified by a stranger who
+// has the list of runtime keys and nothing else.
+func TestSandboxDemo(t *testing.T) {
+	t.Setenv("MUNIMENT_SANDBOX_BURST", "1000")
+	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
+	server := startServer(t, exe, data)
+	v, other := &browser{t: t, server: server}, &browser{t: t, server: server}
+	v.does("POST", "/tenant", "", &struct{}{})
+	other.does("POST", "/tenant", "", &struct{}{})
+
+	var first, again, elsewhere, another, usual demo
+	v.does("POST", "/run-demo", `{"eventCount":40,"seed":17}`, &first)
+	require.Len(t, first.Deliveries, 40)
+	require.Empty(t, first.Refused)
+	v.does("POST", "/run-demo", `{"eventCount":40,"seed":17}`, &again)
+	require.Equal(t, first.sequence(), again.sequence())
+	require.NotEqual(t, first.PackID, again.PackID, "a fresh pack")
+	other.does("POST", "/run-demo", `{"eventCount":40,"seed":17}`, &elsewhere)
+	require.Equal(t, first.sequence(), elsewhere.sequence(), "of another tenant")
+	other.does("POST", "/run-demo", `{"eventCount":40,"seed":17.5}`, &another)
+	require.NotEqual(t, first.sequence(), another.sequence())
+	other.does("POST", "/run-demo", "", &usual)
+	require.Len(t, usual.Deliveries, 12)
+	substrates := map[string]bool{}
+	for _, d := range first.Deliveries {
+		substrates[d.Substrate] = true
+		require.Equal(t, d.SpatialAnchorID, d.Receipt.SpatialAnchorID)
+	}
+	require.Len(t, substrates, 4)
+
+	keys := filepath.Join(t.TempDir(), "keys.json")
+	var directory struct {
+		Keys       []struct{ KeyID, Purpose string }
+		SnapshotID string
+	}
+	require.NoError(t, os.WriteFile(keys, []byte(v.does("GET", "/runtime-keys", "", &directory)), 0o600))
+	var full struct {
+		Pack            json.RawMessage
+		VerificationKey struct{ KeyID, Purpose string }
+	}
+	var packs struct{ Packs []struct{ ID string } }
+	v.does("GET", "/proof-packs", "", &packs)
+	require.Len(t, packs.Packs, 2)
+	require.Equal(t, again.PackID, packs.Packs[1].ID, "newest last")
+	var files []string
+	for _, p := range packs.Packs {
+		v.does("GET", "/proof-packs/"+p.ID, "", &full)
+		require.Equal(t, directory.SnapshotID, full.VerificationKey.KeyID)
+		require.Equal(t, "sandbox_proof_signing", full.VerificationKey.Purpose)
+		files = append(files, filepath.Join(t.TempDir(), p.ID+".json"))
+		require.NoError(t, os.WriteFile(files[len(files)-1], full.Pack, 0o600))
+	}
+	out, err := exec.Command(exe, append([]string{"verify", "--json", "--keys", keys}, files...)...).CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Contains(t, string(out), `"settlement.ok"`)
+	require.NotContains(t, string(out), `"ok":false`)
+
+	var inspected struct {
+		Packs []struct {
+			PackID     string
+			Settlement []struct{ Lines []any }
+		}
+	}
+	v.does("GET", "/inspect", "", &inspected)
+	require.Equal(t, again.PackID, inspected.Packs[1].PackID)
+	require.NotEmpty(t, inspected.Packs[0].Settlement[0].Lines, "the seed's rule rates what was billed")
+}
