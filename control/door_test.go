@@ -149,37 +149,3 @@ func TestOperationWithoutScopeKeepsControlFromStarting(t *testing.T) {
 	_, err := control.New(cfg)
 	require.ErrorContains(t, err, `operation "silent" declares neither a scope nor that it is public`)
 }
-
-// TestScopes asks every operation with a key that holds exactly one scope.
-func TestScopes(t *testing.T) {
-	h := newHouse(t)
-	byScope := map[string]string{}
-	for _, scope := range append(api.EveryScope.Names(), "*") {
-		_, byScope[scope] = h.tenant(scope)
-	}
-	for op, want := range map[string]string{
-		"GET /v1/tenant":               "rights:read",
-		"POST /v1/bases":               "rights:write",
-		"GET /v1/bases":                "rights:read",
-		"GET /v1/bases/x":              "rights:read",
-		"POST /v1/rights":              "rights:write",
-		"GET /v1/rights":               "rights:read",
-		"GET /v1/rights/x":             "rights:read",
-		"GET /v1/rights/x/provenance":  "rights:read",
-		"GET /v1/rights/x/propagation": "rights:read",
-		"POST /v1/rights/x/suspend":    "rights:write",
-		"POST /v1/rights/x/resume":     "rights:write",
-		"POST /v1/rights/x/revoke":     "rights:write",
-		"POST /v1/api-keys":            "keys:write",
-		"GET /v1/api-keys":             "keys:write",
-		"GET /v1/api-keys/x":           "keys:write",
-		"DELETE /v1/api-keys/x":        "keys:write",
-	} {
-		method, path, _ := strings.Cut(op, " ")
-		for scope, key := range byScope {
-			got := h.call(key, method, path, "").status
-			require.Equal(t, scope == want || scope == "*", got != 403, "%s with %s: %d", op, scope, got)
-		}
-		h.call("", method, path, "").refused(401, api.AuthRequired)
-	}
-}

@@ -131,6 +131,51 @@ func TestDocumentTellsTheScope(t *testing.T) {
 	}
 }
 
+// TestScopesAreTheContracts holds what the document declares against the contract's
+// list. An operation that is new has to be put there.
+func TestScopesAreTheContracts(t *testing.T) {
+	_, _, document := openHouse(t)
+	contract := map[string][]string{
+		"": {"GET /.well-known/muniment/keys.json", "GET /docs", "GET /openapi.json", "GET /v1", "GET /v1/healthz"},
+		"rights:read": {
+			"GET /v1/tenant", "GET /v1/bases", "GET /v1/bases/{basisId}", "GET /v1/rights", "GET /v1/rights/{rightId}",
+			"GET /v1/rights/{rightId}/provenance", "GET /v1/rights/{rightId}/propagation",
+		},
+		"rights:write": {
+			"POST /v1/bases", "POST /v1/rights", "POST /v1/rights/{rightId}/suspend", "POST /v1/rights/{rightId}/resume", "POST /v1/rights/{rightId}/revoke",
+		},
+		"offers:read": {"GET /v1/offers", "GET /v1/offers/{offerId}"},
+		"offers:write": {
+			"POST /v1/offers", "POST /v1/offers/{offerId}/counter", "POST /v1/offers/{offerId}/accept", "POST /v1/offers/{offerId}/withdraw",
+			"POST /v1/offers/{offerId}/reject",
+		},
+		"challenges:read":  {"GET /v1/challenges", "GET /v1/challenges/{challengeId}"},
+		"challenges:write": {"POST /v1/challenges", "POST /v1/challenges/{challengeId}/resolve", "POST /v1/challenges/{challengeId}/withdraw"},
+		"delivery:write":   {"POST /v1/delivery"},
+		"audit:read": {
+			"GET /v1/receipts/{receiptId}", "GET /v1/receipts/{receiptId}/proof", "GET /v1/events", "GET /v1/events/export", "GET /v1/proof-packs",
+			"GET /v1/proof-packs/checkpoint", "GET /v1/proof-packs/{packId}", "GET /v1/proof-packs/{packId}/bundle", "GET /v1/proof-packs/{packId}/consistency",
+		},
+		"proof:write":   {"POST /v1/proof-packs/seal"},
+		"metering:read": {"GET /v1/metering", "GET /v1/metering/refusals"},
+		"keys:write": {
+			"GET /v1/api-keys", "POST /v1/api-keys", "GET /v1/api-keys/{keyId}", "DELETE /v1/api-keys/{keyId}", "POST /v1/api-keys/{keyId}/rotate",
+		},
+	}
+	declared := map[string][]string{}
+	for _, o := range operations(t, document) {
+		if strings.HasPrefix(o.path, sandbox.Base+"/") {
+			continue // a cookie opens those
+		}
+		scope, _ := o.text["x-required-scope"].(string)
+		declared[scope] = append(declared[scope], o.method+" "+o.path)
+	}
+	for scope := range declared {
+		require.ElementsMatch(t, contract[scope], declared[scope], scope)
+	}
+	require.Len(t, declared, len(contract))
+}
+
 func TestDocumentIsWhole(t *testing.T) {
 	_, _, document := openHouse(t)
 	v := validator{t, get[map[string]any](t, document, "components", "schemas")}
