@@ -149,17 +149,23 @@ func (c *sandboxConfig) join(ctx context.Context, client *http.Client) (*identit
 		return nil, err
 	}
 	for slot := 1; slot <= mostSlots; slot++ {
+		dir := filepath.Join(c.Dir, strconv.Itoa(slot))
 		node, err := identity.Open(ctx, identity.Config{
-			Dir: filepath.Join(c.Dir, strconv.Itoa(slot)), Control: insideURL, Client: client, RotateEvery: 90 * 24 * time.Hour,
+			Dir: dir, Control: insideURL, Client: client, RotateEvery: 90 * 24 * time.Hour,
 			Invite: func(ctx context.Context) (string, error) {
 				v, err := c.Plane.nodes.InviteSandbox(ctx)
 				return v.Token, err
 			},
 			Logger: c.Logger, Registerer: c.Registerer,
 		})
-		if !errors.Is(err, store.ErrInUse) {
+		refused, ok := errors.AsType[*api.Refused](err)
+		switch {
+		case errors.Is(err, store.ErrInUse):
+		case ok && refused.Status == http.StatusUnauthorized: // an operator has expelled it
+			c.Logger.Warn("an identity of the sandbox's nodes is of no use any more, another takes its place", "dir", dir, "err", err)
+		default:
 			return node, err
 		}
 	}
-	return nil, fmt.Errorf("all of the %d identities in %s are in use", mostSlots, c.Dir)
+	return nil, fmt.Errorf("none of the %d identities in %s can be used", mostSlots, c.Dir)
 }

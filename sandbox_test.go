@@ -302,10 +302,52 @@ func testSandboxReceipts(t *testing.T, h *sandboxHouse) {
 	require.Len(t, after, 4)
 	require.NotEqual(t, keys[0].KeyID, after[0].KeyID, "control's current one is first")
 
+	_, err = h.ctl.packs.Seal(t.Context(), "tnt_01ARZ3NDEKTSV4RRFFQ69G5FAV", store.ByOperator())
+	require.ErrorIs(t, err, tenant.ErrNone, "nothing is sealed for a tenant that is gone, whichever sort it was of")
+
 	// What is no sandbox's does not verify so.
 	var report bytes.Buffer
 	exit := sealer.VerifyFiles(t.Context(), sealer.Options{Files: h.sealed(real), Keys: h.runtimeKeys(), Rate: settle.Rate}, &report)
 	require.Equal(t, sealer.ExitUnsound, exit, report.String())
+}
+
+// TestSandboxNodeExpelled: a node that an operator has put out does not come back, but the
+// next start has another.
+func TestSandboxNodeExpelled(t *testing.T) {
+	t.Setenv("MUNIMENT_TEST_POSTGRES", "")
+	data := t.TempDir()
+	log := sandboxTopic(t)
+	warehouse := loadedWarehouse(t, data, log, 8)
+	h := openSandboxHouse(t, data, log, warehouse, sandboxOn(data, log))
+	v := h.visitor(true)
+	h.deliver(v)
+	node := h.nodeOf(v)
+	h.call("operator", "POST", "/admin/nodes/"+node+"/expel", "{}")
+	status, answer, err := h.ctl.sandbox.Deliver(t.Context(), v.TenantID, v.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":1}`, v.rightID))
+	require.NoError(t, err)
+	require.Equal(t, 503, status, string(answer))
+	h.verifies(h.sealed(v))
+	h.stop()
+
+	h = openSandboxHouse(t, data, log, warehouse, sandboxOn(data, log))
+	h.deliver(v)
+	h.verifies(h.sealed(v))
+	require.Len(t, h.signers(v), 2)
+}
+
+// nodeOf is the node that a tenant's last delivery was taken by.
+func (h *sandboxHouse) nodeOf(v visitor) string {
+	h.sealed(v) // what was delivered is loaded
+	rows, err := h.warehouse.Events(h.t.Context(), pipeline.EventQuery{TenantID: v.TenantID, Limit: 1000})
+	require.NoError(h.t, err)
+	node := ""
+	for _, row := range rows {
+		if row.Type == sealer.TypeDelivery {
+			node = row.Node
+		}
+	}
+	require.NotEmpty(h.t, node)
+	return node
 }
 
 // TestSandboxNodesOfSeveralProcesses: each process has a node of its own, and one that

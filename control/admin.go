@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"muniment/control/node"
 	"muniment/control/store"
+	"muniment/control/tenant"
 	"muniment/gateway/api"
 )
 
@@ -102,6 +104,9 @@ func (c *Control) sealAll(ctx context.Context, keyID string) (unsealed []node.Un
 		err := c.cfg.Packs.Vouch(ctx, id, keyID, store.ByOperator())
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
+		}
+		if errors.Is(err, tenant.ErrNone) {
+			continue // one of the sandbox, which is gone since
 		}
 		if err != nil {
 			c.cfg.Logger.Error("a tenant can't be sealed before a key is revoked", "tenantId", id, "keyId", keyID, "err", err)

@@ -37,8 +37,11 @@ func IsSandbox(ctx context.Context, q store.Querier, tenantID string) (bool, err
 	return id != nil, err
 }
 
+// ErrNone says that there is no such tenant, or none any more.
+var ErrNone error = api.NotFound("tenant")
+
 // PackPurpose says what the keys are for that sign the tenant's packs. A tenant that is
-// not known, or not any more, has none.
+// not known, or not any more, has none: ErrNone.
 func PackPurpose(ctx context.Context, q store.Querier, tenantID string) (string, error) {
 	if tenantID == api.SystemTenant {
 		return sealer.PurposePack, nil
@@ -49,7 +52,7 @@ func PackPurpose(ctx context.Context, q store.Querier, tenantID string) (string,
 	case err != nil:
 		return "", err
 	case sandbox == nil:
-		return "", api.NotFound("tenant")
+		return "", ErrNone
 	case *sandbox:
 		return sealer.PurposeSandbox, nil
 	}
