@@ -31,19 +31,20 @@ type gatewayCmd struct {
 	logFlags
 	kafkaFlags
 
-	Data        string        `default:"./muniment-node" help:"The node's folder: its identity, its spool, its copies. It must survive the process: what is in the spool was promised." type:"path"`
-	Listen      string        `default:"127.0.0.1:8080" help:"Address of the API."`
-	Admin       string        `default:"127.0.0.1:9090" help:"Address for operators: metrics, health."`
-	Control     string        `required:"" help:"Where control, or a balancer in front of several, takes the API's requests: all but deliveries." placeholder:"HOST:PORT"`
-	Nodes       string        `required:"" help:"Where control, or such a balancer, listens for nodes. Over http only on this machine." placeholder:"URL"`
-	Invitation  string        `help:"What lets the node join, for its first start: muniment node invite." placeholder:"TOKEN"`
-	Bound       time.Duration `default:"30s" help:"How long the node signs without news of rights."`
-	Patience    time.Duration `default:"2s" help:"How long a record waits for Kafka before the node's own disk makes the promise."`
-	SpoolBytes  int64         `default:"8589934592" help:"Size of the spool, in bytes. When it is full, deliveries are refused."`
-	CopyBytes   int64         `default:"4294967296" help:"Size of the copies, in bytes, from which retries of the last day are answered."`
-	TenantCap   int           `help:"How many deliveries of one tenant are in hand at a time, more are answered 429; default: a quarter of what the node takes." placeholder:"N"`
-	RotateEvery time.Duration `default:"2160h" help:"Age at which the node rotates its signing key."`
-	DrainDelay  time.Duration `help:"How long a stopping node goes on accepting connections, for balancers to take notice."`
+	Data           string        `default:"./muniment-node" help:"The node's folder: its identity, its spool, its copies. It must survive the process: what is in the spool was promised." type:"path"`
+	Listen         string        `default:"127.0.0.1:8080" help:"Address of the API."`
+	Admin          string        `default:"127.0.0.1:9090" help:"Address for operators: metrics, health."`
+	Control        string        `required:"" help:"Where control, or a balancer in front of several, takes the API's requests: all but deliveries." placeholder:"HOST:PORT"`
+	Nodes          string        `required:"" help:"Where control, or such a balancer, listens for nodes. Over http only on this machine." placeholder:"URL"`
+	Invitation     string        `help:"What lets the node join, for its first start: muniment node invite." placeholder:"TOKEN"`
+	Bound          time.Duration `default:"30s" help:"How long the node signs without news of rights."`
+	Patience       time.Duration `default:"2s" help:"How long a record waits for Kafka before the node's own disk makes the promise."`
+	SpoolBytes     int64         `default:"8589934592" help:"Size of the spool, in bytes. When it is full, deliveries are refused."`
+	CopyBytes      int64         `default:"4294967296" help:"Size of the copies, in bytes, from which retries of the last day are answered."`
+	TenantCap      int           `help:"How many deliveries of one tenant are in hand at a time, more are answered 429; default: a quarter of what the node takes." placeholder:"N"`
+	TrustedProxies int           `help:"How many proxies of your own stand before this address, each adding to X-Forwarded-For: the sandbox limits callers by what they tell. Of 0 the header is ignored." placeholder:"N"`
+	RotateEvery    time.Duration `default:"2160h" help:"Age at which the node rotates its signing key."`
+	DrainDelay     time.Duration `help:"How long a stopping node goes on accepting connections, for balancers to take notice."`
 
 	TLS        certs.ServerFlags `embed:"" prefix:"tls-" group:"TLS of the API:"`
 	AdminTLS   certs.ServerFlags `embed:"" prefix:"admin-tls-" group:"TLS of the address for operators:"`
@@ -157,7 +158,7 @@ func (c *gatewayCmd) Run() (err error) {
 	}
 	server, err := gateway.New(gateway.Config{
 		NodeID: node.ID(), Epoch: node.Epoch(), Rights: view, Log: eventLog, Signer: node.Signer, DialControl: hops.dialControl, TLS: hops.api,
-		MaxTenantInFlight: c.TenantCap, Processors: processors, DrainDelay: c.DrainDelay, Logger: logger, Registerer: registry,
+		MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, DrainDelay: c.DrainDelay, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err

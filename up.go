@@ -37,7 +37,8 @@ type upCmd struct {
 
 	Sandbox sandbox.Flags `embed:"" prefix:"sandbox-" group:"Sandbox:"`
 
-	TenantCap int `help:"How many deliveries of one tenant are in hand at a time, more are answered 429; default: a quarter of what the node takes." placeholder:"N"`
+	TenantCap      int `help:"How many deliveries of one tenant are in hand at a time, more are answered 429; default: a quarter of what the node takes." placeholder:"N"`
+	TrustedProxies int `help:"How many proxies of your own stand before this address, each adding to X-Forwarded-For: the sandbox limits callers by what they tell. Of 0 the header is ignored." placeholder:"N"`
 
 	AcceptRollback bool `help:"Go on although log, database or warehouse was restored from an older copy than the others."`
 	PauseLoader    bool `hidden:"" help:"Load nothing into the warehouse; for measurements."`
@@ -166,7 +167,7 @@ func (c *upCmd) Run() (err error) {
 	edge, err := gateway.New(gateway.Config{
 		NodeID: nodeID, Epoch: epoch, Rights: view, Log: eventLog, Signer: signer, SandboxSigner: sandboxSigner, IsSandbox: ctl.tenants.IsSandbox,
 		DialControl: inside.Dial,
-		TLS:         apiTLS, MaxTenantInFlight: c.TenantCap, Processors: processors, Logger: logger, Registerer: registry,
+		TLS:         apiTLS, MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err

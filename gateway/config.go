@@ -79,6 +79,9 @@ type Config struct {
 	MaxTenantInFlight int
 	// MaxForwards bounds the requests that control is answering. Default 512.
 	MaxForwards int
+	// TrustedProxies is how many proxies of our own a request passes before this node:
+	// control is told the address that the first of them saw. Default 0: the connection's.
+	TrustedProxies int
 	// BusyPause is how long the answer to a request above one of these three is held
 	// back, give or take half of it. Default 1 s.
 	BusyPause time.Duration
@@ -147,6 +150,7 @@ func (c *Config) complete() error {
 		{"MaxConnsPerIP", &c.MaxConnsPerIP, 0},
 		{"MaxInFlight", &c.MaxInFlight, 4_096},
 		{"MaxForwards", &c.MaxForwards, 512},
+		{"TrustedProxies", &c.TrustedProxies, 0},
 		{"MaxStreams", &c.MaxStreams, 256},
 		{"Processors", &c.Processors, runtime.GOMAXPROCS(0)},
 		{"IdempotencyEntries", &c.IdempotencyEntries, 5_000_000},

@@ -87,7 +87,7 @@ func hopByHop(name string) bool {
 }
 
 // claimedOrigin headers say where a request comes from. A caller's own word for it
-// is worth nothing.
+// is worth nothing: see originOf.
 func claimedOrigin(name string) bool {
 	name = strings.ToLower(name)
 	return name == "forwarded" || name == "x-real-ip" || strings.HasPrefix(name, "x-forwarded-")
@@ -127,7 +127,7 @@ func (g *Gateway) prepare(ctx *fasthttp.RequestCtx, req *fasthttp.Request) {
 		}
 		to.AddBytesKV(k, v)
 	}
-	to.Set("X-Forwarded-For", ctx.RemoteIP().String())
+	to.Set(forwardedFor, originOf(ctx, g.cfg.TrustedProxies))
 	to.SetBytesV(api.HeaderRequestID, ctx.Response.Header.Peek(api.HeaderRequestID))
 	req.SetBodyRaw(ctx.Request.Body())
 }
