@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -39,12 +38,17 @@ type operation struct {
 // the order of their ids.
 // What is new in the contract is attacked as well: a parameter, or an id in a body, of
 // which it is not known here what it names, fails the test.
-func operations(t *testing.T, server *bench.Server) (all []operation) {
+func operations(t *testing.T, server *bench.Server) []operation {
+	return operationsOf(t, server, false)
+}
+
+// operationsOf are the sandbox's operations, which take a cookie, or those besides.
+func operationsOf(t *testing.T, server *bench.Server, visitors bool) (all []operation) {
 	known := document(t, server)
 	for _, id := range slices.Sorted(maps.Keys(known)) {
 		o := known[id].operation
-		if strings.HasPrefix(o.path, sandbox.Base+"/") {
-			continue // it takes a cookie
+		if strings.HasPrefix(o.path, sandbox.Base+"/") != visitors {
+			continue
 		}
 		for _, p := range known[id].parameters {
 			switch {
@@ -184,179 +188,6 @@ func (a told) refused(t *testing.T, status int, code api.Code, about string) ref
 	require.Equal(t, "same", r.RequestID, about)
 	require.NotEmpty(t, r.Message, about)
 	return r
-}
-
-// owner is a tenant that has one of every resource.
-type owner struct {
-	client bench.Client
-	ids    map[string]string
-}
-
-// settleIn makes a tenant with a key of all scopes, the wildcard among them, and one
-// of every resource.
-func settleIn(t *testing.T, exe string, server *bench.Server) owner {
-	t.Helper()
-	out, err := exec.Command(exe, "tenant", "create", "--data", server.Data, "--org", "org_test", "--scope", "*", "--json").Output()
-	require.NoError(t, err)
-	var tenant tenantKey
-	require.NoError(t, json.Unmarshal(out, &tenant))
-	o := owner{bench.Client{API: server.API, Key: tenant.APIKey}, map[string]string{"keyId": tenant.KeyID}}
-	do := func(method, path string, body, data any) {
-		require.NoError(t, o.client.Do(t.Context(), method, path, body, data))
-	}
-	var made struct {
-		Basis, Right, Offer, Challenge struct{ ID string }
-		Receipt                        struct{ ReceiptID string }
-		Pack                           struct{ PackID string }
-	}
-	do("POST", "/v1/bases", map[string]any{"kind": "LICENSE", "title": "x"}, &made)
-	o.ids["basisId"] = made.Basis.ID
-	do("POST", "/v1/rights", map[string]any{
-		"basisId": made.Basis.ID, "substrate": "CTV", "scope": map[string]any{}, "effectiveFrom": "2026-01-01T00:00:00Z",
-	}, &made)
-	o.ids["rightId"] = made.Right.ID
-	do("POST", "/v1/offers", map[string]any{"rightId": made.Right.ID, "toOrgId": "org_b", "scope": map[string]any{}}, &made)
-	o.ids["offerId"] = made.Offer.ID
-	do("POST", "/v1/challenges", map[string]any{"rightId": made.Right.ID, "challengerOrgId": "org_c", "reason": "x"}, &made)
-	o.ids["challengeId"] = made.Challenge.ID
-	do("POST", "/v1/delivery", map[string]any{"rightId": made.Right.ID, "spatialAnchorId": "a", "dwellMs": 1500}, &made)
-	o.ids["receiptId"] = made.Receipt.ReceiptID
-	do("POST", "/v1/proof-packs/seal", nil, &made)
-	o.ids["packId"] = made.Pack.PackID
-	for name, of := range resources {
-		o.ids[name] = o.ids[of[0]]
-	}
-	for name, id := range o.ids {
-		require.NotEmpty(t, id, name)
-	}
-	return o
-}
-
-// TestForeignResources asks for everything that one tenant has with the key of
-// another. Every answer has the status, headers and bytes of that for an unknown id.
-func TestForeignResources(t *testing.T) {
-	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
-	server := startServer(t, exe, data)
-	victim, stranger := settleIn(t, exe, server), settleIn(t, exe, server)
-	state := func() (all []told) {
-		for _, path := range []string{"/v1/rights/{rightId}", "/v1/offers/{offerId}", "/v1/challenges/{challengeId}", "/v1/api-keys/{keyId}"} {
-			all = append(all, call(t, server.API, victim.client.Key, operation{method: "GET", path: path}.with(victim.ids)))
-		}
-		return all
-	}
-	before := state()
-
-	ask := func(o operation, name, id string) told {
-		return call(t, server.API, stranger.client.Key, o.with(map[string]string{name: id}).with(stranger.ids))
-	}
-	asked := 0
-	for _, o := range operations(t, server) {
-		about := o.method + " " + o.path
-		for _, name := range o.names() {
-			for _, kind := range resources[name] {
-				theirs := victim.ids[kind]
-				foreign := ask(o, name, theirs)
-				foreign.refused(t, 404, api.ResourceNotFound, about)
-				require.Equal(t, ask(o, name, unknown(theirs)), foreign, about)
-				// Nor does the time tell, as far as that goes: the fastest of a hundred are of
-				// one order. A right that the node has met before is spared one look-up.
-				var fastest [2]time.Duration
-				alike := func() bool { return max(fastest[0], fastest[1]) < 3*min(fastest[0], fastest[1]) }
-				for round := 0; round < 5 || round < 100 && !alike(); round++ {
-					for i, id := range []string{theirs, unknown(theirs)} {
-						began := time.Now()
-						ask(o, name, id)
-						if took := time.Since(began); fastest[i] == 0 || took < fastest[i] {
-							fastest[i] = took
-						}
-					}
-				}
-				require.True(t, alike(), "%s: %v", about, fastest)
-				asked++
-			}
-		}
-		if len(o.names()) == 0 && o.method == "GET" {
-			list := call(t, server.API, stranger.client.Key, o)
-			require.Equal(t, 200, list.status, o.path)
-			for _, id := range victim.ids {
-				require.NotContains(t, list.body, id, o.path)
-			}
-		}
-		// A list has nothing of what belongs to a foreign resource, as to an unknown one.
-		for _, name := range o.filters {
-			narrow := o
-			narrow.path += "?" + name + "={" + name + "}"
-			for _, kind := range resources[name] {
-				foreign, none := ask(narrow, name, victim.ids[kind]), ask(narrow, name, unknown(victim.ids[kind]))
-				require.Equal(t, 200, foreign.status, "%s: %s", narrow.path, foreign.body)
-				require.Equal(t, none, foreign, narrow.path)
-				asked++
-			}
-		}
-	}
-	t.Logf("%d references, each to a foreign and to an unknown id", asked)
-
-	require.Equal(t, before, state(), "nothing has happened to what is the victim's")
-	var metering struct{ Totals struct{ Receipts int } }
-	require.NoError(t, victim.client.Do(t.Context(), "GET", "/v1/metering", nil, &metering))
-	require.Equal(t, 1, metering.Totals.Receipts)
-}
-
-// TestScopeMatrix asks every operation with keys of each scope alone, of all scopes but
-// one, and of the wildcard. A key without any scope can't be made. What the document
-// declares decides, and nothing else does.
-func TestScopeMatrix(t *testing.T) {
-	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
-	server := startServer(t, exe, data)
-	tenant := settleIn(t, exe, server)
-	nothing := map[string]string{}
-	for name, id := range tenant.ids {
-		nothing[name] = unknown(id) // so that no operation does anything
-	}
-	public, scoped := []string{}, []operation{}
-	for _, o := range operations(t, server) {
-		if o.scope == "" {
-			public = append(public, o.path)
-			continue
-		}
-		o = o.with(nothing)
-		require.Empty(t, o.names(), "%s %s", o.method, o.path)
-		scoped = append(scoped, o)
-	}
-	require.ElementsMatch(t, open, public)
-
-	every := api.EveryScope.Names()
-	sets := [][]string{{api.Wildcard.String()}}
-	for i, one := range every {
-		sets = append(sets, []string{one}, slices.Delete(slices.Clone(every), i, i+1))
-	}
-	passed, refused := 0, 0
-	for _, held := range sets {
-		var made struct{ APIKey string }
-		require.NoError(t, tenant.client.Do(t.Context(), "POST", "/v1/api-keys", map[string]any{"label": "x", "scopes": held}, &made))
-		for _, o := range scoped {
-			about := fmt.Sprintf("%s %s with %s", o.method, o.path, held)
-			a := call(t, server.API, made.APIKey, o)
-			if slices.Contains(held, o.scope) || slices.Contains(held, api.Wildcard.String()) {
-				require.NotContains(t, []int{401, 403, 500}, a.status, "%s: %s", about, a.body)
-				passed++
-				continue
-			}
-			r := a.refused(t, 403, api.ScopeMissing, about)
-			require.Equal(t, []string{o.scope}, r.RequiredScopes, about)
-			require.Equal(t, held, r.KeyScopes, about)
-			refused++
-		}
-	}
-	t.Logf("%d operations, %d sets of scopes: %d let in, %d refused", len(scoped), len(sets), passed, refused)
-	for _, o := range scoped {
-		about := o.method + " " + o.path
-		call(t, server.API, "", o).refused(t, 401, api.AuthRequired, about)
-		call(t, server.API, "mun_test_nonsense", o).refused(t, 401, api.AuthInvalid, about)
-	}
-	for _, path := range open {
-		require.Equal(t, 200, call(t, server.API, "", operation{method: "GET", path: path}).status, path)
-	}
 }
 
 // TestHostileBodies sends bodies that careless decoders take to every operation
