@@ -22,6 +22,7 @@ import (
 	"muniment/bench"
 	"muniment/control/node"
 	"muniment/control/proof"
+	"muniment/control/sandbox"
 	"muniment/control/settle"
 	"muniment/control/tenant"
 	"muniment/gateway/certs"
@@ -51,6 +52,10 @@ type commands struct {
 		running
 		node.NodeCommands
 	} `cmd:"" help:"Let edge nodes join a running service, and put them out."`
+	Sandbox struct {
+		running
+		sandbox.Commands
+	} `cmd:"" help:"Administer the sandbox of a running server."`
 	SetAside struct {
 		running
 		proof.SetAsideCommands

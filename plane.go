@@ -101,7 +101,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 		return nil, err
 	}
 	ctl, err = control.New(control.Config{
-		DB: cfg.DB, Nodes: nodes, Tenants: tenants, Packs: packs, Log: cfg.Log,
+		DB: cfg.DB, Nodes: nodes, Tenants: tenants, Packs: packs, Sandbox: visitors, Log: cfg.Log,
 		Rooms:      []control.Room{nodes, tenants, rights, offers, challenges, packs, metering, visitors},
 		Jobs:       []func(context.Context) error{offers.Run, visitors.Run},
 		AdminToken: cfg.Token, Logger: cfg.Logger, Registerer: cfg.Registerer,

@@ -119,3 +119,17 @@ func TestSandboxDemo(t *testing.T) {
 	require.Equal(t, again.PackID, inspected.Packs[1].PackID)
 	require.NotEmpty(t, inspected.Packs[0].Settlement[0].Lines, "the seed's rule rates what was billed")
 }
+
+// TestSandboxRotation: the operator's command takes every cookie away.
+func TestSandboxRotation(t *testing.T) {
+	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
+	v := &browser{t: t, server: startServer(t, exe, data)}
+	v.does("POST", "/tenant", "", &struct{}{})
+	v.does("GET", "/tenant", "", &struct{}{})
+	out, err := exec.Command(exe, "sandbox", "rotate-secret", "--data", data).CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Contains(t, string(out), "are not accepted any more")
+	a := call(t, v.server.API, "", operation{method: "GET", path: "/api/sandbox/tenant"}, "Cookie", v.cookie)
+	require.Equal(t, 404, a.status, a.body)
+	require.Contains(t, a.body, `"NO_TENANT"`)
+}

@@ -21,6 +21,9 @@ func (c *Control) operatorRoutes(a huma.API) {
 	if c.cfg.Packs != nil {
 		c.cfg.Packs.OperatorRoutes(a)
 	}
+	if c.cfg.Sandbox != nil {
+		c.cfg.Sandbox.OperatorRoutes(a)
+	}
 	huma.Register(a, huma.Operation{
 		OperationID: "invite-node", Method: http.MethodPost, Path: "/admin/nodes/invitations", Tags: []string{"Operator"},
 		Summary: "Invite one node to join, within an hour; the token is shown this once", Metadata: map[string]any{"operator": true},

@@ -41,6 +41,7 @@ import (
 
 	"muniment/control/node"
 	"muniment/control/proof"
+	"muniment/control/sandbox"
 	"muniment/control/store"
 	"muniment/control/tenant"
 )
@@ -58,6 +59,8 @@ type Config struct {
 	Tenants *tenant.Room
 	// Packs seals before a signing key is revoked; nil seals nothing.
 	Packs *proof.Room
+	// Sandbox lets operators rotate the secret of its cookies; nil does without.
+	Sandbox *sandbox.Room
 	// Rooms are all rooms that the API has, Nodes and Tenants among them.
 	Rooms []Room
 	// Log is where Run relays the outbox to.

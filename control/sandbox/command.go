@@ -1,0 +1,53 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"muniment/control/node"
+	"muniment/control/store"
+)
+
+// Commands are what "muniment sandbox" does, in the form that kong reads.
+type Commands struct {
+	RotateSecret RotateCommand `cmd:"" help:"Sign the cookies with a new secret: no older one is accepted any more, by any process."`
+}
+
+// RotateCommand rotates the secret of the cookies.
+type RotateCommand struct {
+	JSON bool `help:"Print one JSON object."`
+}
+
+// Rotated is the answer to a rotation.
+type Rotated struct {
+	RotatedAt store.Instant `json:"rotatedAt"`
+}
+
+// Run asks the server.
+func (c *RotateCommand) Run(server node.Server, out io.Writer) error {
+	var done Rotated
+	if err := server.Do(http.MethodPost, "/admin/sandbox/rotate-secret", nil, &done); err != nil {
+		return fmt.Errorf("cannot rotate the secret of the cookies: %w", err)
+	}
+	if c.JSON {
+		return json.NewEncoder(out).Encode(done)
+	}
+	_, err := fmt.Fprintf(out, "Cookies from before %s are not accepted any more\n", done.RotatedAt)
+	return err
+}
+
+// OperatorRoutes adds what an operator may do to the API of the admin listener.
+func (r *Room) OperatorRoutes(a huma.API) {
+	huma.Register(a, huma.Operation{
+		OperationID: "rotate-sandbox-secret", Method: http.MethodPost, Path: "/admin/sandbox/rotate-secret", Tags: []string{"Operator"},
+		Summary: "Sign the sandbox's cookies with a new secret, and accept no older one", Metadata: map[string]any{"operator": true},
+	}, func(ctx context.Context, _ *struct{}) (*store.Answer[Rotated], error) {
+		at, err := r.RotateSecret(ctx, store.ByOperator())
+		return store.Tell(Rotated{at}, err)
+	})
+}
