@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/sandbox"
 	"muniment/gateway/api"
 )
 
@@ -177,6 +178,8 @@ func (p *player) note(of string, want any) {
 
 // TestScripts plays the scripts, each as a tenant of its own.
 func TestScripts(t *testing.T) {
+	t.Setenv("MUNIMENT_SANDBOX_BURST", "1000")
+	t.Setenv("MUNIMENT_SANDBOX_SUSTAINED", "1000")
 	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
 	server := startServer(t, exe, data)
 	const folder = "testdata/scripts/"
@@ -203,6 +206,9 @@ func TestScripts(t *testing.T) {
 	apart := []api.Code{api.RateLimited, api.InternalError}
 	for _, code := range api.Codes() {
 		require.Equal(t, !slices.Contains(apart, code), reached[string(code)], "is %s reached?", code)
+	}
+	for _, code := range []sandbox.Code{sandbox.NoTenant, sandbox.InvalidBody, sandbox.MissingFields, sandbox.HandlerError, sandbox.UnknownScenario} {
+		require.True(t, reached[string(code)], "no script reaches the sandbox's %s", code)
 	}
 	for _, state := range []string{
 		"right.ACTIVE", "right.SUSPENDED", "right.REVOKED",
