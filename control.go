@@ -134,7 +134,7 @@ func (c *controlCmd) Run() (err error) {
 		return err
 	}
 	ctl, err := openPlane(ctx, planeConfig{
-		DB: db, Log: eventLog, Warehouse: warehouse, Data: c.Data, Bound: c.Bound, Token: access.Token, Sandbox: c.Sandbox, Logger: logger, Registerer: registry,
+		DB: db, Log: eventLog, Warehouse: warehouse, Data: c.Data, Bound: c.Bound, Token: access.Token, Sandbox: c.Sandbox, Shared: true, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err

@@ -32,10 +32,12 @@ type planeConfig struct {
 	Log       pipeline.Log
 	Warehouse pipeline.Warehouse
 	// Data is the folder of keys and packs.
-	Data       string
-	Bound      time.Duration
-	Token      string // of operators
-	Sandbox    sandbox.Flags
+	Data    string
+	Bound   time.Duration
+	Token   string // of operators
+	Sandbox sandbox.Flags
+	// Shared says that other processes may have the same database.
+	Shared     bool
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -95,7 +97,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 			return ctl.Ask(ctx, caller, method, target, body)
 		},
 		Deliver: issuer.Deliver,
-		Limits:  sandbox.Limits{Burst: cfg.Sandbox.Burst, Sustained: cfg.Sandbox.Sustained}, Idle: cfg.Sandbox.Idle, Logger: cfg.Logger,
+		Limits:  sandbox.Limits{Burst: cfg.Sandbox.Burst, Sustained: cfg.Sandbox.Sustained}, Shared: cfg.Shared, Idle: cfg.Sandbox.Idle, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -453,4 +454,40 @@ func TestSandboxDemoRefuses(t *testing.T) {
 		v.does("POST", "/rights/revoke", fmt.Sprintf(`{"rightId":%q}`, r["id"]))
 	}
 	v.isRefused(409, sandbox.HandlerError, "POST", "/run-demo", `{}`)
+}
+
+// TestSandboxLimitsOfAllProcesses: two processes on one database count together.
+func TestSandboxLimitsOfAllProcesses(t *testing.T) {
+	now := time.Now()
+	var doors []*visitor
+	dir := t.TempDir()
+	for range 2 {
+		h := newHouseOn(t, dir, node.Config{}, func() time.Time { return now })
+		doors = append(doors, &visitor{playground: openPlayground(t, h, sandbox.Config{Shared: true})})
+	}
+	ask := func(i int) answer { return doors[i%2].send("GET", "/tenant", "", "X-Forwarded-For", "198.51.100.1") }
+	for i := range 10 {
+		told(t, ask(i), 404, sandbox.NoTenant)
+		now = now.Add(100 * time.Millisecond)
+	}
+	for i := range 2 {
+		refused := ask(i)
+		told(t, refused, 429, sandbox.RateLimited)
+		require.Equal(t, "9", refused.header.Get("Retry-After"))
+	}
+	now = now.Add(9*time.Second - time.Millisecond)
+	for i := range 2 {
+		require.Equal(t, 429, ask(i).status)
+	}
+	now = now.Add(time.Millisecond)
+	require.Equal(t, 404, ask(1).status)
+	require.Equal(t, 429, ask(0).status, "the second of the first ten is younger than 10 s")
+	for i := range 189 {
+		now = now.Add(10 * time.Second)
+		require.Equal(t, 404, ask(i).status)
+	}
+	now = now.Add(10 * time.Second)
+	refused := ask(0)
+	require.Equal(t, 429, refused.status, "the 201st within the hour")
+	require.Equal(t, strconv.Itoa(3600-1910), refused.header.Get("Retry-After"))
 }

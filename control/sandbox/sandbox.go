@@ -18,13 +18,15 @@
 // records are deleted, while its events and sealed packs stay as evidence. Its cookie is
 // TENANT_EVICTED then; POST tenant gives a new one.
 //
-// Each control process counts the requests that reach it: see Config.Limits.
+// An address has one window for all control processes: in memory where there is one
+// process, in the database where there may be several.
 package sandbox
 
 import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"muniment/control/store"
@@ -49,6 +51,8 @@ type Config struct {
 	Deliver Deliver
 	// Limits of each address; a limit that is 0 is the contract's.
 	Limits Limits
+	// Shared counts them in the database, together with other processes.
+	Shared bool
 	// Idle is after how long without a request a tenant is evicted; a day when it is 0.
 	Idle time.Duration
 	// Now is the clock of the limits, which should be a monotonic one. Default time.Now.
@@ -64,6 +68,7 @@ type Room struct {
 	cfg     Config
 	db      *store.DB
 	limiter *Limiter
+	shared  *shared // in place of limiter; nil unless Config.Shared
 }
 
 // New wires the room, and makes the secret of the cookies if there is none yet.
@@ -87,6 +92,9 @@ func New(ctx context.Context, cfg Config) (*Room, error) {
 		cfg.Logger = slog.Default()
 	}
 	r := &Room{cfg: cfg, db: cfg.DB, limiter: NewLimiter(cfg.Limits, cfg.Now)}
+	if cfg.Shared {
+		r.shared = &shared{db: cfg.DB, limits: cfg.Limits, refused: map[netip.Addr]time.Time{}}
+	}
 	err := r.db.Change(ctx, func(tx *store.Tx) error { return keepSecret(ctx, tx, newSecret(), store.At(tx.Now())) })
 	return r, err
 }

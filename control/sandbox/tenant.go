@@ -145,8 +145,14 @@ func (r *Room) Run(ctx context.Context) error {
 	}
 }
 
-// evict drops, one by one, who was idle when it began to look.
+// evict forgets windows that are over, and drops, one by one, who was idle when it began
+// to look.
 func (r *Room) evict(ctx context.Context) error {
+	if r.shared != nil {
+		if err := r.shared.forget(ctx); err != nil {
+			return err
+		}
+	}
 	until := r.db.Now().Add(-r.cfg.Idle)
 	for {
 		list, err := listIdle(ctx, r.db.Read(), until, evictBatch)

@@ -33,11 +33,23 @@ func (v visitor) lives() bool { return v.caller.Key != nil }
 
 // anyone lets in who keeps to the limits.
 func (r *Room) anyone(ctx huma.Context) (context.Context, error) {
-	wait, ok := r.limiter.Accept(addressOf(ctx))
+	wait, ok, err := r.admitted(ctx.Context(), addressOf(ctx))
+	if err != nil {
+		return nil, err
+	}
 	if !ok {
 		return nil, limited(wait)
 	}
 	return ctx.Context(), nil
+}
+
+// admitted counts the request, or says how long to wait.
+func (r *Room) admitted(ctx context.Context, address netip.Addr) (wait time.Duration, ok bool, err error) {
+	if r.shared != nil {
+		return r.shared.accept(ctx, address)
+	}
+	wait, ok = r.limiter.Accept(address)
+	return wait, ok, nil
 }
 
 // withOrWithout lets in who may have a tenant.
