@@ -206,10 +206,9 @@ func (g *Gateway) Run(ctx context.Context, listen func(context.Context) (net.Lis
 	}
 	defer ln.Close()
 	g.listener.Listener = ln
+	defer g.flushing(ctx)()
 	served := make(chan error, 1)
 	go func() { served <- g.server.Serve(g.listener) }()
-
-	defer g.flushing(ctx)()
 	g.phase.Store(serving)
 	select {
 	case err := <-served:
@@ -220,8 +219,10 @@ func (g *Gateway) Run(ctx context.Context, listen func(context.Context) (net.Lis
 	return g.leave(context.WithoutCancel(ctx), served)
 }
 
-// flushing writes refusal counts now and then until end is called, which writes the last.
+// flushing counts refusals from now on, and writes the counts now and then until end is
+// called, which writes the last.
 func (g *Gateway) flushing(ctx context.Context) (end func()) {
+	g.refusals.take(g.now())
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var flusher sync.WaitGroup
 	flusher.Go(func() { g.flushRefusals(ctx) })

@@ -71,7 +71,6 @@ func (r *refusals) restore(tenantID string, counts map[refusal]int64, since time
 
 // flushRefusals writes the counts once a minute, and once more when ctx ends.
 func (g *Gateway) flushRefusals(ctx context.Context) {
-	g.refusals.take(g.now())
 	t := time.NewTicker(flushEvery)
 	defer t.Stop()
 	for {
