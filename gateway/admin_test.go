@@ -119,12 +119,12 @@ func TestControlReady(t *testing.T) {
 		}
 		rw.WriteHeader(int(status.Load()))
 	})
-	away := false
+	var away atomic.Bool
 	w := newWorld(t, func(c *Config) {
 		serve(c)
 		dial := c.DialControl
 		c.DialControl = func() (net.Conn, error) {
-			if away {
+			if away.Load() {
 				return nil, errors.New("nobody is there")
 			}
 			return dial()
@@ -141,7 +141,7 @@ func TestControlReady(t *testing.T) {
 	}
 	status.Store(0)
 	require.ErrorIs(t, ask(time.Millisecond), context.DeadlineExceeded)
-	away = true
+	away.Store(true)
 	require.ErrorContains(t, ask(time.Minute), "nobody is there")
 }
 
