@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"muniment/control/store"
-	"muniment/gateway/api"
 )
 
 const columns = `challenge_id, tenant_id, right_id, challenger_org_id, reason, resolution, state, created_at, updated_at, revision`
@@ -22,18 +21,9 @@ func insert(ctx context.Context, tx *store.Tx, c *Challenge) error {
 // update writes what has become of a challenge that still has the revision it was read
 // with, else STATE_CONFLICT: somebody else was faster.
 func update(ctx context.Context, tx *store.Tx, c *Challenge, read int64) error {
-	result, err := tx.ExecContext(ctx, `UPDATE challenges SET resolution = $1, state = $2, updated_at = $3, revision = $4
+	return tx.Replace(ctx, "challenge", c.ID, `UPDATE challenges SET resolution = $1, state = $2, updated_at = $3, revision = $4
 		WHERE challenge_id = $5 AND tenant_id = $6 AND revision = $7`,
 		c.Resolution, string(c.State), c.UpdatedAt, c.Revision, c.ID, c.TenantID, read)
-	if err != nil {
-		return fmt.Errorf("cannot write the challenge %s: %w", c.ID, err)
-	}
-	if n, err := result.RowsAffected(); err != nil {
-		return fmt.Errorf("cannot write the challenge %s: %w", c.ID, err)
-	} else if n != 1 {
-		return api.Conflict("the challenge was changed at the same time")
-	}
-	return nil
 }
 
 func scan(row store.Row) (c Challenge, err error) {
@@ -58,9 +48,6 @@ func list(ctx context.Context, q store.Querier, tenantID string, f filter, befor
 }
 
 // Count counts the tenant's challenges, in whatever state.
-func (r *Room) Count(ctx context.Context, tenantID string) (n int64, err error) {
-	if err = r.db.Read().QueryRowContext(ctx, `SELECT COUNT(*) FROM challenges WHERE tenant_id = $1`, tenantID).Scan(&n); err != nil {
-		return 0, fmt.Errorf("cannot count the challenges of %s: %w", tenantID, err)
-	}
-	return n, nil
+func (r *Room) Count(ctx context.Context, tenantID string) (int64, error) {
+	return r.db.Count(ctx, "challenges", `SELECT COUNT(*) FROM challenges WHERE tenant_id = $1`, tenantID)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"muniment/control/store"
-	"muniment/gateway/api"
 )
 
 const columns = `offer_id, tenant_id, right_id, from_org_id, to_org_id, scope, terms_ref, counter_terms_ref, expires_at, countered_by,
@@ -24,18 +23,9 @@ func insert(ctx context.Context, tx *store.Tx, o *Offer) error {
 // update writes what has become of an offer that still has the revision it was read
 // with, else STATE_CONFLICT: somebody else was faster.
 func update(ctx context.Context, tx *store.Tx, o *Offer, read int64) error {
-	result, err := tx.ExecContext(ctx, `UPDATE offers SET countered_by = $1, derived_right_id = $2, state = $3, state_reason = $4, updated_at = $5, revision = $6
+	return tx.Replace(ctx, "offer", o.ID, `UPDATE offers SET countered_by = $1, derived_right_id = $2, state = $3, state_reason = $4, updated_at = $5, revision = $6
 		WHERE offer_id = $7 AND tenant_id = $8 AND revision = $9`,
 		o.CounteredBy, o.DerivedRightID, string(o.State), o.StateReason, o.UpdatedAt, o.Revision, o.ID, o.TenantID, read)
-	if err != nil {
-		return fmt.Errorf("cannot write the offer %s: %w", o.ID, err)
-	}
-	if n, err := result.RowsAffected(); err != nil {
-		return fmt.Errorf("cannot write the offer %s: %w", o.ID, err)
-	} else if n != 1 {
-		return api.Conflict("the offer was changed at the same time")
-	}
-	return nil
 }
 
 func scan(row store.Row) (o Offer, err error) {
@@ -70,9 +60,6 @@ func listDue(ctx context.Context, q store.Querier, now store.Instant, limit int)
 }
 
 // Count counts the tenant's offers, in whatever state.
-func (r *Room) Count(ctx context.Context, tenantID string) (n int64, err error) {
-	if err = r.db.Read().QueryRowContext(ctx, `SELECT COUNT(*) FROM offers WHERE tenant_id = $1`, tenantID).Scan(&n); err != nil {
-		return 0, fmt.Errorf("cannot count the offers of %s: %w", tenantID, err)
-	}
-	return n, nil
+func (r *Room) Count(ctx context.Context, tenantID string) (int64, error) {
+	return r.db.Count(ctx, "offers", `SELECT COUNT(*) FROM offers WHERE tenant_id = $1`, tenantID)
 }

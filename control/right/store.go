@@ -50,18 +50,9 @@ func insertRight(ctx context.Context, tx *store.Tx, r *Right) error {
 // updateState writes the state of a right that still has the revision it was read
 // with, else STATE_CONFLICT: somebody else was faster.
 func updateState(ctx context.Context, tx *store.Tx, r *Right, read int64) error {
-	result, err := tx.ExecContext(ctx, `UPDATE rights SET state = $1, state_reason = $2, updated_at = $3, revision = $4
+	return tx.Replace(ctx, "right", r.ID, `UPDATE rights SET state = $1, state_reason = $2, updated_at = $3, revision = $4
 		WHERE right_id = $5 AND tenant_id = $6 AND revision = $7`,
 		string(r.State), r.StateReason, r.UpdatedAt, r.Revision, r.ID, r.TenantID, read)
-	if err != nil {
-		return fmt.Errorf("cannot write the right %s: %w", r.ID, err)
-	}
-	if n, err := result.RowsAffected(); err != nil {
-		return fmt.Errorf("cannot write the right %s: %w", r.ID, err)
-	} else if n != 1 {
-		return api.Conflict("the right was changed at the same time")
-	}
-	return nil
 }
 
 func scanRight(from store.Row) (r Right, err error) {
@@ -105,17 +96,10 @@ func stateOf(ctx context.Context, q store.Querier, id string) (state api.RightSt
 
 // CountBases counts the tenant's bases.
 func (r *Room) CountBases(ctx context.Context, tenantID string) (int64, error) {
-	return r.count(ctx, `SELECT COUNT(*) FROM bases WHERE tenant_id = $1`, tenantID)
+	return r.db.Count(ctx, "bases", `SELECT COUNT(*) FROM bases WHERE tenant_id = $1`, tenantID)
 }
 
 // CountRights counts the tenant's rights, in whatever state.
 func (r *Room) CountRights(ctx context.Context, tenantID string) (int64, error) {
-	return r.count(ctx, `SELECT COUNT(*) FROM rights WHERE tenant_id = $1`, tenantID)
-}
-
-func (r *Room) count(ctx context.Context, query, tenantID string) (n int64, err error) {
-	if err = r.db.Read().QueryRowContext(ctx, query, tenantID).Scan(&n); err != nil {
-		return 0, fmt.Errorf("cannot count the records of %s: %w", tenantID, err)
-	}
-	return n, nil
+	return r.db.Count(ctx, "rights", `SELECT COUNT(*) FROM rights WHERE tenant_id = $1`, tenantID)
 }

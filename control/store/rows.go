@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+
+	"muniment/gateway/api"
 )
 
 // Querier is the read pool, a transaction or a change.
@@ -56,4 +58,30 @@ func One[T any](ctx context.Context, q Querier, what string, scan func(Row) (T, 
 		return nil, fmt.Errorf("cannot read %s: %w", what, err)
 	}
 	return &record, nil
+}
+
+// Replace runs an update of the one row of a record that still has the revision it was
+// read with, which the query asks for: else it is STATE_CONFLICT, as somebody else was
+// faster. noun and id name the record in errors.
+func (tx *Tx) Replace(ctx context.Context, noun, id, query string, args ...any) error {
+	result, err := tx.ExecContext(ctx, query, args...)
+	var n int64
+	if err == nil {
+		n, err = result.RowsAffected()
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot write the %s %s: %w", noun, id, err)
+	case n != 1:
+		return api.Conflict("the " + noun + " was changed at the same time")
+	}
+	return nil
+}
+
+// Count is the number that a query tells of a tenant's records. An error calls them what.
+func (db *DB) Count(ctx context.Context, what, query, tenantID string) (n int64, err error) {
+	if err = db.Read().QueryRowContext(ctx, query, tenantID).Scan(&n); err != nil {
+		return 0, fmt.Errorf("cannot count the %s of %s: %w", what, tenantID, err)
+	}
+	return n, nil
 }
