@@ -105,14 +105,9 @@ func (r *Room) close(ctx context.Context, how closing) (closed Challenge, of rig
 
 // emit tells of a challenge's new state: the record, and who acted.
 func (c *Challenge) emit(ctx context.Context, tx *store.Tx, event, actingOrgID string, by sealer.Ref) error {
-	text, err := sealer.Canonical(struct {
+	e := sealer.Event{TenantID: c.TenantID, Type: event, At: c.UpdatedAt.Time, Actor: by, Subject: sealer.Ref{Kind: "challenge", ID: c.ID}}
+	return tx.EmitRecord(ctx, e, struct {
 		*Challenge
 		ActingOrgID string `json:"actingOrgId"`
 	}{c, actingOrgID})
-	if err != nil {
-		return err
-	}
-	return tx.Emit(ctx, sealer.Event{
-		TenantID: c.TenantID, Type: event, At: c.UpdatedAt.Time, Actor: by, Subject: sealer.Ref{Kind: "challenge", ID: c.ID}, Data: text,
-	})
 }

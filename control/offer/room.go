@@ -170,14 +170,9 @@ func move(ctx context.Context, tx *store.Tx, tenantID, id string, a Action, reas
 
 // emit tells of an offer's new state: the record, and who acted.
 func (o *Offer) emit(ctx context.Context, tx *store.Tx, event string, actingOrgID *string, by sealer.Ref) error {
-	text, err := sealer.Canonical(struct {
+	e := sealer.Event{TenantID: o.TenantID, Type: event, At: o.UpdatedAt.Time, Actor: by, Subject: sealer.Ref{Kind: "offer", ID: o.ID}}
+	return tx.EmitRecord(ctx, e, struct {
 		*Offer
 		ActingOrgID *string `json:"actingOrgId"`
 	}{o, actingOrgID})
-	if err != nil {
-		return err
-	}
-	return tx.Emit(ctx, sealer.Event{
-		TenantID: o.TenantID, Type: event, At: o.UpdatedAt.Time, Actor: by, Subject: sealer.Ref{Kind: "offer", ID: o.ID}, Data: text,
-	})
 }

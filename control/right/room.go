@@ -100,11 +100,7 @@ func announce(ctx context.Context, tx *store.Tx, event string, r *Right, by seal
 }
 
 func emit(ctx context.Context, tx *store.Tx, event, tenantID string, by, subject sealer.Ref, at store.Instant, record any) error {
-	text, err := sealer.Canonical(record)
-	if err != nil {
-		return err
-	}
-	return tx.Emit(ctx, sealer.Event{TenantID: tenantID, Type: event, At: at.Time, Actor: by, Subject: subject, Data: text})
+	return tx.EmitRecord(ctx, sealer.Event{TenantID: tenantID, Type: event, At: at.Time, Actor: by, Subject: subject}, record)
 }
 
 // View is a right as it is answered: its record, and what its ancestors make of it.

@@ -102,13 +102,9 @@ func dropAndTell(ctx context.Context, tx *store.Tx, tenantID, reason string, by 
 	if err := tx.DropTenant(ctx, tenantID); err != nil {
 		return err
 	}
-	text, err := sealer.Canonical(object{"tenantId": tenantID, "reason": reason})
-	if err != nil {
-		return err
-	}
-	return tx.Emit(ctx, sealer.Event{
-		TenantID: tenantID, Type: droppedEvent, At: tx.Now(), Actor: by, Subject: sealer.Ref{Kind: "tenant", ID: tenantID}, Data: text,
-	})
+	return tx.EmitRecord(ctx, sealer.Event{
+		TenantID: tenantID, Type: droppedEvent, At: tx.Now(), Actor: by, Subject: sealer.Ref{Kind: "tenant", ID: tenantID},
+	}, object{"tenantId": tenantID, "reason": reason})
 }
 
 // Replay is the sandbox's store.Replay: a tenant that was dropped is dropped again.

@@ -59,14 +59,9 @@ func CreateCounterparty(ctx context.Context, tx *store.Tx, asked Counterparty, b
 	}
 	told := c
 	told.PayoutRef, told.TaxID = nil, nil
-	text, err := sealer.Canonical(told)
-	if err != nil {
-		return c, err
-	}
-	return c, tx.Emit(ctx, sealer.Event{
-		TenantID: c.TenantID, Type: "counterparty.created", At: now, Actor: by,
-		Subject: sealer.Ref{Kind: "counterparty", ID: c.ID}, Data: text,
-	})
+	return c, tx.EmitRecord(ctx, sealer.Event{
+		TenantID: c.TenantID, Type: "counterparty.created", At: now, Actor: by, Subject: sealer.Ref{Kind: "counterparty", ID: c.ID},
+	}, told)
 }
 
 // CreateRule writes a rule of asked.TenantID: unit, price, currency and shares are

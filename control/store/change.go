@@ -101,6 +101,14 @@ func (tx *Tx) count(ctx context.Context, counter string) (n int64, err error) {
 	return n, nil
 }
 
+// EmitRecord is Emit with the RFC 8785 text of record as the event's data.
+func (tx *Tx) EmitRecord(ctx context.Context, e sealer.Event, record any) (err error) {
+	if e.Data, err = sealer.Canonical(record); err != nil {
+		return err
+	}
+	return tx.Emit(ctx, e)
+}
+
 // Emit puts an audit event into the outbox. At is now when it is zero, and cut to
 // milliseconds; EventID is made when it is empty. The canonical bytes are made
 // here, once: every copy that ever reaches the log has them.

@@ -195,9 +195,5 @@ func (tx *Tx) replay(ctx context.Context, h History, m missed, last number) (cha
 // EmitSystem emits an event of the system's tenant, with record as its data: an event
 // of nodes, signing keys, or of the database itself.
 func (tx *Tx) EmitSystem(ctx context.Context, eventType string, by, subject sealer.Ref, record any) error {
-	data, err := sealer.Canonical(record)
-	if err != nil {
-		return err
-	}
-	return tx.Emit(ctx, sealer.Event{TenantID: api.SystemTenant, Type: eventType, Actor: by, Subject: subject, Data: data})
+	return tx.EmitRecord(ctx, sealer.Event{TenantID: api.SystemTenant, Type: eventType, Actor: by, Subject: subject}, record)
 }

@@ -336,11 +336,7 @@ func emitKey(ctx context.Context, tx *store.Tx, event string, k *Key, by sealer.
 }
 
 func emit(ctx context.Context, tx *store.Tx, tenantID, event string, by, subject sealer.Ref, at time.Time, body any) error {
-	text, err := sealer.Canonical(body)
-	if err != nil {
-		return err
-	}
-	return tx.Emit(ctx, sealer.Event{TenantID: tenantID, Type: event, At: at, Actor: by, Subject: subject, Data: text})
+	return tx.EmitRecord(ctx, sealer.Event{TenantID: tenantID, Type: event, At: at, Actor: by, Subject: subject}, body)
 }
 
 // scopeSet reads the scopes of a new key: every one but the wildcard by default.
