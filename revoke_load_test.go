@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/pipeline/segment"
+	"muniment/sealer"
+)
+
+// revokedRight is a right that is revoked in the middle of the deliveries on it.
+type revokedRight struct {
+	id           string
+	acknowledged time.Time     // by our clock, once done is closed
+	done         chan struct{} // closed when the revocation was answered
+
+	// Under the attempts' mutex.
+	receipts int // answered
+	late     int // answers to what was begun after the acknowledgement
+}
+
+// attempt is a delivery that was sent, answered or not.
+type attempt struct {
+	on     *revokedRight
+	begun  time.Time
+	status int // 0 without an answer
+	answer []byte
+}
+
+// attempts are all of them; a delivery's correlationId is its number here.
+type attempts struct {
+	mu  sync.Mutex
+	all []attempt
+}
+
+func (a *attempts) begin(on *revokedRight) (number int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all = append(a.all, attempt{on: on, begun: time.Now()})
+	return len(a.all) - 1
+}
+
+func (a *attempts) end(number, status int, answer []byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	x := &a.all[number]
+	x.status, x.answer = status, answer
+	if status == http.StatusOK {
+		x.on.receipts++
+	}
+	select {
+	case <-x.on.done:
+		if x.begun.After(x.on.acknowledged) {
+			x.on.late++
+		}
+	default:
+	}
+}
+
+// until waits until enough was answered on a right.
+func (a *attempts) until(t *testing.T, what string, enough int, of *int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return *of >= enough
+	}, 2*time.Minute, time.Millisecond, "too few %s", what)
+}
+
+// TestNoReceiptOnARevokedRight revokes right after right, itself, by its parent, and by
+// a challenge, while clients pace 1,000 deliveries a second on it, all of which send one
+// more in the moment in which the revocation is answered. What was begun after that is
+// never answered with a receipt, and the log holds no receipt that was.
+func TestNoReceiptOnARevokedRight(t *testing.T) {
+	const rounds, clients, every = 30, 64, 64 * time.Millisecond
+	h := newHouse(t)
+	var basis struct{ Basis struct{ ID string } }
+	require.NoError(t, h.client.Do(t.Context(), "POST", "/v1/bases", map[string]any{"kind": "LICENSE", "title": "Test"}, &basis))
+	issue := func(parent string) string {
+		body := map[string]any{"basisId": basis.Basis.ID, "substrate": "DOOH", "effectiveFrom": "2026-01-01T00:00:00Z", "scope": map[string]any{}}
+		if parent != "" {
+			body["parentRightId"] = parent
+		}
+		var data struct{ Right struct{ ID string } }
+		require.NoError(t, h.client.Do(t.Context(), "POST", "/v1/rights", body, &data))
+		return data.Right.ID
+	}
+	do := func(path string, body map[string]any) {
+		require.NoError(t, h.client.Do(t.Context(), "POST", path, body, nil))
+	}
+	// Each makes a right, and returns how it is revoked.
+	ways := []func() (right string, revoke func()){
+		func() (string, func()) {
+			right := issue("")
+			return right, func() { do("/v1/rights/"+right+"/revoke", map[string]any{"reason": "drill"}) }
+		},
+		func() (string, func()) {
+			parent := issue("")
+			return issue(issue(parent)), func() { do("/v1/rights/"+parent+"/revoke", map[string]any{}) }
+		},
+		func() (string, func()) {
+			right := issue("")
+			var opened struct{ Challenge struct{ ID string } }
+			require.NoError(t, h.client.Do(t.Context(), "POST", "/v1/challenges", map[string]any{"rightId": right, "challengerOrgId": "org_other", "reason": "ours"}, &opened))
+			return right, func() { do("/v1/challenges/"+opened.Challenge.ID+"/resolve", map[string]any{"upheld": true}) }
+		},
+	}
+
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 1))
+	tried := new(attempts)
+	var now atomic.Pointer[revokedRight]
+	ctx, stop := context.WithCancel(t.Context())
+	var load sync.WaitGroup
+	defer load.Wait()
+	defer stop()
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}, Timeout: time.Minute}
+	defer client.CloseIdleConnections()
+	began := time.Now()
+	for round := range rounds {
+		right, revoke := ways[round%len(ways)]()
+		on := &revokedRight{id: right, done: make(chan struct{})}
+		now.Store(on)
+		if round == 0 {
+			began = time.Now()
+			for i := range clients {
+				load.Go(func() { h.pace(ctx, client, every*time.Duration(i)/clients, every, &now, tried) })
+			}
+		}
+		tried.until(t, "receipts before it is revoked", 50+random.IntN(100), &on.receipts)
+		revoke()
+		on.acknowledged = time.Now()
+		close(on.done)
+		tried.until(t, "answers after it was revoked", 3*clients, &on.late)
+	}
+	stop()
+	load.Wait()
+	took := time.Since(began)
+	h.stop()
+
+	receipts, after, cut := map[string]int{}, 0, 0 // receipt id → number
+	for i := range tried.all {
+		x := &tried.all[i]
+		late := x.begun.After(x.on.acknowledged)
+		if late && x.status != 0 {
+			after++
+		}
+		switch x.status {
+		case 0:
+			cut++
+		case http.StatusConflict:
+		case http.StatusOK:
+			require.False(t, late, "%s was begun %v after the revocation was acknowledged, and answered with a receipt: %s", x.on.id, x.begun.Sub(x.on.acknowledged), x.answer)
+			var told struct {
+				Data struct {
+					Receipt struct {
+						ReceiptID, CorrelationID string
+						IssuedAt                 time.Time
+					}
+				}
+			}
+			require.NoError(t, json.Unmarshal(x.answer, &told))
+			r := told.Data.Receipt
+			require.Equal(t, strconv.Itoa(i), r.CorrelationID)
+			require.False(t, r.IssuedAt.After(x.on.acknowledged), "%s is issued after the acknowledgement at %v", x.answer, x.on.acknowledged)
+			receipts[r.ReceiptID] = i
+		default:
+			require.Fail(t, "neither a receipt nor a conflict", "%d: %s", x.status, x.answer)
+		}
+	}
+
+	require.LessOrEqual(t, cut, clients, "only the last of each may be unanswered")
+
+	// All that the log holds, answered or not.
+	log, err := segment.OpenReader(filepath.Join(h.data, "log"))
+	require.NoError(t, err)
+	defer log.Close()
+	first, end, err := log.Bounds(t.Context(), 0)
+	require.NoError(t, err)
+	logged := 0
+	require.NoError(t, log.Scan(t.Context(), first, end, func(e sealer.Entry) error {
+		d, err := sealer.ReadDelivery(e.Event)
+		if err != nil {
+			return nil // of another type
+		}
+		number, err := strconv.Atoi(*d.Receipt.CorrelationID)
+		require.NoError(t, err)
+		x := tried.all[number]
+		require.Equal(t, x.on.id, d.RightID)
+		require.False(t, x.begun.After(x.on.acknowledged), "the log holds a receipt that was asked for %v after the acknowledgement", x.begun.Sub(x.on.acknowledged))
+		require.False(t, d.Receipt.IssuedAt.After(x.on.acknowledged), "the log holds a receipt that was issued after the acknowledgement")
+		if x.status == http.StatusOK {
+			require.Equal(t, number, receipts[d.Receipt.ReceiptID])
+			delete(receipts, d.Receipt.ReceiptID)
+		}
+		logged++
+		return nil
+	}))
+	require.Empty(t, receipts, "answered, and not in the log")
+	t.Logf("%d deliveries, %.0f/s; %d rights revoked: %d receipts in the log, all issued before; %d requests begun after an acknowledgement, 0 receipts",
+		len(tried.all), float64(len(tried.all))/took.Seconds(), rounds, logged, after)
+}
+
+// pace delivers on the right of the moment, every so often from a first moment on, and
+// once more as soon as the right is revoked, until ctx is done.
+func (h *house) pace(ctx context.Context, client *http.Client, first, every time.Duration, now *atomic.Pointer[revokedRight], tried *attempts) {
+	next := time.Now().Add(first)
+	due := time.NewTimer(first)
+	defer due.Stop()
+	var rushed *revokedRight // that was delivered on since its revocation
+	for {
+		on := now.Load()
+		revoked := on.done
+		if rushed == on {
+			revoked = nil
+		}
+		select {
+		case <-due.C:
+			next = next.Add(every)
+			due.Reset(time.Until(next))
+		case <-revoked:
+			rushed = on
+		case <-ctx.Done():
+			return
+		}
+		number := tried.begin(on)
+		body := fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":4200,"correlationId":"%d"}`, on.id, number)
+		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, h.client.API+"/v1/delivery", strings.NewReader(body))
+		req.Header.Set("Authorization", "Bearer "+h.client.Key)
+		resp, err := client.Do(req)
+		if err != nil {
+			continue
+		}
+		answer, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err == nil {
+			tried.end(number, resp.StatusCode, answer)
+		}
+	}
+}
