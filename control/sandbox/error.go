@@ -27,6 +27,11 @@ const (
 	UnknownScenario Code = "UNKNOWN_SCENARIO"
 )
 
+// Codes lists them.
+func Codes() []Code {
+	return []Code{NoTenant, TenantEvicted, InvalidBody, MissingFields, RateLimited, HandlerError, UnknownScenario}
+}
+
 // Error is what the sandbox answers when it refuses.
 type Error struct {
 	OK      bool   `json:"ok" doc:"Always false."`
