@@ -1,158 +1,370 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/api"
+	"muniment/bench"
+	"muniment/pipeline"
+	"muniment/pipeline/sqlite"
+	"muniment/sealer"
 )
 
 // write is a call of an operation that writes, and the events that it leaves, in their
-// order. What it makes is what later calls are about; its body is the document's example
-// unless it has one of its own.
+// order, each as "<type> <kind>:<id> by <kind>:<id>": what it is about, and who did it,
+// the caller's key if nobody is named. {names} in them stand for ids, from the first
+// event on that has them.
 type write struct {
 	operation string
 	events    []string
-	makes     string
-	body      string
-	again     int // the status of the same call once more, which leaves nothing; 0 doesn't ask
+	makes     map[string]string // names of what it makes, by where the answer has their ids
+	body      string            // the document's example unless it has one of its own
+	again     int               // the status of the same call once more, which leaves nothing; 0 doesn't ask
+	toAll     bool              // nobody is refused
 }
+
+const (
+	newRight   = `{"basisId":"{basisId}","substrate":"CTV","scope":{},"effectiveFrom":"2026-01-01T00:00:00Z"}`
+	newOffer   = `{"rightId":"{rightId}","toOrgId":"org_other","scope":{"regions":["US"]}}`
+	dispute    = `{"rightId":"{rightId}","reason":"it is ours"}`
+	rejection  = `{"offerId":"{offerId}","action":"reject"}`
+	resumption = `{"rightId":"{rightId}","action":"resume"}`
+)
+
+// one is where an answer has the id of what was made.
+func one(name, at string) map[string]string { return map[string]string{name: at} }
 
 var writes = []write{
-	{operation: "create-api-key", events: []string{"key.created"}, makes: "keyId"},
-	{operation: "rotate-api-key", events: []string{"key.rotated"}, again: 409},
-	{operation: "revoke-api-key", events: []string{"key.revoked"}, again: 200},
+	{operation: "create-api-key", events: []string{"key.created key:{keyId}"}, makes: one("keyId", "key.keyId")},
+	{operation: "rotate-api-key", events: []string{"key.rotated key:{keyId}"}, again: 409},
+	{operation: "revoke-api-key", events: []string{"key.revoked key:{keyId}"}, again: 200},
 
-	{operation: "create-basis", events: []string{"basis.created"}, makes: "basisId"},
-	{operation: "issue-right", events: []string{"right.issued"}, makes: "rightId", body: newRight},
-	{operation: "suspend-right", events: []string{"right.suspended"}, again: 409},
-	{operation: "resume-right", events: []string{"right.resumed"}, again: 409},
+	{operation: "create-basis", events: []string{"basis.created basis:{basisId}"}, makes: one("basisId", "basis.id")},
+	{operation: "issue-right", events: []string{"right.issued right:{rightId}"}, makes: one("rightId", "right.id"), body: newRight},
+	{operation: "suspend-right", events: []string{"right.suspended right:{rightId}"}, again: 409},
+	{operation: "resume-right", events: []string{"right.resumed right:{rightId}"}, again: 409},
 
-	{operation: "propose-offer", events: []string{"offer.proposed"}, makes: "offerId"},
-	{operation: "counter-offer", events: []string{"offer.countered", "offer.proposed"}, again: 409},
-	{operation: "propose-offer", events: []string{"offer.proposed"}, makes: "offerId"},
-	{operation: "withdraw-offer", events: []string{"offer.withdrawn"}, again: 409},
-	{operation: "propose-offer", events: []string{"offer.proposed"}, makes: "offerId"},
-	{operation: "reject-offer", events: []string{"offer.rejected"}, again: 409},
-	{operation: "propose-offer", events: []string{"offer.proposed"}, makes: "offerId"},
-	{operation: "accept-offer", events: []string{"offer.accepted", "right.issued"}, again: 409},
+	{operation: "propose-offer", events: []string{"offer.proposed offer:{offerId}"}, makes: one("offerId", "offer.id")},
+	{
+		operation: "counter-offer", events: []string{"offer.countered offer:{offerId}", "offer.proposed offer:{counterId}"},
+		makes: one("counterId", "offer.id"), again: 409,
+	},
+	{operation: "propose-offer", events: []string{"offer.proposed offer:{offerId}"}, makes: one("offerId", "offer.id")},
+	{operation: "withdraw-offer", events: []string{"offer.withdrawn offer:{offerId}"}, again: 409},
+	{operation: "propose-offer", events: []string{"offer.proposed offer:{offerId}"}, makes: one("offerId", "offer.id")},
+	{operation: "reject-offer", events: []string{"offer.rejected offer:{offerId}"}, again: 409},
+	{operation: "propose-offer", events: []string{"offer.proposed offer:{offerId}"}, makes: one("offerId", "offer.id")},
+	{
+		operation: "accept-offer", events: []string{"offer.accepted offer:{offerId}", "right.issued right:{derivedId}"},
+		makes: one("derivedId", "right.id"), again: 409,
+	},
 
-	{operation: "observe-delivery", events: []string{"delivery.recorded"}},
-	{operation: "seal-proof-packs", events: []string{"pack.sealed"}},
+	{operation: "observe-delivery", events: []string{"delivery.recorded right:{rightId}"}},
+	{operation: "seal-proof-packs", events: []string{"pack.sealed pack:{packId}"}, makes: one("packId", "pack.packId")},
 
-	{operation: "open-challenge", events: []string{"challenge.opened"}, makes: "challengeId"},
-	{operation: "withdraw-challenge", events: []string{"challenge.withdrawn"}, again: 409},
-	{operation: "open-challenge", events: []string{"challenge.opened"}, makes: "challengeId"},
-	{operation: "resolve-challenge", events: []string{"challenge.overturned"}, again: 409},
-	{operation: "open-challenge", events: []string{"challenge.opened"}, makes: "challengeId"},
-	{operation: "resolve-challenge", events: []string{"challenge.upheld", "right.revoked"}, body: `{"upheld":true}`, again: 409},
+	{operation: "open-challenge", events: []string{"challenge.opened challenge:{challengeId}"}, makes: one("challengeId", "challenge.id")},
+	{operation: "withdraw-challenge", events: []string{"challenge.withdrawn challenge:{challengeId}"}, again: 409},
+	{operation: "open-challenge", events: []string{"challenge.opened challenge:{challengeId}"}, makes: one("challengeId", "challenge.id")},
+	{operation: "resolve-challenge", events: []string{"challenge.overturned challenge:{challengeId}"}, again: 409},
+	{operation: "open-challenge", events: []string{"challenge.opened challenge:{challengeId}"}, makes: one("challengeId", "challenge.id")},
+	{
+		operation: "resolve-challenge", events: []string{"challenge.upheld challenge:{challengeId}", "right.revoked right:{rightId}"},
+		body: `{"upheld":true}`, again: 409,
+	},
 
-	{operation: "issue-right", events: []string{"right.issued"}, makes: "rightId", body: newRight},
-	{operation: "revoke-right", events: []string{"right.revoked"}, again: 200},
+	{operation: "issue-right", events: []string{"right.issued right:{rightId}"}, makes: one("rightId", "right.id"), body: newRight},
+	{operation: "revoke-right", events: []string{"right.revoked right:{rightId}"}, again: 200},
 	// The last one shows that nothing comes behind those before it.
-	{operation: "create-basis", events: []string{"basis.created"}},
+	{operation: "create-basis", events: []string{"basis.created basis:{basisId}"}, makes: one("basisId", "basis.id")},
 }
 
-const newRight = `{"basisId":"{basisId}","substrate":"CTV","scope":{},"effectiveFrom":"2026-01-01T00:00:00Z"}`
+// visits are the writes of a visitor of the sandbox, whose key nobody holds.
+var visits = []write{
+	{
+		operation: "sandbox-provision", toAll: true,
+		events: []string{
+			"tenant.created tenant:{tenantId} by system:control", "key.created key:{caller} by system:control",
+			"basis.created basis:{basisId}", "basis.created basis:{second}", "basis.created basis:{third}",
+			"right.issued right:{rightId}", "right.issued right:{ctv}", "right.issued right:{mobile}", "right.issued right:{messaging}",
+			"counterparty.created counterparty:{counterpartyId}", "settlement_rule.created settlement_rule:{ruleId}",
+		},
+		makes: map[string]string{
+			"tenantId": "tenantId", "basisId": "rights.0.basisId", "second": "rights.1.basisId", "third": "rights.3.basisId",
+			"rightId": "rights.0.id", "ctv": "rights.1.id", "mobile": "rights.2.id", "messaging": "rights.3.id",
+		},
+		again: 200,
+	},
+	{operation: "sandbox-issue-right", events: []string{"right.issued right:{rightId}"}, makes: one("rightId", "right.id"), body: newRight},
+	{operation: "sandbox-suspend-right", events: []string{"right.suspended right:{rightId}"}, body: `{"rightId":"{rightId}"}`, again: 409},
+	{operation: "sandbox-suspend-right", events: []string{"right.resumed right:{rightId}"}, body: resumption, again: 409},
 
-// TestEveryWriteLeavesItsEvents calls every operation of the document that writes: it
-// leaves its events in the tenant's log, in order and once, and a refused call of it
-// leaves none.
+	{operation: "sandbox-propose-offer", events: []string{"offer.proposed offer:{offerId}"}, makes: one("offerId", "offer.id"), body: newOffer},
+	{
+		operation: "sandbox-counter-offer", events: []string{"offer.countered offer:{offerId}", "offer.proposed offer:{counterId}"},
+		makes: one("counterId", "offer.id"), again: 409,
+	},
+	{operation: "sandbox-propose-offer", events: []string{"offer.proposed offer:{offerId}"}, makes: one("offerId", "offer.id"), body: newOffer},
+	{operation: "sandbox-withdraw-offer", events: []string{"offer.withdrawn offer:{offerId}"}, body: `{"offerId":"{offerId}"}`, again: 409},
+	{operation: "sandbox-propose-offer", events: []string{"offer.proposed offer:{offerId}"}, makes: one("offerId", "offer.id"), body: newOffer},
+	{operation: "sandbox-withdraw-offer", events: []string{"offer.rejected offer:{offerId}"}, body: rejection, again: 409},
+	{operation: "sandbox-propose-offer", events: []string{"offer.proposed offer:{offerId}"}, makes: one("offerId", "offer.id"), body: newOffer},
+	{
+		operation: "sandbox-accept-offer", events: []string{"offer.accepted offer:{offerId}", "right.issued right:{derivedId}"},
+		makes: one("derivedId", "right.id"), again: 409,
+	},
+
+	{
+		operation: "sandbox-run-demo", body: `{"eventCount":2,"seed":7}`,
+		events: []string{"delivery.recorded right:{firstOn}", "delivery.recorded right:{thenOn}", "pack.sealed pack:{packId}"},
+		makes:  map[string]string{"firstOn": "deliveries.0.rightId", "thenOn": "deliveries.1.rightId", "packId": "packId"},
+	},
+	{operation: "sandbox-constraint-demo", again: 200},
+
+	{operation: "sandbox-open-challenge", events: []string{"challenge.opened challenge:{challengeId}"}, makes: one("challengeId", "challenge.id"), body: dispute},
+	{
+		operation: "sandbox-resolve-challenge", events: []string{"challenge.withdrawn challenge:{challengeId}"},
+		body: `{"challengeId":"{challengeId}","action":"withdraw"}`, again: 409,
+	},
+	{operation: "sandbox-open-challenge", events: []string{"challenge.opened challenge:{challengeId}"}, makes: one("challengeId", "challenge.id"), body: dispute},
+	{
+		operation: "sandbox-resolve-challenge", events: []string{"challenge.overturned challenge:{challengeId}"},
+		body: `{"challengeId":"{challengeId}"}`, again: 409,
+	},
+	{operation: "sandbox-open-challenge", events: []string{"challenge.opened challenge:{challengeId}"}, makes: one("challengeId", "challenge.id"), body: dispute},
+	{
+		operation: "sandbox-resolve-challenge", events: []string{"challenge.upheld challenge:{challengeId}", "right.revoked right:{rightId}"},
+		body: `{"challengeId":"{challengeId}","upheld":true}`, again: 409,
+	},
+	{operation: "sandbox-revoke-right", events: []string{"right.revoked right:{ctv}"}, body: `{"rightId":"{ctv}"}`, again: 200},
+	{operation: "sandbox-reset", toAll: true, events: []string{"tenant.dropped tenant:{tenantId}"}, again: 200},
+}
+
+// TestEveryWriteLeavesItsEvents calls every operation of the document that writes, as a
+// tenant or as a visitor of the sandbox: it leaves its events in the tenant's log, of
+// whom and about what they are, in order and once, and a refused call of it leaves none.
 func TestEveryWriteLeavesItsEvents(t *testing.T) {
+	t.Setenv("MUNIMENT_TRUSTED_PROXIES", "1")
 	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
 	server := startServer(t, exe, data)
-	tenant := createTenant(t, exe, data)
-	known, untold := map[string]operation{}, map[string]bool{}
-	for _, o := range operations(t, server) {
+	warehouse, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(data, "warehouse.db")})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, warehouse.Close()) }()
+	auditWrites(t, exe, server, warehouse)
+}
+
+// events is what a warehouse has of a tenant.
+type events interface {
+	Events(context.Context, pipeline.EventQuery) ([]pipeline.Row, error)
+}
+
+func auditWrites(t *testing.T, exe string, server *bench.Server, warehouse events) {
+	visitor := &audited{t: t, url: server.API, ids: map[string]string{}, visitor: true}
+	visitor.log = func(after *sealer.Position) (list []logged) {
+		rows, err := warehouse.Events(t.Context(), pipeline.EventQuery{TenantID: visitor.ids["tenantId"], After: after, Limit: 500})
+		require.NoError(t, err)
+		for _, row := range rows {
+			list = append(list, readLogged(t, row.Position, row.Record.Event))
+		}
+		return list
+	}
+	visitor.writes(operationsOf(t, server, true), visits)
+
+	own := createTenant(t, exe, server.Data)
+	tenant := &audited{t: t, url: server.API, key: own.APIKey, ids: map[string]string{"caller": own.KeyID, "tenantId": own.TenantID}}
+	tenant.log = func(after *sealer.Position) (list []logged) {
+		path := "/v1/events?order=asc&limit=500"
+		if after != nil {
+			path += "&after=" + after.String()
+		}
+		var page struct {
+			Events []struct {
+				Position string
+				Event    json.RawMessage
+			}
+		}
+		require.NoError(t, bench.Client{API: server.API, Key: own.APIKey}.Do(t.Context(), "GET", path, nil, &page))
+		for _, e := range page.Events {
+			at, err := sealer.ParsePosition(e.Position)
+			require.NoError(t, err)
+			list = append(list, readLogged(t, at, e.Event))
+		}
+		return list
+	}
+	tenant.expect("a new tenant", "tenant.created tenant:{tenantId} by operator:admin", "key.created key:{caller} by operator:admin")
+	var narrow struct{ APIKey string }
+	require.NoError(t, bench.Client{API: server.API, Key: own.APIKey}.Do(t.Context(), "POST", "/v1/api-keys",
+		map[string]any{"label": "x", "scopes": []string{"disputes:read"}}, &narrow))
+	tenant.expect("its second key", "key.created key:{second}")
+	tenant.narrow = narrow.APIKey
+	tenant.writes(operations(t, server), writes)
+
+	for _, a := range []*audited{visitor, tenant} {
+		require.Equal(t, a.seen, a.log(nil), "the whole log, once more")
+	}
+}
+
+// audited is a caller whose log is read.
+type audited struct {
+	t       *testing.T
+	url     string
+	key     string // of a tenant
+	narrow  string // another one of the tenant, without any scope that is asked for
+	visitor bool   // of the sandbox, with a cookie in place of a key
+	cookie  string
+	ids     map[string]string
+	log     func(after *sealer.Position) []logged
+	seen    []logged
+}
+
+// logged is an event as a log has it.
+type logged struct {
+	at sealer.Position
+	// text is as a write expects it.
+	text string
+}
+
+func readLogged(t *testing.T, at sealer.Position, event []byte) logged {
+	var e struct {
+		Type           string
+		Actor, Subject struct{ Kind, ID string }
+	}
+	require.NoError(t, json.Unmarshal(event, &e))
+	return logged{at, fmt.Sprintf("%s %s:%s by %s:%s", e.Type, e.Subject.Kind, e.Subject.ID, e.Actor.Kind, e.Actor.ID)}
+}
+
+// writes makes the calls in their order, which are all that these operations have.
+func (a *audited) writes(operations []operation, calls []write) {
+	t, known, untold := a.t, map[string]operation{}, map[string]bool{}
+	for _, o := range operations {
 		known[o.id] = o
 		if o.method != http.MethodGet {
 			untold[o.id] = true
 		}
 	}
-	log := auditLog{t: t, url: server.API, key: tenant.APIKey}
-	log.expect("a new tenant", "tenant.created", "key.created")
-	var narrow struct{ Data struct{ APIKey string } }
-	made := call(t, server.API, tenant.APIKey, operation{method: "POST", path: "/v1/api-keys", body: `{"label":"x","scopes":["disputes:read"]}`})
-	require.NoError(t, json.Unmarshal([]byte(made.body), &narrow))
-	log.expect("its second key", "key.created")
-
-	ids, refusals := map[string]string{}, 0
-	for _, w := range writes {
+	refusals := 0
+	for _, w := range calls {
 		o, ok := known[w.operation]
 		require.True(t, ok, "the document has no operation %s", w.operation)
 		delete(untold, w.operation)
 		if w.body != "" {
 			o.body = w.body
 		}
-		require.NotContains(t, o.scope, "disputes:", o.id)
-		call(t, server.API, "", o.with(ids)).refused(t, 401, api.AuthRequired, o.id)
-		call(t, server.API, narrow.Data.APIKey, o.with(ids)).refused(t, 403, api.ScopeMissing, o.id)
-		refusals += 2
-		if o.body != "" {
-			broken := o.with(ids)
-			broken.body = strings.TrimSuffix(broken.body, "}")
-			call(t, server.API, tenant.APIKey, broken).refused(t, 400, api.BadRequest, o.id)
-			refusals++
+		if !w.toAll {
+			refusals += a.refusals(o)
 		}
-		for _, name := range o.names() {
-			require.Contains(t, ids, name, o.id)
-			none := o.with(map[string]string{name: unknown(ids[name])}).with(ids)
-			call(t, server.API, tenant.APIKey, none).refused(t, 404, api.ResourceNotFound, o.id)
-			refusals++
+		answer := a.call(o.with(a.ids))
+		require.Equal(t, 200, answer.status, "%s: %s", o.id, answer.body)
+		for name, at := range w.makes {
+			a.ids[name] = textAt(t, answer.body, "data."+at)
 		}
-
-		a := call(t, server.API, tenant.APIKey, o.with(ids))
-		require.Equal(t, 200, a.status, "%s: %s", o.id, a.body)
+		if given := (&http.Response{Header: answer.header}).Cookies(); len(given) > 0 && given[0].MaxAge >= 0 {
+			a.cookie = given[0].Name + "=" + given[0].Value
+		}
 		if w.again != 0 {
-			again := call(t, server.API, tenant.APIKey, o.with(ids))
+			again := a.call(o.with(a.ids))
 			require.Equal(t, w.again, again.status, "%s once more: %s", o.id, again.body)
 			refusals++
 		}
-		if w.makes != "" {
-			ids[w.makes] = ofOurs[w.makes].FindString(a.body)
-		}
-		log.expect(o.id, w.events...)
+		a.expect(o.id, w.events...)
 	}
 	require.Empty(t, untold, "operations that write, and of which it is not said what they leave in the log")
-	t.Logf("%d writes, %d calls that write nothing", len(writes), refusals)
+	t.Logf("%d writes that left %d events, %d calls that write nothing", len(calls), len(a.seen), refusals)
 }
 
-// auditLog reads a tenant's log on from where it was.
-type auditLog struct {
-	t        *testing.T
-	url, key string
-	after    string
+func (a *audited) call(o operation) told {
+	return call(a.t, a.url, a.key, o, "Cookie", a.cookie, "X-Forwarded-For", anyAddress())
+}
+
+// refusals calls an operation as it is refused.
+func (a *audited) refusals(o operation) (n int) {
+	t, ready := a.t, o.with(a.ids)
+	refused := func(status int, code, own string, o operation, key, cookie string) {
+		n++
+		answer := call(t, a.url, key, o, "Cookie", cookie, "X-Forwarded-For", anyAddress())
+		if a.visitor {
+			code = own
+		}
+		require.Equal(t, status, answer.status, "%s: %s", o.id, answer.body)
+		require.Equal(t, code, textAt(t, answer.body, "error"), o.id)
+	}
+	if a.visitor {
+		refused(404, "", "NO_TENANT", ready, "", "")
+		refused(404, "", "NO_TENANT", ready, "", a.cookie+"x")
+	} else {
+		require.NotContains(t, o.scope, "disputes:", o.id)
+		refused(401, "AUTH_REQUIRED", "", ready, "", "")
+		refused(403, "SCOPE_MISSING", "", ready, a.narrow, "")
+	}
+	if o.body != "" {
+		broken := ready
+		broken.body = strings.TrimSuffix(broken.body, "}")
+		refused(400, "BAD_REQUEST", "INVALID_BODY", broken, a.key, a.cookie)
+	}
+	for _, name := range o.names() {
+		require.Contains(t, a.ids, name, o.id)
+		none := o.with(map[string]string{name: unknown(a.ids[name])}).with(a.ids)
+		refused(404, "RESOURCE_NOT_FOUND", "HANDLER_ERROR", none, a.key, a.cookie)
+	}
+	return n
 }
 
 // expect waits for the next events, and asks that they are these and all that there are.
-func (l *auditLog) expect(about string, types ...string) {
-	l.t.Helper()
-	var page struct {
-		Data struct {
-			Events []struct {
-				Position string
-				Event    struct{ Type string }
-			}
+func (a *audited) expect(about string, events ...string) {
+	a.t.Helper()
+	if len(events) == 0 {
+		return // what comes next shows that there was none
+	}
+	var after *sealer.Position
+	if len(a.seen) > 0 {
+		after = &a.seen[len(a.seen)-1].at
+	}
+	var got []logged
+	require.Eventually(a.t, func() bool {
+		got = a.log(after)
+		return len(got) >= len(events)
+	}, 20*time.Second, 5*time.Millisecond, "%s left %v, and no %v", about, &got, events)
+	require.Len(a.t, got, len(events), about)
+	for i, want := range events {
+		if !strings.Contains(want, " by ") {
+			want += " by key:{caller}"
+		}
+		want = operation{body: want}.with(a.ids).body
+		found := regexp.MustCompile("^" + resource.ReplaceAllString(want, `(?P<$1>\w+)`) + "$").FindStringSubmatch(got[i].text)
+		require.True(a.t, found != nil, "%s: %q is not %q", about, got[i].text, want)
+		for n, m := range resource.FindAllStringSubmatch(want, -1) {
+			a.ids[m[1]] = found[n+1]
 		}
 	}
-	var got []string
-	require.Eventually(l.t, func() bool {
-		a := call(l.t, l.url, l.key, operation{method: "GET", path: "/v1/events?order=asc&limit=500&after=" + l.after})
-		if a.status != 200 || json.Unmarshal([]byte(a.body), &page) != nil {
-			return false
+	a.seen = append(a.seen, got...)
+}
+
+// textAt is the text at a place of a JSON text, such as rights.0.id.
+func textAt(t *testing.T, text, place string) string {
+	t.Helper()
+	var value any
+	require.NoError(t, json.Unmarshal([]byte(text), &value))
+	for step := range strings.SplitSeq(place, ".") {
+		switch v := value.(type) {
+		case []any:
+			i, err := strconv.Atoi(step)
+			require.NoError(t, err, place)
+			require.Less(t, i, len(v), place)
+			value = v[i]
+		case map[string]any:
+			value = v[step]
 		}
-		got = got[:0]
-		for _, e := range page.Data.Events {
-			got = append(got, e.Event.Type)
-		}
-		return len(got) >= len(types)
-	}, 20*time.Second, 5*time.Millisecond, "%s left %v, and no %v", about, &got, types)
-	require.Equal(l.t, types, got, about)
-	l.after = page.Data.Events[len(got)-1].Position
+	}
+	found, ok := value.(string)
+	require.True(t, ok, "%s is %v in %s", place, value, text)
+	return found
 }
