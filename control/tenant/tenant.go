@@ -111,6 +111,10 @@ func (r *Room) Create(ctx context.Context, q Request) (Created, error) {
 		TenantID: api.NewID(api.PrefixTenant, now), OrgID: org,
 		DeveloperID: api.NewID(api.PrefixDeveloper, now),
 	}
+	by := store.ByOperator()
+	if q.Sandbox {
+		by = store.BySystem() // a visitor came, whom nobody knows
+	}
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
 		revision, err := tx.Revision(ctx)
 		if err != nil {
@@ -126,14 +130,14 @@ func (r *Room) Create(ctx context.Context, q Request) (Created, error) {
 		if q.Sandbox {
 			told["sandbox"] = true
 		}
-		if err := emit(ctx, tx, c.TenantID, "tenant.created", store.ByOperator(), sealer.Ref{Kind: "tenant", ID: c.TenantID}, now, told); err != nil {
+		if err := emit(ctx, tx, c.TenantID, "tenant.created", by, sealer.Ref{Kind: "tenant", ID: c.TenantID}, now, told); err != nil {
 			return err
 		}
 		k := Key{TenantID: c.TenantID, OrgID: c.OrgID, DeveloperID: c.DeveloperID, Label: q.Label, Scopes: scopes}
 		if k.Label == "" {
 			k.Label = "first key"
 		}
-		c.APIKey, err = createKey(ctx, tx, &k, q.Env, store.ByOperator(), now)
+		c.APIKey, err = createKey(ctx, tx, &k, q.Env, by, now)
 		c.KeyID = k.KeyID
 		return err
 	})
