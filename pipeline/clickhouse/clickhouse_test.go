@@ -78,11 +78,11 @@ func mustOpen(tb testing.TB, cfg Config) *Warehouse {
 }
 
 func TestConformance(t *testing.T) {
-	// An insert costs a server some ten times what it costs a file: a case has to be
-	// done within its minute on a busy machine, too.
+	// An insert costs a server some ten times what it costs a file.
 	require.NoError(t, flag.Set("rapid.checks", "15"))
 	for _, protocol := range []string{native, http} {
 		t.Run(protocol, func(t *testing.T) {
+			t.Parallel() // a case waits for the server's disk most of the time
 			server := variable(t, protocol)
 			conform.Warehouse(t, func(tb testing.TB) conform.WarehouseEngine {
 				cfg := fresh(tb, server)
