@@ -397,3 +397,29 @@ func TestSandboxNodesOfSeveralProcesses(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, 2)
 }
+
+// TestRevocationSealsForWhomTheKeySigned: whoever revokes a key waits for the tenants that
+// it signed for, and not for as many visitors as strangers care to make.
+func TestRevocationSealsForWhomTheKeySigned(t *testing.T) {
+	t.Setenv("MUNIMENT_TEST_POSTGRES", "")
+	data := t.TempDir()
+	log := sandboxTopic(t)
+	h := openSandboxHouse(t, data, log, loadedWarehouse(t, data, log, 8), func(context.Context, *plane) error { return nil })
+	_, err := h.ctl.nodes.Enrol(t.Context(), nodeID)
+	require.NoError(t, err)
+	listed, err := h.ctl.nodes.SigningKeys(t.Context())
+	require.NoError(t, err)
+	require.Len(t, listed.Keys, 5)
+	packsOf := func(v visitor) bool {
+		n, err := h.ctl.packs.CountPacks(t.Context(), v.TenantID)
+		require.NoError(t, err)
+		return n > 0
+	}
+	for _, k := range listed.Keys {
+		play, real := h.visitor(true), h.visitor(false)
+		h.call("operator", "POST", "/admin/signing-keys/"+k.KeyID+"/revoke", "{}")
+		of := k.NodeID + "'s key for " + k.Purpose
+		require.Equal(t, k.Purpose == sealer.PurposeSandbox || k.Purpose == sealer.PurposeDirectory, packsOf(play), of)
+		require.Equal(t, k.Purpose != sealer.PurposeSandbox, packsOf(real), of)
+	}
+}

@@ -93,13 +93,15 @@ func (c *Control) expelNode(ctx context.Context, in *expelInput) (*store.Answer[
 	return store.Tell(c.cfg.Nodes.Expel(ctx, in.NodeID, q, store.ByOperator()))
 }
 
-// sealAll seals what is new of every tenant, and sees to it that no pack rests on the
-// key alone. A tenant that can't be sealed keeps no other from being sealed.
-func (c *Control) sealAll(ctx context.Context, keyID string) (unsealed []node.Unsealed, err error) {
+// sealAll seals what is new of every tenant that keys of the purpose sign for, and sees to
+// it that no pack rests on the key alone. A tenant that can't be sealed keeps no other from
+// being sealed. Strangers make tenants of the sandbox as they like: no key but the sandbox's
+// waits for theirs, and none of those for the others.
+func (c *Control) sealAll(ctx context.Context, keyID, purpose string) (unsealed []node.Unsealed, err error) {
 	if c.cfg.Packs == nil {
 		return nil, nil
 	}
-	tenants, err := c.cfg.Tenants.TenantIDs(ctx)
+	tenants, err := c.cfg.Tenants.TenantIDs(ctx, purpose)
 	if err != nil {
 		return nil, err
 	}

@@ -471,7 +471,8 @@ func TestLeavingNodeGetsNoKey(t *testing.T) {
 			}
 			expelled := false
 			ask := func() {
-				_, err := h.nodes.Expel(t.Context(), n.id, node.Expulsion{Revocation: node.Revocation{Seal: func(context.Context, string) ([]node.Unsealed, error) {
+				_, err := h.nodes.Expel(t.Context(), n.id, node.Expulsion{Revocation: node.Revocation{Seal: func(_ context.Context, _, purpose string) ([]node.Unsealed, error) {
+					require.Equal(t, sealer.PurposeReceipt, purpose)
 					told := n.enrolVouched(h, credential, next, nil, time.Now().Add(time.Second)).refused(409, api.StateConflict)
 					require.Contains(t, told, "is to leave")
 					v := start()

@@ -122,7 +122,11 @@ func (r *Room) expel(ctx context.Context, nodeID string, q Expulsion, by sealer.
 	}
 	var unsealed []Unsealed
 	if q.Seal != nil {
-		if unsealed, err = q.Seal(ctx, ""); err == nil && !q.Force {
+		all, err := nodeKeys(ctx, r.db.Read(), nodeID)
+		if err == nil && len(all) > 0 {
+			unsealed, err = q.Seal(ctx, "", all[0].Purpose)
+		}
+		if err == nil && !q.Force {
 			err = refusal(unsealed)
 		}
 		if err != nil {

@@ -18,9 +18,10 @@ type Revocation struct {
 	Reason string
 	// Seal is called once the key signs nothing any more, and all that it signed is
 	// in the log, to seal that before the revocation: afterwards nothing can. It goes
-	// over all tenants, and returns those that it could not seal. Then, and when it
-	// fails, the key is out of use, but not revoked. Nil seals nothing.
-	Seal func(ctx context.Context, keyID string) ([]Unsealed, error)
+	// over all tenants that keys of the purpose sign for, and returns those that it could
+	// not seal. Then, and when it fails, the key is out of use, but not revoked. Nil seals
+	// nothing.
+	Seal func(ctx context.Context, keyID, purpose string) ([]Unsealed, error)
 	// Force revokes the key although some tenants could not be sealed, or its node did
 	// not say that it is out of use.
 	Force bool
@@ -89,7 +90,7 @@ func (r *Room) revoke(ctx context.Context, row *signingKey, q Revocation, by sea
 		return Revoked{}, err
 	}
 	if q.Seal != nil {
-		if v.Unsealed, err = q.Seal(ctx, row.KeyID); err == nil && !q.Force {
+		if v.Unsealed, err = q.Seal(ctx, row.KeyID, row.Purpose); err == nil && !q.Force {
 			err = refusal(v.Unsealed)
 		}
 		if err != nil {

@@ -26,8 +26,8 @@ func TestRevokeCurrentKey(t *testing.T) {
 	require.NoError(t, err)
 	signer := r.borrow(t, "nod_a", p.now)
 	sealedAt := time.Time{}
-	seal := func(_ context.Context, keyID string) ([]Unsealed, error) {
-		require.Equal(t, signer.KeyID, keyID)
+	seal := func(_ context.Context, keyID, purpose string) ([]Unsealed, error) {
+		require.Equal(t, []string{signer.KeyID, sealer.PurposeReceipt}, []string{keyID, purpose})
 		require.NotEqual(t, signer.KeyID, r.borrow(t, "nod_a", p.now.Add(time.Millisecond)).KeyID, "it is out of use")
 		d := r.verified(t)
 		_, code := d.Find(signer.KeyID, sealer.PurposeReceipt, p.now)
@@ -52,7 +52,7 @@ func TestRevokeCurrentKey(t *testing.T) {
 	require.Equal(t, sealer.KeyOutsideWindow, code)
 
 	told := r.events(t)
-	again, err := r.Revoke(t.Context(), signer.KeyID, Revocation{Seal: func(context.Context, string) ([]Unsealed, error) { panic("not again") }}, operator)
+	again, err := r.Revoke(t.Context(), signer.KeyID, Revocation{Seal: func(context.Context, string, string) ([]Unsealed, error) { panic("not again") }}, operator)
 	require.NoError(t, err)
 	require.Equal(t, v.Key, again.Key)
 	require.Equal(t, told, r.events(t), "revoking twice leaves no event")
@@ -72,14 +72,14 @@ func TestRevocationWaitsForTheSeal(t *testing.T) {
 	require.NoError(t, err)
 	keyID := r.borrow(t, "nod_a", p.now).KeyID
 	away := errors.New("the warehouse is away")
-	_, err = r.Revoke(t.Context(), keyID, Revocation{Force: true, Seal: func(context.Context, string) ([]Unsealed, error) { return nil, away }}, operator)
+	_, err = r.Revoke(t.Context(), keyID, Revocation{Force: true, Seal: func(context.Context, string, string) ([]Unsealed, error) { return nil, away }}, operator)
 	require.ErrorIs(t, err, away)
 	p.now = p.now.Add(time.Second)
 	require.NotEqual(t, keyID, r.borrow(t, "nod_a", p.now).KeyID, "out of use all the same")
 	_, code := r.verified(t).Find(keyID, sealer.PurposeReceipt, p.now.Add(-time.Second))
 	require.Empty(t, code)
 
-	v, err := r.Revoke(t.Context(), keyID, Revocation{Seal: func(context.Context, string) ([]Unsealed, error) { return nil, nil }}, operator)
+	v, err := r.Revoke(t.Context(), keyID, Revocation{Seal: func(context.Context, string, string) ([]Unsealed, error) { return nil, nil }}, operator)
 	require.NoError(t, err, "the second try goes on where the first one ended")
 	require.Nil(t, v.Successor)
 	require.Equal(t, "REVOKED", v.Key.State)
@@ -96,7 +96,7 @@ func TestForcedRevocation(t *testing.T) {
 	for i := range mostNamed + 2 {
 		unsealed = append(unsealed, Unsealed{fmt.Sprintf("tnt_%d", i), "held", api.Unavailable(api.SetAside, "held", time.Minute)})
 	}
-	q := Revocation{Seal: func(context.Context, string) ([]Unsealed, error) { return unsealed, nil }}
+	q := Revocation{Seal: func(context.Context, string, string) ([]Unsealed, error) { return unsealed, nil }}
 	_, err = r.Revoke(t.Context(), keyID, q, operator)
 	refused := api.From(err)
 	require.Equal(t, api.SetAside, refused.Reason)

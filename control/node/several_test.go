@@ -96,7 +96,7 @@ func TestRevokedAtAnotherProcess(t *testing.T) {
 		}
 		require.True(t, vouches())
 		sealed := false
-		v, err := a.Revoke(t.Context(), atWork.KeyID, Revocation{Seal: func(context.Context, string) ([]Unsealed, error) {
+		v, err := a.Revoke(t.Context(), atWork.KeyID, Revocation{Seal: func(context.Context, string, string) ([]Unsealed, error) {
 			sealed = true
 			require.False(t, vouches(), "before the last packs over it are sealed")
 			return nil, nil
@@ -193,7 +193,7 @@ func TestOthersChangeKeysMeanwhile(t *testing.T) {
 	p.sealTime = time.Hour
 	a, b := p.two(t)
 	first := a.mustPackSigner(t).KeyID
-	v, err := a.Revoke(t.Context(), first, Revocation{Seal: func(context.Context, string) ([]Unsealed, error) {
+	v, err := a.Revoke(t.Context(), first, Revocation{Seal: func(context.Context, string, string) ([]Unsealed, error) {
 		for _, r := range []*Room{a, b} {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()

@@ -117,9 +117,17 @@ func owner(ctx context.Context, q store.Querier, tenantID string) (*Key, error) 
 		`SELECT org_id, developer_id FROM developers WHERE tenant_id = $1 ORDER BY developer_id LIMIT 1`, tenantID)
 }
 
-// TenantIDs lists all tenants, oldest first.
-func (r *Room) TenantIDs(ctx context.Context) ([]string, error) {
-	return store.List(ctx, r.db.Read(), "the tenants", store.Text, `SELECT tenant_id FROM tenants ORDER BY tenant_id`)
+// TenantIDs lists, oldest first, the tenants whose receipts and packs rest on keys of a
+// purpose: directory keys stand behind those of all.
+func (r *Room) TenantIDs(ctx context.Context, purpose string) ([]string, error) {
+	of := ""
+	switch purpose {
+	case sealer.PurposeReceipt, sealer.PurposePack:
+		of = "WHERE sandbox = 0"
+	case sealer.PurposeSandbox:
+		of = "WHERE sandbox = 1"
+	}
+	return store.List(ctx, r.db.Read(), "the tenants", store.Text, `SELECT tenant_id FROM tenants `+of+` ORDER BY tenant_id`)
 }
 
 // listKeys returns the tenant's keys before an id, newest first, one more than
