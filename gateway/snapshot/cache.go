@@ -134,18 +134,19 @@ func (f *flights[T]) do(ctx context.Context, id string, load func() (cached[T], 
 const maxLoads = 4
 
 // lookup answers from the cache or from the source, with nothing that is older
-// than what the feed told, and nothing that does not fit.
+// than what the feed told, and nothing that does not fit. What is not ours is never
+// answered from the cache: it takes a question, as what does not exist.
 func lookup[T any](
 	ctx context.Context, v *View, id string, recent *recent[T], cache *ristretto.Cache[string, cached[T]], loads *flights[T],
-	ask func(ctx context.Context, id string) (cached[T], error), fits func(*T) bool,
+	ask func(ctx context.Context, id string) (cached[T], error), fits, ours func(*T) bool,
 ) (*T, error) {
-	if c, ok := recent.get(id); ok && fits(c.value) && v.told.covers(id, c.asOf) {
+	if c, ok := recent.get(id); ok && fits(c.value) && ours(c.value) && v.told.covers(id, c.asOf) {
 		v.metrics.hits.Inc()
 		return c.value, nil
 	}
 	c, ok := cache.Get(id)
 	id = strings.Clone(id) // the caller's may be borrowed
-	if ok && fits(c.value) && v.told.covers(id, c.asOf) {
+	if ok && fits(c.value) && ours(c.value) && v.told.covers(id, c.asOf) {
 		v.metrics.hits.Inc()
 		recent.keep(id, c)
 		return c.value, nil
@@ -172,12 +173,14 @@ func lookup[T any](
 	return nil, errAway
 }
 
-func (v *View) loadRight(ctx context.Context, id string, revision int64) (*Right, error) {
-	return lookup(ctx, v, id, &v.recentRights, v.rightCache, &v.rightLoads, v.askRight, func(r *Right) bool { return r.Revision >= revision })
+func (v *View) loadRight(ctx context.Context, tenantID, id string, revision int64) (*Right, error) {
+	return lookup(ctx, v, id, &v.recentRights, v.rightCache, &v.rightLoads, v.askRight,
+		func(r *Right) bool { return r.Revision >= revision }, func(r *Right) bool { return r.TenantID == tenantID })
 }
 
 func (v *View) loadKey(ctx context.Context, id string) (*api.Key, error) {
-	return lookup(ctx, v, id, &v.recentKeys, v.keyCache, &v.keyLoads, v.askKey, func(*api.Key) bool { return true })
+	return lookup(ctx, v, id, &v.recentKeys, v.keyCache, &v.keyLoads, v.askKey,
+		func(*api.Key) bool { return true }, func(*api.Key) bool { return true })
 }
 
 func (v *View) askRight(ctx context.Context, id string) (cached[Right], error) {

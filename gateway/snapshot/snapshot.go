@@ -253,8 +253,9 @@ func stop(state api.RightState) error {
 
 // Right returns the tenant's right, ACTIVE together with all its ancestors as far
 // as the feed has been applied. The other answers are *api.Error: 404 if the
-// tenant has no such right (the same for another tenant's), 409 if it or an
-// ancestor is stopped, 503 if control would have to be asked and can't be.
+// tenant has no such right, 409 if it or an ancestor is stopped, 503 if control would
+// have to be asked and can't be. For another tenant's right control is asked, as for one
+// that does not exist: neither the answer nor its time tells which it is.
 // rightID is not kept; it may be borrowed from a buffer.
 //
 // It does not look at the lease; see Fresh.
@@ -263,13 +264,10 @@ func (v *View) Right(ctx context.Context, tenantID, rightID string) (*Right, err
 		return nil, errNoRight
 	}
 	known, ok := v.stoppedRight(rightID)
-	if ok && known.tenantID != tenantID {
-		return nil, errNoRight
-	}
-	if ok && known.state != api.RightActive {
+	if ok && known.tenantID == tenantID && known.state != api.RightActive {
 		return nil, stop(known.state)
 	}
-	r, err := v.loadRight(ctx, rightID, known.revision)
+	r, err := v.loadRight(ctx, tenantID, rightID, known.revision)
 	if err != nil {
 		return nil, err
 	}

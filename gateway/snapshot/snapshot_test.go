@@ -230,6 +230,39 @@ func TestStoppedRightsNeedNeitherCacheNorControl(t *testing.T) {
 	require.Equal(t, 1.0, testutil.ToFloat64(v.metrics.loadErrors))
 }
 
+// TestForeignRightsAreAsUnknown: what the node knows of another tenant's right is of no
+// use to who has only its id.
+func TestForeignRightsAreAsUnknown(t *testing.T) {
+	s := newSource()
+	s.put(api.Right{ID: rightOf(1), State: api.RightActive})
+	s.put(api.Right{ID: rightOf(2), State: api.RightRevoked})
+	v := newView(t, s, nil)
+	follow(t, v)
+	for range 3 { // it comes into the cache, and into the table before it
+		_, err := v.Right(t.Context(), "tnt_a", rightOf(1))
+		require.NoError(t, err)
+		v.rightCache.Wait()
+	}
+	asked := func(tenantID string, n int) (loads int, err error) {
+		before := s.loads
+		_, err = v.Right(t.Context(), tenantID, rightOf(n))
+		return s.loads - before, err
+	}
+	for i, about := range []string{"cached", "stopped", "unknown"} {
+		loads, err := asked("tnt_b", i+1)
+		require.Equal(t, errNoRight, err, about)
+		require.Equal(t, 1, loads, about)
+	}
+	loads, err := asked("tnt_a", 1)
+	require.NoError(t, err)
+	require.Zero(t, loads, "its owner's is answered from the cache")
+	s.set(func() { s.away = errors.New("away") })
+	for n := 1; n <= 3; n++ {
+		_, err := asked("tnt_b", n)
+		require.Equal(t, errAway, err, n)
+	}
+}
+
 // TestSlowLoadMeetsARevocation holds a read of the ACTIVE state while the right is
 // revoked, and while it is changed without being stopped.
 func TestSlowLoadMeetsARevocation(t *testing.T) {
