@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -35,6 +36,8 @@ func TestOffers(t *testing.T) {
 		refused(422, api.ValidationFailed), `"field":"scope"`)
 	require.Contains(t, h.call(key, "POST", "/v1/offers", fmt.Sprintf(`{"rightId":%q,"toOrgId":"org_b","scope":{"regions":["US","MX"]}}`, rightID)).
 		refused(422, api.ValidationFailed), `"field":"scope.regions"`)
+	long := h.call(key, "POST", "/v1/offers", `{"rightId":"rgh_none","toOrgId":"org_b","scope":{"x":"`+strings.Repeat("x", 16<<10)+`"}}`)
+	require.Contains(t, long.refused(422, api.ValidationFailed), `"field":"scope"`, "before anything is read, and others have to wait")
 	require.Contains(t, h.call(key, "GET", "/v1/offers?state=OPEN", "").refused(422, api.ValidationFailed), `"field":"state"`)
 	require.Empty(t, get[[]any](t, h.call(key, "GET", "/v1/offers", "").ok(), "offers"))
 

@@ -78,9 +78,13 @@ func (r *Room) post(ctx context.Context, in *proposeInput) (*store.Answer[OneOff
 	if err != nil {
 		return nil, err
 	}
+	scope, err := right.AskedScope(asked.Scope)
+	if err != nil {
+		return nil, err
+	}
 	made, err := r.propose(ctx, Offer{
 		TenantID: caller.TenantID, RightID: asked.RightID, FromOrgID: asked.FromOrgID, ToOrgID: asked.ToOrgID,
-		Scope: asked.Scope, TermsRef: asked.TermsRef, ExpiresAt: until,
+		Scope: scope, TermsRef: asked.TermsRef, ExpiresAt: until,
 	}, store.ByKey(caller.ID))
 	return store.Tell(OneOffer{made}, err)
 }
@@ -138,8 +142,12 @@ func (r *Room) postCounter(ctx context.Context, in *counterInput) (*store.Answer
 	if err != nil {
 		return nil, err
 	}
+	scope, err := right.AskedScope(asked.Scope)
+	if err != nil {
+		return nil, err
+	}
 	countered, made, err := r.counter(ctx, caller.TenantID, in.OfferID,
-		Offer{Scope: asked.Scope, TermsRef: asked.TermsRef, ExpiresAt: until}, store.ByKey(caller.ID))
+		Offer{Scope: scope, TermsRef: asked.TermsRef, ExpiresAt: until}, store.ByKey(caller.ID))
 	return store.Tell(CounteredOffer{made, countered}, err)
 }
 

@@ -158,6 +158,20 @@ func canonical(v any) (json.RawMessage, []api.ValidationError) {
 	return text, nil
 }
 
+// AskedScope is the RFC 8785 text of a scope as it came in, VALIDATION_FAILED for one that is
+// too long. It is called before a change begins: a body may be much longer than a scope, and
+// whoever reads it within the change holds up all others.
+func AskedScope(text json.RawMessage) (json.RawMessage, error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	asked, faults := canonical(text)
+	if len(faults) > 0 {
+		return nil, api.Invalid(faults...)
+	}
+	return asked, nil
+}
+
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // readLineage reads what a right would rest on. A basis or a parent that the tenant

@@ -50,8 +50,8 @@ func narrower(child, parent map[string]json.RawMessage) (faults []api.Validation
 		case !given:
 			refuse(key, "is missing, and the parent right is limited to %s", limit)
 		case slices.Contains(lists, key):
-			if extra := beyond(mine, limit); len(extra) > 0 {
-				refuse(key, "%q is not in the parent right's", extra[0])
+			if extra, found := beyond(mine, limit); found {
+				refuse(key, "%q is not in the parent right's", extra)
 			}
 		case key == "maxSpeedMph":
 			if number(mine) > number(limit) {
@@ -64,17 +64,21 @@ func narrower(child, parent map[string]json.RawMessage) (faults []api.Validation
 	return faults
 }
 
-// beyond lists the strings of one list that another lacks. Both are known to be
-// lists of strings.
-func beyond(list, limit json.RawMessage) (extra []string) {
+// beyond finds a string of one list that another lacks. Both are known to be lists of
+// strings.
+func beyond(list, limit json.RawMessage) (extra string, found bool) {
 	var some, all []string
 	_, _ = json.Unmarshal(list, &some), json.Unmarshal(limit, &all)
+	has := make(map[string]bool, len(all))
+	for _, s := range all {
+		has[s] = true
+	}
 	for _, s := range some {
-		if !slices.Contains(all, s) {
-			extra = append(extra, s)
+		if !has[s] {
+			return s, true
 		}
 	}
-	return extra
+	return "", false
 }
 
 // number reads what is known to be a number.

@@ -3,6 +3,7 @@ package right
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -213,6 +214,17 @@ func TestNarrowerIsTransitive(t *testing.T) {
 			t.Fatalf("%s fits under %s, and that under %s, but not the first under the last", grandchild, child, root)
 		}
 	})
+}
+
+// TestLongListsAreCompared derives with lists far longer than a scope's. Holding each
+// string against each would take minutes, in which nobody else could change anything.
+func TestLongListsAreCompared(t *testing.T) {
+	list := func(all, last string) map[string]json.RawMessage {
+		return map[string]json.RawMessage{"regions": json.RawMessage(`["` + strings.Repeat(all+`","`, 1<<19) + last + `"]`)}
+	}
+	require.Empty(t, narrower(list("A", "B"), list("B", "A")))
+	require.Equal(t, []api.ValidationError{{Field: "scope.regions", Message: `"C" is not in the parent right's`}},
+		narrower(list("A", "C"), list("B", "A")))
 }
 
 func TestIssueRefusesByState(t *testing.T) {

@@ -165,13 +165,14 @@ func (r *Room) postRight(ctx context.Context, in *rightInput) (*store.Answer[One
 	if _, known := gate.ParseSubstrate(asked.Substrate); !known {
 		return nil, api.Invalid(api.ValidationError{Field: "substrate", Message: "is no substrate"})
 	}
-	right := Right{
-		TenantID: caller.TenantID, BasisID: asked.BasisID, Substrate: asked.Substrate, Scope: asked.Scope, HolderOrgID: asked.HolderOrgID,
-	}
+	right := Right{TenantID: caller.TenantID, BasisID: asked.BasisID, Substrate: asked.Substrate, HolderOrgID: asked.HolderOrgID}
 	if right.HolderOrgID == "" {
 		right.HolderOrgID = caller.OrgID
 	}
 	var err error
+	if right.Scope, err = AskedScope(asked.Scope); err != nil {
+		return nil, err
+	}
 	if right.EffectiveFrom, err = store.Given("effectiveFrom", &asked.EffectiveFrom); err != nil {
 		return nil, err
 	}
