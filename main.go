@@ -86,7 +86,7 @@ func interrupted() (context.Context, context.CancelFunc) {
 type verifyCmd struct {
 	Files []string `arg:"" name:"file" help:"Receipts, packs or chains of packs (oldest first)."`
 	Root  string   `help:"The trust anchor: a root key (C2SP vkey), or a file that holds one." placeholder:"KEY"`
-	Keys  string   `help:"A weaker anchor: a key directory that is believed as it is." placeholder:"FILE"`
+	Keys  string   `help:"A weaker anchor: a key directory, or the answer of the sandbox's runtime-keys, that is believed as it is." placeholder:"FILE"`
 	JSON  bool     `help:"Print one JSON object."`
 
 	ExpectCheckpoint string `help:"A checkpoint that was kept elsewhere, or anything that holds one: the files must prove that its log has only grown since." placeholder:"FILE" type:"path"`

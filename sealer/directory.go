@@ -220,6 +220,26 @@ func (s *scanner) key() (k Key) {
 	return k
 }
 
+// answeredKey consumes a key as the sandbox answers with it, in an order of its own.
+func (s *scanner) answeredKey() (k Key) {
+	s.lit(`{"keyId":`)
+	k.KeyID = s.name()
+	s.lit(`,"algorithm":`)
+	k.Algorithm = s.name()
+	s.lit(`,"publicKey":`)
+	k.PublicKey = s.name()
+	s.lit(`,"notBefore":`)
+	k.NotBefore = s.time()
+	s.lit(`,"notAfter":`)
+	k.NotAfter = s.nullTime()
+	s.lit(`,"revokedAt":`)
+	k.RevokedAt = s.nullTime()
+	s.lit(`,"purpose":`)
+	k.Purpose = s.name()
+	s.lit(`}`)
+	return k
+}
+
 // Find returns the public key that may have signed for purpose at the moment at.
 // If there is none it says why: KeyUnknown, KeyPurpose, KeyOutsideWindow or
 // KeyRevoked. From the end of its delegation on the directory vouches for no key. A

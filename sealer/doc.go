@@ -152,6 +152,15 @@
 // log, whenever that was sealed, if it is sound, and its key is not revoked or is
 // vouched for in turn.
 //
+// Who has no root key may be given a list of keys to trust instead. It is a directory, of
+// which it is then not asked who delegated, or
+//
+//	{"issuedAt":…,"keys":[…],"snapshotId":…}
+//
+// with keys as above and each once, or the HTTP answer whose data that list is, "ok" being
+// true; spacing and order are free. It decides alone: a directory in the evidence has to
+// agree with itself, and is not asked.
+//
 // # Proof pack
 //
 // A pack is a contiguous slice of one log, 1 to 100,000 entries.
@@ -160,7 +169,18 @@
 //
 //	{"entries":["…",…],"header":{…},"signature":{…}}
 //
-// with each event's text in a string and no newline at the end. The header is
+// with each event's text in a string and no newline at the end. The sandbox answers with
+// such an object, and the key that signed it, in this order and without spaces:
+//
+//	{"ok":true,"data":{"pack":{"entries":…},"verificationKey":{"keyId":…,"algorithm":"ed25519","publicKey":…,
+//	 "notBefore":…,"notAfter":…|null,"revokedAt":…|null,"purpose":…}}}
+//
+// Answer and data are the same file, and a newline may follow. The key in it is never
+// believed: it has to be that of signingKeyId, and to be what the keys that are trusted
+// say of it. Only notAfter and revokedAt may be null on one side, as one may be newer; where
+// the answer has a moment it counts against the key as if the trusted keys had it.
+//
+// The header is
 //
 //	{"checkpoint":NOTE,"consistency":[HASH,…],"count":n,"directory":{…},
 //	 "duplicates":[{"first":leaf,"leaf":leaf},…],"firstIndex":leaf,

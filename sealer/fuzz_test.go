@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -92,7 +93,7 @@ func FuzzParseRecord(f *testing.F) {
 
 // FuzzReadPack: what is read to its end is written the same again, in its form.
 func FuzzReadPack(f *testing.F) {
-	seeds(f, "good/chain-*", "good/settled-*", "good/sandbox.json", "bad/*.ndjson")
+	seeds(f, "good/chain-*", "good/settled-*", "good/sandbox*.json", "bad/*.ndjson", "bad/answer-*.json")
 	_, vkey := rootKey(f, "root.example")
 	f.Fuzz(func(t *testing.T, text []byte) {
 		_, err := verifyPack(context.Background(), text, bytes.NewReader(text), vkey)
@@ -116,9 +117,14 @@ func FuzzReadPack(f *testing.F) {
 		require.Equal(t, string(p.HeaderText()), string(same.HeaderText))
 		lines := append([][]byte{same.HeaderText}, entries...)
 		lines = append(lines, signatureLine(same.Header.SigningKeyID, same.Signature))
-		if bytes.HasPrefix(text, []byte(objectStart)) {
-			require.Equal(t, string(text), string(AppendPackObject(nil, same, entries)))
-		} else {
+		object := AppendPackObject(nil, same, entries)
+		switch {
+		case bytes.HasPrefix(text, []byte(objectStart)):
+			require.Equal(t, string(text), string(object))
+		case p.beside != nil:
+			answer := packAnswer(object, answered(*p.beside))
+			require.Contains(t, []string{answer, answer[len(answerStart) : len(answer)-1]}, strings.TrimSuffix(string(text), "\n"))
+		default:
 			require.Equal(t, string(text), string(forge(lines...)))
 		}
 	})

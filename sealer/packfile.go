@@ -85,12 +85,13 @@ func AppendPackObject(dst []byte, p *SealedPack, entries [][]byte) []byte {
 	return append(dst, '}')
 }
 
-// PackReader reads a pack of either form, strictly: whatever is not the one
-// spelling of a pack is ErrNotCanonical. A bundle is streamed.
+// PackReader reads a pack of any form, strictly: whatever is not the one spelling of
+// a pack is ErrNotCanonical. A bundle is streamed.
 type PackReader struct {
 	header     PackHeader
 	headerText []byte
 	signature  []byte
+	beside     *Key // that the sandbox's answer names; nil in other forms
 
 	lines   *bufio.Reader // of a bundle
 	entries []string      // left of an object
@@ -108,19 +109,28 @@ func ReadPack(r io.Reader) (*PackReader, error) {
 	return p, nil
 }
 
-// How the two forms of a pack, and a key directory, begin.
+// How the forms of a pack, and a key directory, begin. In an answer of the sandbox a
+// pack stands beside a key.
 const (
 	headerStart    = `{"checkpoint":`
 	objectStart    = `{"entries":[`
+	besideStart    = `{"pack":`
 	directoryStart = `{"delegation":`
 )
 
+// inObject says whether a file that begins so holds a pack as one object.
+func inObject(start []byte) bool {
+	rest, _ := bytes.CutPrefix(start, []byte(answerStart))
+	rest, inside := bytes.CutPrefix(rest, []byte(besideStart))
+	return bytes.HasPrefix(rest, []byte(objectStart)) && (inside || len(rest) == len(start))
+}
+
 func (p *PackReader) begin(r *bufio.Reader) (err error) {
-	start, err := r.Peek(len(objectStart))
+	start, err := r.Peek(len(answerStart + besideStart + objectStart))
 	if err != nil && err != io.EOF {
 		return err
 	}
-	if string(start) == objectStart {
+	if inObject(start) {
 		return p.readObject(r)
 	}
 	p.lines = r
@@ -140,6 +150,7 @@ func (p *PackReader) readObject(r io.Reader) error {
 		return fmt.Errorf("an object of more than %d bytes", maxObjectBytes)
 	}
 	s := scanner{text: string(text)}
+	answer, beside := s.has(answerStart), s.has(besideStart)
 	s.lit(`{"entries":`)
 	s.list(func() { p.entries = append(p.entries, s.name()) })
 	s.lit(`,"header":`)
@@ -149,6 +160,16 @@ func (p *PackReader) readObject(r io.Reader) error {
 	s.lit(`,"signature":`)
 	keyID, signature := s.signature()
 	s.lit(`}`)
+	if beside {
+		s.lit(`,"verificationKey":`)
+		k := s.answeredKey()
+		p.beside = &k
+		s.lit(`}`)
+		if answer {
+			s.lit(`}`)
+		}
+		s.has("\n")
+	}
 	if err := s.end(); err != nil {
 		return err
 	}

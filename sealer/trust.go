@@ -144,17 +144,25 @@ func readKeys(text []byte) (*Directory, error) {
 	}
 	var answer struct {
 		list
+		refusal
 		Data *list `json:"data"`
 	}
-	if err := json.Unmarshal(text, &answer); err != nil {
-		return nil, fmt.Errorf("cannot read key directory: %w", err)
-	}
+	err := json.Unmarshal(text, &answer)
 	l := &answer.list
 	if answer.Data != nil {
 		l = answer.Data
 	}
-	if len(l.Keys) == 0 {
-		return nil, errors.New("cannot read key directory: it lists no keys")
+	switch {
+	case err != nil:
+	case answer.refused() != nil:
+		err = answer.refused()
+	case answer.Data != nil && answer.Keys != nil:
+		err = errors.New("it lists keys twice")
+	case len(l.Keys) == 0:
+		err = errors.New("it lists no keys")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read key directory: %w", err)
 	}
 	var errs []error
 	moment := func(s string) time.Time {

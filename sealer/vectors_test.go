@@ -58,7 +58,7 @@ func (v *vectors) good(name, about string, files ...string) {
 // bad adds a case of one file that fails with these codes.
 func (v *vectors) bad(name, about string, text []byte, codes ...Code) {
 	ext := ".ndjson"
-	if bytes.Contains(text, []byte(`"ok": true`)) {
+	if bytes.HasPrefix(text, []byte(`{"ok"`)) || bytes.Contains(text, []byte(`"ok": true`)) {
 		ext = ".json"
 	}
 	file := v.put("bad/"+name+ext, text)
@@ -279,7 +279,20 @@ func (v *vectors) sandbox() {
 	key := testKey("sandbox")
 	w.packKey, w.nodes = key, []*Signer{{KeyID(pub(key)), "nod_control", key}}
 	events := w.run(3)
-	v.good("sandbox", "a pack of a sandbox, as one object", v.put("good/sandbox.json", AppendPackObject(nil, w.seal(events), events)))
+	pack := AppendPackObject(nil, w.seal(events), events)
+	v.good("sandbox", "a pack of a sandbox, as one object", v.put("good/sandbox.json", pack))
+
+	signer, other := answered(*w.key(KeyID(pub(key)))), answered(*w.key(w.keys[1].KeyID))
+	good := packAnswer(pack, signer)
+	v.good("sandbox, as answered", "the same pack as the sandbox answers with it, beside its key", v.put("good/sandbox-answer.json", []byte(good+"\n")))
+	v.good("sandbox, the data", "the data of that answer", v.put("good/sandbox-data.json", []byte(good[len(answerStart):len(good)-1])))
+	v.bad("answer-not-ok", "the answer says that it is none", []byte(strings.Replace(good, "true", "false", 1)), FormatInvalid)
+	v.bad("answer-data-twice", "there is more data behind it", []byte(strings.TrimSuffix(good, "}")+`,"data":null}`), FormatInvalid)
+	v.bad("answer-key-twice", "a member of the key stands there twice", []byte(packAnswer(pack, strings.Replace(signer, `"notAfter":null`, `"notAfter":null,"notAfter":null`, 1))), FormatInvalid)
+	v.bad("answer-without-key", "there is no key beside the pack", []byte(packAnswer(pack, "null")), FormatInvalid)
+	v.bad("answer-spaced", "there is a space in it", []byte(strings.Replace(good, `:{"pack"`, `: {"pack"`, 1)), FormatInvalid)
+	v.bad("answer-other-key", "the key beside the pack is another of the directory", []byte(packAnswer(pack, other)), KeyMismatch)
+	v.bad("answer-other-half", "the key beside the pack has the public half of another", []byte(packAnswer(pack, strings.Replace(signer, w.key(KeyID(pub(key))).PublicKey, w.keys[1].PublicKey, 1))), KeyMismatch)
 }
 
 // settlement has a log with settlement rules, and lies about what they make.

@@ -64,6 +64,9 @@ const (
 	KeyOutsideWindow Code = "key.outside_window"
 	// KeyRevoked: the key is revoked, and nothing proves the signature older.
 	KeyRevoked Code = "key.revoked"
+	// KeyMismatch: the key beside a pack is not the one that signed it, or is not what
+	// the keys at hand say of it.
+	KeyMismatch Code = "key.mismatch"
 	// EntryAltered: an entry contradicts itself or is no canonical event.
 	EntryAltered Code = "entry.altered"
 	// EntryRepeated: an event id stands twice in the log.

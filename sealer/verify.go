@@ -30,6 +30,8 @@ const (
 var kinds = []struct{ start, kind string }{
 	{headerStart, kindPack},
 	{objectStart, kindPack},
+	{besideStart + objectStart, kindPack},
+	{answerStart + besideStart + objectStart, kindPack},
 	{directoryStart, kindDirectory},
 	{exportStart, kindExport},
 	{proofStart, kindProof},
@@ -191,7 +193,7 @@ func (v *verification) receipt(f *FileReport, text []byte) *signedReceipt {
 	r, err := readReceipt(text)
 	switch {
 	case errors.Is(err, errNoReceipt):
-		f.add(Verdict{Code: FormatInvalid, Message: "no receipt with its signature, and nothing else that can be verified"})
+		f.add(Verdict{Code: FormatInvalid, Message: whatInstead(text)})
 		return nil
 	case err != nil:
 		f.add(Verdict{Code: FormatInvalid, Message: err.Error()})

@@ -64,6 +64,7 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, h *history) error {
 	}
 	directory := c.trust.newer
 	pub, receipts := c.key(directory)
+	c.beside(p.beside, directory)
 	c.before = c.consistency()
 	c.ledger = newLedger(c.header.TenantID, c.header.FirstIndex, c.before, h)
 	c.ledger.claim, c.ledger.settles = c.header.claim(), true
@@ -98,6 +99,34 @@ func (c *packCheck) key(d *Directory) (pub ed25519.PublicKey, receipts string) {
 	}
 	return pub, receipts
 }
+
+// beside holds the key that came with the pack against those that decide. It is never
+// believed. What it says against itself counts: an answer may be newer than the keys at
+// hand, and know of an end or a revocation that they don't.
+func (c *packCheck) beside(k *Key, d *Directory) {
+	if k == nil {
+		return
+	}
+	h, known := c.header, d.key(k.KeyID)
+	switch {
+	case k.KeyID != h.SigningKeyID:
+		c.fail(KeyMismatch, "the key beside the pack is %s, the pack is signed by %s", k.KeyID, h.SigningKeyID)
+	case known == nil: // said before
+	case k.Algorithm != known.Algorithm || k.PublicKey != known.PublicKey || k.Purpose != known.Purpose || !k.NotBefore.Equal(known.NotBefore),
+		contradicts(k.NotAfter, known.NotAfter), contradicts(k.RevokedAt, known.RevokedAt):
+		c.fail(KeyMismatch, "the key %s beside the pack is not as the keys at hand have it", k.KeyID)
+	case k.NotAfter != nil && !h.SealedAt.Before(*k.NotAfter):
+		c.fail(KeyOutsideWindow, "by the answer the key %s signed no more from %s on", k.KeyID, FormatTime(*k.NotAfter))
+	case k.RevokedAt == nil || known.RevokedAt != nil:
+	case h.SealedAt.Before(*k.RevokedAt):
+		c.revoked = true
+	default:
+		c.fail(KeyRevoked, "by the answer the key %s was revoked at %s", k.KeyID, FormatTime(*k.RevokedAt))
+	}
+}
+
+// contradicts says whether two lists differ in a moment that both know.
+func contradicts(a, b *time.Time) bool { return a != nil && b != nil && !a.Equal(*b) }
 
 // consistency checks the proof from the previous tree and returns that tree, an
 // empty one if the proof is no good.

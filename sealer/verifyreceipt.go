@@ -63,6 +63,41 @@ func readReceipt(text []byte) (*signedReceipt, error) {
 	return r, err
 }
 
+// whatInstead says of a JSON text that holds no receipt what is wrong with it.
+func whatInstead(text []byte) string {
+	type data struct {
+		Pack    jsontext.Value `json:"pack"`
+		Entries jsontext.Value `json:"entries"`
+	}
+	var answer struct {
+		data
+		refusal
+		Data data `json:"data"`
+	}
+	_ = json.Unmarshal(text, &answer) // what can't be read is not told
+	switch {
+	case answer.refused() != nil:
+		return answer.refused().Error()
+	case answer.Pack != nil, answer.Entries != nil, answer.Data.Pack != nil, answer.Data.Entries != nil:
+		return "a proof pack in another spelling: save what was answered as it is, every byte counts"
+	}
+	return "no receipt with its signature, and nothing else that can be verified"
+}
+
+// refusal is what an HTTP answer without data says.
+type refusal struct {
+	OK      *bool  `json:"ok"`
+	Code    string `json:"error"`
+	Message string `json:"message"`
+}
+
+func (r *refusal) refused() error {
+	if r.OK == nil || *r.OK {
+		return nil
+	}
+	return fmt.Errorf("the answer to a request that was refused: %s: %s", r.Code, r.Message)
+}
+
 // sighted is where a file holds a receipt that is asked about.
 type sighted struct {
 	file  *FileReport

@@ -24,7 +24,7 @@ func (r *Room) getPacks(ctx context.Context, _ *struct{}) (*Answer[Packs], error
 
 // FullPack is a pack and the key that signed it.
 type FullPack struct {
-	Pack            json.RawMessage  `json:"pack" doc:"One JSON object, of which every byte counts: muniment verify takes it as a file. Its entries are texts: each is an event, verbatim."`
+	Pack            json.RawMessage  `json:"pack" doc:"One JSON object, of which every byte counts: muniment verify takes it as a file, and the whole answer as well. Its entries are texts: each is an event, verbatim."`
 	VerificationKey *VerificationKey `json:"verificationKey" doc:"The key that signed the pack; those of its receipts are in the header's directory."`
 }
 

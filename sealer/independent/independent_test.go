@@ -46,13 +46,23 @@ type verdict struct {
 	Codes []sealer.Code // of what is wrong; the stranger names the first thing only
 }
 
-// stranger has verify.py judge sets of files, in one process.
+// anchor is a file of what is trusted: a root key, or a list of keys.
+type anchor struct{ root, keys string }
+
+// stranger has verify.py judge sets of files under a root key, in one process.
 func stranger(t *testing.T, root string, sets [][]string) [][]verdict {
+	return anchor{root: root}.stranger(t, sets)
+}
+
+func (a anchor) stranger(t *testing.T, sets [][]string) [][]verdict {
 	var in, out, complaints bytes.Buffer
 	for _, set := range sets {
 		fmt.Fprintln(&in, strings.Join(set, "\t"))
 	}
-	cmd := python("verify.py", "--json", "--root", root)
+	cmd := python("verify.py", "--json", "--root", a.root)
+	if a.keys != "" {
+		cmd = python("verify.py", "--json", "--keys", a.keys)
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = &in, &out, &complaints
 	err := cmd.Run()
 	require.Empty(t, complaints.String(), "verify.py: %v", err)
@@ -74,10 +84,12 @@ func stranger(t *testing.T, root string, sets [][]string) [][]verdict {
 	return verdicts
 }
 
-// ours has the verify command judge a set of files.
-func ours(t *testing.T, root string, set []string) []verdict {
+// ours has the verify command judge a set of files under a root key.
+func ours(t *testing.T, root string, set []string) []verdict { return anchor{root: root}.ours(t, set) }
+
+func (a anchor) ours(t *testing.T, set []string) []verdict {
 	var out bytes.Buffer
-	sealer.VerifyFiles(context.Background(), sealer.Options{Files: set, Root: root, Rate: settle.Rate, JSON: true}, &out)
+	sealer.VerifyFiles(context.Background(), sealer.Options{Files: set, Root: a.root, Keys: a.keys, Rate: settle.Rate, JSON: true}, &out)
 	var report sealer.Report
 	require.NoError(t, json.Unmarshal(out.Bytes(), &report), out.String())
 	require.Empty(t, report.Message)

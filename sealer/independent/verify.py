@@ -2,11 +2,12 @@
 """Verifies what Muniment hands out, with nothing of Muniment.
 
     verify.py --root root.vkey FILE...         the files are verified together
+    verify.py --keys keys.json FILE...         so are they, without a root key
     verify.py --root root.vkey < SETS          each line is such a set, parted by tabs
 
 Receipts, key directories, proof packs, inclusion and consistency proofs, checkpoints
 and audit exports. Written from the manual alone, the package comment in ../doc.go,
-and in its order. The root key is all that is trusted. Prints "ok FILE" or
+and in its order. The root key, or the list of keys, is all that is trusted. Prints "ok FILE" or
 "bad FILE CODE", the code being that of the first check that failed; the exit status
 is 1 if any file is bad.
 """
@@ -150,6 +151,7 @@ KEY = {
     "algorithm": "ed25519", "keyId": text, "notAfter": maybe(time), "notBefore": time,
     "publicKey": raw(32), "purpose": text, "revokedAt": maybe(time),
 }
+ANSWERED_KEY = ("keyId", "algorithm", "publicKey", "notBefore", "notAfter", "revokedAt", "purpose")  # in this order
 DIRECTORY = {"delegation": text, "issuedAt": time, "keys": [KEY], "signature": SIGNATURE, "snapshotId": text}
 ROW = {
     "basisId": text, "meteringBasis": text, "quantityMs": whole, "reason": text,
@@ -231,18 +233,25 @@ def covers(not_before, not_after, moment):
     return not_before <= moment and (not_after is None or moment < not_after)
 
 
+def by_id(listed):
+    keys = {key["keyId"]: key for key in listed}
+    need(len(keys) == len(listed))
+    for id, key in keys.items():
+        need(id == hashlib.sha256(decode(key["publicKey"])).hexdigest()[:32])
+    return keys
+
+
 def check_directory(directory, root):
     """The rank of a directory that is signed under the root key, and its keys by id. It
-    lets none of them sign at or after the end of its own delegation."""
+    lets none of them sign at or after the end of its own delegation. Without a root key
+    it proves nothing, and only has to agree with itself."""
     try:
         issued, signature = directory["issuedAt"], directory["signature"]
-        keys = {key["keyId"]: key for key in directory["keys"]}
-        need(len(keys) == len(directory["keys"]))
-        for id, key in keys.items():
-            need(id == hashlib.sha256(decode(key["publicKey"])).hexdigest()[:32])
+        keys = by_id(directory["keys"])
         public = signing_key(keys, signature["keyId"], ["directory_signing"], issued)
         said, signatures = open_note(directory["delegation"])
-        check_note(said, signatures[0], *root)
+        if root:
+            check_note(said, signatures[0], *root)
         title, id, key, not_before, not_after, end = said.split("\n")
         need((title, id, key, end) == ("muniment/directory-key.v1", signature["keyId"], keys[id]["publicKey"], ""))
         need(time(not_before) and time(not_after) and covers(not_before, not_after, issued))
@@ -252,6 +261,25 @@ def check_directory(directory, root):
         return (not_before, issued), within
     except (Bad, ValueError, KeyError):
         raise Bad("directory.invalid") from None
+
+
+def listed_keys(content):
+    """The keys of a list that is trusted: a directory, or {keys, issuedAt, snapshotId},
+    which may be the data of an HTTP answer."""
+    answer = json.loads(content.decode(), object_pairs_hook=unique)
+    need(isinstance(answer, dict))
+    if fits(answer, DIRECTORY):
+        return check_directory(parse(content.strip()), None)[1]
+    if "data" in answer:
+        need(answer.get("ok") is True and "keys" not in answer)
+        answer = answer["data"]
+    need(fits(answer, {"keys": [KEY], "issuedAt": time, "snapshotId": text}) and answer["keys"])
+    return by_id(answer["keys"])
+
+
+def unique(members):
+    need(len(dict(members)) == len(members))
+    return dict(members)
 
 
 def signing_key(keys, id, purposes, moment, proven=None):
@@ -418,9 +446,27 @@ class Checkpoint:
 DAY = 24 * 3600 * 1000
 
 
+def answered(content):
+    """The pack and the key of an answer of the sandbox, or of its data. What it is spelt
+    like is fixed, but for a newline behind."""
+    data = content.removesuffix(b"\n")
+    if data.startswith(b'{"ok":true,"data":'):
+        need(data.endswith(b"}"))
+        data = data[len(b'{"ok":true,"data":') : -1]
+    m = re.fullmatch(rb'{"pack":(.*),"verificationKey":({[^{}]*})}', data, re.DOTALL)
+    need(m)
+    key = json.loads(m[2].decode())
+    need(fits(key, KEY))
+    need("{" + ",".join(canonical(n) + ":" + canonical(key[n]) for n in ANSWERED_KEY) + "}" == m[2].decode())
+    return m[1], key
+
+
 class Pack:
     def __init__(self, content):
-        if content.startswith(b'{"entries":'):
+        self.beside = None  # the key that the sandbox answers with
+        if not content.startswith(b'{"checkpoint":'):
+            if not content.startswith(b'{"entries":'):
+                content, self.beside = answered(content)
             pack = parse(content)
             need(fits(pack, {"entries": [text], "header": HEADER, "signature": SIGNATURE}))
             self.header, self.lines = pack["header"], [entry.encode() for entry in pack["entries"]]
@@ -439,6 +485,17 @@ class Pack:
         self.events = []
         self.revoked = False  # its key is, but after sealedAt: the next pack has to vouch for it
 
+    def check_beside(self, keys):
+        """The key beside the pack has to be the one that signed it, and is not believed. But
+        an answer may be newer than the keys: what it says against the key counts."""
+        key, signer, sealed = self.beside, keys[self.header["signingKeyId"]], self.header["sealedAt"]
+        ends = ("notAfter", "revokedAt")
+        need({k: v for k, v in key.items() if k not in ends} == {k: v for k, v in signer.items() if k not in ends}, "key.mismatch")
+        need(all(key[end] in (None, signer[end]) or signer[end] is None for end in ends), "key.mismatch")
+        need(key["notAfter"] is None or sealed < key["notAfter"], "key.outside_window")
+        need(key["revokedAt"] is None or sealed < key["revokedAt"], "key.revoked")
+        self.revoked = self.revoked or key["revokedAt"] is not None
+
     def follows(self, p):
         hash = hashlib.sha256(canonical(p.header).encode()).digest()
         name = {k: p.header[k] for k in ("packId", "rootHash", "treeSize")} | {"headerHash": encode(hash)}
@@ -450,6 +507,8 @@ class Pack:
         public = signing_key(keys, h["signingKeyId"], PURPOSES, sealed, sealed)
         key = keys[h["signingKeyId"]]
         self.revoked = key["revokedAt"] is not None
+        if self.beside:
+            self.check_beside(keys)
         check_signature(public, decode(self.signature["value"]), canonical(h).encode())
 
         try:
@@ -763,11 +822,6 @@ class Receipt:
         check_receipt(self.receipt, self.signature, keys, PURPOSES.values(), proven)
 
 
-def unique(members):
-    need(len(dict(members)) == len(members))
-    return dict(members)
-
-
 class File:
     """What a file holds, and the code of what is wrong with it."""
 
@@ -795,7 +849,7 @@ def read(name):
     """What is in a file is told by its beginning."""
     with open(name, "rb") as f:
         content = f.read()
-    if content.startswith((b'{"checkpoint":', b'{"entries":')):
+    if content.startswith((b'{"checkpoint":', b'{"entries":', b'{"pack":{"entries":', b'{"ok":true,"data":{"pack":{"entries":')):
         return Pack(content)
     if content.startswith(b'{"after":'):
         return Export(content)
@@ -821,13 +875,16 @@ def read(name):
     return Receipt(content)
 
 
-def verify(names, root):
+def verify(names, root, listed):
+    """Verifies files together, under a root key or a list of keys."""
     files = [File(name) for name in names]
     of = lambda *kinds: [f for f in files if isinstance(f.holds, kinds)]
     known = [f.attempt(check_directory, f.holds.header["directory"], root) for f in of(Directory, Pack, Export)]
-    _, keys = max(filter(None, known), key=lambda d: d[0], default=("", {}))
-    for f in of(Directory):
-        f.attempt(f.holds.check, keys)
+    if root:
+        _, listed = max(filter(None, known), key=lambda d: d[0], default=("", {}))
+        for f in of(Directory):
+            f.attempt(f.holds.check, listed)
+    keys = listed
 
     check_packs(sorted(of(Pack), key=lambda f: (f.holds.first, f.holds.end)), keys)
     for f in of(Note):
@@ -862,18 +919,24 @@ def check_packs(packs, keys):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--root", required=True, help="a file with the root key, a C2SP vkey")
+    anchor = parser.add_mutually_exclusive_group(required=True)
+    anchor.add_argument("--root", help="a file with the root key, a C2SP vkey")
+    anchor.add_argument("--keys", help="a file with the keys to trust: a weaker anchor, for whoever wrote it can forge everything")
     parser.add_argument("--json", action="store_true", help="print an object a file")
     parser.add_argument("files", nargs="*", metavar="FILE")
     options = parser.parse_args()
-    with open(options.root, encoding="utf-8") as f:
+    root = listed = None
+    with open(options.root or options.keys, "rb") as f:
         try:
-            root = root_key(f.read())
-        except (Bad, ValueError):
-            parser.error(f"{f.name} holds no root key")
+            if options.root:
+                root = root_key(f.read().decode())
+            else:
+                listed = listed_keys(f.read())
+        except (Bad, ValueError, ArithmeticError, RecursionError):
+            parser.error(f"{f.name} holds no {'root key' if options.root else 'list of keys'}")
     sets = [options.files] if options.files else (line.rstrip("\n").split("\t") for line in sys.stdin)
     bad = False
-    for f in (f for names in sets for f in verify(names, root)):
+    for f in (f for names in sets for f in verify(names, root, listed)):
         bad = bad or f.code is not None
         if options.json:
             print(json.dumps({"file": f.name, "ok": f.code is None, "code": f.code}))

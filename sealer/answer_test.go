@@ -1,0 +1,204 @@
+package sealer
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// answered is a key as the sandbox answers with it.
+func answered(k Key) string {
+	at := func(t *time.Time) string {
+		if t == nil {
+			return "null"
+		}
+		return `"` + FormatTime(*t) + `"`
+	}
+	return fmt.Sprintf(`{"keyId":%q,"algorithm":%q,"publicKey":%q,"notBefore":%s,"notAfter":%s,"revokedAt":%s,"purpose":%q}`,
+		k.KeyID, k.Algorithm, k.PublicKey, at(&k.NotBefore), at(k.NotAfter), at(k.RevokedAt), k.Purpose)
+}
+
+// packAnswer is what the sandbox answers of a pack; keysAnswer is its list of keys.
+func packAnswer(pack []byte, beside string) string {
+	return `{"ok":true,"data":{"pack":` + string(pack) + `,"verificationKey":` + beside + `}}`
+}
+
+func keysAnswer(keys ...Key) string {
+	var list []string
+	for _, k := range keys {
+		list = append(list, answered(k))
+	}
+	return fmt.Sprintf(`{"ok":true,"data":{"keys":[%s],"issuedAt":%q,"snapshotId":%q},"contractVersion":"ws30.v1"}`,
+		strings.Join(list, ","), FormatTime(epoch), keys[0].KeyID)
+}
+
+// sandboxWorld is that of a tenant of the sandbox: one key signs its packs, another its
+// receipts.
+func sandboxWorld(tb testing.TB) *world {
+	w := newWorld(tb)
+	w.tenant = tenantID("visitor")
+	node := testKey("nod_sandbox")
+	w.packKey, w.nodes = testKey("sandbox"), []*Signer{{KeyID(pub(node)), "nod_sandbox", node}}
+	w.keys = append(w.keys, NewKey(pub(node), PurposeSandbox, epoch))
+	return w
+}
+
+// TestPackAnswer: what the sandbox answers about a pack is taken as it is, and trusted are
+// the keys that were given, never the one that came with it.
+func TestPackAnswer(t *testing.T) {
+	w := sandboxWorld(t)
+	first := w.run(3)
+	p1 := w.seal(first)
+	second := w.run(2)
+	later := testKey("the next of the sandbox")
+	w.keys = append(w.keys, NewKey(pub(later), PurposeSandbox, epoch))
+	p2 := w.seal(second, func(c *PackConfig) { c.Key = later })
+	pack, next := AppendPackObject(nil, p1, first), AppendPackObject(nil, p2, second)
+	signer, node := *w.key(p1.Header.SigningKeyID), *w.key(w.nodes[0].KeyID)
+	sealedAt := p1.Header.SealedAt
+	at := func(d time.Duration) *time.Time { at := sealedAt.Add(d); return &at }
+	with := func(change func(*Key)) Key { k := signer; change(&k); return k }
+	ends := func(d time.Duration) Key { return with(func(k *Key) { k.NotAfter = at(d) }) }
+	revoked := func(d time.Duration) Key { return with(func(k *Key) { k.RevokedAt = at(d) }) }
+	good := packAnswer(pack, answered(signer))
+	of := func(k Key) string { return packAnswer(pack, answered(k)) }
+	edit := func(old, new string) string {
+		require.Equal(t, 1, strings.Count(good, old), old)
+		return strings.Replace(good, old, new, 1)
+	}
+
+	dir := t.TempDir()
+	put := func(name, text string) string {
+		name = filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+		return name
+	}
+	judge := func(t *testing.T, root, keys string, files ...string) Report {
+		if keys != "" {
+			keys = put("keys", keys)
+		}
+		anchor, err := readTrust(root, keys)
+		require.NoError(t, err)
+		o := Options{Rate: testRate}
+		for i, text := range files {
+			o.Files = append(o.Files, put(fmt.Sprint(i), text))
+		}
+		return verifyFiles(context.Background(), anchor, &o)
+	}
+	all := keysAnswer(signer, node)
+	for name, c := range map[string]struct {
+		keys, file string
+		fails      []Code
+	}{
+		"as it was answered":      {all, good, nil},
+		"with a newline":          {all, good + "\n", nil},
+		"the data":                {all, good[len(answerStart) : len(good)-1], nil},
+		"the pack":                {all, string(pack), nil},
+		"a list in another order": {keysAnswer(node, signer), good, nil},
+		"the bare list":           {strings.TrimSuffix(strings.TrimPrefix(all, answerStart), `,"contractVersion":"ws30.v1"}`), good, nil},
+		"an older answer":         {keysAnswer(ends(time.Hour), node), good, nil},
+		"a newer answer":          {all, of(ends(time.Hour)), nil},
+
+		"no success":        {all, edit(`"ok":true`, `"ok":false`), []Code{FormatInvalid}},
+		"more data":         {all, strings.TrimSuffix(good, "}") + `,"data":{}}`, []Code{FormatInvalid}},
+		"data before":       {all, edit(`"data":{"pack"`, `"data":null,"data":{"pack"`), []Code{FormatInvalid}},
+		"ok again":          {all, edit(`{"ok":true`, `{"ok":true,"ok":true`), []Code{FormatInvalid}},
+		"a version":         {all, strings.TrimSuffix(good, "}") + answerEnd, []Code{FormatInvalid}},
+		"two newlines":      {all, good + "\n\n", []Code{FormatInvalid}},
+		"a newline, alone":  {all, string(pack) + "\n", []Code{FormatInvalid}},
+		"the pack in data":  {all, answerStart + string(pack) + "}", []Code{FormatInvalid}},
+		"a space":           {all, edit(`"data":{`, `"data": {`), []Code{FormatInvalid}},
+		"a space inside":    {all, edit(`,"verificationKey":`, `, "verificationKey":`), []Code{FormatInvalid}},
+		"no key":            {all, packAnswer(pack, "null"), []Code{FormatInvalid}},
+		"the key first":     {all, answerStart + `{"verificationKey":` + answered(signer) + `,"pack":` + string(pack) + `}}`, []Code{FormatInvalid}},
+		"two keys":          {all, packAnswer(pack, answered(signer)+`,"verificationKey":`+answered(signer)), []Code{FormatInvalid}},
+		"a member more":     {all, packAnswer(pack, strings.TrimSuffix(answered(signer), "}")+`,"use":"sig"}`), []Code{FormatInvalid}},
+		"a member twice":    {all, packAnswer(pack, strings.Replace(answered(signer), `"notAfter":null`, `"notAfter":null,"notAfter":null`, 1)), []Code{FormatInvalid}},
+		"another pack":      {all, packAnswer(next, answered(signer)), []Code{KeyUnknown, KeyMismatch, KeyPurpose}},
+		"the node's key":    {all, of(node), []Code{KeyMismatch}},
+		"a stranger's key":  {all, of(NewKey(pub(testKey("stranger")), PurposeSandbox, epoch)), []Code{KeyMismatch}},
+		"another id":        {all, of(with(func(k *Key) { k.KeyID = node.KeyID })), []Code{KeyMismatch}},
+		"another half":      {all, of(with(func(k *Key) { k.PublicKey = node.PublicKey })), []Code{KeyMismatch}},
+		"another algorithm": {all, of(with(func(k *Key) { k.Algorithm = "ed448" })), []Code{KeyMismatch}},
+		"another purpose":   {all, of(with(func(k *Key) { k.Purpose = PurposePack })), []Code{KeyMismatch}},
+		"another beginning": {all, of(with(func(k *Key) { k.NotBefore = *at(-time.Minute) })), []Code{KeyMismatch}},
+		"another end":       {keysAnswer(ends(time.Hour), node), of(ends(2 * time.Hour)), []Code{KeyMismatch}},
+		"other revocations": {keysAnswer(revoked(time.Hour), node), of(revoked(2 * time.Hour)), []Code{KeyMismatch, KeyRevoked}},
+		"not trusted":       {keysAnswer(node), good, []Code{KeyUnknown, KeyPurpose}},
+		"told of its end":   {all, of(ends(0)), []Code{KeyOutsideWindow}},
+		"told of a theft":   {all, of(revoked(0)), []Code{KeyRevoked}},
+		"not vouched for":   {all, of(revoked(time.Millisecond)), []Code{KeyRevoked}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := judge(t, "", c.keys, c.file)
+			require.Equal(t, c.fails, failures(r.Files[0].Verdicts), "%+v", r.Files[0].Verdicts)
+			require.Equal(t, c.fails == nil, r.OK)
+		})
+	}
+
+	t.Run("under the root key", func(t *testing.T) {
+		require.Equal(t, [][]Code{nil}, fails(judge(t, w.vkey, "", good)))
+		require.Equal(t, [][]Code{{KeyMismatch}}, fails(judge(t, w.vkey, "", of(node))))
+	})
+	t.Run("nothing to trust", func(t *testing.T) {
+		_, err := readTrust("", "")
+		require.ErrorIs(t, err, errNoAnchor)
+	})
+	t.Run("vouched for", func(t *testing.T) {
+		keys := keysAnswer(signer, node, *w.key(KeyID(pub(later))))
+		r := judge(t, "", keys, of(revoked(time.Millisecond)), packAnswer(next, answered(*w.key(KeyID(pub(later))))))
+		require.Equal(t, [][]Code{nil, nil}, fails(r))
+		require.Contains(t, remarks(r.Files[0]), ChainVouched)
+	})
+	t.Run("every byte around the pack", func(t *testing.T) {
+		from := strings.Index(good, string(pack))
+		for i := range good {
+			if i >= from && i < from+len(pack) {
+				continue
+			}
+			spoilt := []byte(good)
+			spoilt[i] ^= 1 << (i % 8)
+			require.False(t, judge(t, "", all, string(spoilt)).OK, "byte %d: %s", i, spoilt)
+		}
+	})
+	t.Run("what was meant", func(t *testing.T) {
+		for text, says := range map[string]string{
+			`{"ok":false,"error":"RATE_LIMITED","message":"wait 3 s"}`: "a request that was refused: RATE_LIMITED: wait 3 s",
+			edit(`"data":{`, `"data": {`):                              "every byte counts",
+			`{"ok":true,"data":{"pack":null}}`:                         "every byte counts",
+			`{"ok":true,"data":{"packs":[]}}`:                          "nothing else that can be verified",
+		} {
+			require.Contains(t, judge(t, "", all, text).Files[0].Verdicts[0].Message, says)
+		}
+	})
+}
+
+// TestKeysAnswer: keys that are trusted are listed once, and not in the answer to a
+// refused request.
+func TestKeysAnswer(t *testing.T) {
+	k := NewKey(pub(testKey("sandbox")), PurposeSandbox, epoch)
+	good := keysAnswer(k)
+	d, err := readKeys([]byte(good + "\n"))
+	require.NoError(t, err)
+	require.Equal(t, []Key{k}, d.Keys)
+	for text, says := range map[string]string{
+		`{"ok":false,"error":"RATE_LIMITED","message":"wait"}`:               "refused: RATE_LIMITED: wait",
+		strings.Replace(good, `"ok":true`, `"ok":false`, 1):                  "refused",
+		strings.Replace(good, `"ok":true`, `"ok":true,"keys":[]`, 1):         "lists keys twice",
+		strings.Replace(good, `"data":`, `"data":{},"data":`, 1):             "duplicate",
+		strings.Replace(good, `"keyId":`, `"keyId":"x","keyId":`, 1):         "duplicate",
+		strings.Replace(good, answered(k), answered(k)+","+answered(k), 1):   "is listed twice",
+		strings.Replace(good, k.KeyID, strings.Repeat("0", 32), 1):           "id or algorithm is not that of its public key",
+		strings.Replace(good, answered(k), "", 1):                            "lists no keys",
+		strings.Replace(good, `"notAfter":null`, `"notAfter":"tomorrow"`, 1): "tomorrow",
+	} {
+		_, err := readKeys([]byte(text))
+		require.ErrorContains(t, err, says, text)
+	}
+}
