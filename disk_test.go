@@ -363,6 +363,34 @@ func TestOlderDatabaseOfANegotiation(t *testing.T) {
 	require.Contains(t, h.systemEvents()["database.rollback_accepted"], `"reapplied":5`)
 }
 
+// TestOlderDatabaseOfTheSandbox puts an older copy of the database beside a log that tells
+// that the secret of the cookies was rotated, as it had leaked, and that a visitor is gone.
+func TestOlderDatabaseOfTheSandbox(t *testing.T) {
+	h := newHouse(t)
+	v, gone := &browser{t: t, server: h.server}, &browser{t: t, server: h.server}
+	v.does("POST", "/tenant", "", &struct{}{})
+	gone.does("POST", "/tenant", "", &struct{}{})
+	h.stop()
+	putBack := h.keep("control.db")
+
+	h.start()
+	gone.server = h.server
+	gone.does("POST", "/reset", "", &struct{}{})
+	out, err := exec.Command(h.exe, "sandbox", "rotate-secret", "--data", h.data).CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.NoError(t, h.client.Do(t.Context(), "POST", "/v1/rights/"+h.rights["CTV"]+"/suspend", map[string]any{}, nil))
+	sealAndExport(t, h.client) // so all of it is in the log
+	h.server.Kill()
+	putBack()
+	require.Contains(t, h.refused(), "the database is older than the log")
+	h.accepting()
+
+	a := call(t, h.server.API, "", operation{method: "GET", path: "/api/sandbox/tenant"}, "Cookie", v.cookie)
+	require.Equal(t, 404, a.status, a.body)
+	h.stop()
+	require.Contains(t, h.systemEvents()["database.rollback_accepted"], `"reapplied":3`)
+}
+
 // TestWarehouseOfAnotherAge puts older copies beside one another in the other ways.
 func TestWarehouseOfAnotherAge(t *testing.T) {
 	h := newHouse(t)

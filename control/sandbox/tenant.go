@@ -107,9 +107,14 @@ func dropAndTell(ctx context.Context, tx *store.Tx, tenantID, reason string, by 
 	}, object{"tenantId": tenantID, "reason": reason})
 }
 
-// Replay is the sandbox's store.Replay: a tenant that was dropped is dropped again.
+// Replay is the sandbox's store.Replay: a tenant that was dropped is dropped again, and a
+// secret that was replaced is replaced once more, as whoever had it may have it still.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
-	if e.Type != droppedEvent {
+	switch e.Type {
+	case rotatedEvent:
+		return true, replaceSecret(ctx, tx, newSecret(), store.At(e.At))
+	case droppedEvent:
+	default:
 		return false, nil
 	}
 	l, err := findLodger(ctx, tx, e.TenantID)
@@ -163,6 +168,8 @@ func (r *Room) evict(ctx context.Context) error {
 	}
 }
 
+const rotatedEvent = "sandbox.secret_rotated"
+
 // RotateSecret takes every visitor's tenant away from its cookie, at once and in every
 // process.
 func (r *Room) RotateSecret(ctx context.Context, by sealer.Ref) (at store.Instant, err error) {
@@ -172,7 +179,7 @@ func (r *Room) RotateSecret(ctx context.Context, by sealer.Ref) (at store.Instan
 			return err
 		}
 		return tx.Emit(ctx, sealer.Event{
-			TenantID: api.SystemTenant, Type: "sandbox.secret_rotated", At: at.Time, Actor: by,
+			TenantID: api.SystemTenant, Type: rotatedEvent, At: at.Time, Actor: by,
 			Subject: sealer.Ref{Kind: "sandbox", ID: "cookies"}, Data: json.RawMessage(`{}`),
 		})
 	})
