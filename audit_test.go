@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -16,7 +14,6 @@ import (
 
 	"muniment/bench"
 	"muniment/pipeline"
-	"muniment/pipeline/sqlite"
 	"muniment/sealer"
 )
 
@@ -152,35 +149,22 @@ var visits = []write{
 // TestEveryWriteLeavesItsEvents calls every operation of the document that writes, as a
 // tenant or as a visitor of the sandbox: it leaves its events in the tenant's log, of
 // whom and about what they are, in order and once, and a refused call of it leaves none.
-func TestEveryWriteLeavesItsEvents(t *testing.T) {
-	t.Setenv("MUNIMENT_TRUSTED_PROXIES", "1")
-	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
-	server := startServer(t, exe, data)
-	warehouse, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(data, "warehouse.db")})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, warehouse.Close()) }()
-	auditWrites(t, exe, server, warehouse)
-}
+func TestEveryWriteLeavesItsEvents(t *testing.T) { auditWrites(t, embedded(t)) }
 
-// events is what a warehouse has of a tenant.
-type events interface {
-	Events(context.Context, pipeline.EventQuery) ([]pipeline.Row, error)
-}
-
-func auditWrites(t *testing.T, exe string, server *bench.Server, warehouse events) {
-	visitor := &audited{t: t, url: server.API, ids: map[string]string{}, visitor: true}
+func auditWrites(t *testing.T, s service) {
+	visitor := &audited{t: t, url: s.API, ids: map[string]string{}, visitor: true}
 	visitor.log = func(after *sealer.Position) (list []logged) {
-		rows, err := warehouse.Events(t.Context(), pipeline.EventQuery{TenantID: visitor.ids["tenantId"], After: after, Limit: 500})
+		rows, err := s.warehouse.Events(t.Context(), pipeline.EventQuery{TenantID: visitor.ids["tenantId"], After: after, Limit: 500})
 		require.NoError(t, err)
 		for _, row := range rows {
 			list = append(list, readLogged(t, row.Position, row.Record.Event))
 		}
 		return list
 	}
-	visitor.writes(operationsOf(t, server, true), visits)
+	visitor.writes(operationsOf(t, s.Server, true), visits)
 
-	own := createTenant(t, exe, server.Data)
-	tenant := &audited{t: t, url: server.API, key: own.APIKey, ids: map[string]string{"caller": own.KeyID, "tenantId": own.TenantID}}
+	own := createTenant(t, s.exe, s.Data)
+	tenant := &audited{t: t, url: s.API, key: own.APIKey, ids: map[string]string{"caller": own.KeyID, "tenantId": own.TenantID}}
 	tenant.log = func(after *sealer.Position) (list []logged) {
 		path := "/v1/events?order=asc&limit=500"
 		if after != nil {
@@ -192,7 +176,7 @@ func auditWrites(t *testing.T, exe string, server *bench.Server, warehouse event
 				Event    json.RawMessage
 			}
 		}
-		require.NoError(t, bench.Client{API: server.API, Key: own.APIKey}.Do(t.Context(), "GET", path, nil, &page))
+		require.NoError(t, bench.Client{API: s.API, Key: own.APIKey}.Do(t.Context(), "GET", path, nil, &page))
 		for _, e := range page.Events {
 			at, err := sealer.ParsePosition(e.Position)
 			require.NoError(t, err)
@@ -202,11 +186,11 @@ func auditWrites(t *testing.T, exe string, server *bench.Server, warehouse event
 	}
 	tenant.expect("a new tenant", "tenant.created tenant:{tenantId} by operator:admin", "key.created key:{caller} by operator:admin")
 	var narrow struct{ APIKey string }
-	require.NoError(t, bench.Client{API: server.API, Key: own.APIKey}.Do(t.Context(), "POST", "/v1/api-keys",
+	require.NoError(t, bench.Client{API: s.API, Key: own.APIKey}.Do(t.Context(), "POST", "/v1/api-keys",
 		map[string]any{"label": "x", "scopes": []string{"disputes:read"}}, &narrow))
 	tenant.expect("its second key", "key.created key:{second}")
 	tenant.narrow = narrow.APIKey
-	tenant.writes(operations(t, server), writes)
+	tenant.writes(operations(t, s.Server), writes)
 
 	for _, a := range []*audited{visitor, tenant} {
 		require.Equal(t, a.seen, a.log(nil), "the whole log, once more")

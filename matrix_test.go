@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -64,10 +63,11 @@ func settleIn(t *testing.T, exe string, server *bench.Server) owner {
 
 // TestForeignResources asks for everything that one tenant has with the key of
 // another. Every answer has the status, headers and bytes of that for an unknown id.
-func TestForeignResources(t *testing.T) {
-	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
-	server := startServer(t, exe, data)
-	victim, stranger := settleIn(t, exe, server), settleIn(t, exe, server)
+func TestForeignResources(t *testing.T) { foreignResources(t, embedded(t)) }
+
+func foreignResources(t *testing.T, s service) {
+	server := s.Server
+	victim, stranger := settleIn(t, s.exe, server), settleIn(t, s.exe, server)
 	state := func() (all []told) {
 		for _, path := range []string{"/v1/rights/{rightId}", "/v1/offers/{offerId}", "/v1/challenges/{challengeId}", "/v1/api-keys/{keyId}"} {
 			all = append(all, call(t, server.API, victim.client.Key, operation{method: "GET", path: path}.with(victim.ids)))
@@ -134,11 +134,10 @@ func TestForeignResources(t *testing.T) {
 
 // TestForeignResourcesOfTheSandbox asks with one visitor's cookie for everything that
 // another has, and that a tenant with a key has.
-func TestForeignResourcesOfTheSandbox(t *testing.T) {
-	t.Setenv("MUNIMENT_SANDBOX_BURST", "1000")
-	t.Setenv("MUNIMENT_SANDBOX_SUSTAINED", "1000")
-	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
-	server := startServer(t, exe, data)
+func TestForeignResourcesOfTheSandbox(t *testing.T) { foreignInSandbox(t, embedded(t)) }
+
+func foreignInSandbox(t *testing.T, s service) {
+	server := s.Server
 	all := map[string]operation{}
 	for _, o := range operationsOf(t, server, true) {
 		all[o.id] = o
@@ -146,7 +145,7 @@ func TestForeignResourcesOfTheSandbox(t *testing.T) {
 	settle := func() (cookie string, ids map[string]string) {
 		ids = map[string]string{}
 		for _, id := range []string{"sandbox-provision", "sandbox-inspect", "sandbox-propose-offer", "sandbox-open-challenge", "sandbox-run-demo"} {
-			a := call(t, server.API, "", all[id].with(ids), "Cookie", cookie)
+			a := call(t, server.API, "", all[id].with(ids), "Cookie", cookie, "X-Forwarded-For", anyAddress())
 			require.Equal(t, 200, a.status, "%s: %s", id, a.body)
 			if given := (&http.Response{Header: a.header}).Cookies(); len(given) > 0 {
 				cookie = given[0].Name + "=" + given[0].Value
@@ -162,7 +161,7 @@ func TestForeignResourcesOfTheSandbox(t *testing.T) {
 	}
 	cookie, own := settle()
 	_, visitors := settle()
-	tenants := settleIn(t, exe, server).ids
+	tenants := settleIn(t, s.exe, server).ids
 	asked := 0
 	for _, o := range all {
 		about := o.method + " " + o.path
@@ -170,7 +169,7 @@ func TestForeignResourcesOfTheSandbox(t *testing.T) {
 			require.Contains(t, own, name, about)
 			for _, theirs := range []string{visitors[name], tenants[name]} {
 				ask := func(id string) told {
-					return call(t, server.API, "", o.with(map[string]string{name: id}).with(own), "Cookie", cookie)
+					return call(t, server.API, "", o.with(map[string]string{name: id}).with(own), "Cookie", cookie, "X-Forwarded-For", anyAddress())
 				}
 				foreign, none := ask(theirs), ask(unknown(theirs))
 				require.Equal(t, 404, foreign.status, "%s: %s", about, foreign.body)
@@ -185,10 +184,11 @@ func TestForeignResourcesOfTheSandbox(t *testing.T) {
 // TestScopeMatrix asks every operation with keys of each scope alone, of all scopes but
 // one, and of the wildcard. A key without any scope can't be made. What the document
 // declares decides, and nothing else does.
-func TestScopeMatrix(t *testing.T) {
-	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
-	server := startServer(t, exe, data)
-	tenant := settleIn(t, exe, server)
+func TestScopeMatrix(t *testing.T) { scopeMatrix(t, embedded(t)) }
+
+func scopeMatrix(t *testing.T, s service) {
+	server := s.Server
+	tenant := settleIn(t, s.exe, server)
 	nothing := map[string]string{}
 	for name, id := range tenant.ids {
 		nothing[name] = unknown(id) // so that no operation does anything

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
 	"net/http"
 	"net/http/cookiejar"
 	"os"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench"
 	"muniment/control/sandbox"
 	"muniment/gateway/api"
 )
@@ -153,12 +151,6 @@ func (p *player) send(t *testing.T, x exchange, at string) {
 	p.note(of, "", want)
 }
 
-// anyAddress is one that nobody else asks from, behind a proxy that is trusted. Of IPv6
-// addresses the limits count the first half.
-func anyAddress() string {
-	return fmt.Sprintf("2001:db8:%x:%x::1", rand.N(1<<16), rand.N(1<<16))
-}
-
 var inBraces = regexp.MustCompile(`\{\{(\w+)\}\}`)
 
 // fill puts in what the names of a text stand for.
@@ -258,14 +250,9 @@ var beyondScripts = map[string]struct{ file, test, constant string }{
 // TestScripts plays the scripts, each as a tenant of its own. Every operation of the
 // sandbox has one of its name, and so have the contract's transitions; every error code
 // and every state is reached.
-func TestScripts(t *testing.T) {
-	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
-	t.Setenv("MUNIMENT_TRUSTED_PROXIES", "1")
-	t.Setenv("MUNIMENT_SANDBOX_BURST", "200") // the slowest machine is within the hour of the other limit
-	playScripts(t, exe, startServer(t, exe, data))
-}
+func TestScripts(t *testing.T) { playScripts(t, embedded(t)) }
 
-func playScripts(t *testing.T, exe string, server *bench.Server) {
+func playScripts(t *testing.T, s service) {
 	files, err := filepath.Glob(scripts + "*.http")
 	require.NoError(t, err)
 	r, played := reached{codes: map[string]bool{}, states: map[string]bool{}}, map[string]map[string]bool{} // operations by script
@@ -277,8 +264,8 @@ func playScripts(t *testing.T, exe string, server *bench.Server) {
 		t.Run(name, func(t *testing.T) {
 			jar, err := cookiejar.New(nil)
 			require.NoError(t, err)
-			key := createTenant(t, exe, server.Data).APIKey
-			p := player{server.API, &http.Client{Jar: jar}, map[string]any{"key": key}, reached{map[string]bool{}, r.codes, r.states}}
+			key := createTenant(t, s.exe, s.Data).APIKey
+			p := player{s.API, &http.Client{Jar: jar}, map[string]any{"key": key}, reached{map[string]bool{}, r.codes, r.states}}
 			p.play(t, scripts+"before.http")
 			p.play(t, file)
 			played[name] = p.operations
@@ -291,7 +278,7 @@ func playScripts(t *testing.T, exe string, server *bench.Server) {
 	for _, row := range transitions {
 		require.NotEmpty(t, played[row], "no script %s%s.http", scripts, row)
 	}
-	for _, o := range operationsOf(t, server, true) {
+	for _, o := range operationsOf(t, s.Server, true) {
 		path, _, _ := strings.Cut(o.path, "?")
 		require.True(t, played[o.id][o.method+" "+path], "no script %s%s.http, in which it succeeds", scripts, o.id)
 	}

@@ -44,6 +44,21 @@ func TestStoryOnTheStack(t *testing.T) {
 	require.Regexp(t, `metered \+ suppressed \+ duplicates +[\d,]+  =`, string(out))
 }
 
+// TestContractOnTheStack asks the scaled service what the embedded one is asked. Most of
+// it waits until something is loaded, and may wait together; not so what compares times.
+func TestContractOnTheStack(t *testing.T) {
+	s := scaledOut(t)
+	t.Run("foreign ids", func(t *testing.T) { foreignResources(t, s) })
+	for name, test := range map[string]func(*testing.T, service){
+		"scripts": playScripts, "scopes": scopeMatrix, "foreign ids in the sandbox": foreignInSandbox, "audit": auditWrites,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, s)
+		})
+	}
+}
+
 // cluster raises one, and ends it with the test.
 func cluster(t *testing.T, size bench.Size) *bench.Cluster {
 	t.Helper()
