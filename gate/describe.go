@@ -9,6 +9,8 @@ type Field struct {
 	Values []string
 	// Min is the least that a number may be; nil when it may be negative.
 	Min *float64
+	// Max is the most that a number may be; nil for every other field.
+	Max *float64
 	// MaxBytes is the most that a text may have; 0 for every other field.
 	MaxBytes int
 	Nullable bool
@@ -41,7 +43,8 @@ func Fields() []Field {
 		case boolean:
 			one.Type = "boolean"
 		case number:
-			one.Type = "number"
+			most := float64(maxNumber)
+			one.Type, one.Max = "number", &most
 			if s.min >= 0 {
 				least := s.min // nobody else's hands on the table
 				one.Min = &least
