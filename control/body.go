@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"strconv"
@@ -113,4 +114,29 @@ func fieldOf(p jsontext.Pointer) string {
 }
 
 // unmarshal decodes what check has passed. Names match in exact case only.
-func unmarshal(text []byte, v any) error { return json.Unmarshal(text, v) }
+func unmarshal(text []byte, v any) error { return json.Unmarshal(text, v, whole) }
+
+// whole reads integers in all their spellings: to JSON Schema, 12.0 is one.
+var whole = json.WithUnmarshalers(json.JoinUnmarshalers(
+	json.UnmarshalFromFunc(wholeNumber[int]), json.UnmarshalFromFunc(wholeNumber[int64]),
+))
+
+func wholeNumber[T int | int64](d *jsontext.Decoder, n *T) error {
+	if d.PeekKind() != jsontext.KindNumber {
+		return errors.ErrUnsupported
+	}
+	text, err := d.ReadValue()
+	if err != nil {
+		return err
+	}
+	if x, err := strconv.ParseInt(string(text), 10, 64); err == nil {
+		*n = T(x)
+		return nil
+	}
+	x, err := strconv.ParseFloat(string(text), 64)
+	if err != nil || x != math.Trunc(x) || math.Abs(x) > 1<<53 {
+		return errors.New("must be an integer")
+	}
+	*n = T(x)
+	return nil
+}

@@ -55,7 +55,7 @@ func newDoor(cfg Config, seconds *prometheus.HistogramVec, authenticate authenti
 		}
 	})
 	share := shares{held: map[string]share{}}
-	group.UseMiddleware(observe(seconds, cfg.Now), d.admit(authenticate), share.admit(d), d.readBody)
+	group.UseMiddleware(observe(seconds, cfg.Now), d.admit(authenticate), share.admit(d), d.readQuery, d.readBody)
 	d.api = group
 	return d
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/stretchr/testify/require"
@@ -85,6 +86,10 @@ func TestRefusals(t *testing.T) {
 			`"field":"contentHash","message":"contentHash: must be a SHA-256 in base64url, without padding"`},
 		{"limit too high", key, "GET", "/v1/bases?limit=501", "", 422, api.ValidationFailed, `"field":"limit","message":"limit: expected number <= 500"`},
 		{"limit no number", key, "GET", "/v1/bases?limit=x", "", 422, api.ValidationFailed, `"field":"limit","message":"limit: invalid integer"`},
+		{"limit without a value", key, "GET", "/v1/bases?limit=", "", 422, api.ValidationFailed, `"field":"limit","message":"limit: must not be empty"`},
+		{"state without a value", key, "GET", "/v1/rights?cursor=&state=", "", 422, api.ValidationFailed, `"field":"state","message":"state: must not be empty"`},
+		{"a fraction of a second", key, "POST", "/v1/api-keys/x/rotate", `{"overlapSeconds":1.5}`, 422, api.ValidationFailed,
+			`"field":"overlapSeconds","message":"overlapSeconds: expected integer"`},
 		{"a cursor of our own making", key, "GET", "/v1/bases?cursor=abc", "", 422, api.ValidationFailed, `"field":"cursor","message":"cursor: is no cursor of this list"`},
 		{"too long", key, "POST", "/v1/bases", strings.Repeat(" ", 1<<20+1), 413, api.BadRequest, `"message":"the body is longer than 1048576 bytes"`},
 		{"a failure inside", "", "GET", "/trouble/fails", "", 500, api.InternalError, `"message":"internal error"`},
@@ -123,6 +128,22 @@ func TestBodyOfExactlyTheDepth(t *testing.T) {
 	h := newHouse(t)
 	_, key := h.tenant()
 	h.call(key, "POST", "/v1/bases", `{"kind":"LICENSE","title":"x","more":`+strings.Repeat("[", 31)+strings.Repeat("]", 31)+`}`).ok()
+}
+
+// TestIntegersInAllSpellings: JSON Schema makes no difference between 60, 60.0 and 6e1.
+func TestIntegersInAllSpellings(t *testing.T) {
+	h := newHouse(t)
+	_, key := h.tenant()
+	for _, minute := range []string{"60", "60.0", "6e1"} {
+		made := h.call(key, "POST", "/v1/api-keys", `{"label":"x"}`).ok()
+		rotated := h.call(key, "POST", "/v1/api-keys/"+get[string](t, made, "key", "keyId")+"/rotate", `{"overlapSeconds":`+minute+`}`).ok()
+		at := func(names ...string) time.Time {
+			when, err := time.Parse(time.RFC3339, get[string](t, rotated, names...))
+			require.NoError(t, err)
+			return when
+		}
+		require.Equal(t, at("key", "createdAt").Add(time.Minute), at("replaced", "expiresAt"), minute)
+	}
 }
 
 func TestRequestID(t *testing.T) {

@@ -1,0 +1,28 @@
+package control
+
+import (
+	"github.com/danielgtaylor/huma/v2"
+
+	"muniment/gateway/api"
+)
+
+// readQuery refuses parameters that are there but empty, where nothing empty is one of
+// their values: huma would take them for absent, and so a list for one without a filter.
+func (d *door) readQuery(ctx huma.Context, next func(huma.Context)) {
+	u := ctx.URL()
+	given := u.Query()
+	var faults []api.ValidationError
+	for _, p := range ctx.Operation().Parameters {
+		if p.In != "query" || !given.Has(p.Name) || given.Get(p.Name) != "" {
+			continue
+		}
+		if p.Schema.Type != huma.TypeString || len(p.Schema.Enum) > 0 {
+			faults = append(faults, api.ValidationError{Field: p.Name, Message: "must not be empty"})
+		}
+	}
+	if len(faults) > 0 {
+		d.refuse(ctx, api.Invalid(faults...))
+		return
+	}
+	next(ctx)
+}
