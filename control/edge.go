@@ -47,7 +47,7 @@ func describeEdge(to *huma.OpenAPI) {
 	for _, refused := range []string{"404", "409", "412", "429"} {
 		delivered[refused] = &huma.Response{} // the document has one answer for each status
 	}
-	longest := api.MaxIdempotencyKey
+	shortest, longest := 1, api.MaxIdempotencyKey
 	add(huma.Operation{
 		OperationID: "observe-delivery", Method: http.MethodPost, Path: "/v1/delivery", Tags: []string{tagDelivery},
 		Metadata: map[string]any{"scope": api.DeliveryWrite},
@@ -60,7 +60,7 @@ func describeEdge(to *huma.OpenAPI) {
 		Parameters: []*huma.Param{{
 			Name: api.HeaderIdempotencyKey, In: "header",
 			Description: "Visible ASCII. A retry with the same key and body gets the first answer again, for 24 hours; with another body it is 409.",
-			Schema:      &huma.Schema{Type: huma.TypeString, MaxLength: &longest, Examples: []any{"play-0001"}},
+			Schema:      &huma.Schema{Type: huma.TypeString, MinLength: &shortest, MaxLength: &longest, Pattern: "^[!-~]*$", Examples: []any{"play-0001"}},
 		}},
 		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 			jsonType: {Schema: schemas.Schema(reflect.TypeFor[api.Observation](), true, "")},
@@ -78,7 +78,7 @@ func telemetrySchema() *huma.Schema {
 			"bvlos, neuralDataConsent and substrate; none of them is kept.",
 	}
 	for _, f := range gate.Fields() {
-		p := &huma.Schema{Type: f.Type, Nullable: f.Nullable, Minimum: f.Min, Description: telemetryMeaning[f.Name] + " Kept " + string(f.Kept) + "."}
+		p := &huma.Schema{Type: f.Type, Nullable: f.Nullable, Minimum: f.Min, Maximum: f.Max, Description: telemetryMeaning[f.Name] + " Kept " + string(f.Kept) + "."}
 		for _, v := range f.Values {
 			p.Enum = append(p.Enum, v)
 		}

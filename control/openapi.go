@@ -92,6 +92,7 @@ func document(declared *huma.OpenAPI) ([]byte, error) {
 				used[tag.(string)] = true
 			}
 			complete(op, strings.ToUpper(method), path)
+			acceptNull(op, components["schemas"].(object))
 			known.illustrate(op)
 		}
 	}
@@ -168,7 +169,7 @@ func complete(op object, method, path string) {
 		}
 	}
 	responses := op["responses"].(object)
-	statuses := map[int]bool{400: true, 500: true, 503: true}
+	statuses := map[int]bool{400: true, 431: true, 500: true, 503: true}
 	for text := range responses {
 		status, err := strconv.Atoi(text)
 		if err != nil || status >= 400 {
@@ -263,6 +264,30 @@ func refine(schemas object) {
 	property("ErrorBody", "reason")["enum"] = api.Reasons()
 	maps.Copy(property("ErrorBody", "violations"), object{"type": "array", "items": reference("schemas", "Violation")})
 	maps.Copy(property("Observation", "telemetry"), reference("schemas", "Telemetry"))
+}
+
+// acceptNull says of a body what is true of its reader: a member that may be left out
+// may be null as well.
+func acceptNull(op, schemas object) {
+	body, _ := op["requestBody"].(object)
+	content, _ := body["content"].(object)
+	for _, media := range content {
+		ref, _ := media.(object)["schema"].(object)["$ref"].(string)
+		s, _ := schemas[strings.TrimPrefix(ref, "#/components/schemas/")].(object)
+		required, _ := s["required"].([]any)
+		properties, _ := s["properties"].(object)
+		for name, p := range properties {
+			p := p.(object)
+			types := typesOf(p)
+			if slices.Contains(required, any(name)) || len(types) == 0 || slices.Contains(types, "null") {
+				continue
+			}
+			p["type"] = append(types, "null")
+			if values, closed := p["enum"].([]any); closed {
+				p["enum"] = append(slices.Clone(values), nil)
+			}
+		}
+	}
 }
 
 // typesOf is a schema's type, as a list.

@@ -258,7 +258,7 @@ func TestDocumentTellsRefusals(t *testing.T) {
 					continue
 				}
 				told[code.(string)] = true
-				if n != 413 && n != 503 {
+				if n != 413 && n != 431 && n != 503 {
 					require.Equal(t, n, api.Code(code.(string)).Status(), name)
 				}
 			}
@@ -272,11 +272,29 @@ func TestDocumentTellsRefusals(t *testing.T) {
 	for _, code := range sandbox.Codes() {
 		require.True(t, told["sandbox "+string(code)], "no answer of the sandbox has the code %s", code)
 	}
+	for _, o := range operations(t, document) {
+		require.Contains(t, o.text["responses"], "431", o.path)
+	}
+	for _, path := range []string{"/v1/rights", "/v1/offers", "/v1/challenges"} {
+		require.Contains(t, get[map[string]any](t, document, "paths", path, "post", "responses"), "404", "%s takes ids", path)
+	}
 	// The contract's list of POST /v1/delivery.
 	delivery := get[map[string]any](t, document, "paths", "/v1/delivery", "post", "responses")
 	for _, status := range []string{"200", "401", "403", "404", "409", "412", "422", "429", "503"} {
 		require.Contains(t, delivery, status)
 	}
+}
+
+// TestDocumentTellsNull: what may be null, in answers and in bodies.
+func TestDocumentTellsNull(t *testing.T) {
+	_, _, document := openHouse(t)
+	schemas := get[map[string]any](t, document, "components", "schemas")
+	require.Equal(t, []any{"object", "null"}, get[[]any](t, schemas, "ProofSealedIn", "type"))
+	holder := get[map[string]any](t, schemas, "RightInputBody", "properties")
+	require.Equal(t, []any{"string", "null"}, get[[]any](t, holder, "holderOrgId", "type"), "optional")
+	require.Equal(t, "string", get[string](t, holder, "basisId", "type"), "required")
+	action := get[map[string]any](t, schemas, "SuspendInputBody", "properties", "action")
+	require.Equal(t, []any{"suspend", "resume", nil}, action["enum"])
 }
 
 func TestDocumentHasTheTelemetryTable(t *testing.T) {
@@ -287,6 +305,7 @@ func TestDocumentHasTheTelemetryTable(t *testing.T) {
 		names = append(names, f.Name)
 		p := get[map[string]any](t, properties, f.Name)
 		require.Regexp(t, `^[A-Z].*\. Kept .*\.$`, p["description"], f.Name)
+		require.Equal(t, f.Type == "number", p["maximum"] != nil, f.Name)
 		require.Equal(t, len(f.Values), len(append([]any{}, optional(p["enum"])...)), f.Name)
 	}
 	require.ElementsMatch(t, names, slices.Collect(maps.Keys(properties)))

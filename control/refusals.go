@@ -19,6 +19,8 @@ type refusal struct {
 	example *api.Error
 }
 
+const headersTooLarge = "HeadersTooLarge"
+
 var refusalTable = []refusal{
 	{400, "BadRequest", "The request, or its body as JSON, can't be read.", []api.Code{api.BadRequest},
 		&api.Error{Code: api.BadRequest, Message: "the body is not valid JSON"}},
@@ -33,6 +35,8 @@ var refusalTable = []refusal{
 		api.Invalid(api.ValidationError{Field: "rightId", Message: "is missing"}, api.ValidationError{Field: "telemetry.speedMph", Message: "must be a number from 0 to 1000000000"})},
 	{429, "RateLimited", "Too many requests of this tenant are in hand.", []api.Code{api.RateLimited},
 		&api.Error{Code: api.RateLimited, Message: "this tenant has too many deliveries in hand on this node", RetryAfter: time.Second}},
+	{431, headersTooLarge, "The request's line and headers are larger than 8 KiB.", []api.Code{api.BadRequest},
+		&api.Error{Code: api.BadRequest, HTTPStatus: 431, Message: "the headers are larger than 8 KiB"}},
 	{500, "InternalError", "A fault of the service.", []api.Code{api.InternalError}, &api.Error{Code: api.InternalError, Message: "internal error"}},
 	{503, "Unavailable", "The service can't answer now; `reason` says why. Nothing was promised.", []api.Code{api.InternalError},
 		api.Unavailable(api.RightsStale, "this node has had no news of rights for too long", time.Second)},
@@ -62,6 +66,8 @@ func refusalNames(visited bool) map[int]string {
 		for _, r := range sandbox.Refusals() {
 			names[r.Status] = r.Name
 		}
+		// Whoever could not read the headers does not know the path.
+		names[http.StatusRequestHeaderFieldsTooLarge] = headersTooLarge
 		return names
 	}
 	for _, r := range refusalTable {

@@ -16,7 +16,9 @@ import (
 // Routes adds the room's operations to the API.
 func (r *Room) Routes(a huma.API) {
 	const read, write = api.ChallengesRead, api.ChallengesWrite
-	huma.Register(a, operation("open-challenge", http.MethodPost, "/v1/challenges", "Challenge an ACTIVE right", write), r.post)
+	open := operation("open-challenge", http.MethodPost, "/v1/challenges", "Challenge an ACTIVE right", write)
+	open.Errors = []int{http.StatusNotFound}
+	huma.Register(a, open, r.post)
 	huma.Register(a, operation("list-challenges", http.MethodGet, "/v1/challenges", "List the challenges, newest first", read), r.getAll)
 	huma.Register(a, operation("get-challenge", http.MethodGet, "/v1/challenges/{challengeId}", "Get a challenge", read), r.get)
 	huma.Register(a, operation("resolve-challenge", http.MethodPost, "/v1/challenges/{challengeId}/resolve", "Uphold a challenge, which revokes the right, or overturn it", write), r.postResolve)

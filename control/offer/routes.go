@@ -17,7 +17,9 @@ import (
 // Routes adds the room's operations to the API.
 func (r *Room) Routes(a huma.API) {
 	const read, write = api.OffersRead, api.OffersWrite
-	huma.Register(a, operation("propose-offer", http.MethodPost, "/v1/offers", "Propose to share, cede or sublet a part of a right", write), r.post)
+	propose := operation("propose-offer", http.MethodPost, "/v1/offers", "Propose to share, cede or sublet a part of a right", write)
+	propose.Errors = []int{http.StatusNotFound}
+	huma.Register(a, propose, r.post)
 	huma.Register(a, operation("list-offers", http.MethodGet, "/v1/offers", "List the offers, newest first", read), r.getAll)
 	huma.Register(a, operation("get-offer", http.MethodGet, "/v1/offers/{offerId}", "Get an offer", read), r.get)
 	huma.Register(a, operation("counter-offer", http.MethodPost, "/v1/offers/{offerId}/counter", "Answer an offer with one in the opposite direction", write), r.postCounter)

@@ -42,8 +42,9 @@ type receiptDetail struct {
 
 // sealedIn is where an event stands among the sealed ones.
 type sealedIn struct {
-	PackID    string `json:"packId"`
-	LeafIndex uint64 `json:"leafIndex" doc:"Of the tenant's Merkle log, from 0."`
+	_         struct{} `nullable:"true"`
+	PackID    string   `json:"packId"`
+	LeafIndex uint64   `json:"leafIndex" doc:"Of the tenant's Merkle log, from 0."`
 }
 
 func (r *Room) getReceipt(ctx context.Context, in *receiptRequest) (*store.Answer[receiptDetail], error) {

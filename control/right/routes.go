@@ -24,7 +24,9 @@ func (r *Room) Routes(a huma.API) {
 	huma.Register(a, operation("list-bases", http.MethodGet, "/v1/bases", "List the legal bases, newest first", "Bases", read), r.getBases)
 	huma.Register(a, operation("get-basis", http.MethodGet, "/v1/bases/{basisId}", "Get a legal basis", "Bases", read), r.getBasis)
 
-	huma.Register(a, operation("issue-right", http.MethodPost, "/v1/rights", "Issue a right under a basis, or derive one from another", "Rights", write), r.postRight)
+	issue := operation("issue-right", http.MethodPost, "/v1/rights", "Issue a right under a basis, or derive one from another", "Rights", write)
+	issue.Errors = []int{http.StatusNotFound}
+	huma.Register(a, issue, r.postRight)
 	huma.Register(a, operation("list-rights", http.MethodGet, "/v1/rights", "List the rights, newest first", "Rights", read), r.getRights)
 	huma.Register(a, operation("get-right", http.MethodGet, "/v1/rights/{rightId}", "Get a right", "Rights", read), r.getRight)
 	huma.Register(a, operation("get-right-provenance", http.MethodGet, "/v1/rights/{rightId}/provenance", "Get a right's lineage: basis, ancestors, derived rights", "Rights", read), r.getProvenance)
