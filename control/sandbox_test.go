@@ -261,6 +261,37 @@ func TestSandboxEvictsTheIdle(t *testing.T) {
 	require.JSONEq(t, fmt.Sprintf(`{"tenantId":%q,"reason":"IDLE"}`, tenant["tenantId"]), string(events[len(events)-1].Data))
 }
 
+// TestSandboxEvictsBehindAFailure has a tenant that can't be dropped, since something else
+// holds on to it.
+func TestSandboxEvictsBehindAFailure(t *testing.T) {
+	now := time.Now()
+	h := newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return now })
+	p := openPlayground(t, h, sandbox.Config{Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
+	held, tenant := p.visit()
+	require.NoError(t, p.db.Change(t.Context(), func(tx *store.Tx) error {
+		if _, err := tx.ExecContext(t.Context(), `CREATE TABLE held (tenant_id TEXT NOT NULL REFERENCES tenants (tenant_id))`); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(t.Context(), `INSERT INTO held (tenant_id) VALUES ($1)`, tenant["tenantId"])
+		return err
+	}))
+	now = now.Add(time.Minute)
+	other, _ := p.visit()
+	now = now.Add(24 * time.Hour)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- p.sandbox.Run(ctx) }()
+	require.Eventually(t, func() bool {
+		var left int
+		require.NoError(t, p.db.Read().QueryRowContext(t.Context(), `SELECT count(*) FROM sandbox_tenants`).Scan(&left))
+		return left == 1
+	}, 10*time.Second, time.Millisecond)
+	stop()
+	require.NoError(t, <-ended)
+	other.isRefused(410, sandbox.TenantEvicted, "GET", "/tenant", "")
+	held.does("GET", "/tenant", "")
+}
+
 func TestSandboxRotation(t *testing.T) {
 	p := newPlayground(t)
 	v, _ := p.visit()

@@ -55,10 +55,11 @@ func findLodger(ctx context.Context, q store.Querier, tenantID string) (*lodger,
 }
 
 // listIdle lists tenants that were used last at a moment or before, the least recently
-// used first.
-func listIdle(ctx context.Context, q store.Querier, until time.Time, limit int) ([]lodger, error) {
+// used first, from behind one that was listed.
+func listIdle(ctx context.Context, q store.Querier, until time.Time, behind lodger, limit int) ([]lodger, error) {
 	return store.List(ctx, q, "the sandbox's idle tenants", scanLodger,
-		`SELECT tenant_id, key_id, seen_at FROM sandbox_tenants WHERE seen_at <= $1 ORDER BY seen_at, tenant_id LIMIT $2`, store.At(until), limit)
+		`SELECT tenant_id, key_id, seen_at FROM sandbox_tenants WHERE seen_at <= $1 AND ($2 = '' OR (seen_at, tenant_id) > ($3, $2))
+		ORDER BY seen_at, tenant_id LIMIT $4`, store.At(until), behind.tenantID, behind.seenAt, limit)
 }
 
 func touch(ctx context.Context, tx *store.Tx, tenantID string, at store.Instant) error {

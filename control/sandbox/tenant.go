@@ -147,7 +147,7 @@ func (r *Room) Run(ctx context.Context) error {
 }
 
 // evict forgets windows that are over, and drops, one by one, who was idle when it began
-// to look.
+// to look. It goes on behind one that can't be dropped, and tells of the first.
 func (r *Room) evict(ctx context.Context) error {
 	if r.shared != nil {
 		if err := r.shared.forget(ctx); err != nil {
@@ -155,15 +155,23 @@ func (r *Room) evict(ctx context.Context) error {
 		}
 	}
 	until := r.db.Now().Add(-r.cfg.Idle)
-	for {
-		list, err := listIdle(ctx, r.db.Read(), until, evictBatch)
-		if err != nil || len(list) == 0 {
-			return err
+	var failed error
+	for last := (lodger{}); ; {
+		list, err := listIdle(ctx, r.db.Read(), until, last, evictBatch)
+		if err != nil {
+			return errors.Join(failed, err)
 		}
-		for _, l := range list {
-			if _, err := r.drop(ctx, l.tenantID, idle, store.BySystem()); err != nil {
-				return err
+		for _, last = range list {
+			_, err := r.drop(ctx, last.tenantID, idle, store.BySystem())
+			if _, unavailable := errors.AsType[*api.Error](err); unavailable || ctx.Err() != nil {
+				return errors.Join(failed, err)
 			}
+			if failed == nil {
+				failed = err
+			}
+		}
+		if len(list) < evictBatch {
+			return failed
 		}
 	}
 }
