@@ -14,10 +14,16 @@ demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothin
 test: ## every test that needs nothing but Go
 	go test ./...
 
-test-independent: ## the verdicts of a verifier that shares no code with ours (needs Python 3)
-	@test -x bin/venv/bin/python || python3 -m venv bin/venv
-	bin/venv/bin/pip install --quiet --disable-pip-version-check --require-hashes -r sealer/independent/requirements.txt
-	MUNIMENT_TEST_PYTHON=$(CURDIR)/bin/venv/bin/python go test -count 1 -timeout 60m -tags independent ./sealer/independent
+# A Python with what the other verifier needs.
+PYTHON = bin/venv/bin/python
+bin/venv/ready: sealer/independent/requirements.txt
+	@test -x $(PYTHON) || python3 -m venv bin/venv
+	bin/venv/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+test-independent: bin/venv/ready ## the verdicts of a verifier that shares no code with ours (needs Python 3)
+	MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) go test -count 1 -timeout 60m -tags independent ./sealer/independent
+	MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) go test -count 1 -run '^TestEvidenceOfTheSandbox$$' .
 
 stack: ## a real Kafka, ClickHouse and PostgreSQL on this machine (needs Java, Maven, npm, gcc); eval its last lines
 	@./deploy/stack/stack.sh up && ./deploy/stack/stack.sh env
@@ -28,12 +34,12 @@ stack-down: ## stop them; their data stay in ./bin/stack
 # The rooms with tests that ask for an engine; with the stack up, none may skip them.
 ON_STACK = $(shell grep -rlE 'MUNIMENT_TEST_(KAFKA|CLICKHOUSE|POSTGRES)|storetest\.Place' --include='*_test.go' * | grep / | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 # And those of the commands.
-COMMANDS_ON_STACK = $(shell grep -hoE '^func Test[A-Za-z]+' away_test.go bench_test.go control_test.go pipeline_test.go revoke_test.go stack_test.go | cut -d ' ' -f 2 | paste -sd '|')
+COMMANDS_ON_STACK = $(shell grep -hoE '^func Test[A-Za-z]+' away_test.go bench_test.go control_test.go evidence_stack_test.go pipeline_test.go revoke_test.go stack_test.go | cut -d ' ' -f 2 | paste -sd '|')
 
-test-stack: ## the tests that need the engines, on a stack that is started and stopped for them
+test-stack: bin/venv/ready ## the tests that need the engines, on a stack that is started and stopped for them
 	@trap './deploy/stack/stack.sh down' EXIT; \
 	./deploy/stack/stack.sh up && eval "$$(./deploy/stack/stack.sh env)" && \
-	export MUNIMENT_TEST_STACK=1 && \
+	export MUNIMENT_TEST_STACK=1 MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) && \
 	go test -count 1 -p 1 -timeout 30m $(ON_STACK) && \
 	go test -count 1 -timeout 30m -run '^($(COMMANDS_ON_STACK))$$' .
 

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// saver is a visitor of the sandbox who keeps what was answered in files, as curl does.
+type saver struct {
+	*testing.T
+	url     string
+	client  *http.Client
+	dir     string
+	signers map[string]bool // key ids of the demo's receipts
+}
+
+// newSaver has a jar of cookies of its own; through is how it reaches the service.
+func newSaver(t *testing.T, url string, through http.RoundTripper) *saver {
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	return &saver{t, url, &http.Client{Transport: through, Jar: jar}, t.TempDir(), map[string]bool{}}
+}
+
+// save asks the sandbox, reads the data of a success, and returns the file of the answer.
+func (s *saver) save(name, method, path, body string, data any) (file string) {
+	s.Helper()
+	req, err := http.NewRequestWithContext(s.Context(), method, s.url+"/api/sandbox"+path, strings.NewReader(body))
+	require.NoError(s, err)
+	resp, err := s.client.Do(req)
+	require.NoError(s, err)
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(s, err)
+	require.NoError(s, resp.Body.Close())
+	require.Equal(s, 200, resp.StatusCode, "%s %s: %s", method, path, text)
+	require.NoError(s, json.Unmarshal(text, &struct{ Data any }{data}))
+	file = filepath.Join(s.dir, name)
+	require.NoError(s, os.WriteFile(file, text, 0o600))
+	return file
+}
+
+// evidence is what a visitor takes home from the demo: the answers about two packs, the
+// second of which names a right for which JSON has many spellings, and the list of keys.
+func (s *saver) evidence() (packs []string, keys string) {
+	s.Helper()
+	var tenant struct{ Rights []struct{ ID string } }
+	s.save("tenant", "POST", "/tenant", "", &tenant)
+	play := func(body string, deliveries int) {
+		var demo struct {
+			PackID     string
+			Deliveries []struct{ Signature struct{ KeyID string } }
+		}
+		s.save("demo", "POST", "/run-demo", body, &demo)
+		require.Len(s, demo.Deliveries, deliveries)
+		for _, d := range demo.Deliveries {
+			s.signers[d.Signature.KeyID] = true
+		}
+		packs = append(packs, s.save(demo.PackID+".json", "GET", "/proof-packs/"+demo.PackID, "", new(struct{})))
+	}
+	play(`{"eventCount":30,"seed":4}`, 30)
+	s.save("suspended", "POST", "/rights/suspend", `{"rightId":"`+tenant.Rights[0].ID+`","reason":"<&>\u2028\u00e9😀\"\\"}`, new(struct{}))
+	play("", 12)
+	return packs, s.save("runtime-keys.json", "GET", "/runtime-keys", "", new(struct{}))
+}
+
+// strangers have two verifiers judge what a visitor saved, given nothing but that: our
+// command, and, where MUNIMENT_TEST_PYTHON names a Python that has its packages, the one
+// that shares no code with ours. Neither lets a pack pass with another's keys.
+func strangers(t *testing.T, exe string, packs []string, keys string) {
+	t.Helper()
+	foreign := filepath.Join(t.TempDir(), "foreign.json")
+	require.NoError(t, os.WriteFile(foreign, []byte(`{"ok":true,"data":{"keys":[{"keyId":"21fe31dfa154a261626bf854046fd227","algorithm":"ed25519",`+
+		`"publicKey":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo","notBefore":"2026-01-01T00:00:00.000Z","notAfter":null,"revokedAt":null,`+
+		`"purpose":"sandbox_proof_signing"}],"issuedAt":"2026-01-01T00:00:00.000Z","snapshotId":"21fe31dfa154a261626bf854046fd227"},"contractVersion":"ws30.v1"}`), 0o600))
+
+	out, err := exec.Command(exe, append([]string{"verify", "--json", "--keys", keys}, packs...)...).CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Contains(t, string(out), `"settlement.ok"`)
+	out, err = exec.Command(exe, append([]string{"verify", "--json", "--keys", foreign}, packs...)...).CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), `"key.unknown"`)
+
+	python := os.Getenv("MUNIMENT_TEST_PYTHON")
+	if python == "" {
+		require.Empty(t, os.Getenv("MUNIMENT_TEST_STACK"), "the stack is up, but no Python is named")
+		return
+	}
+	const verifier = "sealer/independent/verify.py"
+	out, err = exec.Command(python, append([]string{verifier, "--keys", keys}, packs...)...).CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Equal(t, len(packs), strings.Count(string(out), "ok "), string(out))
+	out, err = exec.Command(python, append([]string{verifier, "--keys", foreign}, packs...)...).CombinedOutput()
+	require.Error(t, err)
+	require.Equal(t, len(packs), strings.Count(string(out), " key.unknown\n"), string(out))
+	t.Logf("%d packs pass both verifiers", len(packs))
+}
+
+// TestEvidenceOfTheSandbox: who has saved packs and runtime keys over HTTP has all that
+// it takes to verify them, also after keys were rotated.
+func TestEvidenceOfTheSandbox(t *testing.T) {
+	t.Setenv("MUNIMENT_SANDBOX_BURST", "1000")
+	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
+	server := startServer(t, exe, data)
+	s := newSaver(t, server.API, nil)
+	packs, keys := s.evidence()
+	strangers(t, exe, packs, keys)
+
+	var before, after struct {
+		SnapshotID string
+		Keys       []struct{ KeyID string }
+	}
+	s.save("before", "GET", "/runtime-keys", "", &before)
+	for _, k := range before.Keys {
+		command(t, exe, "signing-key", "rotate", "--data", data, k.KeyID)
+	}
+	newer := s.save("newer.json", "GET", "/runtime-keys", "", &after)
+	require.NotEqual(t, before.SnapshotID, after.SnapshotID)
+	strangers(t, exe, packs, newer)
+	for i, file := range packs {
+		packs[i] = s.save("again-"+filepath.Base(file), "GET", "/proof-packs/"+strings.TrimSuffix(filepath.Base(file), ".json"), "", new(struct{}))
+	}
+	strangers(t, exe, packs, keys) // which do not know of the rotation
+	strangers(t, exe, packs, newer)
+}
