@@ -69,8 +69,9 @@ func newPackBuilder(cfg PackConfig) (*PackBuilder, error) {
 		return nil, fmt.Errorf("%s, the previous, does not end with the tree before", p.PackID)
 	}
 	cfg.Before = cfg.Before.Clone()
-	b := &PackBuilder{cfg: cfg, ledger: newLedger(cfg.TenantID, cfg.Before.Size(), cfg.Before, newHistory(cfg.Before.Size()))}
-	b.ledger.settles, b.ledger.history.rules = true, cfg.Rules
+	b := &PackBuilder{cfg: cfg, ledger: newLedger(cfg.TenantID, cfg.Before.Size(), cfg.Before, newHistory(nil))}
+	b.ledger.settles = true
+	b.ledger.adopt(cfg.Rules)
 	b.ledger.claim = func(event *Event, _ uint64) (uint64, bool) {
 		first, ok := cfg.Earlier[event.EventID]
 		return first, ok

@@ -37,14 +37,22 @@ func (v *verification) log(ctx context.Context, packs []*packFile) {
 		return cmp.Or(cmp.Compare(a.header.FirstIndex, b.header.FirstIndex),
 			cmp.Compare(a.header.TreeSize, b.header.TreeSize))
 	})
-	var h *history
+	h := newHistory(nil) // of the sound packs that end before the one to be judged
 	var before *packCheck
+	var sound *packCheck // the last one that is, of which h does not know yet
 	for _, p := range packs {
-		if before == nil || before.failed() || before.header.TreeSize != p.header.FirstIndex {
-			h = newHistory(p.header.FirstIndex)
+		if sound != nil && sound.header.TreeSize <= p.header.FirstIndex {
+			h.join(sound.ledger)
+			sound = nil
 		}
-		c := v.pack(ctx, p.report, h)
+		c := v.pack(ctx, p.report, newHistory(h))
 		c.link(before)
+		switch {
+		case c.header != nil && !c.failed():
+			sound = c // if it is one that is given twice, in place of that
+		case sound != nil && sound.failed(): // the two are a fork
+			sound = nil
+		}
 		p.report.pack = c
 		if c.header != nil {
 			before = c

@@ -219,9 +219,11 @@
 // header; the checkpoint, its size and root; the proof; for each entry the form, the
 // tenant, that its at is not after sealedAt, that its eventId did not stand before in
 // what is at hand of the log, and, if it is a delivery, witness and signature and the
-// agreement of its parts; then count, root, duplicates, metering and settlement. Of two
-// packs that meet, the later has to name the earlier in previous, and no leaf may be in
-// two packs, though a pack may be given twice. Verdicts have named codes: see Code.
+// agreement of its parts; then count, root, duplicates, metering and settlement. At hand
+// are the entries of the sound packs that end before this one, whatever is missing in
+// between; a pack that is not sound tells nothing of the others. Of two packs that meet,
+// the later has to name the earlier in previous, and no leaf may be in two packs, though a
+// pack may be given twice. Verdicts have named codes: see Code.
 //
 // # Settlement
 //
@@ -243,9 +245,9 @@
 // Of several events with the record of one id the last one counts. The rules that a log
 // holds at the end of a pack, whichever of its entries and packs they are in, are listed in
 // that pack with the leaf of that last event and its record verbatim, by rising leaf. What
-// the previous pack lists is known from there; so the list can be checked with the packs
-// at hand, but for rules of earlier leaves that no pack at hand holds. Once there is a rule,
-// settlement is a list of one:
+// an earlier pack lists is known from there: the next one at hand lists the same, but for
+// rules of its own leaves and of those in between, if any, for which there is its word only.
+// No id that was listed is ever missing. Once there is a rule, settlement is a list of one:
 //
 //	[{"lines":[{"amount":DECIMAL,"meteringBasis":…,"quantityMs":n,"receipts":n,"rightId":…,"ruleId":…,"shares":[DECIMAL,…]},…],
 //	  "rules":[{"leaf":n,"rule":{…}},…],

@@ -259,30 +259,21 @@ func bundle(tb testing.TB, p *SealedPack, events [][]byte) []byte {
 // verdicts verifies a pack under the world's root.
 func (w *world) verdicts(pack []byte) []Verdict {
 	w.tb.Helper()
-	v, err := verifyPack(context.Background(), pack, bytes.NewReader(pack), w.vkey)
+	v, err := verifyPack(context.Background(), bytes.NewReader(pack), w.vkey)
 	require.NoError(w.tb, err)
 	return v
 }
 
 // verifyPack verifies one pack that a reader gives, with nothing known of its log.
-func verifyPack(ctx context.Context, pack []byte, r io.Reader, rootVkey string) ([]Verdict, error) {
+func verifyPack(ctx context.Context, r io.Reader, rootVkey string) ([]Verdict, error) {
 	t, err := readTrust(rootVkey, "")
 	if err != nil {
 		return nil, err
 	}
 	c := packCheck{trust: t, rate: testRate}
-	err = c.run(ctx, r, nothingBefore(pack))
+	err = c.run(ctx, r, newHistory(nil))
 	c.settle(false)
 	return c.verdicts, err
-}
-
-// nothingBefore is the history of a log that begins with the pack.
-func nothingBefore(pack []byte) *history {
-	var start uint64
-	if p, err := ReadPack(bytes.NewReader(pack)); err == nil {
-		start = p.Header().FirstIndex
-	}
-	return newHistory(start)
 }
 
 // failures are the codes of the verdicts that are not OK, each once.

@@ -7,7 +7,7 @@ import "fmt"
 // work up to what is claimed about duplicates.
 type ledger struct {
 	tenantID string
-	history  *history
+	history  *history // that the entries are noted in
 	// claim says what else than the history names an entry a duplicate: the
 	// builder's knowledge of earlier packs, or the header that is verified.
 	claim func(e *Event, leaf uint64) (first uint64, ok bool)
@@ -45,15 +45,17 @@ func (l *ledger) fold(f finding) {
 		l.fault(EntryRepeated, fmt.Sprintf("event %s stands in the log before", f.event.EventID))
 	}
 	if f.delivery == nil {
-		if isRule(&f.event) && l.ruleFault == nil {
-			l.history.rules, l.ruleFault = amend(l.history.rules, leaf, f.event.Data)
+		if isRule(&f.event) {
+			l.amend(leaf, f.event.Data)
 		}
 		return
 	}
 	l.deliveries++
 	first, duplicate := l.history.first(leaf, f.delivery)
-	if claimed, ok := l.claim(&f.event, leaf); ok && claimed < l.history.start && f.delivery.Idempotency != "" {
-		first, duplicate = claimed, true // from before what the history knows
+	if claimed, ok := l.claim(&f.event, leaf); ok && l.unknown(claimed) && f.delivery.Idempotency != "" {
+		if !duplicate || claimed < first {
+			first, duplicate = claimed, true
+		}
 	}
 	if duplicate {
 		l.duplicates = append(l.duplicates, Duplicate{Leaf: leaf, First: first})
@@ -63,6 +65,9 @@ func (l *ledger) fold(f finding) {
 		l.rated = append(l.rated, rated{row, f.delivery.Receipt.RenderedAt.UnixMilli(), f.delivery.QuantityMs})
 	}
 }
+
+// unknown reports whether the leaf is an earlier one, of which the history knows nothing.
+func (l *ledger) unknown(leaf uint64) bool { return leaf < l.first && !l.history.below.holds(leaf) }
 
 // fault notes what is wrong with the entry that was folded last.
 func (l *ledger) fault(code Code, message string) {

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/oklog/ulid/v2"
 )
 
 // A delivery is a duplicate if another with the same idempotency hash stands at a
@@ -90,49 +88,4 @@ func (m *Meter) Rows() []MeterRow {
 	}
 	slices.SortFunc(rows, func(a, b MeterRow) int { return a.compare(&b) })
 	return rows
-}
-
-// history is what earlier entries of one log tell about a later one: which event
-// ids and idempotency hashes stood before, and which settlement rules. It knows the
-// leaves from start on, and grows with the log: about 150 bytes an entry.
-type history struct {
-	start uint64
-	ids   map[ulid.ULID]struct{}
-	seen  map[Hash][]sighting
-	// rules are by rising leaf; those from before start are somebody's word.
-	rules []SettlementRule
-}
-
-type sighting struct {
-	leaf uint64
-	at   time.Time
-}
-
-func newHistory(start uint64) *history {
-	return &history{start: start, ids: make(map[ulid.ULID]struct{}), seen: make(map[Hash][]sighting)}
-}
-
-// repeated notes an event id and reports whether it stood before.
-func (h *history) repeated(eventID string) bool {
-	id, err := parseID(eventPrefix, eventID)
-	_, before := h.ids[id]
-	h.ids[id] = struct{}{}
-	return err == nil && before
-}
-
-// first notes the delivery at leaf and returns the lowest leaf that makes it a
-// duplicate.
-func (h *history) first(leaf uint64, d *RecordedDelivery) (first uint64, ok bool) {
-	hash, err := ParseHash(d.Idempotency)
-	if err != nil {
-		return 0, false // given without a key
-	}
-	before := h.seen[hash]
-	h.seen[hash] = append(before, sighting{leaf, d.Event.At})
-	for _, s := range before {
-		if d.Event.At.Sub(s.at) <= DuplicateWindow {
-			return s.leaf, true
-		}
-	}
-	return 0, false
 }

@@ -102,7 +102,7 @@ func (w *world) checker(good []byte) func(pack []byte) []Verdict {
 	run := func(pack []byte, inspect func(*inspector, []byte) finding) []Verdict {
 		t := primed
 		c := packCheck{trust: &t, rate: testRate, inspect: inspect}
-		require.NoError(w.tb, c.run(context.Background(), bytes.NewReader(pack), nothingBefore(pack)))
+		require.NoError(w.tb, c.run(context.Background(), bytes.NewReader(pack), newHistory(nil)))
 		c.settle(false)
 		return c.verdicts
 	}
@@ -481,12 +481,12 @@ func TestVerifyPackTellsABrokenDisk(t *testing.T) {
 	events := w.run(300)
 	pack := bundle(t, w.seal(events), events)
 	broken := io.MultiReader(bytes.NewReader(pack[:len(pack)/2]), brokenReader{})
-	_, err := verifyPack(context.Background(), pack, broken, w.vkey)
+	_, err := verifyPack(context.Background(), broken, w.vkey)
 	require.ErrorIs(t, err, io.ErrClosedPipe)
 
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err = verifyPack(ctx, pack, bytes.NewReader(pack), w.vkey)
+	_, err = verifyPack(ctx, bytes.NewReader(pack), w.vkey)
 	require.ErrorIs(t, err, context.Canceled)
 }
 

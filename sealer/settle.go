@@ -31,24 +31,6 @@ func ruleID(record []byte) (string, error) {
 	return r.ID, nil
 }
 
-// amend is the list of rules with one more, in place of the one of its id.
-func amend(rules []SettlementRule, leaf uint64, record []byte) ([]SettlementRule, error) {
-	id, err := ruleID(record)
-	if err != nil {
-		return rules, fmt.Errorf("the settlement rule of leaf %d: %w", leaf, err)
-	}
-	kept, quoted := make([]SettlementRule, 0, len(rules)+1), appendString(nil, id)
-	for _, r := range rules {
-		if bytes.Contains(r.Record, quoted) { // which is rare; elsewhere it may stand, too
-			if other, err := ruleID(r.Record); err == nil && other == id {
-				continue
-			}
-		}
-		kept = append(kept, r)
-	}
-	return append(kept, SettlementRule{leaf, bytes.Clone(record)}), nil
-}
-
 // rated is what a ledger keeps of a metered receipt: a pack may have 100,000.
 type rated struct {
 	row        *MeterRow
@@ -66,7 +48,7 @@ func (l *ledger) settlement(rate Rate) (*Settlement, error) {
 	case rate == nil:
 		return nil, errors.New("there are settlement rules, and nothing to rate with")
 	}
-	s := &Settlement{Rules: l.history.rules}
+	s := &Settlement{Rules: l.history.byLeaf()}
 	var err error
 	s.Lines, s.Unrated, err = rate(s.Rules, func(yield func(Metered) bool) {
 		for _, r := range l.rated {
@@ -120,24 +102,31 @@ func (c *packCheck) settlement() {
 	c.pass(SettlementOK, "%s recomputed by %s: %s rated, %s not", count(len(lines), "line"), count(len(computed.Rules), "rule"),
 		count(int(computed.receipts()-unrated), "receipt"), grouped(unrated))
 	if n := l.unprovenRules(); n > 0 {
-		c.pass(SettlementUnproven, "%s of leaves before %d: give the earlier packs as well to have them checked", count(n, "rule"), l.history.start)
+		c.pass(SettlementUnproven, "%s of earlier leaves, which no pack at hand holds: give those packs as well to have them checked", count(n, "rule"))
 	}
 }
 
-// rulesBefore are the rules of earlier packs.
-func (h *PackHeader) rulesBefore(leaf uint64) []SettlementRule {
-	rules := h.Rules()
-	n := 0
-	for n < len(rules) && rules[n].Leaf < leaf {
-		n++
+// adopt takes a header's word for the rules of leaves that lie between the packs at hand
+// and this one: all others are known.
+func (l *ledger) adopt(rules []SettlementRule) {
+	for _, r := range rules {
+		if l.history.settled <= r.Leaf && r.Leaf < l.first {
+			l.amend(r.Leaf, r.Record)
+		}
 	}
-	return rules[:n:n]
+}
+
+// amend notes a rule, or that it can't be read.
+func (l *ledger) amend(leaf uint64, record []byte) {
+	if l.ruleFault == nil {
+		l.ruleFault = l.history.amend(leaf, record)
+	}
 }
 
 // unprovenRules counts the rules whose events are in no pack at hand.
 func (l *ledger) unprovenRules() (n int) {
 	for _, r := range l.history.rules {
-		if r.Leaf < l.history.start {
+		if l.unknown(r.Leaf) {
 			n++
 		}
 	}

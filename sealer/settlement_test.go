@@ -301,8 +301,9 @@ func (w *world) files(t *testing.T, texts ...[]byte) Report {
 // ledgerOf folds the entries of a pack as its verification does.
 func ledgerOf(t *testing.T, w *world, h *PackHeader, events [][]byte) *ledger {
 	t.Helper()
-	l := newLedger(h.TenantID, h.FirstIndex, NewTree(), newHistory(h.FirstIndex))
-	l.claim, l.settles, l.history.rules = h.claim(), true, h.rulesBefore(h.FirstIndex)
+	l := newLedger(h.TenantID, h.FirstIndex, NewTree(), newHistory(nil))
+	l.claim, l.settles = h.claim(), true
+	l.adopt(h.Rules())
 	d, err := ReadDirectory(w.directory())
 	require.NoError(t, err)
 	in := inspector{d, PurposeReceipt, w.now}
@@ -318,7 +319,7 @@ func TestVerifyWithoutRating(t *testing.T) {
 	one, _, first, _ := w.settled()
 	text := bundle(t, one, first)
 	c := packCheck{trust: &trust{root: w.vkey}}
-	require.NoError(t, c.run(t.Context(), bytes.NewReader(text), newHistory(0)))
+	require.NoError(t, c.run(t.Context(), bytes.NewReader(text), newHistory(nil)))
 	require.Equal(t, []Code{SettlementMismatch}, failures(c.verdicts))
 }
 

@@ -113,6 +113,7 @@ func makeVectors(t *testing.T) *vectors {
 	v.sandbox()
 	v.settlement()
 	v.proofs()
+	v.together()
 	return v
 }
 
@@ -347,6 +348,50 @@ func (v *vectors) settlement() {
 		Name: "older rule forged", About: "the pack before tells it",
 		Files: []string{settled1, forged}, Exit: ExitUnsound, Failures: [][]Code{nil, {SettlementMismatch}},
 	})
+}
+
+// together are packs that are sound by themselves, of which one contradicts another.
+func (v *vectors) together() {
+	v.w = newWorld(v.t)
+	w := v.w
+	w.tenant = tenantID("together")
+	first := append(w.run(3), w.rule(ruleCreated, w.record(1)))
+	one := v.put("good/together-1.ndjson", bundle(v.t, w.seal(first), first))
+	second := [][]byte{w.note("right.suspended"), w.rule(ruleCreated, w.record(2))}
+	p := w.seal(second)
+	two := v.put("good/together-2.ndjson", bundle(v.t, p, second))
+	again := v.put("good/together-2.json", AppendPackObject(nil, p, second))
+	tree, previous, rules := w.tree, w.previous, w.rules
+	third := w.run(3)
+	p = w.seal(third)
+	three := v.put("good/together-3.ndjson", bundle(v.t, p, third))
+	v.good("a pack in both forms", "the second of three packs is given twice", one, two, again, three)
+	v.good("a gap with a rule", "the second of three packs, which is not given, holds a settlement rule", one, three)
+
+	bad := func(name, about, file string, text []byte, codes ...Code) {
+		file = v.put("bad/"+file+".ndjson", text)
+		for _, before := range [][]string{{one}, {one, two, again}} {
+			what := name + ", behind a gap"
+			if len(before) > 1 {
+				what = name + ", behind a pack in both forms"
+			}
+			files := append(before, file)
+			failures := make([][]Code, len(files))
+			failures[len(before)] = codes
+			v.cases = append(v.cases, vector{Name: what, About: about, Files: files, Exit: ExitUnsound, Failures: failures})
+		}
+	}
+	bad("another rule", "a settlement rule of the first pack is another in the third", "together-rule", w.forgedRule(v.t, p, third), SettlementMismatch)
+	bad("a rule less", "a settlement rule of the first pack is missing in the third", "together-rule-missing", w.resign(p, third, func(h *PackHeader) {
+		h.Settlement.Rules = h.Settlement.Rules[1:]
+	}), SettlementMismatch)
+	w.tree, w.previous, w.rules = tree, previous, rules
+	third = append(w.run(2), first[1])
+	bad("an event repeated", "an event of the first pack stands in the third again", "together-event", bundle(v.t, w.seal(third), third), EntryRepeated)
+	w.tree, w.previous, w.rules = tree, previous, rules
+	third = [][]byte{w.delivery(4, "order 1")}
+	bad("a repetition billed", "a delivery of the third pack repeats one of the first, and is metered", "together-billed", bundle(v.t, w.seal(third), third),
+		DuplicatesMismatch, MeteringMismatch, SettlementMismatch)
 }
 
 // worked is one delivery with all intermediate values.

@@ -126,7 +126,7 @@ func (e *exportCheck) run(ctx context.Context, v *verification, file io.Reader) 
 	if err != nil {
 		return err
 	}
-	l := newLedger(h.TenantID, h.FirstIndex, before, newHistory(h.FirstIndex))
+	l := newLedger(h.TenantID, h.FirstIndex, before, newHistory(nil))
 	l.claim = func(*Event, uint64) (uint64, bool) { return 0, false }
 	for i, c := range e.heads {
 		end := min(c.head.Size, h.FirstIndex+h.Count)

@@ -45,8 +45,8 @@ func (c *packCheck) failed() bool {
 	return slices.ContainsFunc(c.verdicts, func(v Verdict) bool { return !v.OK })
 }
 
-// run verifies the pack that r holds, whose log's earlier entries h knows. The
-// error is one of reading r or of ctx; what is wrong with the pack is in the
+// run verifies the pack that r holds, and notes its entries in h, which is above what is
+// known of the log before. The error is one of reading r or of ctx; what is wrong with the pack is in the
 // verdicts. Receipts are checked on all processors; a bundle is streamed.
 func (c *packCheck) run(ctx context.Context, r io.Reader, h *history) error {
 	in := &source{Reader: r}
@@ -68,9 +68,7 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, h *history) error {
 	c.before = c.consistency()
 	c.ledger = newLedger(c.header.TenantID, c.header.FirstIndex, c.before, h)
 	c.ledger.claim, c.ledger.settles = c.header.claim(), true
-	if h.start == c.header.FirstIndex { // of older rules there is the header's word only
-		h.rules = c.header.rulesBefore(h.start)
-	}
+	c.ledger.adopt(c.header.Rules())
 	if err := c.entries(ctx, p, &inspector{directory, receipts, c.header.SealedAt}); err != nil {
 		c.fail(FormatInvalid, "%v", err)
 		return errors.Join(in.err, ctx.Err())
@@ -271,12 +269,12 @@ func (c *packCheck) metering() {
 	}
 	unproven := 0
 	for _, d := range h.Duplicates {
-		if d.First < l.history.start {
+		if l.unknown(d.First) {
 			unproven++
 		}
 	}
 	if unproven > 0 {
-		c.pass(DuplicatesUnproven, "%s of leaves before %d: give the earlier packs as well to have them checked", count(unproven, "duplicate"), l.history.start)
+		c.pass(DuplicatesUnproven, "%s of earlier leaves, which no pack at hand holds: give those packs as well to have them checked", count(unproven, "duplicate"))
 	}
 }
 

@@ -84,11 +84,8 @@ func TestTogether(t *testing.T) {
 		},
 		"a repetition is listed that is none": func(s *service, l *log) []evidence {
 			one := l.seal(3)
-			d, r := l.draft()
-			d.Idempotency = l.hash()
-			event := l.sign(d, r)
-			two := l.sealed([][]byte{event}, map[string]uint64{"evt_" + r.ReceiptID[len("rcp_"):]: 1})
-			return []evidence{{one.file, ""}, {two.file, sealer.DuplicatesMismatch}}
+			event, _ := l.twice()
+			return []evidence{{one.file, ""}, {l.sealed([][]byte{event}, map[string]uint64{eventID(s, event): 1}).file, sealer.DuplicatesMismatch}}
 		},
 		"a repetition can't be told without the pack before": func(s *service, l *log) []evidence {
 			event, again := l.twice()
@@ -99,6 +96,57 @@ func TestTogether(t *testing.T) {
 			event := l.notice()
 			one := l.sealed([][]byte{event}, nil)
 			return []evidence{{l.sealed([][]byte{l.notice(), event}, nil).file, sealer.EntryRepeated}, {one.file, ""}}
+		},
+		"an event of a pack before one that is given twice": func(s *service, l *log) []evidence {
+			event := l.notice()
+			one, two := l.sealed([][]byte{event}, nil), l.seal(3)
+			three := l.sealed([][]byte{l.notice(), event}, nil)
+			return []evidence{
+				{two.file, ""}, {one.file, ""}, {sealer.AppendPackObject(nil, two.SealedPack, two.events), ""}, {two.file, ""}, {three.file, sealer.EntryRepeated},
+			}
+		},
+		"an event of a pack before a gap": func(s *service, l *log) []evidence {
+			event := l.notice()
+			one, _ := l.sealed([][]byte{event}, nil), l.seal(3)
+			return []evidence{{l.sealed([][]byte{l.notice(), event}, nil).file, sealer.EntryRepeated}, {one.file, ""}}
+		},
+		"an event of a pack that is not sound": func(s *service, l *log) []evidence {
+			event := l.notice()
+			one := l.sealed([][]byte{event}, nil)
+			two := l.sealed([][]byte{l.notice(), event, l.notice()}, nil)
+			return []evidence{{one.file, ""}, {two.file, sealer.EntryRepeated}, {l.sealed([][]byte{two.events[0]}, nil).file, ""}}
+		},
+		"a repetition over a gap is not listed": func(s *service, l *log) []evidence {
+			event, again := l.twice()
+			one, _ := l.sealed([][]byte{event}, nil), l.sealed([][]byte{l.notice()}, nil)
+			return []evidence{{one.file, ""}, {l.sealed([][]byte{again}, nil).file, sealer.DuplicatesMismatch}}
+		},
+		"a repetition over a gap is listed that is none": func(s *service, l *log) []evidence {
+			event, _ := l.twice()
+			_, other := l.twice()
+			one, _ := l.sealed([][]byte{event}, nil), l.sealed([][]byte{l.notice()}, nil)
+			return []evidence{{one.file, ""}, {l.sealed([][]byte{other}, map[string]uint64{eventID(s, other): 0}).file, sealer.DuplicatesMismatch}}
+		},
+		"a repetition of a leaf in a gap can't be told": func(s *service, l *log) []evidence {
+			event, again := l.twice()
+			one, _ := l.sealed([][]byte{l.notice()}, nil), l.sealed([][]byte{event}, nil)
+			return []evidence{{one.file, ""}, {l.sealed([][]byte{again}, map[string]uint64{eventID(s, again): 1}).file, ""}}
+		},
+		"a rule is told of in a gap": func(s *service, l *log) []evidence {
+			one, _ := l.sealed([][]byte{l.rule()}, nil), l.sealed([][]byte{l.rule(), l.rule()}, nil)
+			return []evidence{{one.file, ""}, {l.seal(9).file, ""}}
+		},
+		"a rule is another behind a gap": func(s *service, l *log) []evidence {
+			one, _ := l.sealed([][]byte{l.rule()}, nil), l.sealed([][]byte{l.notice()}, nil)
+			said := l.parse(l.rules[0].Record)
+			said["price"] = "77"
+			l.rules[0].Record = l.canonical(said)
+			return []evidence{{one.file, ""}, {l.seal(9).file, sealer.SettlementMismatch}}
+		},
+		"a rule is missing behind a gap": func(s *service, l *log) []evidence {
+			one, _ := l.sealed([][]byte{l.rule()}, nil), l.sealed([][]byte{l.notice()}, nil)
+			l.rules = nil
+			return []evidence{{one.file, ""}, {l.sealed([][]byte{l.notice()}, nil).file, sealer.SettlementMismatch}}
 		},
 		"a receipt and its pack": func(s *service, l *log) []evidence {
 			event, _, _ := l.delivery(0)
@@ -218,6 +266,12 @@ func TestTogether(t *testing.T) {
 			}
 		})
 	}
+}
+
+func eventID(s *service, event []byte) string {
+	e, err := sealer.ParseEvent(event)
+	require.NoError(s, err)
+	return e.EventID
 }
 
 // twice is a delivery and its repetition.

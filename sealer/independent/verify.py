@@ -537,15 +537,17 @@ class Pack:
         """Checks event ids, duplicates, totals and settlement, in the light of the packs before."""
         listed = {d["leaf"]: d["first"] for d in self.header["duplicates"]}
         need(self.header["duplicates"] == [{"first": listed[l], "leaf": l} for l in sorted(listed)], "duplicates.mismatch")
-        rows, metered = defaultdict(lambda: [0, 0]), []
+        rows, metered, ids, deliveries = defaultdict(lambda: [0, 0]), [], {}, defaultdict(dict)
         for leaf, (event, _) in enumerate(self.events, self.first):
-            need(log.ids.setdefault(event["eventId"], leaf) == leaf, "entry.repeated")
+            id = event["eventId"]
+            need(log.ids.get(id, leaf) == ids.setdefault(id, leaf) == leaf, "entry.repeated")
             if event["type"] != "delivery.recorded":
                 continue
             data, first = event["data"], None
             if "idempotency" in data:
-                at, same = millis(event["at"]), log.deliveries[data["idempotency"]]
-                same[leaf] = at
+                at, mine = millis(event["at"]), deliveries[data["idempotency"]]
+                mine[leaf] = at
+                same = log.deliveries[data["idempotency"]] | mine
                 first = min((l for l in same if l < leaf and at - same[l] <= DAY), default=None)
                 claimed = listed.get(leaf)
                 if claimed is not None and claimed < self.first and claimed not in log:
@@ -563,15 +565,18 @@ class Pack:
         totals = sorted(rows.items(), key=lambda row: [name.encode() for name in row[0]])
         want = [dict(zip(names, row), receipts=n, quantityMs=ms) for row, (n, ms) in totals]
         need(self.header["metering"] == want, "metering.mismatch")
-        self.check_settlement(log, metered)
+        rules = self.check_settlement(log, metered)
+        log.note(range(self.first, self.end), ids, deliveries, rules)  # unless something is wrong
 
     def check_settlement(self, log, metered):
-        """Checks the rules, of which those before this run of packs are taken on trust, and
-        what they make of the metered deliveries."""
+        """Checks the rules, of which those of leaves that lie between the packs at hand and
+        this one are taken on trust, and what they make of the metered deliveries."""
         code, rules = "settlement.mismatch", dict(log.rules)  # by id, by rising leaf
         need(all(text(r["rule"].get("id")) for r in self.rules), code)
-        if log.settled != self.first:
-            rules = {r["rule"]["id"]: r for r in self.rules if r["leaf"] < self.first}
+        for r in self.rules:
+            if log.settled <= r["leaf"] < self.first:
+                rules.pop(r["rule"]["id"], None)
+                rules[r["rule"]["id"]] = r
         for leaf, (event, _) in enumerate(self.events, self.first):
             if event["type"].startswith("settlement_rule."):
                 id = event["data"].get("id")
@@ -583,7 +588,7 @@ class Pack:
             lines, unrated = rate([r["rule"] for r in self.rules], metered)
             want = {"lines": lines, "rules": self.rules, "unrated": unrated}
             need(canonical([want]) == canonical(self.header["settlement"]), code)
-        log.rules, log.settled = rules, self.end
+        return rules
 
 
 # --- Settlement -----------------------------------------------------------------------------
@@ -770,10 +775,18 @@ class Log:
         self.ranges = []  # of leaves
         self.ids = {}  # leaf by event id
         self.deliveries = defaultdict(dict)  # moment by leaf, by idempotency hash
-        self.rules, self.settled = {}, None  # settlement rules by id, as of a size
+        self.rules, self.settled = {}, 0  # settlement rules by id, as of a size
 
     def __contains__(self, leaf):
         return any(leaf in r for r in self.ranges)
+
+    def note(self, leaves, ids, deliveries, rules):
+        """Adds a sound pack, which may be there already."""
+        self.ranges.append(leaves)
+        self.ids.update(ids)
+        for hash, moments in deliveries.items():
+            self.deliveries[hash].update(moments)
+        self.rules, self.settled = rules, leaves.stop
 
 
 class Directory:
@@ -908,10 +921,7 @@ def check_packs(packs, keys):
                 g.code = "consistency.mismatch"
     logs = defaultdict(Log)
     for f in packs:
-        log = logs[f.holds.tenant]
-        f.attempt(f.holds.check_totals, log)
-        if f.code is None:
-            log.ranges.append(range(f.holds.first, f.holds.end))
+        f.attempt(f.holds.check_totals, logs[f.holds.tenant])
     for f in reversed(packs):
         if f.holds.revoked and not any(g.code is None and g.holds.follows(f.holds) for g in packs):
             f.code = f.code or "key.revoked"
