@@ -121,16 +121,17 @@ func finish(ctx huma.Context, _ string, body any) (any, error) {
 }
 
 // writeError answers where huma has no part.
-func writeError(w http.ResponseWriter, r *http.Request, e *api.Error) {
+func (d *door) writeError(w http.ResponseWriter, r *http.Request, e *api.Error) {
 	if x, ok := exchangeOf(r.Context()); ok {
 		e.RequestID = x.requestID
 	}
-	text, err := e.Body()
-	if err != nil {
-		http.Error(w, "", http.StatusInternalServerError)
-		return
+	var answer huma.StatusError = e
+	for base, refuse := range d.spelled {
+		if r.URL.Path == base || strings.HasPrefix(r.URL.Path, base+"/") {
+			answer = refuse(e, nil)
+		}
 	}
 	w.Header().Set("Content-Type", jsonType)
-	w.WriteHeader(e.GetStatus())
-	_, _ = w.Write(text) // the caller may be gone
+	w.WriteHeader(answer.GetStatus())
+	_ = huma.DefaultJSONFormat.Marshal(w, answer) // the caller may be gone
 }

@@ -184,6 +184,22 @@ func TestSandboxWithoutTenant(t *testing.T) {
 	require.Contains(t, gone.send("POST", "/tenant", "").text, `"rebound":false`)
 }
 
+// TestSandboxSpellsAllErrors: what reaches none of its operations is refused as the
+// operations refuse.
+func TestSandboxSpellsAllErrors(t *testing.T) {
+	p := newPlayground(t)
+	v := &visitor{playground: p}
+	for _, path := range []string{"", "/", "/nothing", "/tenant/", "/tenant/x", "//tenant", "/../sandbox/tenant"} {
+		require.Equal(t, "RESOURCE_NOT_FOUND: there is nothing under this path", v.isRefused(404, sandbox.HandlerError, "GET", path, ""), path)
+	}
+	for path, allowed := range map[string]string{"/tenant": "GET, HEAD, POST", "/runtime-keys": "GET, HEAD", "/proof-packs/x": "GET, HEAD", "/run-demo": "POST"} {
+		a := v.send("DELETE", path, "")
+		require.Equal(t, "BAD_REQUEST: the path does not have this method", told(t, a, 405, sandbox.HandlerError), path)
+		require.Equal(t, allowed, a.header.Get("Allow"), path)
+	}
+	p.call("", "GET", "/api/sandboxes", "").refused(404, api.ResourceNotFound)
+}
+
 // TestSandboxDropsAll: nothing of the tenant is left in the database but what is to be.
 func TestSandboxDropsAll(t *testing.T) {
 	p := newPlayground(t)

@@ -80,6 +80,7 @@ var statuses = map[int]int{
 	http.StatusNotFound: http.StatusNotFound, http.StatusConflict: http.StatusConflict,
 	http.StatusBadRequest: http.StatusUnprocessableEntity, http.StatusUnprocessableEntity: http.StatusUnprocessableEntity,
 	http.StatusRequestEntityTooLarge: http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable: http.StatusServiceUnavailable,
+	http.StatusMethodNotAllowed: http.StatusMethodNotAllowed,
 }
 
 // refused tells what /v1 refused.
@@ -112,16 +113,21 @@ func listed(faults []api.ValidationError) string {
 	return strings.Join(texts, "; ")
 }
 
+// Spelling has the door spell what it refuses under Base.
+func (r *Room) Spelling() (base string, _ func(e *api.Error, errs []error) huma.StatusError) {
+	return Base, refuse
+}
+
 // refuse tells what the door refused, or a handler, in the sandbox's envelope.
 func refuse(e *api.Error, errs []error) huma.StatusError {
 	if own, ok := errors.AsType[*Error](errors.Join(errs...)); ok {
 		return own
 	}
 	status := e.GetStatus()
-	switch e.Code {
-	case api.BadRequest:
+	switch {
+	case e.Code == api.BadRequest && status != http.StatusMethodNotAllowed:
 		return refusal(status, InvalidBody, e.Message)
-	case api.ValidationFailed:
+	case e.Code == api.ValidationFailed:
 		faults := e.ValidationErrors
 		if len(faults) == 0 {
 			faults = []api.ValidationError{{Field: e.Field, Message: strings.TrimPrefix(e.Message, e.Field+": ")}}

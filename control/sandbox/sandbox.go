@@ -10,7 +10,8 @@
 // "<code of /v1>: <its message>", with the faults of all fields: 409 for a refused
 // transition, 404 for an unknown id, 422 for a value, 503 while an engine is away, else
 // 500. MISSING_FIELDS names the fields; a body that is no JSON, or too long, is
-// INVALID_BODY. Limits and cookie are looked at before the body.
+// INVALID_BODY. Limits and cookie are looked at before the body. What reaches no operation
+// is a HANDLER_ERROR, too, 404 or 405, and counts for no limit: nothing is done for it.
 //
 // A cookie is rejected as if there were none, unless it is signed for its tenant with the
 // secret in the database, which is read for every request: after a rotation no process
