@@ -6,9 +6,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"muniment/control/node"
+	"muniment/control/route"
 	"muniment/control/store"
 	"muniment/control/tenant"
 	"muniment/gateway/api"
@@ -16,7 +15,7 @@ import (
 
 // operatorRoutes are what an operator may do: the tenants' part, and the signing
 // keys, whose revocation concerns the packs of all tenants.
-func (c *Control) operatorRoutes(a huma.API) {
+func (c *Control) operatorRoutes(a route.API) {
 	c.cfg.Tenants.OperatorRoutes(a)
 	if c.cfg.Packs != nil {
 		c.cfg.Packs.OperatorRoutes(a)
@@ -24,27 +23,14 @@ func (c *Control) operatorRoutes(a huma.API) {
 	if c.cfg.Sandbox != nil {
 		c.cfg.Sandbox.OperatorRoutes(a)
 	}
-	huma.Register(a, huma.Operation{
-		OperationID: "invite-node", Method: http.MethodPost, Path: "/admin/nodes/invitations", Tags: []string{"Operator"},
-		Summary: "Invite one node to join, within an hour; the token is shown this once", Metadata: map[string]any{"operator": true},
-	}, func(ctx context.Context, _ *struct{}) (*store.Answer[node.Invitation], error) {
+	route.Operator(a, "invite-node", http.MethodPost, "/admin/nodes/invitations", "Invite one node to join, within an hour; the token is shown this once", func(ctx context.Context, _ *struct{}) (*store.Answer[node.Invitation], error) {
 		return store.Tell(c.cfg.Nodes.Invite(ctx, store.ByOperator()))
 	})
-	huma.Register(a, huma.Operation{
-		OperationID: "expel-node", Method: http.MethodPost, Path: "/admin/nodes/{nodeId}/expel", Tags: []string{"Operator"},
-		Summary: "Put a node out for good, once what it signed is sealed", Metadata: map[string]any{"operator": true},
-	}, c.expelNode)
-	huma.Register(a, signingKeyOperation("list-signing-keys", http.MethodGet, "", "List every key that ever signed, oldest first"), c.signingKeys)
-	huma.Register(a, signingKeyOperation("rotate-signing-key", http.MethodPost, "/{keyId}/rotate", "Let a new key take over from a current one"), c.rotateSigningKey)
-	huma.Register(a, signingKeyOperation("revoke-signing-key", http.MethodPost, "/{keyId}/revoke", "Declare that a key is not to be trusted any more"), c.revokeSigningKey)
-	huma.Register(a, signingKeyOperation("delegate-to-signing-key", http.MethodPost, "/delegations", "Hand in the root's delegation to the directory key that waits"), c.delegate)
-}
-
-func signingKeyOperation(id, method, path, summary string) huma.Operation {
-	return huma.Operation{
-		OperationID: id, Method: method, Path: "/admin/signing-keys" + path, Summary: summary,
-		Tags: []string{"Operator"}, Metadata: map[string]any{"operator": true},
-	}
+	route.Operator(a, "expel-node", http.MethodPost, "/admin/nodes/{nodeId}/expel", "Put a node out for good, once what it signed is sealed", c.expelNode)
+	route.Operator(a, "list-signing-keys", http.MethodGet, "/admin/signing-keys", "List every key that ever signed, oldest first", c.signingKeys)
+	route.Operator(a, "rotate-signing-key", http.MethodPost, "/admin/signing-keys/{keyId}/rotate", "Let a new key take over from a current one", c.rotateSigningKey)
+	route.Operator(a, "revoke-signing-key", http.MethodPost, "/admin/signing-keys/{keyId}/revoke", "Declare that a key is not to be trusted any more", c.revokeSigningKey)
+	route.Operator(a, "delegate-to-signing-key", http.MethodPost, "/admin/signing-keys/delegations", "Hand in the root's delegation to the directory key that waits", c.delegate)
 }
 
 func (c *Control) signingKeys(ctx context.Context, _ *struct{}) (*store.Answer[node.SigningKeys], error) {

@@ -4,32 +4,22 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"muniment/control/node"
 	"muniment/control/right"
+	"muniment/control/route"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 )
 
 // Routes adds the room's operations to the API.
-func (r *Room) Routes(a huma.API) {
+func (r *Room) Routes(a route.API) {
 	const read, write = api.ChallengesRead, api.ChallengesWrite
-	open := operation("open-challenge", http.MethodPost, "/v1/challenges", "Challenge an ACTIVE right", write)
-	open.Errors = []int{http.StatusNotFound}
-	huma.Register(a, open, r.post)
-	huma.Register(a, operation("list-challenges", http.MethodGet, "/v1/challenges", "List the challenges, newest first", read), r.getAll)
-	huma.Register(a, operation("get-challenge", http.MethodGet, "/v1/challenges/{challengeId}", "Get a challenge", read), r.get)
-	huma.Register(a, operation("resolve-challenge", http.MethodPost, "/v1/challenges/{challengeId}/resolve", "Uphold a challenge, which revokes the right, or overturn it", write), r.postResolve)
-	huma.Register(a, operation("withdraw-challenge", http.MethodPost, "/v1/challenges/{challengeId}/withdraw", "Withdraw a challenge, for its challenger", write), r.postWithdraw)
-}
-
-func operation(id, method, path, summary string, scope api.Scope) huma.Operation {
-	return huma.Operation{
-		OperationID: id, Method: method, Path: path, Summary: summary,
-		Tags: []string{"Challenges"}, Metadata: map[string]any{"scope": scope},
-	}
+	route.Key(a, write, "Challenges", "open-challenge", http.MethodPost, "/v1/challenges", "Challenge an ACTIVE right", r.post, route.Fails(http.StatusNotFound))
+	route.Key(a, read, "Challenges", "list-challenges", http.MethodGet, "/v1/challenges", "List the challenges, newest first", r.getAll)
+	route.Key(a, read, "Challenges", "get-challenge", http.MethodGet, "/v1/challenges/{challengeId}", "Get a challenge", r.get)
+	route.Key(a, write, "Challenges", "resolve-challenge", http.MethodPost, "/v1/challenges/{challengeId}/resolve", "Uphold a challenge, which revokes the right, or overturn it", r.postResolve)
+	route.Key(a, write, "Challenges", "withdraw-challenge", http.MethodPost, "/v1/challenges/{challengeId}/withdraw", "Withdraw a challenge, for its challenger", r.postWithdraw)
 }
 
 // The answers about challenges.

@@ -6,8 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
+	"muniment/control/route"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
@@ -15,21 +14,13 @@ import (
 )
 
 // Routes adds the room's operations to the API.
-func (r *Room) Routes(a huma.API) {
-	operation := func(id, path, summary, description string) huma.Operation {
-		return huma.Operation{
-			OperationID: id, Method: http.MethodGet, Path: path, Summary: summary, Description: description,
-			Tags: []string{"Metering"}, Metadata: map[string]any{"scope": api.MeteringRead},
-		}
-	}
-	huma.Register(a, operation("get-metering", "/v1/metering", "Sum the recorded metering decisions",
-		"Sums by right, substrate, basis, metering basis and reason, and by `bucket` when one is given. The window and the buckets "+
-			"are of `renderedAt`. A first or last bucket that the window cuts counts what is inside the window. Totals are over all rows, not the page."),
-		r.getMetering)
-	huma.Register(a, operation("get-refusals", "/v1/metering/refusals", "Sum what the constraint gate refused",
-		"Sums refused deliveries by right, rule and bucket, an hour when none is given. A delivery that broke two rules is counted under both. "+
-			"Nodes tell their counts about once a minute, and the window and the buckets are of the moment at which they did."),
-		r.getRefusals)
+func (r *Room) Routes(a route.API) {
+	route.Key(a, api.MeteringRead, "Metering", "get-metering", http.MethodGet, "/v1/metering", "Sum the recorded metering decisions", r.getMetering,
+		route.Described("Sums by right, substrate, basis, metering basis and reason, and by `bucket` when one is given. The window and the buckets "+
+			"are of `renderedAt`. A first or last bucket that the window cuts counts what is inside the window. Totals are over all rows, not the page."))
+	route.Key(a, api.MeteringRead, "Metering", "get-refusals", http.MethodGet, "/v1/metering/refusals", "Sum what the constraint gate refused", r.getRefusals,
+		route.Described("Sums refused deliveries by right, rule and bucket, an hour when none is given. A delivery that broke two rules is counted under both. "+
+			"Nodes tell their counts about once a minute, and the window and the buckets are of the moment at which they did."))
 }
 
 // Question is what both operations take. It is exported because huma passes over

@@ -6,33 +6,23 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"muniment/control/right"
+	"muniment/control/route"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 )
 
 // Routes adds the room's operations to the API.
-func (r *Room) Routes(a huma.API) {
+func (r *Room) Routes(a route.API) {
 	const read, write = api.OffersRead, api.OffersWrite
-	propose := operation("propose-offer", http.MethodPost, "/v1/offers", "Propose to share, cede or sublet a part of a right", write)
-	propose.Errors = []int{http.StatusNotFound}
-	huma.Register(a, propose, r.post)
-	huma.Register(a, operation("list-offers", http.MethodGet, "/v1/offers", "List the offers, newest first", read), r.getAll)
-	huma.Register(a, operation("get-offer", http.MethodGet, "/v1/offers/{offerId}", "Get an offer", read), r.get)
-	huma.Register(a, operation("counter-offer", http.MethodPost, "/v1/offers/{offerId}/counter", "Answer an offer with one in the opposite direction", write), r.postCounter)
-	huma.Register(a, operation("accept-offer", http.MethodPost, "/v1/offers/{offerId}/accept", "Accept an offer, which issues the right that it asked for", write), r.postAccept)
-	huma.Register(a, operation("withdraw-offer", http.MethodPost, "/v1/offers/{offerId}/withdraw", "Withdraw an offer, for its proposer", write), r.postClose(Withdraw))
-	huma.Register(a, operation("reject-offer", http.MethodPost, "/v1/offers/{offerId}/reject", "Reject an offer, for its recipient", write), r.postClose(Reject))
-}
-
-func operation(id, method, path, summary string, scope api.Scope) huma.Operation {
-	return huma.Operation{
-		OperationID: id, Method: method, Path: path, Summary: summary,
-		Tags: []string{"Offers"}, Metadata: map[string]any{"scope": scope},
-	}
+	route.Key(a, write, "Offers", "propose-offer", http.MethodPost, "/v1/offers", "Propose to share, cede or sublet a part of a right", r.post, route.Fails(http.StatusNotFound))
+	route.Key(a, read, "Offers", "list-offers", http.MethodGet, "/v1/offers", "List the offers, newest first", r.getAll)
+	route.Key(a, read, "Offers", "get-offer", http.MethodGet, "/v1/offers/{offerId}", "Get an offer", r.get)
+	route.Key(a, write, "Offers", "counter-offer", http.MethodPost, "/v1/offers/{offerId}/counter", "Answer an offer with one in the opposite direction", r.postCounter)
+	route.Key(a, write, "Offers", "accept-offer", http.MethodPost, "/v1/offers/{offerId}/accept", "Accept an offer, which issues the right that it asked for", r.postAccept)
+	route.Key(a, write, "Offers", "withdraw-offer", http.MethodPost, "/v1/offers/{offerId}/withdraw", "Withdraw an offer, for its proposer", r.postClose(Withdraw))
+	route.Key(a, write, "Offers", "reject-offer", http.MethodPost, "/v1/offers/{offerId}/reject", "Reject an offer, for its recipient", r.postClose(Reject))
 }
 
 // The answers about offers.

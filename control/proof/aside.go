@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"muniment/control/route"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/pipeline"
@@ -149,18 +149,12 @@ func (r *Room) toldOf(ctx context.Context, all []Released) error {
 const mostListed = 500
 
 // OperatorRoutes adds what an operator may do to the API of the admin listener.
-func (r *Room) OperatorRoutes(a huma.API) {
-	register := func(id, method, path, summary string) huma.Operation {
-		return huma.Operation{
-			OperationID: id, Method: method, Path: "/admin/set-aside" + path, Summary: summary,
-			Tags: []string{"Operator"}, Metadata: map[string]any{"operator": true},
-		}
-	}
-	huma.Register(a, register("list-set-aside", http.MethodGet, "", "List the records set aside that hold sealing"),
+func (r *Room) OperatorRoutes(a route.API) {
+	route.Operator(a, "list-set-aside", http.MethodGet, "/admin/set-aside", "List the records set aside that hold sealing",
 		func(ctx context.Context, _ *struct{}) (*store.Answer[SetAsides], error) {
 			return store.Tell(r.SetAsides(ctx, mostListed))
 		})
-	huma.Register(a, register("release-set-aside", http.MethodPost, "/release", "Let sealing go on without records set aside, for good; all of them or none"), r.postRelease)
+	route.Operator(a, "release-set-aside", http.MethodPost, "/admin/set-aside/release", "Let sealing go on without records set aside, for good; all of them or none", r.postRelease)
 }
 
 type releaseRequest struct {

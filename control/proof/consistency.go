@@ -5,21 +5,18 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
+	"muniment/control/route"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 	"muniment/sealer"
 )
 
-func (r *Room) checkpointRoutes(a huma.API) {
-	huma.Register(a, operation("get-checkpoint", http.MethodGet, "/v1/proof-packs/checkpoint", "Proof packs", api.AuditRead,
-		"Get the newest signed checkpoint of the tenant's log",
-		"A C2SP signed note: who keeps it outside can tell later that the log was not rolled back (muniment verify --expect-checkpoint)."), r.getCheckpoint)
-	huma.Register(a, operation("prove-consistency", http.MethodGet, "/v1/proof-packs/{packId}/consistency", "Proof packs", api.AuditRead,
-		"Prove that the log of a pack extends that of an earlier one",
-		"RFC 6962 consistency proof between the checkpoints of both packs. The whole answer is a file for muniment verify."), r.proveConsistency)
+func (r *Room) checkpointRoutes(a route.API) {
+	route.Key(a, api.AuditRead, "Proof packs", "get-checkpoint", http.MethodGet, "/v1/proof-packs/checkpoint", "Get the newest signed checkpoint of the tenant's log", r.getCheckpoint,
+		route.Described("A C2SP signed note: who keeps it outside can tell later that the log was not rolled back (muniment verify --expect-checkpoint)."))
+	route.Key(a, api.AuditRead, "Proof packs", "prove-consistency", http.MethodGet, "/v1/proof-packs/{packId}/consistency", "Prove that the log of a pack extends that of an earlier one", r.proveConsistency,
+		route.Described("RFC 6962 consistency proof between the checkpoints of both packs. The whole answer is a file for muniment verify."))
 }
 
 type checkpointDetail struct {

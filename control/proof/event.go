@@ -6,8 +6,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/danielgtaylor/huma/v2"
-
+	"muniment/control/route"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
@@ -44,12 +43,11 @@ type EventPage struct {
 	NextCursor *string       `json:"nextCursor"`
 }
 
-func (r *Room) eventRoutes(a huma.API) {
-	huma.Register(a, operation("list-events", http.MethodGet, "/v1/events", "Events", api.AuditRead,
-		"List the tenant's events, newest first",
-		"What the warehouse has loaded: an event turns up here shortly after it is durable. Events are in the order of the log, "+
+func (r *Room) eventRoutes(a route.API) {
+	route.Key(a, api.AuditRead, "Events", "list-events", http.MethodGet, "/v1/events", "List the tenant's events, newest first", r.listEvents,
+		route.Described("What the warehouse has loaded: an event turns up here shortly after it is durable. Events are in the order of the log, "+
 			"`from` and `to` are of their own time. A cursor neither skips nor repeats an event, whatever arrives meanwhile; "+
-			"it belongs to the order it was made in, and the filters are given again beside it."), r.listEvents)
+			"it belongs to the order it was made in, and the filters are given again beside it."))
 }
 
 // query reads the filters of a tenant in a partition. asOf bounds the listing; nil

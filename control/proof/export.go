@@ -13,6 +13,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"muniment/control/route"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
@@ -20,14 +21,11 @@ import (
 	"muniment/sealer"
 )
 
-func (r *Room) exportRoutes(a huma.API) {
-	export := operation("export-events", http.MethodGet, "/v1/events/export", "Events", api.AuditRead,
-		"Download a run of sealed events with what proves it",
-		"NDJSON of canonical lines: a header with the signed checkpoints of the packs that hold the events, the hashes that lead "+
+func (r *Room) exportRoutes(a route.API) {
+	route.Key(a, api.AuditRead, "Events", "export-events", http.MethodGet, "/v1/events/export", "Download a run of sealed events with what proves it", r.exportEvents,
+		answersFile("The export"), route.Described("NDJSON of canonical lines: a header with the signed checkpoints of the packs that hold the events, the hashes that lead "+
 			"there and the key directory, then the events verbatim, oldest first. The file is for muniment verify, and needs nothing "+
-			"but the root key. 409 if nothing of the run is sealed yet, or not all up to upTo.")
-	answersFile(&export, "The export")
-	huma.Register(a, export, r.exportEvents)
+			"but the root key. 409 if nothing of the run is sealed yet, or not all up to upTo."))
 }
 
 type exportRequest struct {

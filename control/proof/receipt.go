@@ -8,8 +8,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/danielgtaylor/huma/v2"
-
+	"muniment/control/route"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
@@ -17,14 +16,12 @@ import (
 	"muniment/sealer"
 )
 
-func (r *Room) receiptRoutes(a huma.API) {
-	huma.Register(a, operation("get-receipt", http.MethodGet, "/v1/receipts/{receiptId}", "Receipts", api.AuditRead,
-		"Get a receipt, its signature, and the event that holds it",
-		"sealed is null until a proof pack holds the event. A receipt is here from the moment that its caller got it."), r.getReceipt)
-	huma.Register(a, operation("prove-receipt", http.MethodGet, "/v1/receipts/{receiptId}/proof", "Receipts", api.AuditRead,
-		"Prove that the tenant's log includes a receipt",
-		"proof is a C2SP tlog-proof: leaf index, RFC 6962 inclusion proof, and the signed checkpoint that it leads to. "+
-			"event is verbatim: it is the leaf. The whole answer is a file for muniment verify. 409 until a pack holds the receipt."), r.proveReceipt)
+func (r *Room) receiptRoutes(a route.API) {
+	route.Key(a, api.AuditRead, "Receipts", "get-receipt", http.MethodGet, "/v1/receipts/{receiptId}", "Get a receipt, its signature, and the event that holds it", r.getReceipt,
+		route.Described("sealed is null until a proof pack holds the event. A receipt is here from the moment that its caller got it."))
+	route.Key(a, api.AuditRead, "Receipts", "prove-receipt", http.MethodGet, "/v1/receipts/{receiptId}/proof", "Prove that the tenant's log includes a receipt", r.proveReceipt,
+		route.Described("proof is a C2SP tlog-proof: leaf index, RFC 6962 inclusion proof, and the signed checkpoint that it leads to. "+
+			"event is verbatim: it is the leaf. The whole answer is a file for muniment verify. 409 until a pack holds the receipt."))
 }
 
 // receiptRequest names a receipt.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"muniment/control/route"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
@@ -22,41 +23,30 @@ func badCursor() error {
 
 // Routes adds the room's operations to the API: proof packs, what they prove, and
 // the list of events.
-func (r *Room) Routes(a huma.API) {
-	huma.Register(a, operation("seal-proof-packs", http.MethodPost, "/v1/proof-packs/seal", "Proof packs", api.ProofWrite,
-		"Seal what was acknowledged before the call",
-		"Answers with every pack sealed since the call began, or with the last one when nothing is new. "+
-			"503 WAREHOUSE_BEHIND and LOG_UNAVAILABLE may be tried again, 503 SET_ASIDE needs an operator."), r.postSeal)
-	huma.Register(a, operation("list-proof-packs", http.MethodGet, "/v1/proof-packs", "Proof packs", api.AuditRead,
-		"List the proof packs, newest last", ""), r.list)
-	huma.Register(a, operation("get-proof-pack", http.MethodGet, "/v1/proof-packs/{packId}", "Proof packs", api.AuditRead,
-		"Get a pack's header and summary, and the keys it was made with",
-		"header.duplicates lists what is not billed, as {leaf, first}: the delivery at leaf repeats that at first, the lowest "+
+func (r *Room) Routes(a route.API) {
+	route.Key(a, api.ProofWrite, "Proof packs", "seal-proof-packs", http.MethodPost, "/v1/proof-packs/seal", "Seal what was acknowledged before the call", r.postSeal,
+		route.Described("Answers with every pack sealed since the call began, or with the last one when nothing is new. "+
+			"503 WAREHOUSE_BEHIND and LOG_UNAVAILABLE may be tried again, 503 SET_ASIDE needs an operator."))
+	route.Key(a, api.AuditRead, "Proof packs", "list-proof-packs", http.MethodGet, "/v1/proof-packs", "List the proof packs, newest last", r.list)
+	route.Key(a, api.AuditRead, "Proof packs", "get-proof-pack", http.MethodGet, "/v1/proof-packs/{packId}", "Get a pack's header and summary, and the keys it was made with", r.get,
+		route.Described("header.duplicates lists what is not billed, as {leaf, first}: the delivery at leaf repeats that at first, the lowest "+
 			"leaf of the tenant's log with the same idempotency key, at most 24 h older. header.settlement is empty until the tenant has "+
 			"settlement rules. Then it has one element: rules, the records as their events have them; lines, what each rule makes of the "+
-			"receipts of one right and metering basis, with the amounts of its shares; and unrated, the metered receipts without a line."), r.get)
-	download := operation("download-proof-pack", http.MethodGet, "/v1/proof-packs/{packId}/bundle", "Proof packs", api.AuditRead,
-		"Download a pack as it was sealed",
-		"NDJSON of canonical lines: header, entries, signature. Byte for byte what was sealed.")
-	answersFile(&download, "The pack")
-	huma.Register(a, download, r.download)
+			"receipts of one right and metering basis, with the amounts of its shares; and unrated, the metered receipts without a line."))
+	route.Key(a, api.AuditRead, "Proof packs", "download-proof-pack", http.MethodGet, "/v1/proof-packs/{packId}/bundle", "Download a pack as it was sealed", r.download,
+		answersFile("The pack"), route.Described("NDJSON of canonical lines: header, entries, signature. Byte for byte what was sealed."))
 	r.checkpointRoutes(a)
 	r.receiptRoutes(a)
 	r.eventRoutes(a)
 	r.exportRoutes(a)
 }
 
-func operation(id, method, path, tag string, scope api.Scope, summary, description string) huma.Operation {
-	return huma.Operation{
-		OperationID: id, Method: method, Path: path, Summary: summary, Description: description,
-		Tags: []string{tag}, Metadata: map[string]any{"scope": scope},
-	}
-}
-
 // answersFile has the operation answer with canonical lines, of any length.
-func answersFile(op *huma.Operation, what string) {
-	op.Metadata["heavy"] = true
-	op.Responses = map[string]*huma.Response{"200": {Description: what, Content: map[string]*huma.MediaType{bundleType: {}}}}
+func answersFile(what string) route.Also {
+	return func(op *huma.Operation) {
+		op.Metadata["heavy"] = true
+		op.Responses = map[string]*huma.Response{"200": {Description: what, Content: map[string]*huma.MediaType{bundleType: {}}}}
+	}
 }
 
 func (r *Room) postSeal(ctx context.Context, _ *struct{}) (*store.Answer[Sealed], error) {

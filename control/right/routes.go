@@ -8,9 +8,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"muniment/control/node"
+	"muniment/control/route"
 	"muniment/control/store"
 	"muniment/gate"
 	"muniment/gateway/api"
@@ -18,29 +17,20 @@ import (
 )
 
 // Routes adds the room's operations to the API.
-func (r *Room) Routes(a huma.API) {
+func (r *Room) Routes(a route.API) {
 	const read, write = api.RightsRead, api.RightsWrite
-	huma.Register(a, operation("create-basis", http.MethodPost, "/v1/bases", "Register a legal basis", "Bases", write), r.postBasis)
-	huma.Register(a, operation("list-bases", http.MethodGet, "/v1/bases", "List the legal bases, newest first", "Bases", read), r.getBases)
-	huma.Register(a, operation("get-basis", http.MethodGet, "/v1/bases/{basisId}", "Get a legal basis", "Bases", read), r.getBasis)
+	route.Key(a, write, "Bases", "create-basis", http.MethodPost, "/v1/bases", "Register a legal basis", r.postBasis)
+	route.Key(a, read, "Bases", "list-bases", http.MethodGet, "/v1/bases", "List the legal bases, newest first", r.getBases)
+	route.Key(a, read, "Bases", "get-basis", http.MethodGet, "/v1/bases/{basisId}", "Get a legal basis", r.getBasis)
 
-	issue := operation("issue-right", http.MethodPost, "/v1/rights", "Issue a right under a basis, or derive one from another", "Rights", write)
-	issue.Errors = []int{http.StatusNotFound}
-	huma.Register(a, issue, r.postRight)
-	huma.Register(a, operation("list-rights", http.MethodGet, "/v1/rights", "List the rights, newest first", "Rights", read), r.getRights)
-	huma.Register(a, operation("get-right", http.MethodGet, "/v1/rights/{rightId}", "Get a right", "Rights", read), r.getRight)
-	huma.Register(a, operation("get-right-provenance", http.MethodGet, "/v1/rights/{rightId}/provenance", "Get a right's lineage: basis, ancestors, derived rights", "Rights", read), r.getProvenance)
-	huma.Register(a, operation("get-right-propagation", http.MethodGet, "/v1/rights/{rightId}/propagation", "Get which nodes have applied a right's newest state", "Rights", read), r.getPropagation)
-	huma.Register(a, operation("suspend-right", http.MethodPost, "/v1/rights/{rightId}/suspend", "Suspend an ACTIVE right", "Rights", write), r.action(Suspend))
-	huma.Register(a, operation("resume-right", http.MethodPost, "/v1/rights/{rightId}/resume", "Resume a SUSPENDED right", "Rights", write), r.action(Resume))
-	huma.Register(a, operation("revoke-right", http.MethodPost, "/v1/rights/{rightId}/revoke", "Revoke a right for good", "Rights", write), r.action(Revoke))
-}
-
-func operation(id, method, path, summary, tag string, scope api.Scope) huma.Operation {
-	return huma.Operation{
-		OperationID: id, Method: method, Path: path, Summary: summary,
-		Tags: []string{tag}, Metadata: map[string]any{"scope": scope},
-	}
+	route.Key(a, write, "Rights", "issue-right", http.MethodPost, "/v1/rights", "Issue a right under a basis, or derive one from another", r.postRight, route.Fails(http.StatusNotFound))
+	route.Key(a, read, "Rights", "list-rights", http.MethodGet, "/v1/rights", "List the rights, newest first", r.getRights)
+	route.Key(a, read, "Rights", "get-right", http.MethodGet, "/v1/rights/{rightId}", "Get a right", r.getRight)
+	route.Key(a, read, "Rights", "get-right-provenance", http.MethodGet, "/v1/rights/{rightId}/provenance", "Get a right's lineage: basis, ancestors, derived rights", r.getProvenance)
+	route.Key(a, read, "Rights", "get-right-propagation", http.MethodGet, "/v1/rights/{rightId}/propagation", "Get which nodes have applied a right's newest state", r.getPropagation)
+	route.Key(a, write, "Rights", "suspend-right", http.MethodPost, "/v1/rights/{rightId}/suspend", "Suspend an ACTIVE right", r.action(Suspend))
+	route.Key(a, write, "Rights", "resume-right", http.MethodPost, "/v1/rights/{rightId}/resume", "Resume a SUSPENDED right", r.action(Resume))
+	route.Key(a, write, "Rights", "revoke-right", http.MethodPost, "/v1/rights/{rightId}/revoke", "Revoke a right for good", r.action(Revoke))
 }
 
 // BasisView is a basis as it is answered.

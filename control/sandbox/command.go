@@ -7,9 +7,8 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"muniment/control/node"
+	"muniment/control/route"
 	"muniment/control/store"
 )
 
@@ -42,11 +41,8 @@ func (c *RotateCommand) Run(server node.Server, out io.Writer) error {
 }
 
 // OperatorRoutes adds what an operator may do to the API of the admin listener.
-func (r *Room) OperatorRoutes(a huma.API) {
-	huma.Register(a, huma.Operation{
-		OperationID: "rotate-sandbox-secret", Method: http.MethodPost, Path: "/admin/sandbox/rotate-secret", Tags: []string{"Operator"},
-		Summary: "Sign the sandbox's cookies with a new secret, and accept no older one", Metadata: map[string]any{"operator": true},
-	}, func(ctx context.Context, _ *struct{}) (*store.Answer[Rotated], error) {
+func (r *Room) OperatorRoutes(a route.API) {
+	route.Operator(a, "rotate-sandbox-secret", http.MethodPost, "/admin/sandbox/rotate-secret", "Sign the sandbox's cookies with a new secret, and accept no older one", func(ctx context.Context, _ *struct{}) (*store.Answer[Rotated], error) {
 		at, err := r.RotateSecret(ctx, store.ByOperator())
 		return store.Tell(Rotated{at}, err)
 	})

@@ -4,27 +4,19 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
+	"muniment/control/route"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 )
 
 // OperatorRoutes adds what an operator may do to the API of the admin listener.
-func (r *Room) OperatorRoutes(a huma.API) {
-	huma.Register(a, operatorOperation("create-tenant", http.MethodPost, "/admin/tenants", "Create a tenant with its first developer and API key"), r.createTenant)
-	huma.Register(a, operatorOperation("operator-create-api-key", http.MethodPost, "/admin/api-keys", "Create an API key of any tenant; it is shown this once"), r.operatorCreate)
-	huma.Register(a, operatorOperation("operator-list-api-keys", http.MethodGet, "/admin/api-keys", "List the API keys of a tenant, newest first"), r.operatorList)
-	huma.Register(a, operatorOperation("operator-rotate-api-key", http.MethodPost, "/admin/api-keys/{keyId}/rotate", "Let a new API key take over from an old one; it is shown this once"), r.operatorRotate)
-	huma.Register(a, operatorOperation("operator-revoke-api-key", http.MethodPost, "/admin/api-keys/{keyId}/revoke", "Revoke an API key for good"), r.operatorRevoke)
-}
-
-func operatorOperation(id, method, path, summary string) huma.Operation {
-	return huma.Operation{
-		OperationID: id, Method: method, Path: path, Summary: summary,
-		Tags: []string{"Operator"}, Metadata: map[string]any{"operator": true},
-	}
+func (r *Room) OperatorRoutes(a route.API) {
+	route.Operator(a, "create-tenant", http.MethodPost, "/admin/tenants", "Create a tenant with its first developer and API key", r.createTenant)
+	route.Operator(a, "operator-create-api-key", http.MethodPost, "/admin/api-keys", "Create an API key of any tenant; it is shown this once", r.operatorCreate)
+	route.Operator(a, "operator-list-api-keys", http.MethodGet, "/admin/api-keys", "List the API keys of a tenant, newest first", r.operatorList)
+	route.Operator(a, "operator-rotate-api-key", http.MethodPost, "/admin/api-keys/{keyId}/rotate", "Let a new API key take over from an old one; it is shown this once", r.operatorRotate)
+	route.Operator(a, "operator-revoke-api-key", http.MethodPost, "/admin/api-keys/{keyId}/revoke", "Revoke an API key for good", r.operatorRevoke)
 }
 
 type tenantInput struct{ Body Request }

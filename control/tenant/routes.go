@@ -4,28 +4,20 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
+	"muniment/control/route"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 )
 
 // Routes adds the room's operations to the API.
-func (r *Room) Routes(a huma.API) {
-	huma.Register(a, operation("get-tenant", http.MethodGet, "/v1/tenant", "Get the tenant, its counts, and the calling key", api.RightsRead), r.get)
-	huma.Register(a, operation("create-api-key", http.MethodPost, "/v1/api-keys", "Create an API key; it is shown this once", api.KeysWrite), r.create)
-	huma.Register(a, operation("list-api-keys", http.MethodGet, "/v1/api-keys", "List the API keys, newest first", api.KeysWrite), r.list)
-	huma.Register(a, operation("get-api-key", http.MethodGet, "/v1/api-keys/{keyId}", "Get an API key's record", api.KeysWrite), r.one)
-	huma.Register(a, operation("rotate-api-key", http.MethodPost, "/v1/api-keys/{keyId}/rotate", "Let a new API key take over from an old one; it is shown this once", api.KeysWrite), r.rotate)
-	huma.Register(a, operation("revoke-api-key", http.MethodDelete, "/v1/api-keys/{keyId}", "Revoke an API key for good", api.KeysWrite), r.revoke)
-}
-
-func operation(id, method, path, summary string, scope api.Scope) huma.Operation {
-	return huma.Operation{
-		OperationID: id, Method: method, Path: path, Summary: summary,
-		Tags: []string{"Tenant"}, Metadata: map[string]any{"scope": scope},
-	}
+func (r *Room) Routes(a route.API) {
+	route.Key(a, api.RightsRead, "Tenant", "get-tenant", http.MethodGet, "/v1/tenant", "Get the tenant, its counts, and the calling key", r.get)
+	route.Key(a, api.KeysWrite, "Tenant", "create-api-key", http.MethodPost, "/v1/api-keys", "Create an API key; it is shown this once", r.create)
+	route.Key(a, api.KeysWrite, "Tenant", "list-api-keys", http.MethodGet, "/v1/api-keys", "List the API keys, newest first", r.list)
+	route.Key(a, api.KeysWrite, "Tenant", "get-api-key", http.MethodGet, "/v1/api-keys/{keyId}", "Get an API key's record", r.one)
+	route.Key(a, api.KeysWrite, "Tenant", "rotate-api-key", http.MethodPost, "/v1/api-keys/{keyId}/rotate", "Let a new API key take over from an old one; it is shown this once", r.rotate)
+	route.Key(a, api.KeysWrite, "Tenant", "revoke-api-key", http.MethodDelete, "/v1/api-keys/{keyId}", "Revoke an API key for good", r.revoke)
 }
 
 // Snapshot is the tenant as the contract has it.
