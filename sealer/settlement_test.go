@@ -6,6 +6,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -321,6 +322,50 @@ func TestVerifyWithoutRating(t *testing.T) {
 	c := packCheck{trust: &trust{root: w.vkey}}
 	require.NoError(t, c.run(t.Context(), bytes.NewReader(text), newHistory(nil)))
 	require.Equal(t, []Code{SettlementMismatch}, failures(c.verdicts))
+}
+
+// TestUnsignedSettlement: anybody can write a pack of many rules and receipts that keeps who
+// rates it busy, and the directory in it is public.
+func TestUnsignedSettlement(t *testing.T) {
+	w := newWorld(t)
+	_, two, _, second := w.settled()
+	signed := bundle(t, two, second)
+	end := bytes.LastIndexByte(bytes.TrimSpace(signed), '\n') + 1
+	stray, err := sign(w.packKey, []byte("something else"))
+	require.NoError(t, err)
+	unsigned := slices.Concat(signed[:end], signatureLine(two.Header.SigningKeyID, stray), []byte("\n"))
+	rated := 0
+	for pack, want := range map[string][]Code{string(signed): nil, string(unsigned): {SignatureInvalid}} {
+		c := packCheck{trust: &trust{root: w.vkey}, rate: func(rules []SettlementRule, receipts iter.Seq[Metered]) ([]SettlementLine, []Unrated, error) {
+			rated++
+			return testRate(rules, receipts)
+		}}
+		require.NoError(t, c.run(t.Context(), strings.NewReader(pack), newHistory(nil)))
+		require.Equal(t, want, failures(c.verdicts))
+	}
+	require.Equal(t, 1, rated)
+}
+
+// TestManyRules folds rules at a cost that does not grow with those before.
+func TestManyRules(t *testing.T) {
+	w := newWorld(t)
+	p := w.seal(w.run(1))
+	l := ledgerOf(t, w, &p.Header, nil)
+	const n = 4000
+	events := make([]finding, n)
+	for i := range events {
+		events[i].event = Event{EventID: w.id(eventPrefix), TenantID: w.tenant, Type: ruleCreated, Data: []byte(w.record(i))}
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for _, f := range events {
+		l.fold(f)
+	}
+	runtime.ReadMemStats(&after)
+	s, err := l.settlement(testRate)
+	require.NoError(t, err)
+	require.Len(t, s.Rules, n)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(n*16<<10))
 }
 
 // TestEveryFlipInASettlementIsFound changes each byte of the header of a pack with a

@@ -22,6 +22,8 @@ type packCheck struct {
 	header   *PackHeader // nil if the file is no pack
 	text     []byte      // of the header
 	verdicts []Verdict
+	// signed is set if the header is what the pack's key has signed.
+	signed bool
 	// revoked is set if all that speaks against the pack's key is a revocation
 	// after sealedAt: then a later pack of the chain may vouch for this one.
 	revoked bool
@@ -180,9 +182,10 @@ func (c *packCheck) entries(ctx context.Context, p *PackReader, in *inspector) e
 
 func (c *packCheck) signatures(p *PackReader, pub ed25519.PublicKey) {
 	h := c.header
+	c.signed = pub != nil && ed25519.Verify(pub, c.text, p.Signature())
 	switch {
 	case pub == nil: // said before
-	case !ed25519.Verify(pub, c.text, p.Signature()):
+	case !c.signed:
 		c.fail(SignatureInvalid, "the header is not what key %s signed", h.SigningKeyID)
 	case !slices.ContainsFunc(c.ledger.faults, func(v Verdict) bool { return !aboutContent(v.Code) }):
 		c.pass(SignatureOK, "header by key %s, and %s", h.SigningKeyID, count(c.ledger.deliveries, "receipt"))
