@@ -230,6 +230,11 @@ func TestHostileBodies(t *testing.T) {
 			hostile.body = c.body
 			call(t, server.API, tenant.client.Key, hostile).refused(t, c.status, c.code, fmt.Sprintf("%s %s %.80q", o.method, o.path, c.body))
 		}
+		if o.id != "observe-delivery" { // of which nothing is kept in control's database
+			hostile := o
+			hostile.body = whole + `,"x":["\u0000"]}`
+			call(t, server.API, tenant.client.Key, hostile).refused(t, 422, api.ValidationFailed, fmt.Sprintf("%s %s %.80q", o.method, o.path, hostile.body))
+		}
 		if o.bodiless {
 			continue // unknown names are accepted
 		}
@@ -242,6 +247,38 @@ func TestHostileBodies(t *testing.T) {
 	var list struct{ Rights []struct{ State string } }
 	require.NoError(t, tenant.client.Do(t.Context(), "GET", "/v1/rights", nil, &list))
 	require.Equal(t, []struct{ State string }{{"ACTIVE"}}, list.Rights)
+}
+
+// TestHostileReferences names resources by what is no text to every operation that takes
+// an id or a filter.
+func TestHostileReferences(t *testing.T) {
+	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
+	server := startServer(t, exe, data)
+	tenant := settleIn(t, exe, server)
+	asked := 0
+	for _, o := range operations(t, server) {
+		route, query, _ := strings.Cut(o.path, "?")
+		for _, bad := range []string{"%00", "x%00", "%ff", "%c0%80", "%ed%a0%80"} {
+			for _, m := range resource.FindAllStringSubmatch(route, -1) {
+				hostile := o.with(map[string]string{m[1]: bad}).with(tenant.ids)
+				call(t, server.API, tenant.client.Key, hostile).refused(t, 404, api.ResourceNotFound, o.method+" "+hostile.path)
+				asked++
+			}
+			names := append(slices.Clone(o.filters), "cursor")
+			for _, m := range resource.FindAllStringSubmatch(query, -1) {
+				names = append(names, m[1])
+			}
+			for _, name := range names {
+				hostile := o
+				if name != "cursor" || strings.Contains(o.id, "list-") {
+					hostile.path = route + "?" + name + "=" + bad
+					call(t, server.API, tenant.client.Key, hostile.with(tenant.ids)).refused(t, 422, api.ValidationFailed, o.method+" "+hostile.path)
+					asked++
+				}
+			}
+		}
+	}
+	require.NotZero(t, asked)
 }
 
 // crowd is how many callers attack at once.

@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"muniment/control/store"
 	"muniment/gateway/api"
 )
 
@@ -72,8 +73,8 @@ func receive(ctx huma.Context) ([]byte, error) {
 }
 
 // check asks for one JSON value, strictly. A name that is given twice is a fault
-// of the body's fields, and so is a number out of range; anything else means that
-// it is no JSON.
+// of the body's fields, and so are U+0000 and a number out of range; anything else
+// means that it is no JSON.
 func check(body []byte) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return nil // whether a body must be there is the operation's to say
@@ -89,6 +90,9 @@ func check(body []byte) error {
 		}
 		if err != nil {
 			return &api.Error{Code: api.BadRequest, Message: "the body is not valid JSON"}
+		}
+		if token.Kind() == jsontext.KindString && !store.Storable(token.String()) {
+			return api.Invalid(api.ValidationError{Field: fieldOf(d.StackPointer()), Message: "must not contain U+0000"})
 		}
 		if token.Kind() == jsontext.KindNumber {
 			if _, err := strconv.ParseFloat(token.String(), 64); err != nil {

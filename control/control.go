@@ -4,7 +4,7 @@
 // A room adds its operations to the API (Room); control knows nothing of what
 // they do. At the door it gives every request an id, authenticates the caller,
 // checks the scope that the operation declares, and reads the body strictly: JSON
-// by RFC 8259 as I-JSON (RFC 7493) has it, no name twice, no invalid UTF-8,
+// by RFC 8259 as I-JSON (RFC 7493) has it, no name twice, no invalid UTF-8 or U+0000,
 // nothing behind it, at most 32 levels deep and 1 MiB long. Unknown members are
 // accepted, names are exact in case, and the header Content-Type is not asked
 // for. Whatever goes wrong is told in the contract's envelope; what went wrong

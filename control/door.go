@@ -96,8 +96,9 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer := &answerWriter{ResponseWriter: w}
 	defer d.recover(x, answer, r)
 
-	// The mux would answer an unclean path by a redirection.
-	if path.Clean(r.URL.Path) != r.URL.Path {
+	// The mux would answer an unclean path by a redirection, and no id has what the
+	// database can't look for.
+	if path.Clean(r.URL.Path) != r.URL.Path || !store.Storable(r.URL.Path) {
 		d.writeError(answer, r, unknownPath())
 		return
 	}

@@ -3,9 +3,14 @@ package store
 import (
 	"encoding/base64"
 	"strings"
+	"unicode/utf8"
 
 	"muniment/gateway/api"
 )
+
+// Storable says whether a text can be kept and looked for: PostgreSQL takes UTF-8 without
+// U+0000, so SQLite is not given anything else either.
+func Storable(text string) bool { return utf8.ValidString(text) && !strings.Contains(text, "\x00") }
 
 // Answer is what an operation answers with.
 type Answer[T any] struct{ Body api.Body[T] }
@@ -37,7 +42,7 @@ func (p Page) Key() (string, error) {
 	}
 	text, err := cursorCoding.DecodeString(p.Cursor)
 	key, ok := strings.CutPrefix(string(text), cursorVersion)
-	if err != nil || !ok || key == "" {
+	if err != nil || !ok || key == "" || !Storable(key) {
 		return "", api.Invalid(api.ValidationError{Field: "cursor", Message: "is no cursor of this list"})
 	}
 	return key, nil

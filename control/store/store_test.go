@@ -314,7 +314,7 @@ func TestCursors(t *testing.T) {
 	page, next = Cut(rows, 4, func(s string) string { return s })
 	require.Equal(t, rows, page)
 	require.Nil(t, next)
-	for _, bad := range []string{"x", "MTo", "Mjph", "MTph!", "MTphYg=="} {
+	for _, bad := range []string{"x", "MTo", "Mjph", "MTph!", "MTphYg==", "MToA", "MTr_"} {
 		_, err := Page{Cursor: bad}.Key()
 		require.Equal(t, "cursor", api.From(err).Field, bad)
 	}
