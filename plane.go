@@ -96,8 +96,8 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 		Ask: func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
 			return ctl.Ask(ctx, caller, method, target, body)
 		},
-		Deliver: issuer.Deliver,
-		Limits:  sandbox.Limits{Burst: cfg.Sandbox.Burst, Sustained: cfg.Sandbox.Sustained}, Shared: cfg.Shared, Idle: cfg.Sandbox.Idle, Logger: cfg.Logger,
+		Deliver: issuer.Deliver, CountPacks: packs.CountPacks,
+		Limits: sandbox.Limits{Burst: cfg.Sandbox.Burst, Sustained: cfg.Sandbox.Sustained}, Shared: cfg.Shared, Idle: cfg.Sandbox.Idle, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, err

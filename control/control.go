@@ -16,7 +16,8 @@
 // a room that does so for all of its paths is Spelled.
 //
 // A tenant has a share of what can be in hand at a time (share.go), less of those
-// operations that say by Metadata["heavy"] that they read much of its log.
+// operations that say by Metadata["heavy"] that they read much of its log. One that lets
+// in its callers itself says by Metadata["tenant"] of whose share it is.
 //
 // What the rooms declare is also the OpenAPI document at /openapi.json, together
 // with the routes that the gateway answers itself; /docs is a page that shows it.

@@ -57,8 +57,7 @@ func newDoor(cfg Config, seconds *prometheus.HistogramVec, authenticate authenti
 			*d.undeclared = append(*d.undeclared, fmt.Errorf("operation %q declares neither a scope nor that it is public", op.OperationID))
 		}
 	})
-	share := shares{held: map[string]share{}}
-	group.UseMiddleware(observe(seconds, cfg.Now), d.admit(authenticate), share.admit(d), d.readQuery, d.readBody)
+	group.UseMiddleware(observe(seconds, cfg.Now), d.admit(authenticate), admitShares(d), d.readQuery, d.readBody)
 	d.api = group
 	return d
 }

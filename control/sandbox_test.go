@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,7 +37,10 @@ func newPlayground(t *testing.T) *playground {
 func openPlayground(t *testing.T, h *house, cfg sandbox.Config) *playground {
 	t.Helper()
 	p := &playground{house: h}
-	cfg.DB, cfg.Tenants, cfg.Keys, cfg.Ask, cfg.Deliver = h.db, h.tenants, h.nodes, p.ask, noDelivery
+	cfg.DB, cfg.Tenants, cfg.Keys, cfg.Deliver = h.db, h.tenants, h.nodes, noDelivery
+	if cfg.Ask == nil {
+		cfg.Ask = p.ask
+	}
 	var err error
 	p.sandbox, err = sandbox.New(t.Context(), cfg)
 	require.NoError(t, err)
@@ -50,7 +55,13 @@ func noDelivery(context.Context, string, string, []byte) (int, []byte, error) {
 	return 0, nil, api.Unavailable(api.Draining, "there is no node", time.Second)
 }
 
+// ask answers for the rooms of the log, which this house does without: it is empty.
 func (p *playground) ask(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
+	for _, list := range []string{"events", "packs"} {
+		if strings.HasPrefix(strings.Replace(target, "proof-", "", 1), "/v1/"+list+"?") {
+			return 200, fmt.Appendf(nil, `{"data":{%q:[],"nextCursor":null}}`, list), nil
+		}
+	}
 	return p.control.Ask(ctx, caller, method, target, body)
 }
 
@@ -537,4 +548,122 @@ func TestSandboxLimitsOfAllProcesses(t *testing.T) {
 	refused := ask(0)
 	require.Equal(t, 429, refused.status, "the 201st within the hour")
 	require.Equal(t, strconv.Itoa(3600-1910), refused.header.Get("Retry-After"))
+}
+
+// TestSandboxHasItsShare: one visitor, or a crowd of them, has so much in hand at a time,
+// and of what holds whole tenants in memory less.
+func TestSandboxHasItsShare(t *testing.T) {
+	h := newHouse(t)
+	begun, answer := make(chan struct{}), make(chan struct{})
+	var p *playground
+	held := false
+	p = openPlayground(t, h, sandbox.Config{Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}, Ask: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
+		if held && target == "/v1/tenant" {
+			begun <- struct{}{}
+			<-answer
+		}
+		return p.ask(ctx, of, method, target, body)
+	}})
+	var visitors []*visitor
+	for range 9 {
+		v, _ := p.visit()
+		visitors = append(visitors, v)
+	}
+	var waiting sync.WaitGroup
+	ask := func(v *visitor, path string, n int) {
+		for range n {
+			waiting.Go(func() { v.send("GET", path, "") })
+			<-begun
+		}
+	}
+	refused := func(v *visitor, path string) {
+		t.Helper()
+		a := v.send("GET", path, "")
+		told(t, a, 429, sandbox.RateLimited)
+		require.Equal(t, "1", a.header.Get("Retry-After"))
+	}
+	held = true
+	for i, v := range visitors[:8] {
+		switch {
+		case i < 3:
+			ask(v, "/inspect", 2)
+			refused(v, "/inspect")
+			ask(v, "/tenant", 6)
+		default:
+			refused(v, "/inspect")
+			ask(v, "/tenant", 8)
+		}
+		refused(v, "/tenant")
+	}
+	refused(visitors[8], "/tenant")
+	told(t, (&visitor{playground: p}).send("POST", "/tenant", ""), 429, sandbox.RateLimited)
+	require.Equal(t, 200, p.call("", "GET", "/api/sandbox/runtime-keys", "").status, "whose size is not a visitor's")
+	_, key := p.tenant()
+	p.call(key, "GET", "/v1/bases", "").ok()
+	for range 64 {
+		answer <- struct{}{}
+	}
+	waiting.Wait()
+	held = false
+	require.Eventually(t, func() bool { return visitors[8].send("GET", "/inspect", "").status == 200 }, time.Minute, time.Millisecond)
+}
+
+// TestSandboxAnswersAreBounded: who writes long scopes is not answered with all of them.
+func TestSandboxAnswersAreBounded(t *testing.T) {
+	p := newPlayground(t)
+	v, tenant := p.visit()
+	right := list(t, tenant, "rights")[0]
+	for range 300 {
+		v.does("POST", "/rights/issue", fmt.Sprintf(`{"basisId":%q,"substrate":"AUDIO","scope":%q,"effectiveFrom":%q}`, right["basisId"], strings.Repeat("x", 16_000), right["effectiveFrom"]))
+	}
+	last := get[string](t, v.does("POST", "/rights/issue", fmt.Sprintf(`{"basisId":%q,"substrate":"AUDIO","scope":"last","effectiveFrom":%q}`, right["basisId"], right["effectiveFrom"])), "right", "id")
+	inspected := v.send("GET", "/inspect", "")
+	require.Equal(t, 200, inspected.status)
+	require.Less(t, len(inspected.text), 6<<20)
+	require.Contains(t, inspected.text, last)
+	rights := list(t, v.does("GET", "/tenant", ""), "rights")
+	require.Equal(t, last, rights[len(rights)-1]["id"])
+	require.InDelta(t, 2<<20, len(rights)*16_000, 1<<20)
+}
+
+// TestSandboxListsTheNewestPacks: of more packs than it lists.
+func TestSandboxListsTheNewestPacks(t *testing.T) {
+	const packs = 1203
+	var p *playground
+	p = openPlayground(t, newHouse(t), sandbox.Config{
+		CountPacks: func(context.Context, string) (int64, error) { return packs, nil },
+		Ask: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
+			if id, one := strings.CutPrefix(target, "/v1/proof-packs/ppk_"); one {
+				return 200, fmt.Appendf(nil, `{"data":{"header":{"n":%s}}}`, id), nil
+			}
+			query, listed := strings.CutPrefix(target, "/v1/proof-packs?")
+			if !listed {
+				return p.ask(ctx, of, method, target, body)
+			}
+			asked, err := url.ParseQuery(query)
+			require.NoError(t, err)
+			behind, err := store.Page{Cursor: asked.Get("cursor")}.Key()
+			require.NoError(t, err)
+			n, err := strconv.Atoi(behind)
+			require.NoError(t, err)
+			page := map[string]any{"nextCursor": nil}
+			var found []map[string]string
+			for ; len(found) < 50 && n < packs; n++ {
+				found = append(found, map[string]string{"id": fmt.Sprint("ppk_", n+1)})
+			}
+			page["packs"] = found
+			if n < packs {
+				page["nextCursor"] = store.CursorBehind(strconv.Itoa(n))
+			}
+			text, err := json.Marshal(map[string]any{"data": page})
+			return 200, text, err
+		},
+	})
+	v, _ := p.visit()
+	listed := list(t, v.does("GET", "/proof-packs", ""), "packs")
+	require.Len(t, listed, 500)
+	require.Equal(t, []any{"ppk_704", "ppk_1203"}, []any{listed[0]["id"], listed[499]["id"]})
+	headers := list(t, v.does("GET", "/inspect", ""), "packs")
+	require.Len(t, headers, 500)
+	require.Equal(t, []any{704.0, 1203.0}, []any{headers[0]["n"], headers[499]["n"]})
 }

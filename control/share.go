@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -19,30 +20,56 @@ const (
 	shareOfHeavy  = 8
 )
 
+// Visitors of the sandbox are strangers, who have as many tenants as they like: one has
+// less, and all of them together have a share. What they ask of /v1 counts beside it.
+const (
+	shareOfVisitor  = 8
+	heavyOfVisitor  = 2
+	shareOfVisitors = 64
+	heavyOfVisitors = 6
+)
+
 var (
 	errShare      = &api.Error{Code: api.RateLimited, Message: "this tenant has too many requests in hand", RetryAfter: time.Second}
 	errShareHeavy = &api.Error{Code: api.RateLimited, Message: "this tenant has too many exports in hand", RetryAfter: time.Second}
+	errVisitors   = &api.Error{Code: api.RateLimited, Message: "the sandbox has too many requests in hand", RetryAfter: time.Second}
 )
 
 // shares counts the requests in hand of each tenant that has any.
 type shares struct {
-	mu   sync.Mutex
-	held map[string]share
+	each     share
+	together share // zero: no bound
+
+	mu    sync.Mutex
+	held  map[string]share
+	total share
 }
 
 type share struct{ all, heavy int }
 
-// admit is the middleware that refuses a tenant more than its share, whatever key it
+// TenantOf is what an operation has in Metadata["tenant"] that lets in its callers itself,
+// as a visitor of the sandbox: it names the tenant, which is empty of who has none yet.
+type TenantOf = func(context.Context) string
+
+// admitShares is the middleware that refuses a tenant more than its share, whatever key it
 // uses. It names the tenant to the gateway, which bounds long answers by it.
-func (s *shares) admit(d *door) func(huma.Context, func(huma.Context)) {
+func admitShares(d *door) func(huma.Context, func(huma.Context)) {
+	tenants := &shares{each: share{shareOfTenant, shareOfHeavy}, held: map[string]share{}}
+	visitors := &shares{each: share{shareOfVisitor, heavyOfVisitor}, together: share{shareOfVisitors, heavyOfVisitors}, held: map[string]share{}}
 	return func(ctx huma.Context, next func(huma.Context)) {
 		declared := ctx.Operation().Metadata
-		if _, scoped := declared["scope"]; !scoped {
+		s, tenantID, heavy := tenants, "", declared["heavy"] == true
+		if _, scoped := declared["scope"]; scoped {
+			tenantID = auth.PrincipalFrom(ctx.Context()).TenantID
+		} else if of, visited := declared["tenant"].(TenantOf); visited {
+			s, tenantID = visitors, of(ctx.Context())
+		} else {
 			next(ctx) // no tenant's
 			return
 		}
-		tenantID, heavy := auth.PrincipalFrom(ctx.Context()).TenantID, declared["heavy"] == true
-		ctx.SetHeader(api.HeaderTenant, tenantID)
+		if tenantID != "" {
+			ctx.SetHeader(api.HeaderTenant, tenantID)
+		}
 		if err := s.take(tenantID, heavy); err != nil {
 			d.refuse(ctx, err)
 			return
@@ -57,18 +84,21 @@ func (s *shares) take(tenantID string, heavy bool) error {
 	defer s.mu.Unlock()
 	now := s.held[tenantID]
 	switch {
-	case now.all >= shareOfTenant:
+	case tenantID != "" && now.all >= s.each.all:
 		return errShare
-	case heavy && now.heavy >= shareOfHeavy:
+	case tenantID != "" && heavy && now.heavy >= s.each.heavy:
 		return errShareHeavy
+	case s.together.all > 0 && (s.total.all >= s.together.all || heavy && s.total.heavy >= s.together.heavy):
+		return errVisitors
 	}
-	s.held[tenantID] = now.add(1, heavy)
+	s.held[tenantID], s.total = now.add(1, heavy), s.total.add(1, heavy)
 	return nil
 }
 
 func (s *shares) release(tenantID string, heavy bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.total = s.total.add(-1, heavy)
 	if now := s.held[tenantID].add(-1, heavy); now.all > 0 {
 		s.held[tenantID] = now
 	} else {

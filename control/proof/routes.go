@@ -81,6 +81,15 @@ func (p *Pack) summary() Summary {
 	})
 }
 
+// CursorBehind is the cursor of the list of packs behind a tenant's n-th one; empty for
+// all of them.
+func CursorBehind(n int64) string {
+	if n <= 0 {
+		return ""
+	}
+	return store.CursorBehind(strconv.FormatInt(n, 10))
+}
+
 type packPage struct {
 	Packs      []Summary `json:"packs"`
 	NextCursor *string   `json:"nextCursor"`

@@ -137,7 +137,7 @@ func (r *Room) runDemo(ctx context.Context, in *demoInput) (*Answer[Demo], error
 			d.Seed = *in.Body.Seed
 		}
 	}
-	rights, err := all[right.View](ctx, r, visitorOf(ctx).caller, "rights", "rights")
+	rights, err := all[right.View](ctx, r, visitorOf(ctx).caller, "rights", "rights", "")
 	if err != nil {
 		return nil, err
 	}

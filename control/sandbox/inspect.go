@@ -36,17 +36,27 @@ func (r *Room) getProvenance(ctx context.Context, in *struct {
 	return tell(Provenance{p.Basis, p.Lineage[0], p.Lineage[min(1, last):last], p.Lineage[last], p.Derived}, nil)
 }
 
-// mostListed is how many records a list of the sandbox has at most.
-const mostListed = 2000
+// What a list of the sandbox has at most: records, and bytes, but for the last page or
+// header. A visitor's records may be long, and whole lists are held in memory.
+const (
+	mostListed = 500
+	mostBytes  = 2 << 20
+	pageOf     = 50
+)
 
-// all reads a list of /v1 from page to page, mostListed at most.
-func all[T any](ctx context.Context, r *Room, of auth.Principal, list, member string) ([]T, error) {
-	found := []T{}
-	for cursor := ""; ; {
-		text, err := r.askFor(ctx, of, http.MethodGet, fmt.Sprintf("/v1/%s?limit=%d&cursor=%s", list, mostOf, url.QueryEscape(cursor)), nil)
+// all reads a list of /v1 from a cursor on, page by page.
+func all[T any](ctx context.Context, r *Room, of auth.Principal, list, member, cursor string) ([]T, error) {
+	found, size := []T{}, 0
+	for {
+		target := fmt.Sprintf("/v1/%s?limit=%d", list, pageOf)
+		if cursor != "" {
+			target += "&cursor=" + url.QueryEscape(cursor)
+		}
+		text, err := r.askFor(ctx, of, http.MethodGet, target, nil)
 		if err != nil {
 			return nil, err
 		}
+		size += len(text)
 		var page map[string]json.RawMessage
 		var next *string
 		var records []T
@@ -61,7 +71,7 @@ func all[T any](ctx context.Context, r *Room, of auth.Principal, list, member st
 			return nil, err
 		}
 		found = append(found, records...)
-		if next == nil || len(found) >= mostListed {
+		if next == nil || len(found) >= mostListed || size >= mostBytes {
 			return found, nil
 		}
 		cursor = *next
@@ -86,26 +96,27 @@ func (r *Room) inspect(ctx context.Context, _ *struct{}) (*Answer[Inspection], e
 		return nil, err
 	}
 	i := Inspection{Tenant: Tenant(t.Tenant), Packs: []json.RawMessage{}}
-	if i.Bases, err = all[right.BasisView](ctx, r, of, "bases", "bases"); err != nil {
+	if i.Bases, err = all[right.BasisView](ctx, r, of, "bases", "bases", ""); err != nil {
 		return nil, err
 	}
-	if i.Rights, err = all[right.View](ctx, r, of, "rights", "rights"); err != nil {
+	if i.Rights, err = all[right.View](ctx, r, of, "rights", "rights", ""); err != nil {
 		return nil, err
 	}
-	if i.Offers, err = all[offer.Offer](ctx, r, of, "offers", "offers"); err != nil {
+	if i.Offers, err = all[offer.Offer](ctx, r, of, "offers", "offers", ""); err != nil {
 		return nil, err
 	}
-	if i.Challenges, err = all[challenge.Challenge](ctx, r, of, "challenges", "challenges"); err != nil {
+	if i.Challenges, err = all[challenge.Challenge](ctx, r, of, "challenges", "challenges", ""); err != nil {
 		return nil, err
 	}
-	if i.Events, err = all[proof.LoggedEvent](ctx, r, of, "events", "events"); err != nil {
+	if i.Events, err = all[proof.LoggedEvent](ctx, r, of, "events", "events", ""); err != nil {
 		return nil, err
 	}
-	packs, err := all[proof.Summary](ctx, r, of, "proof-packs", "packs")
+	packs, err := r.packs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range slices.Backward(packs[max(0, len(packs)-mostListed):]) {
+	size := 0
+	for _, p := range slices.Backward(packs) {
 		one, err := read[struct {
 			Header json.RawMessage `json:"header"`
 		}](ctx, r, of, "/v1/proof-packs/"+p.ID)
@@ -113,6 +124,9 @@ func (r *Room) inspect(ctx context.Context, _ *struct{}) (*Answer[Inspection], e
 			return nil, err
 		}
 		i.Packs = append(i.Packs, one.Header)
+		if size += len(one.Header); size >= mostBytes {
+			break
+		}
 	}
 	slices.Reverse(i.Packs)
 	return tell(i, nil)

@@ -14,12 +14,22 @@ import (
 
 // Packs are a tenant's proof packs.
 type Packs struct {
-	Packs []proof.Summary `json:"packs" doc:"Newest last."`
+	Packs []proof.Summary `json:"packs" doc:"Newest last; the newest 500 at most."`
 }
 
 func (r *Room) getPacks(ctx context.Context, _ *struct{}) (*Answer[Packs], error) {
-	packs, err := all[proof.Summary](ctx, r, visitorOf(ctx).caller, "proof-packs", "packs")
+	packs, err := r.packs(ctx)
 	return tell(Packs{packs}, err)
+}
+
+// packs lists the newest packs. /v1 lists them from the oldest one on.
+func (r *Room) packs(ctx context.Context) ([]proof.Summary, error) {
+	of := visitorOf(ctx).caller
+	n, err := r.cfg.CountPacks(ctx, of.TenantID)
+	if err != nil {
+		return nil, err
+	}
+	return all[proof.Summary](ctx, r, of, "proof-packs", "packs", proof.CursorBehind(n-mostListed))
 }
 
 // FullPack is a pack and the key that signed it.

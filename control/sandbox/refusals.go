@@ -30,7 +30,7 @@ func Refusals() []Refusal {
 		{413, "SandboxContentTooLarge", "The body is longer than the route takes.", []Code{InvalidBody}, refusal(413, InvalidBody, "the body is longer than 1048576 bytes")},
 		{422, "SandboxInvalid", "A field is missing, wrong-typed, out of range, or given twice.", []Code{MissingFields, UnknownScenario, HandlerError},
 			refusal(http.StatusUnprocessableEntity, MissingFields, "missing: rightId")},
-		{429, "SandboxRateLimited", "Too many requests of this address: 10 in 10 seconds, or 200 in an hour.", []Code{RateLimited}, limited(8 * time.Second)},
+		{429, "SandboxRateLimited", "Too many requests of this address: 10 in 10 seconds, or 200 in an hour; or too many at a time.", []Code{RateLimited}, limited(8 * time.Second)},
 		{500, "SandboxInternalError", "A fault of the service.", []Code{HandlerError}, internal.refused(500, 0)},
 		{503, "SandboxUnavailable", "The service can't answer now.", []Code{HandlerError}, away.refused(503, time.Second)},
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -61,6 +62,9 @@ const (
 	toLodgers
 )
 
+// heavy are the operations that have much of a tenant in memory at a time.
+var heavy = []string{"get-proof-pack", "get-provenance", "inspect"}
+
 // add registers an operation.
 func add[I, O any](r *Room, a huma.API, to admission, id, method, path, summary, description string, handle func(context.Context, *I) (*O, error)) {
 	op := huma.Operation{
@@ -74,6 +78,10 @@ func add[I, O any](r *Room, a huma.API, to admission, id, method, path, summary,
 		op.Security, op.Metadata["admit"] = []map[string][]string{{}, cookie}, r.withOrWithout
 	default:
 		op.Security, op.Metadata["admit"] = []map[string][]string{cookie}, r.lodgers
+	}
+	if to != toAnyone {
+		op.Metadata["tenant"] = func(ctx context.Context) string { return visitorOf(ctx).tenantID }
+		op.Metadata["heavy"] = slices.Contains(heavy, id)
 	}
 	huma.Register(a, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, in)
@@ -105,7 +113,7 @@ func (r *Room) Routes(a huma.API) {
 	add(r, a, toLodgers, "list-proof-packs", get, "/proof-packs", "List the proof packs, newest last", "", r.getPacks)
 	add(r, a, toLodgers, "get-proof-pack", get, "/proof-packs/{packId}", "Get a whole proof pack, and the key that signed it", "", r.getPack)
 	add(r, a, toLodgers, "get-provenance", get, "/provenance", "Get a right's lineage: basis, root right, derived rights, the right itself", "", r.getProvenance)
-	add(r, a, toLodgers, "inspect", get, "/inspect", "Get everything of the tenant", "Each list has its newest 2,000 at most.", r.inspect)
+	add(r, a, toLodgers, "inspect", get, "/inspect", "Get everything of the tenant", "Each list has its newest 500 at most, or as many as are about 2 MiB long.", r.inspect)
 	add(r, a, toAnyone, "get-runtime-keys", get, "/runtime-keys", "Get the keys that sign for the sandbox", "`muniment verify --keys` takes the answer as a file.", r.getKeys)
 }
 

@@ -50,6 +50,8 @@ type Config struct {
 	Keys    Keys
 	Ask     Ask
 	Deliver Deliver
+	// CountPacks counts a tenant's proof packs; nil counts none.
+	CountPacks tenant.Counter
 	// Limits of each address; a limit that is 0 is the contract's.
 	Limits Limits
 	// Shared counts them in the database, together with other processes.
@@ -85,6 +87,9 @@ func New(ctx context.Context, cfg Config) (*Room, error) {
 	}
 	if cfg.Idle == 0 {
 		cfg.Idle = defaultIdle
+	}
+	if cfg.CountPacks == nil {
+		cfg.CountPacks = func(context.Context, string) (int64, error) { return 0, nil }
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now

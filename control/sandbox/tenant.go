@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -29,23 +28,17 @@ type Tenant struct {
 // Summary is a visitor's tenant with its rights.
 type Summary struct {
 	Tenant
-	Rights []right.View `json:"rights" doc:"Oldest first, 500 at most."`
+	Rights []right.View `json:"rights" doc:"Oldest first; the newest 500 at most, or as many as are about 2 MiB long."`
 }
-
-// mostOf is how many records one page of /v1 has at most.
-const mostOf = 500
 
 func (r *Room) summary(ctx context.Context, of auth.Principal) (s Summary, err error) {
 	t, err := read[tenant.Snapshot](ctx, r, of, "/v1/tenant")
 	if err != nil {
 		return s, err
 	}
-	rights, err := read[right.Rights](ctx, r, of, fmt.Sprintf("/v1/rights?limit=%d", mostOf))
-	if err != nil {
-		return s, err
-	}
-	slices.Reverse(rights.Rights)
-	return Summary{Tenant(t.Tenant), rights.Rights}, nil
+	rights, err := all[right.View](ctx, r, of, "rights", "rights", "")
+	slices.Reverse(rights)
+	return Summary{Tenant(t.Tenant), rights}, err
 }
 
 // provision makes a tenant with the standard seed. One that could not be filled is

@@ -55,6 +55,11 @@ func Cut[T any](rows []T, limit int, key func(T) string) (page []T, next *string
 		return rows, nil
 	}
 	page = rows[:limit]
-	cursor := cursorCoding.EncodeToString([]byte(cursorVersion + key(page[limit-1])))
+	cursor := CursorBehind(key(page[limit-1]))
 	return page, &cursor
+}
+
+// CursorBehind is the cursor of what comes behind a record.
+func CursorBehind(key string) string {
+	return cursorCoding.EncodeToString([]byte(cursorVersion + key))
 }
