@@ -63,7 +63,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	offers, err := offer.New(offer.Config{DB: cfg.DB, Logger: cfg.Logger})
+	offers, err := offer.New(offer.Config{DB: cfg.DB, Logger: cfg.Logger, Registerer: cfg.Registerer})
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,7 @@ import (
 
 	"muniment/control"
 	"muniment/control/node"
+	"muniment/control/offer"
 	"muniment/control/proof"
 	"muniment/control/right"
 	"muniment/control/settle"
@@ -170,6 +171,8 @@ func registered(t *testing.T) shown {
 	require.NoError(t, err)
 	rights, err := right.New(right.Config{DB: db, Nodes: nodes})
 	require.NoError(t, err)
+	offers, err := offer.New(offer.Config{DB: db, Registerer: all})
+	require.NoError(t, err)
 	packs, err := proof.New(proof.Config{
 		DB: db, Warehouse: warehouse, Log: spool, Keys: nodes, Rate: settle.Rate, Dir: filepath.Join(dir, "packs"), Registerer: all,
 	})
@@ -180,7 +183,7 @@ func registered(t *testing.T) shown {
 	require.NoError(t, err)
 	ctl, err := control.New(control.Config{
 		DB: db, Nodes: nodes, Tenants: tenants, Packs: packs, Log: spool,
-		Rooms: []control.Room{nodes, tenants, rights, packs}, Registerer: all,
+		Rooms: []control.Room{nodes, tenants, rights, offers, packs}, Registerer: all,
 	})
 	require.NoError(t, err)
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"muniment/control/store"
 )
 
@@ -45,14 +47,31 @@ func (r *Room) Run(ctx context.Context) error {
 // change, which others would have to wait for.
 func (r *Room) expireAll(ctx context.Context) error {
 	for {
-		due, err := listDue(ctx, r.db.Read(), store.At(r.db.Now()), 1)
-		if err != nil || len(due) == 0 {
+		now := r.db.Now()
+		due, err := listDue(ctx, r.db.Read(), store.At(now), 1)
+		if err != nil {
 			return err
+		}
+		if len(due) == 0 {
+			r.passed.Store(&now)
+			return nil
 		}
 		if _, err := r.expire(ctx, batch); err != nil {
 			return err
 		}
 	}
+}
+
+// register shows for how long offers may have expired without an event. Whatever keeps
+// the job from its end shows in it: errors, more offers than it can write, or a halt.
+func (r *Room) register(to prometheus.Registerer) error {
+	if to == nil {
+		return nil
+	}
+	return to.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "muniment_offer_expiry_age_seconds",
+		Help: "Time since this process last found every expired offer written down.",
+	}, func() float64 { return r.db.Now().Sub(*r.passed.Load()).Seconds() }))
 }
 
 // expire writes down, in one change, which of the offers have expired, as many as

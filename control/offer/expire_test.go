@@ -3,11 +3,15 @@ package offer
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/store"
@@ -80,6 +84,37 @@ func TestExpireInBatches(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, n)
 	r.requireEachToldOnce(t, 25)
+}
+
+// TestExpiryAge: the gauge rises until a pass has come to its end.
+func TestExpiryAge(t *testing.T) {
+	c := &clock{at: now.Time}
+	r := newRoom(t, t.TempDir(), c)
+	registry := prometheus.NewPedanticRegistry()
+	require.NoError(t, r.register(registry))
+	is := func(seconds int) {
+		t.Helper()
+		require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(fmt.Sprintf(
+			"# HELP muniment_offer_expiry_age_seconds Time since this process last found every expired offer written down.\n"+
+				"# TYPE muniment_offer_expiry_age_seconds gauge\nmuniment_offer_expiry_age_seconds %d\n", seconds))))
+	}
+	is(0)
+	r.proposeMany(t, 2*batch)
+	c.pass(lifetime)
+	is(7 * 24 * 3600)
+	_, err := r.expire(t.Context(), batch)
+	require.NoError(t, err)
+	is(7 * 24 * 3600) // half of them
+	ended, end := context.WithCancel(t.Context())
+	end()
+	require.Error(t, r.expireAll(ended))
+	is(7 * 24 * 3600)
+	require.NoError(t, r.expireAll(t.Context()))
+	is(0)
+	c.pass(5 * time.Second)
+	is(5)
+	require.NoError(t, r.expireAll(t.Context()))
+	is(0)
 }
 
 // TestTwoProcessesExpire has two jobs at once, each ended and begun again at random, as

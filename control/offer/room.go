@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"muniment/control/right"
 	"muniment/control/store"
@@ -19,6 +22,8 @@ type Config struct {
 	Every time.Duration
 	// Logger; nil is slog.Default.
 	Logger *slog.Logger
+	// Registerer takes the metric; nil leaves it unregistered.
+	Registerer prometheus.Registerer
 }
 
 // Room is safe for concurrent use.
@@ -26,6 +31,7 @@ type Room struct {
 	db     *store.DB
 	every  time.Duration
 	logger *slog.Logger
+	passed atomic.Pointer[time.Time] // since when nothing was due that is not written down
 }
 
 // New wires the room. It starts nothing.
@@ -39,7 +45,10 @@ func New(cfg Config) (*Room, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	return &Room{db: cfg.DB, every: cfg.Every, logger: cfg.Logger}, nil
+	r := &Room{db: cfg.DB, every: cfg.Every, logger: cfg.Logger}
+	now := r.db.Now()
+	r.passed.Store(&now)
+	return r, r.register(cfg.Registerer)
 }
 
 const prefix api.Prefix = "ofr_"
