@@ -81,7 +81,7 @@ func (r *Room) close(ctx context.Context, how closing) (closed Challenge, of rig
 		if closed.Revision, err = tx.Revision(ctx); err != nil {
 			return err
 		}
-		if err := update(ctx, tx, &closed, was.Revision); err != nil {
+		if err := update(ctx, tx, was, &closed); err != nil {
 			return err
 		}
 		acting := how.tenantOrgID

@@ -173,7 +173,9 @@ func TestOneOfManyResolutionsWins(t *testing.T) {
 func TestStaleRecordLoses(t *testing.T) {
 	r := newRoom(t, t.TempDir())
 	c := r.mustOpen(t, r.right(t, "rgh_a"))
-	conflict(t, r.db.Change(t.Context(), func(tx *store.Tx) error { return update(t.Context(), tx, &c, c.Revision-1) }))
+	older := c
+	older.Revision--
+	conflict(t, r.db.Change(t.Context(), func(tx *store.Tx) error { return update(t.Context(), tx, &older, &c) }))
 }
 
 func TestLists(t *testing.T) {
@@ -221,7 +223,7 @@ func TestReplay(t *testing.T) {
 		require.NoError(t, err)
 		of[c.ID] = closed
 		// The copy is from before.
-		require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error { return update(t.Context(), tx, &c, closed.Revision) }))
+		require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error { return update(t.Context(), tx, &closed, &c) }))
 	}
 	still := r.mustOpen(t, r.right(t, "rgh_other"))
 	replayed := 0

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"muniment/control/store"
+	"muniment/sealer"
 )
 
 const columns = `challenge_id, tenant_id, right_id, challenger_org_id, reason, resolution, state, created_at, updated_at, revision`
@@ -18,12 +19,12 @@ func insert(ctx context.Context, tx *store.Tx, c *Challenge) error {
 	return nil
 }
 
-// update writes what has become of a challenge that still has the revision it was read
-// with, else STATE_CONFLICT: somebody else was faster.
-func update(ctx context.Context, tx *store.Tx, c *Challenge, read int64) error {
-	return tx.Replace(ctx, "challenge", c.ID, `UPDATE challenges SET resolution = $1, state = $2, updated_at = $3, revision = $4
+// update writes what a challenge has become, if it still has the revision it was read with,
+// else STATE_CONFLICT: somebody else was faster.
+func update(ctx context.Context, tx *store.Tx, was, c *Challenge) error {
+	return tx.Replace(ctx, "challenge", was.ID, `UPDATE challenges SET resolution = $1, state = $2, updated_at = $3, revision = $4
 		WHERE challenge_id = $5 AND tenant_id = $6 AND revision = $7`,
-		c.Resolution, string(c.State), c.UpdatedAt, c.Revision, c.ID, c.TenantID, read)
+		c.Resolution, string(c.State), c.UpdatedAt, c.Revision, was.ID, was.TenantID, was.Revision)
 }
 
 func scan(row store.Row) (c Challenge, err error) {
@@ -50,4 +51,9 @@ func list(ctx context.Context, q store.Querier, tenantID string, f filter, befor
 // Count counts the tenant's challenges, in whatever state.
 func (r *Room) Count(ctx context.Context, tenantID string) (int64, error) {
 	return r.db.Count(ctx, "challenges", `SELECT COUNT(*) FROM challenges WHERE tenant_id = $1`, tenantID)
+}
+
+// Replay is the challenges' store.Replay: one that is OPEN is closed as the record says.
+func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
+	return store.ReplayClosed(ctx, tx, e, "challenge", func(c *Challenge) bool { return c.State == Open }, find, update)
 }

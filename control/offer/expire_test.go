@@ -196,7 +196,7 @@ func TestReplay(t *testing.T) {
 		require.NoError(t, err)
 		of[o.ID] = *closed
 		// The copy is from before.
-		require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error { return update(t.Context(), tx, &o, closed.Revision) }))
+		require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error { return update(t.Context(), tx, closed, &o) }))
 	}
 	stranger := r.mustPropose(t)
 	replayed := 0

@@ -171,7 +171,7 @@ func move(ctx context.Context, tx *store.Tx, tenantID, id string, a Action, reas
 	if next.Revision, err = tx.Revision(ctx); err != nil {
 		return Offer{}, err
 	}
-	if err := update(ctx, tx, &next, was.Revision); err != nil {
+	if err := update(ctx, tx, was, &next); err != nil {
 		return Offer{}, err
 	}
 	return next, next.emit(ctx, tx, transitions[a].event, next.actor(a), by)

@@ -252,7 +252,9 @@ func TestAcceptAgainstRevoke(t *testing.T) {
 func TestStaleRecordLoses(t *testing.T) {
 	r := newRoom(t, t.TempDir(), &clock{at: now.Time})
 	o := r.mustPropose(t)
-	conflict(t, r.db.Change(t.Context(), func(tx *store.Tx) error { return update(t.Context(), tx, &o, o.Revision-1) }))
+	older := o
+	older.Revision--
+	conflict(t, r.db.Change(t.Context(), func(tx *store.Tx) error { return update(t.Context(), tx, &older, &o) }))
 }
 
 func TestLists(t *testing.T) {

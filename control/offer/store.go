@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"muniment/control/store"
+	"muniment/sealer"
 )
 
 const columns = `offer_id, tenant_id, right_id, from_org_id, to_org_id, scope, terms_ref, counter_terms_ref, expires_at, countered_by,
@@ -20,12 +21,12 @@ func insert(ctx context.Context, tx *store.Tx, o *Offer) error {
 	return nil
 }
 
-// update writes what has become of an offer that still has the revision it was read
-// with, else STATE_CONFLICT: somebody else was faster.
-func update(ctx context.Context, tx *store.Tx, o *Offer, read int64) error {
-	return tx.Replace(ctx, "offer", o.ID, `UPDATE offers SET countered_by = $1, derived_right_id = $2, state = $3, state_reason = $4, updated_at = $5, revision = $6
+// update writes what an offer has become, if it still has the revision it was read with,
+// else STATE_CONFLICT: somebody else was faster.
+func update(ctx context.Context, tx *store.Tx, was, o *Offer) error {
+	return tx.Replace(ctx, "offer", was.ID, `UPDATE offers SET countered_by = $1, derived_right_id = $2, state = $3, state_reason = $4, updated_at = $5, revision = $6
 		WHERE offer_id = $7 AND tenant_id = $8 AND revision = $9`,
-		o.CounteredBy, o.DerivedRightID, string(o.State), o.StateReason, o.UpdatedAt, o.Revision, o.ID, o.TenantID, read)
+		o.CounteredBy, o.DerivedRightID, string(o.State), o.StateReason, o.UpdatedAt, o.Revision, was.ID, was.TenantID, was.Revision)
 }
 
 func scan(row store.Row) (o Offer, err error) {
@@ -62,4 +63,10 @@ func listDue(ctx context.Context, q store.Querier, now store.Instant, limit int)
 // Count counts the tenant's offers, in whatever state.
 func (r *Room) Count(ctx context.Context, tenantID string) (int64, error) {
 	return r.db.Count(ctx, "offers", `SELECT COUNT(*) FROM offers WHERE tenant_id = $1`, tenantID)
+}
+
+// Replay is the offers' store.Replay: one that is PROPOSED is closed as the record says.
+// The record is kept as it was told, since a derived right's contentHash covers it.
+func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
+	return store.ReplayClosed(ctx, tx, e, "offer", func(o *Offer) bool { return o.State == Proposed }, find, update)
 }
