@@ -117,16 +117,11 @@ func (r *Room) Release(ctx context.Context, positions []sealer.Position, reason 
 
 // tell emits the event of a release.
 func (one *Released) tell(ctx context.Context, tx *store.Tx, reason string, by sealer.Ref) error {
-	data, err := sealer.Canonical(map[string]any{
+	return tx.EmitRecord(ctx, sealer.Event{
+		TenantID: one.TenantID, Type: pipeline.TypeReleased, Actor: by, Subject: sealer.Ref{Kind: pipeline.KindRecord, ID: one.Record.Position},
+	}, map[string]any{
 		"eventId": one.Record.EventID, "position": one.Record.Position, "reason": reason,
 		"setAsideReason": one.Record.Reason, "sha256": one.Record.SHA256,
-	})
-	if err != nil {
-		return err
-	}
-	return tx.Emit(ctx, sealer.Event{
-		TenantID: one.TenantID, Type: pipeline.TypeReleased, Actor: by,
-		Subject: sealer.Ref{Kind: pipeline.KindRecord, ID: one.Record.Position}, Data: data,
 	})
 }
 

@@ -335,15 +335,10 @@ func (d *draft) move(ctx context.Context, tx *store.Tx) error {
 		return err
 	}
 	h := &d.pack.Header
-	data, err := sealer.Canonical(map[string]any{
+	return tx.EmitRecord(ctx, sealer.Event{
+		TenantID: d.tenantID, Type: typeSealed, At: d.began, Actor: d.by, Subject: sealer.Ref{Kind: "pack", ID: d.packID},
+	}, map[string]any{
 		"count": h.Count, "firstIndex": h.FirstIndex, "treeSize": h.TreeSize, "rootHash": h.RootHash.String(), "signingKeyId": h.SigningKeyID,
-	})
-	if err != nil {
-		return err
-	}
-	return tx.Emit(ctx, sealer.Event{
-		TenantID: d.tenantID, Type: typeSealed, At: d.began,
-		Actor: d.by, Subject: sealer.Ref{Kind: "pack", ID: d.packID}, Data: data,
 	})
 }
 
