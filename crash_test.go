@@ -1,19 +1,25 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"muniment/bench"
+	"muniment/control/store"
 	"muniment/pipeline/segment"
 	"muniment/sealer"
 )
@@ -236,4 +242,51 @@ func TestKillWhileOffersExpire(t *testing.T) {
 	slices.Sort(ids)
 	require.Len(t, slices.Compact(ids), offers)
 	t.Logf("%d of %d were told when it was killed", before, offers)
+}
+
+// TestKillWhileVisitorsCome kills the server again and again while visitors of the
+// sandbox come. Every tenant that was made for one is among those that are evicted when
+// nobody uses them.
+func TestKillWhileVisitorsCome(t *testing.T) {
+	const kills, visitors = 5, 16
+	t.Setenv("MUNIMENT_SANDBOX_BURST", "100000")
+	t.Setenv("MUNIMENT_SANDBOX_SUSTAINED", "100000")
+	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
+	server := startServer(t, exe, data)
+	for range kills {
+		var came atomic.Int64
+		var coming sync.WaitGroup
+		ctx, stop := context.WithCancel(t.Context())
+		for range visitors {
+			coming.Go(func() {
+				for ctx.Err() == nil {
+					req, _ := http.NewRequestWithContext(ctx, http.MethodPost, server.API+"/api/sandbox/tenant", nil)
+					resp, err := http.DefaultClient.Do(req)
+					if err != nil {
+						return
+					}
+					_ = resp.Body.Close()
+					came.Add(1)
+				}
+			})
+		}
+		require.Eventually(t, func() bool { return came.Load() > 2*visitors }, time.Minute, time.Millisecond)
+		server.Kill()
+		stop()
+		coming.Wait()
+		var err error
+		server, err = bench.StartServer(t.Context(), exe, data, hostPort(server.API), hostPort(server.Admin))
+		require.NoError(t, err)
+		t.Cleanup(server.Kill)
+	}
+	require.NoError(t, server.Stop())
+	db, err := store.Open(t.Context(), store.Config{Path: filepath.Join(data, "control.db"), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	defer db.Close()
+	var made, kept int
+	require.NoError(t, db.Read().QueryRowContext(t.Context(), `SELECT count(*), count(s.tenant_id) FROM tenants t
+		LEFT JOIN sandbox_tenants s ON s.tenant_id = t.tenant_id WHERE t.sandbox = 1`).Scan(&made, &kept))
+	require.Greater(t, made, kills*visitors)
+	require.Equal(t, made, kept)
+	t.Logf("%d tenants of visitors over %d kills", made, kills)
 }

@@ -92,7 +92,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 	issuer := newSandboxNode()
 	var ctl *control.Control
 	visitors, err := sandbox.New(ctx, sandbox.Config{
-		DB: cfg.DB, Tenants: tenants, Keys: nodes,
+		DB: cfg.DB, Keys: nodes,
 		Ask: func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
 			return ctl.Ask(ctx, caller, method, target, body)
 		},

@@ -37,7 +37,7 @@ func newPlayground(t *testing.T) *playground {
 func openPlayground(t *testing.T, h *house, cfg sandbox.Config) *playground {
 	t.Helper()
 	p := &playground{house: h}
-	cfg.DB, cfg.Tenants, cfg.Keys, cfg.Deliver = h.db, h.tenants, h.nodes, noDelivery
+	cfg.DB, cfg.Keys, cfg.Deliver = h.db, h.nodes, noDelivery
 	if cfg.Ask == nil {
 		cfg.Ask = p.ask
 	}
@@ -317,6 +317,24 @@ func TestSandboxEvictsBehindAFailure(t *testing.T) {
 	require.NoError(t, <-ended)
 	other.isRefused(410, sandbox.TenantEvicted, "GET", "/tenant", "")
 	held.does("GET", "/tenant", "")
+}
+
+// TestSandboxProvisionsAsOne: a tenant that can't be evicted is not made.
+func TestSandboxProvisionsAsOne(t *testing.T) {
+	p := newPlayground(t)
+	do := func(statement string) {
+		require.NoError(t, p.db.Change(t.Context(), func(tx *store.Tx) error {
+			_, err := tx.ExecContext(t.Context(), statement)
+			return err
+		}))
+	}
+	do(`ALTER TABLE sandbox_tenants RENAME TO away`)
+	(&visitor{playground: p}).isRefused(500, sandbox.HandlerError, "POST", "/tenant", "")
+	do(`ALTER TABLE away RENAME TO sandbox_tenants`)
+	var made int
+	require.NoError(t, p.db.Read().QueryRowContext(t.Context(), `SELECT count(*) FROM tenants WHERE sandbox = 1`).Scan(&made))
+	require.Zero(t, made)
+	p.visit()
 }
 
 func TestSandboxRotation(t *testing.T) {

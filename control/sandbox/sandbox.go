@@ -31,7 +31,6 @@ import (
 	"time"
 
 	"muniment/control/store"
-	"muniment/control/tenant"
 	"muniment/gateway/auth"
 )
 
@@ -43,10 +42,9 @@ type Ask func(ctx context.Context, caller auth.Principal, method, target string,
 // envelope of /v1. An error means that there was no answer, and that nothing was promised.
 type Deliver func(ctx context.Context, tenantID, keyID string, body []byte) (status int, answer []byte, err error)
 
-// Config of the room. DB, Tenants, Keys, Ask and Deliver are required.
+// Config of the room. DB, Keys, Ask and Deliver are required.
 type Config struct {
 	DB      *store.DB
-	Tenants *tenant.Room
 	Keys    Keys
 	Ask     Ask
 	Deliver Deliver
@@ -76,8 +74,8 @@ type Room struct {
 
 // New wires the room, and makes the secret of the cookies if there is none yet.
 func New(ctx context.Context, cfg Config) (*Room, error) {
-	if cfg.DB == nil || cfg.Tenants == nil || cfg.Keys == nil || cfg.Ask == nil || cfg.Deliver == nil {
-		return nil, errors.New("cannot open the sandbox: DB, Tenants, Keys, Ask or Deliver is missing")
+	if cfg.DB == nil || cfg.Keys == nil || cfg.Ask == nil || cfg.Deliver == nil {
+		return nil, errors.New("cannot open the sandbox: DB, Keys, Ask or Deliver is missing")
 	}
 	if cfg.Limits.Burst == 0 {
 		cfg.Limits.Burst = defaultBurst

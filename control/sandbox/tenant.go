@@ -42,14 +42,16 @@ func (r *Room) summary(ctx context.Context, of auth.Principal) (s Summary, err e
 }
 
 // provision makes a tenant with the standard seed. One that could not be filled is
-// dropped.
+// dropped; one that a crash has left half filled, or whose cookie never arrived, is a
+// visitor's from the first moment on, and evicted as any that nobody uses.
 func (r *Room) provision(ctx context.Context) (auth.Principal, error) {
 	id := api.NewID("sandbox_", r.db.Now())
-	made, err := r.cfg.Tenants.Create(ctx, tenant.Request{Org: strings.ToLower(id), Label: "sandbox", Sandbox: true})
-	if err != nil {
-		return auth.Principal{}, err
-	}
-	err = r.db.Change(ctx, func(tx *store.Tx) error {
+	var made tenant.Created
+	err := r.db.Change(ctx, func(tx *store.Tx) (err error) {
+		made, err = tenant.Make(ctx, tx, tenant.Request{Org: strings.ToLower(id), Label: "sandbox", Sandbox: true})
+		if err != nil {
+			return err
+		}
 		return insertLodger(ctx, tx, lodger{made.TenantID, made.KeyID, store.At(tx.Now())})
 	})
 	if err != nil {

@@ -101,13 +101,22 @@ type Created struct {
 }
 
 // Create makes a tenant, in one change. It refuses with api.Invalid.
-func (r *Room) Create(ctx context.Context, q Request) (Created, error) {
+func (r *Room) Create(ctx context.Context, q Request) (c Created, err error) {
+	err = r.db.Change(ctx, func(tx *store.Tx) (err error) {
+		c, err = Make(ctx, tx, q)
+		return err
+	})
+	return c, err
+}
+
+// Make is Create as a part of a change.
+func Make(ctx context.Context, tx *store.Tx, q Request) (c Created, err error) {
 	org, scopes, err := q.check()
 	if err != nil {
-		return Created{}, err
+		return c, err
 	}
-	now := r.db.Now()
-	c := Created{
+	now := tx.Now()
+	c = Created{
 		TenantID: api.NewID(api.PrefixTenant, now), OrgID: org,
 		DeveloperID: api.NewID(api.PrefixDeveloper, now),
 	}
@@ -115,32 +124,29 @@ func (r *Room) Create(ctx context.Context, q Request) (Created, error) {
 	if q.Sandbox {
 		by = store.BySystem() // a visitor came, whom nobody knows
 	}
-	err = r.db.Change(ctx, func(tx *store.Tx) error {
-		revision, err := tx.Revision(ctx)
-		if err != nil {
-			return err
-		}
-		if err := insertTenant(ctx, tx, c, &q, now, revision); err != nil {
-			return err
-		}
-		told := map[string]any{
-			"tenantId": c.TenantID, "orgId": c.OrgID, "developerId": c.DeveloperID,
-			"createdAt": sealer.FormatTime(now), "revision": revision,
-		}
-		if q.Sandbox {
-			told["sandbox"] = true
-		}
-		if err := emit(ctx, tx, c.TenantID, "tenant.created", by, sealer.Ref{Kind: "tenant", ID: c.TenantID}, now, told); err != nil {
-			return err
-		}
-		k := Key{TenantID: c.TenantID, OrgID: c.OrgID, DeveloperID: c.DeveloperID, Label: q.Label, Scopes: scopes}
-		if k.Label == "" {
-			k.Label = "first key"
-		}
-		c.APIKey, err = createKey(ctx, tx, &k, q.Env, by, now)
-		c.KeyID = k.KeyID
-		return err
-	})
+	revision, err := tx.Revision(ctx)
+	if err != nil {
+		return c, err
+	}
+	if err := insertTenant(ctx, tx, c, &q, now, revision); err != nil {
+		return c, err
+	}
+	told := map[string]any{
+		"tenantId": c.TenantID, "orgId": c.OrgID, "developerId": c.DeveloperID,
+		"createdAt": sealer.FormatTime(now), "revision": revision,
+	}
+	if q.Sandbox {
+		told["sandbox"] = true
+	}
+	if err := emit(ctx, tx, c.TenantID, "tenant.created", by, sealer.Ref{Kind: "tenant", ID: c.TenantID}, now, told); err != nil {
+		return c, err
+	}
+	k := Key{TenantID: c.TenantID, OrgID: c.OrgID, DeveloperID: c.DeveloperID, Label: q.Label, Scopes: scopes}
+	if k.Label == "" {
+		k.Label = "first key"
+	}
+	c.APIKey, err = createKey(ctx, tx, &k, q.Env, by, now)
+	c.KeyID = k.KeyID
 	return c, err
 }
 
