@@ -68,6 +68,11 @@ func (h *history) holds(leaf uint64) bool {
 	return h != nil && slices.ContainsFunc(h.known, func(r leafRange) bool { return r.first <= leaf && leaf < r.end })
 }
 
+// complete reports whether all entries below leaf were joined.
+func (h *history) complete(leaf uint64) bool {
+	return leaf == 0 || h != nil && len(h.known) == 1 && h.known[0] == leafRange{0, leaf}
+}
+
 // repeated notes an event id and reports whether it stood before.
 func (h *history) repeated(eventID string) bool {
 	id, err := parseID(eventPrefix, eventID)

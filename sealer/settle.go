@@ -88,22 +88,22 @@ func (c *packCheck) settlement() {
 		return
 	}
 	computed, err := l.settlement(c.rate)
-	switch {
-	case err != nil:
+	if err != nil {
 		c.fail(SettlementMismatch, "%v", err)
 		return
-	case computed == nil && h.Settlement == nil:
-		return
 	}
-	if fault := differs(computed, h.Settlement); fault != "" {
-		c.fail(SettlementMismatch, "%s", fault)
-		return
+	if computed != nil || h.Settlement != nil {
+		if fault := differs(computed, h.Settlement); fault != "" {
+			c.fail(SettlementMismatch, "%s", fault)
+			return
+		}
+		lines, unrated := h.Settlement.Lines, h.Settlement.unrated()
+		c.pass(SettlementOK, "%s recomputed by %s: %s rated, %s not", count(len(lines), "line"), count(len(computed.Rules), "rule"),
+			count(int(computed.receipts()-unrated), "receipt"), grouped(unrated))
 	}
-	lines, unrated := h.Settlement.Lines, h.Settlement.unrated()
-	c.pass(SettlementOK, "%s recomputed by %s: %s rated, %s not", count(len(lines), "line"), count(len(computed.Rules), "rule"),
-		count(int(computed.receipts()-unrated), "receipt"), grouped(unrated))
-	if n := l.unprovenRules(); n > 0 {
-		c.pass(SettlementUnproven, "%s of earlier leaves, which no pack at hand holds: give those packs as well to have them checked", count(n, "rule"))
+	if !l.history.below.complete(l.first) {
+		c.pass(SettlementUnproven, "that there are %s in leaves that no pack at hand holds, and no others, is the header's word: give those packs as well to have it checked",
+			count(l.unprovenRules(), "rule"))
 	}
 }
 
@@ -134,7 +134,7 @@ func (l *ledger) unprovenRules() (n int) {
 	return n
 }
 
-// differs describes the first thing that a header states otherwise; either may be nil.
+// differs describes the first thing that a header states otherwise; one of them may be nil.
 func differs(computed, stated *Settlement) string {
 	leaves := func(rules []SettlementRule) (list []uint64) {
 		for _, r := range rules {

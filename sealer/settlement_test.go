@@ -242,7 +242,13 @@ func TestRulesOfAChain(t *testing.T) {
 	third := w.run(3)
 	three := w.seal(third)
 	dropped := w.resign(three, third, func(h *PackHeader) { h.Settlement = nil })
-	require.Empty(t, failures(w.verdicts(dropped)), "by itself it has no rules")
+	alone := w.verdicts(dropped)
+	require.Empty(t, failures(alone), "by itself it has no rules")
+	require.Equal(t, []Code{MeteringOK, SettlementUnproven}, okCodes(alone)[len(okCodes(alone))-2:], "which is its word only")
+	r := w.files(t, bundle(t, one, first), bundle(t, two, second), bundle(t, three, third))
+	require.NotContains(t, okCodes(r.Files[2].Verdicts), SettlementUnproven, "now it is proven")
+	r = w.files(t, bundle(t, one, first), bundle(t, three, third))
+	require.Contains(t, okCodes(r.Files[1].Verdicts), SettlementUnproven, "the gap may hold more rules")
 	for name, c := range map[string]struct {
 		files [][]byte
 		want  [][]Code

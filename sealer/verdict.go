@@ -35,7 +35,8 @@ const (
 	DirectoryIgnored Code = "directory.ignored"
 	// DuplicatesUnproven: a duplicate names an earlier leaf that no given pack holds.
 	DuplicatesUnproven Code = "duplicates.unproven"
-	// SettlementUnproven: a settlement rule is of an earlier leaf that no given pack holds.
+	// SettlementUnproven: no given pack holds all earlier leaves; which settlement rules
+	// stand in the others, if any, is the header's word.
 	SettlementUnproven Code = "settlement.unproven"
 	// ChainVouched: the key of a pack or checkpoint was revoked later, and a later
 	// one of the log, by another key, builds on it.
