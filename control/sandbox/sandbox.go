@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"muniment/control/store"
+	"muniment/control/tenant"
 	"muniment/gateway/auth"
 )
 
