@@ -95,6 +95,11 @@ func TestReadmeSession(t *testing.T) {
 	require.Contains(t, said, `"receipts":1`, "metering")
 	_, said, verdict := strings.Cut(said, "Sound: 1 file.")
 	require.True(t, verdict, "of the pack")
+	for _, told := range []string{`"holderOrgId":"org_transit"`, `"state":"UPHELD"`, `"state":"REVOKED"`, `"rebound":false`, `"refused":true`} {
+		require.Contains(t, said, told)
+	}
+	_, said, verdict = strings.Cut(said, "Sound: 1 file.")
+	require.True(t, verdict, "of the visitor's pack")
 	said, after, verdict := strings.Cut(said, "Sound: 6 files.")
 	require.True(t, verdict, "of all proofs")
 	for _, code := range []string{"signature.ok", "inclusion.ok", "checkpoint.ok", "consistency.ok", "witness.ok"} {
@@ -142,9 +147,10 @@ func TestReadmeNamesRealTargets(t *testing.T) {
 	require.Regexp(t, `(?s)^# Muniment\n\n`+"```sh\nmake demo .*\nmake test ", string(readme), "the README starts with two commands")
 }
 
-// curl does what the README's session asks of the real one: -s, -X, -H, -d, -o.
+// curl does what the README's session asks of the real one: -s, -X, -H, -d, -o, and
+// -c and -b with a file of cookies.
 func curl(args []string) error {
-	method, url, body, file := "", "", "", ""
+	method, url, body, file, jar := "", "", "", "", ""
 	header := http.Header{}
 	for i := 0; i < len(args); i++ {
 		if args[i] == "-s" {
@@ -167,6 +173,14 @@ func curl(args []string) error {
 			body = value
 		case "-o":
 			file = value
+		case "-c":
+			jar = value
+		case "-b":
+			cookies, err := os.ReadFile(value)
+			if err != nil {
+				return err
+			}
+			header.Set("Cookie", string(cookies))
 		default:
 			return fmt.Errorf("the session may not use %s", flag)
 		}
@@ -188,6 +202,15 @@ func curl(args []string) error {
 		return err
 	}
 	defer resp.Body.Close()
+	if jar != "" {
+		var kept []string
+		for _, c := range resp.Cookies() {
+			kept = append(kept, c.Name+"="+c.Value)
+		}
+		if err := os.WriteFile(jar, []byte(strings.Join(kept, "; ")), 0o600); err != nil {
+			return err
+		}
+	}
 	out := os.Stdout
 	if file != "" {
 		if out, err = os.Create(file); err != nil {
