@@ -347,6 +347,28 @@ func TestSandboxRotation(t *testing.T) {
 	v.does("GET", "/tenant", "")
 }
 
+// TestSandboxKeyRevoked: an operator has means against a visitor, and gives no key of one
+// away.
+func TestSandboxKeyRevoked(t *testing.T) {
+	p := newPlayground(t)
+	v, tenant := p.visit()
+	create := fmt.Sprintf(`{"tenantId":%q,"label":"ours"}`, tenant["tenantId"])
+	require.Contains(t, p.admin("POST", "/admin/api-keys", create).refused(409, api.StateConflict), "sandbox")
+	listed := p.admin("GET", "/admin/api-keys?tenantId="+tenant["tenantId"].(string), "").ok()
+	keys := list(t, listed, "keys")
+	require.Len(t, keys, 1)
+	id := keys[0]["keyId"].(string)
+	require.Contains(t, p.admin("POST", "/admin/api-keys/"+id+"/rotate", "").refused(409, api.StateConflict), "sandbox")
+	p.admin("POST", "/admin/api-keys/key_00000000000000000000000000/rotate", "").refused(404, api.ResourceNotFound)
+	v.does("GET", "/tenant", "")
+
+	p.admin("POST", "/admin/api-keys/"+id+"/revoke", "").ok()
+	v.isRefused(410, sandbox.TenantEvicted, "GET", "/tenant", "")
+	v.isRefused(410, sandbox.TenantEvicted, "POST", "/run-demo", "")
+	require.Contains(t, v.send("POST", "/tenant", "").text, `"rebound":false`)
+	v.does("GET", "/tenant", "")
+}
+
 func TestSandboxLimits(t *testing.T) {
 	now := time.Now()
 	p := openPlayground(t, newHouse(t), sandbox.Config{Now: func() time.Time { return now }})

@@ -59,7 +59,7 @@ func noTenant() *Error {
 }
 
 func evicted() *Error {
-	return refusal(http.StatusGone, TenantEvicted, "the tenant was reset or not used for long: POST /api/sandbox/tenant makes another one")
+	return refusal(http.StatusGone, TenantEvicted, "the tenant was reset, stopped, or not used for long: POST /api/sandbox/tenant makes another one")
 }
 
 func limited(wait time.Duration) *Error {

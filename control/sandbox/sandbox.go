@@ -17,7 +17,8 @@
 // secret in the database, which is read for every request: after a rotation no process
 // takes an older one. A tenant that was reset, or not used for a day, is dropped: its
 // records are deleted, while its events and sealed packs stay as evidence. Its cookie is
-// TENANT_EVICTED then; POST tenant gives a new one.
+// TENANT_EVICTED then; POST tenant gives a new one. The same goes for a tenant whose key an
+// operator has revoked.
 //
 // An address has one window for all control processes: in memory where there is one
 // process, in the database where there may be several.

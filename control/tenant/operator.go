@@ -44,10 +44,23 @@ func (r *Room) operatorCreate(ctx context.Context, in *operatorKeyInput) (*store
 	if whose == nil {
 		return nil, noTenant()
 	}
+	if err := r.refuseVisitor(ctx, q.TenantID); err != nil {
+		return nil, err
+	}
 	if q.Env == "" {
 		q.Env = auth.EnvTest
 	}
 	return store.Tell(r.makeKey(ctx, theOperator(), *whose, q.Env, q.KeyRequest))
+}
+
+// refuseVisitor keeps keys of the sandbox's tenants in: one that was given away would be
+// good at the nodes after its tenant was dropped (store.Tx.DropTenant).
+func (r *Room) refuseVisitor(ctx context.Context, tenantID string) error {
+	sandbox, err := r.IsSandbox(ctx, tenantID)
+	if err == nil && sandbox {
+		err = api.Conflict("a visitor of the sandbox has no key but the one that acts for it, which can be revoked only")
+	}
+	return err
 }
 
 func noTenant() error {
@@ -71,6 +84,13 @@ func (r *Room) operatorList(ctx context.Context, in *operatorListInput) (*store.
 }
 
 func (r *Room) operatorRotate(ctx context.Context, in *rotateInput) (*store.Answer[Rotated], error) {
+	k, err := findAnyKey(ctx, r.db.Read(), in.KeyID)
+	if err == nil && k != nil {
+		err = r.refuseVisitor(ctx, k.TenantID)
+	}
+	if err != nil {
+		return nil, err
+	}
 	return store.Tell(r.rotateKey(ctx, theOperator(), in.KeyID, in.rotation()))
 }
 

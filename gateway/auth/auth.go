@@ -143,15 +143,15 @@ func Authenticate(ctx context.Context, header string, keys Keys, now time.Time) 
 	if err != nil {
 		return Principal{}, err
 	}
-	if key == nil || key.Prefix != token.Prefix || !live(key, now) || subtle.ConstantTimeCompare(key.SecretHash[:], token.SecretHash[:]) != 1 {
+	if key == nil || key.Prefix != token.Prefix || !Live(key, now) || subtle.ConstantTimeCompare(key.SecretHash[:], token.SecretHash[:]) != 1 {
 		return Principal{}, errInvalid
 	}
 	return Principal{key}, nil
 }
 
-// live says whether the key may be used at a moment. A revocation holds from when
+// Live says whether the key may be used at a moment. A revocation holds from when
 // it is known, whatever this clock says: clocks step back, revocations don't.
-func live(k *api.Key, now time.Time) bool {
+func Live(k *api.Key, now time.Time) bool {
 	return k.RevokedAt.IsZero() && (k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt))
 }
 
