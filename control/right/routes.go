@@ -189,34 +189,34 @@ func (r *Room) getRights(ctx context.Context, in *rightsInput) (*store.Answer[Ri
 		return nil, err
 	}
 	f := filter{basisID: in.BasisID, substrate: in.Substrate, state: in.State, parentID: in.ParentRightID}
-	rights, err := listRights(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, f, before, in.Limit)
-	if err != nil {
-		return nil, err
-	}
-	page, next := store.Cut(rights, in.Limit, func(x Right) string { return x.ID })
-	views, err := viewAll(ctx, r.db.Read(), page)
-	return store.Tell(Rights{views, next}, err)
+	var body Rights
+	err = r.db.View(ctx, func(q store.Querier) error {
+		rights, err := listRights(ctx, q, auth.PrincipalFrom(ctx).TenantID, f, before, in.Limit)
+		if err != nil {
+			return err
+		}
+		rights, body.NextCursor = store.Cut(rights, in.Limit, func(x Right) string { return x.ID })
+		body.Rights, err = viewAll(ctx, q, rights)
+		return err
+	})
+	return store.Tell(body, err)
 }
 
 type rightPath struct {
 	RightID string `path:"rightId"`
 }
 
-// find reads the right that the path names.
-func (r *Room) find(ctx context.Context, in *rightPath) (*Right, error) {
-	right, err := findRight(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.RightID)
-	if err == nil && right == nil {
-		err = api.NotFound("right")
-	}
-	return right, err
+// view reads the right that the path names, and its ancestors, as they are at one moment.
+func (r *Room) view(ctx context.Context, in *rightPath) (v View, err error) {
+	err = r.db.View(ctx, func(q store.Querier) error {
+		v, err = Find(ctx, q, auth.PrincipalFrom(ctx).TenantID, in.RightID)
+		return err
+	})
+	return v, err
 }
 
 func (r *Room) getRight(ctx context.Context, in *rightPath) (*store.Answer[OneRight], error) {
-	right, err := r.find(ctx, in)
-	if err != nil {
-		return nil, err
-	}
-	v, err := view(ctx, r.db.Read(), *right)
+	v, err := r.view(ctx, in)
 	return store.Tell(OneRight{v}, err)
 }
 
@@ -227,7 +227,7 @@ type Propagation struct {
 }
 
 func (r *Room) getPropagation(ctx context.Context, in *rightPath) (*store.Answer[Propagation], error) {
-	right, err := r.find(ctx, in)
+	right, err := r.view(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -248,36 +248,46 @@ type Provenance struct {
 const maxDerived = 500
 
 func (r *Room) getProvenance(ctx context.Context, in *rightPath) (*store.Answer[Provenance], error) {
-	right, err := r.find(ctx, in)
+	var body Provenance
+	err := r.db.View(ctx, func(q store.Querier) (err error) {
+		body, err = r.provenance(ctx, q, auth.PrincipalFrom(ctx).TenantID, in.RightID)
+		return err
+	})
+	return store.Tell(body, err)
+}
+
+// provenance reads from one state: what a right rests on is there as long as the right.
+func (r *Room) provenance(ctx context.Context, q store.Querier, tenantID, id string) (p Provenance, err error) {
+	right, err := findRight(ctx, q, tenantID, id)
 	if err != nil {
-		return nil, err
+		return p, err
 	}
-	q := r.db.Read()
-	basis, err := findBasis(ctx, q, right.TenantID, right.BasisID)
+	if right == nil {
+		return p, api.NotFound("right")
+	}
+	basis, err := findBasis(ctx, q, tenantID, right.BasisID)
 	if err != nil {
-		return nil, err
+		return p, err
 	}
+	p.Basis = r.basisView(*basis)
 	line := []Right{*right}
 	for _, id := range right.Ancestors {
-		ancestor, err := findRight(ctx, q, right.TenantID, id)
+		ancestor, err := findRight(ctx, q, tenantID, id)
 		if err != nil {
-			return nil, err
+			return p, err
 		}
 		line = append([]Right{*ancestor}, line...)
 	}
-	derived, err := listRights(ctx, q, right.TenantID, filter{parentID: right.ID}, "", maxDerived)
-	if err != nil {
-		return nil, err
+	if p.Lineage, err = viewAll(ctx, q, line); err != nil {
+		return p, err
 	}
-	body := Provenance{Basis: r.basisView(*basis)}
-	if body.Lineage, err = viewAll(ctx, q, line); err != nil {
-		return nil, err
+	derived, err := listRights(ctx, q, tenantID, filter{parentID: right.ID}, "", maxDerived)
+	if err != nil {
+		return p, err
 	}
 	derived, _ = store.Cut(derived, maxDerived, func(x Right) string { return x.ID })
-	if body.Derived, err = viewAll(ctx, q, derived); err != nil {
-		return nil, err
-	}
-	return store.Tell(body, nil)
+	p.Derived, err = viewAll(ctx, q, derived)
+	return p, err
 }
 
 type actionInput struct {

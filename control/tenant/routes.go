@@ -57,6 +57,9 @@ func (r *Room) get(ctx context.Context, _ *struct{}) (*store.Answer[Snapshot], e
 	if err != nil {
 		return nil, err
 	}
+	if s == nil {
+		return nil, auth.ErrInvalid
+	}
 	s.Key.KeyID, s.Key.Label, s.Key.Prefix, s.Key.Scopes = caller.ID, caller.Label, caller.Prefix, caller.Scopes.Names()
 	n := &s.Tenant.Counts
 	for _, c := range []struct {
@@ -73,7 +76,7 @@ func (r *Room) get(ctx context.Context, _ *struct{}) (*store.Answer[Snapshot], e
 			return nil, err
 		}
 	}
-	return store.Tell(s, nil)
+	return store.Tell(*s, nil)
 }
 
 type createInput struct{ Body KeyRequest }

@@ -64,15 +64,14 @@ func (r *Room) IsSandbox(ctx context.Context, tenantID string) (bool, error) {
 	return IsSandbox(ctx, r.db.Read(), tenantID)
 }
 
-// summary reads a tenant's own fields and the email of one of its developers.
-func (r *Room) summary(ctx context.Context, tenantID, developerID string) (s Snapshot, err error) {
-	err = r.db.Read().QueryRowContext(ctx, `SELECT t.tenant_id, t.org_id, t.created_at, d.developer_id, d.org_id, d.email
-		FROM tenants t JOIN developers d ON d.tenant_id = t.tenant_id WHERE t.tenant_id = $1 AND d.developer_id = $2`, tenantID, developerID).
-		Scan(&s.Tenant.TenantID, &s.Tenant.OrgID, &s.Tenant.CreatedAt, &s.Developer.DeveloperID, &s.Developer.OrgID, &s.Developer.Email)
-	if err != nil {
-		return s, fmt.Errorf("cannot read the tenant %s: %w", tenantID, err)
+// summary reads a tenant's own fields and the email of one of its developers, nil if the
+// tenant is gone.
+func (r *Room) summary(ctx context.Context, tenantID, developerID string) (*Snapshot, error) {
+	scan := func(row store.Row) (s Snapshot, err error) {
+		return s, row.Scan(&s.Tenant.TenantID, &s.Tenant.OrgID, &s.Tenant.CreatedAt, &s.Developer.DeveloperID, &s.Developer.OrgID, &s.Developer.Email)
 	}
-	return s, nil
+	return store.One(ctx, r.db.Read(), "the tenant "+tenantID, scan, `SELECT t.tenant_id, t.org_id, t.created_at, d.developer_id, d.org_id, d.email
+		FROM tenants t JOIN developers d ON d.tenant_id = t.tenant_id WHERE t.tenant_id = $1 AND d.developer_id = $2`, tenantID, developerID)
 }
 
 const keyColumns = `key_id, tenant_id, developer_id, org_id, label, prefix, secret_hash, scopes, expires_at, revoked_at, successor_key_id,

@@ -120,8 +120,10 @@ type Keys interface {
 
 // Errors of authentication. They are shared: copy before changing (api.From does).
 var (
+	// ErrInvalid refuses a key that lets nobody in, whatever the reason.
+	ErrInvalid = &api.Error{Code: api.AuthInvalid, Message: "the API key is not valid"}
+
 	errRequired = &api.Error{Code: api.AuthRequired, Message: "the header Authorization: Bearer <API_KEY> is missing or malformed"}
-	errInvalid  = &api.Error{Code: api.AuthInvalid, Message: "the API key is not valid"}
 )
 
 // Authenticate answers who sent the header. Errors that a caller may see are
@@ -137,14 +139,14 @@ func Authenticate(ctx context.Context, header string, keys Keys, now time.Time) 
 		if strings.ContainsAny(credentials, " \t,") {
 			return Principal{}, errRequired
 		}
-		return Principal{}, errInvalid
+		return Principal{}, ErrInvalid
 	}
 	key, err := keys.Key(ctx, token.KeyID)
 	if err != nil {
 		return Principal{}, err
 	}
 	if key == nil || key.Prefix != token.Prefix || !Live(key, now) || subtle.ConstantTimeCompare(key.SecretHash[:], token.SecretHash[:]) != 1 {
-		return Principal{}, errInvalid
+		return Principal{}, ErrInvalid
 	}
 	return Principal{key}, nil
 }
