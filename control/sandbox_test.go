@@ -429,6 +429,9 @@ func TestSandboxRights(t *testing.T) {
 	v.isRefused(409, sandbox.HandlerError, "POST", "/rights/suspend", resume)
 	v.isRefused(404, sandbox.HandlerError, "POST", "/rights/revoke", `{"rightId":"rgh_00000000000000000000000000"}`)
 	v.isRefused(404, sandbox.HandlerError, "POST", "/rights/revoke", `{"rightId":"../bases"}`)
+	require.Equal(t, "VALIDATION_FAILED: rightId: expected length >= 1", v.isRefused(422, sandbox.HandlerError, "POST", "/rights/revoke", `{"rightId":""}`))
+	require.Equal(t, "VALIDATION_FAILED: reason: expected length <= 1024",
+		v.isRefused(422, sandbox.HandlerError, "POST", "/rights/revoke", fmt.Sprintf(`{"rightId":%q,"reason":%q}`, id, strings.Repeat("x", 1025))))
 	v.isRefused(404, sandbox.HandlerError, "GET", "/provenance?rightId=rgh_1", "")
 	v.isRefused(422, sandbox.MissingFields, "GET", "/provenance", "")
 	v.isRefused(422, sandbox.HandlerError, "POST", "/rights/suspend", fmt.Sprintf(`{"rightId":%q,"action":"revoke"}`, id))

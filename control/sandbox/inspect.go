@@ -26,7 +26,7 @@ type Provenance struct {
 }
 
 func (r *Room) getProvenance(ctx context.Context, in *struct {
-	RightID string `query:"rightId" required:"true" doc:"The right's id."`
+	RightID string `query:"rightId" required:"true" minLength:"1" doc:"The right's id."`
 }) (*Answer[Provenance], error) {
 	p, err := read[right.Provenance](ctx, r, visitorOf(ctx).caller, "/v1/rights/"+url.PathEscape(in.RightID)+"/provenance")
 	if err != nil {

@@ -119,12 +119,12 @@ func (r *Room) Routes(a huma.API) {
 
 type issueInput struct {
 	Body struct {
-		BasisID        string          `json:"basisId"`
-		Substrate      string          `json:"substrate"`
+		BasisID        string          `json:"basisId" minLength:"1" maxLength:"64"`
+		Substrate      string          `json:"substrate" minLength:"1" maxLength:"32"`
 		Scope          json.RawMessage `json:"scope" doc:"An object of limits, or a string, which is kept as its description."`
 		EffectiveFrom  time.Time       `json:"effectiveFrom"`
 		EffectiveUntil *time.Time      `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: the end of the parent or the basis."`
-		ParentRightID  *string         `json:"parentRightId,omitempty" nullable:"true" doc:"The right to derive this one from."`
+		ParentRightID  *string         `json:"parentRightId,omitempty" nullable:"true" maxLength:"64" doc:"The right to derive this one from."`
 	}
 }
 
@@ -139,8 +139,8 @@ type reasoned struct {
 
 type suspendInput struct {
 	Body struct {
-		RightID string  `json:"rightId"`
-		Reason  *string `json:"reason,omitempty" nullable:"true" doc:"Kept in the audit log for good: no place for personal data."`
+		RightID string  `json:"rightId" minLength:"1"`
+		Reason  *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
 		Action  string  `json:"action,omitempty" enum:"suspend,resume" default:"suspend" doc:"What to do."`
 	}
 }
@@ -152,8 +152,8 @@ func (r *Room) suspend(ctx context.Context, in *suspendInput) (*Answer[Verbatim[
 
 type revokeInput struct {
 	Body struct {
-		RightID string  `json:"rightId"`
-		Reason  *string `json:"reason,omitempty" nullable:"true" doc:"Kept in the audit log for good: no place for personal data."`
+		RightID string  `json:"rightId" minLength:"1"`
+		Reason  *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
 	}
 }
 
@@ -163,8 +163,8 @@ func (r *Room) revoke(ctx context.Context, in *revokeInput) (*Answer[Verbatim[ri
 
 type proposeInput struct {
 	Body struct {
-		RightID string          `json:"rightId" doc:"The right of which a part is asked for."`
-		ToOrgID string          `json:"toOrgId" doc:"The organisation that may accept."`
+		RightID string          `json:"rightId" minLength:"1" maxLength:"64" doc:"The right of which a part is asked for."`
+		ToOrgID string          `json:"toOrgId" minLength:"1" maxLength:"68" doc:"The organisation that may accept."`
 		Scope   json.RawMessage `json:"scope" doc:"The scope of the right that accepting issues: an object of limits, or a string, which is kept as its description."`
 		offer.Terms
 	}
@@ -176,7 +176,7 @@ func (r *Room) propose(ctx context.Context, in *proposeInput) (*Answer[Verbatim[
 
 type acceptInput struct {
 	Body struct {
-		OfferID string `json:"offerId"`
+		OfferID string `json:"offerId" minLength:"1"`
 	}
 }
 
@@ -186,7 +186,7 @@ func (r *Room) accept(ctx context.Context, in *acceptInput) (*Answer[Verbatim[of
 
 type counterInput struct {
 	Body struct {
-		OfferID string          `json:"offerId"`
+		OfferID string          `json:"offerId" minLength:"1"`
 		Scope   json.RawMessage `json:"scope" doc:"As in an offer."`
 		offer.Terms
 	}
@@ -198,9 +198,9 @@ func (r *Room) counter(ctx context.Context, in *counterInput) (*Answer[Verbatim[
 
 type withdrawInput struct {
 	Body struct {
-		OfferID string  `json:"offerId"`
+		OfferID string  `json:"offerId" minLength:"1"`
 		Action  string  `json:"action,omitempty" enum:"withdraw,reject" default:"withdraw" doc:"withdraw is the proposer's, reject the recipient's."`
-		Reason  *string `json:"reason,omitempty" nullable:"true" doc:"Kept in the audit log for good: no place for personal data."`
+		Reason  *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
 	}
 }
 
@@ -210,9 +210,9 @@ func (r *Room) withdraw(ctx context.Context, in *withdrawInput) (*Answer[Verbati
 
 type challengeInput struct {
 	Body struct {
-		RightID         string `json:"rightId"`
-		ChallengerOrgID string `json:"challengerOrgId,omitempty" default:"org_thirdparty_sandbox" doc:"The organisation that challenges it."`
-		Reason          string `json:"reason" doc:"Kept in the audit log for good: no place for personal data."`
+		RightID         string `json:"rightId" minLength:"1" maxLength:"64"`
+		ChallengerOrgID string `json:"challengerOrgId,omitempty" maxLength:"68" default:"org_thirdparty_sandbox" doc:"The organisation that challenges it."`
+		Reason          string `json:"reason" minLength:"1" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
 	}
 }
 
@@ -222,9 +222,9 @@ func (r *Room) challenge(ctx context.Context, in *challengeInput) (*Answer[Verba
 
 type resolveInput struct {
 	Body struct {
-		ChallengeID string  `json:"challengeId"`
+		ChallengeID string  `json:"challengeId" minLength:"1"`
 		Upheld      bool    `json:"upheld,omitempty" doc:"Whether the right is revoked; absent: it is not, and the challenge is overturned."`
-		Resolution  *string `json:"resolution,omitempty" nullable:"true" doc:"Kept in the audit log for good: no place for personal data."`
+		Resolution  *string `json:"resolution,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
 		Action      string  `json:"action,omitempty" enum:"resolve,withdraw" default:"resolve" doc:"withdraw is the challenger's, who backs down."`
 	}
 }
