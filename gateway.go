@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"muniment/control/sandbox"
 	"muniment/control/store"
 	"muniment/gateway"
 	"muniment/gateway/api"
@@ -157,7 +158,7 @@ func (c *gatewayCmd) Run() (err error) {
 		return err
 	}
 	server, err := gateway.New(gateway.Config{
-		NodeID: node.ID(), Epoch: node.Epoch(), Rights: view, Log: eventLog, Signer: node.Signer, DialControl: hops.dialControl, TLS: hops.api,
+		NodeID: node.ID(), Epoch: node.Epoch(), Rights: view, Log: eventLog, Signer: node.Signer, DialControl: hops.dialControl, Spell: sandbox.Spell, TLS: hops.api,
 		MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, DrainDelay: c.DrainDelay, Logger: logger, Registerer: registry,
 	})
 	if err != nil {

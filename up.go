@@ -166,8 +166,8 @@ func (c *upCmd) Run() (err error) {
 	inside := &insideListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	edge, err := gateway.New(gateway.Config{
 		NodeID: nodeID, Epoch: epoch, Rights: view, Log: eventLog, Signer: signer, SandboxSigner: sandboxSigner, IsSandbox: ctl.tenants.IsSandbox,
-		DialControl: inside.Dial,
-		TLS:         apiTLS, MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, Logger: logger, Registerer: registry,
+		DialControl: inside.Dial, Spell: sandbox.Spell,
+		TLS: apiTLS, MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err

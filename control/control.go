@@ -13,7 +13,7 @@
 // An operation declares its scope in Metadata["scope"], or Metadata["public"], or lets in
 // its callers itself by Metadata["admit"]; one that declares none of them keeps control
 // from starting. One that spells its errors in another envelope has Metadata["refuse"];
-// a room that does so for all of its paths is Spelled.
+// under the sandbox's paths all errors are in the sandbox's, of operations or of none.
 //
 // A tenant has a share of what can be in hand at a time (share.go), less of those
 // operations that say by Metadata["heavy"] that they read much of its log. One that lets
@@ -51,12 +51,6 @@ import (
 // Room adds operations to the API.
 type Room interface {
 	Routes(huma.API)
-}
-
-// Spelled is a room under whose base all errors are in an envelope of its own: those of
-// its operations, which say so, and those of requests that reach none.
-type Spelled interface {
-	Spelling() (base string, refuse Refuse)
 }
 
 // Config of control. DB, Nodes, Tenants and Log are required.
@@ -125,10 +119,6 @@ func New(cfg Config) (*Control, error) {
 	}
 	for _, room := range cfg.Rooms {
 		room.Routes(c.door.api)
-		if own, ok := room.(Spelled); ok {
-			base, refuse := own.Spelling()
-			c.door.spelled[base] = refuse
-		}
 	}
 	var docs docs
 	docs.Routes(c.door.api)

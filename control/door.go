@@ -29,14 +29,11 @@ type door struct {
 	logger *slog.Logger
 	// undeclared are the operations that say nothing about who may call them.
 	undeclared *[]error
-	// spelled has the errors of paths with an envelope of their own, by what the paths
-	// begin with. It is not changed once requests come.
-	spelled map[string]Refuse
 }
 
 // newDoor makes a door that lets in whom authenticate lets in.
 func newDoor(cfg Config, seconds *prometheus.HistogramVec, authenticate authenticator) *door {
-	d := &door{mux: http.NewServeMux(), now: cfg.Now, logger: cfg.Logger, undeclared: new([]error), spelled: map[string]Refuse{}}
+	d := &door{mux: http.NewServeMux(), now: cfg.Now, logger: cfg.Logger, undeclared: new([]error)}
 
 	c := huma.DefaultConfig("Muniment", "1.0.0")
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
@@ -93,12 +90,12 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := exchange{requestID: id, logger: d.logger.With("requestId", id)}
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
 	answer := &answerWriter{ResponseWriter: w}
-	defer d.recover(x, answer, r)
+	defer x.recover(answer, r)
 
 	// The mux would answer an unclean path by a redirection, and no id has what the
 	// database can't look for.
 	if path.Clean(r.URL.Path) != r.URL.Path || !store.Storable(r.URL.Path) {
-		d.writeError(answer, r, unknownPath())
+		writeError(answer, r, unknownPath())
 		return
 	}
 	if h, pattern := d.mux.Handler(r); pattern == "" {
@@ -106,10 +103,10 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(&p, r)
 		if p.status == http.StatusMethodNotAllowed {
 			answer.Header().Set("Allow", p.Header().Get("Allow"))
-			d.writeError(answer, r, &api.Error{Code: api.BadRequest, HTTPStatus: p.status, Message: "the path does not have this method"})
+			writeError(answer, r, &api.Error{Code: api.BadRequest, HTTPStatus: p.status, Message: "the path does not have this method"})
 			return
 		}
-		d.writeError(answer, r, unknownPath())
+		writeError(answer, r, unknownPath())
 		return
 	}
 	d.mux.ServeHTTP(answer, r)
@@ -121,7 +118,7 @@ func unknownPath() *api.Error {
 
 // recover answers for a handler that panicked. Once an answer has begun, all that
 // is left is to break it off, so that it can't be taken for a whole one.
-func (d *door) recover(x exchange, w *answerWriter, r *http.Request) {
+func (x exchange) recover(w *answerWriter, r *http.Request) {
 	p := recover()
 	if p == nil {
 		return
@@ -133,7 +130,7 @@ func (d *door) recover(x exchange, w *answerWriter, r *http.Request) {
 	if w.begun {
 		panic(http.ErrAbortHandler)
 	}
-	d.writeError(w, r, api.From(errors.New("panic")))
+	writeError(w, r, api.From(errors.New("panic")))
 }
 
 // answerWriter knows whether an answer has begun.

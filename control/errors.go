@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/validation"
 
+	"muniment/control/sandbox"
 	"muniment/control/store"
 	"muniment/gateway/api"
 )
@@ -121,17 +122,20 @@ func finish(ctx huma.Context, _ string, body any) (any, error) {
 }
 
 // writeError answers where huma has no part.
-func (d *door) writeError(w http.ResponseWriter, r *http.Request, e *api.Error) {
+func writeError(w http.ResponseWriter, r *http.Request, e *api.Error) {
 	if x, ok := exchangeOf(r.Context()); ok {
 		e.RequestID = x.requestID
 	}
-	var answer huma.StatusError = e
-	for base, refuse := range d.spelled {
-		if r.URL.Path == base || strings.HasPrefix(r.URL.Path, base+"/") {
-			answer = refuse(e, nil)
+	status, text, own := sandbox.Spell(r.URL.Path, e)
+	if !own {
+		var err error
+		if text, err = e.Body(); err != nil {
+			http.Error(w, "", http.StatusInternalServerError)
+			return
 		}
+		status = e.GetStatus()
 	}
 	w.Header().Set("Content-Type", jsonType)
-	w.WriteHeader(answer.GetStatus())
-	_ = huma.DefaultJSONFormat.Marshal(w, answer) // the caller may be gone
+	w.WriteHeader(status)
+	_, _ = w.Write(text) // the caller may be gone
 }

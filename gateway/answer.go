@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"encoding/json"
 	"math/rand/v2"
 	"strconv"
@@ -48,17 +49,29 @@ func (g *Gateway) refuse(ctx *fasthttp.RequestCtx, err error) {
 	if e.GetStatus() == fasthttp.StatusInternalServerError {
 		g.logger.Error("cannot answer a request", "requestId", e.RequestID, "err", err)
 	}
-	body, err := e.Body()
-	if err != nil {
-		body = []byte(`{"ok":false,"error":"INTERNAL_ERROR","message":"internal error","contractVersion":"` + api.ContractVersion + `"}` + "\n")
-	}
+	status, body := g.spell(ctx, e)
 	if s := e.RetryAfterSeconds(); s > 0 {
 		ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, strconv.Itoa(s))
 	}
 	if e.GetStatus() == fasthttp.StatusUnauthorized {
 		ctx.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, "Bearer")
 	}
-	ctx.SetStatusCode(e.GetStatus())
+	ctx.SetStatusCode(status)
 	ctx.SetContentType(contentJSON)
 	ctx.SetBody(body)
+}
+
+// spell is an error as it is sent: in the contract's envelope, unless the path has its own.
+func (g *Gateway) spell(ctx *fasthttp.RequestCtx, e *api.Error) (status int, body []byte) {
+	if g.cfg.Spell != nil {
+		path, _, _ := bytes.Cut(ctx.Request.Header.RequestURI(), []byte{'?'})
+		if status, body, ok := g.cfg.Spell(string(path), e); ok {
+			return status, body
+		}
+	}
+	body, err := e.Body()
+	if err != nil {
+		body = []byte(`{"ok":false,"error":"INTERNAL_ERROR","message":"internal error","contractVersion":"` + api.ContractVersion + `"}` + "\n")
+	}
+	return e.GetStatus(), body
 }

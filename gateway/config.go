@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"muniment/gateway/api"
 	"muniment/gateway/snapshot"
 	"muniment/sealer"
 )
@@ -62,6 +63,10 @@ type Config struct {
 	IsSandbox func(ctx context.Context, tenantID string) (bool, error)
 	// DialControl opens a connection to control, which speaks HTTP/1.1 on it.
 	DialControl func() (net.Conn, error)
+	// Spell has the errors of some paths in an envelope of their own, as they are sent; ok
+	// is false for all others, and it is not asked where the head of a request could not be
+	// read. It must not wait. Nil: there are no such paths.
+	Spell func(path string, e *api.Error) (status int, body []byte, ok bool)
 	// TLS is served on every connection; nil is plain HTTP, behind a proxy. It may
 	// answer with other certificates over time.
 	TLS *tls.Config

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/sandbox"
 	"muniment/gateway/api"
 )
 
@@ -79,6 +80,29 @@ func TestControlAway(t *testing.T) {
 	require.Equal(t, `{"ok":false,"error":"INTERNAL_ERROR","message":"the control service can't be reached","contractVersion":"v1.0",`+
 		`"reason":"CONTROL_UNAVAILABLE","requestId":"req-1"}`+"\n", r.body)
 	require.Equal(t, 200, w.post(w.body()).status, "deliveries go on without control")
+}
+
+// TestErrorsUnderTheSandbox: what the gateway answers in the place of the sandbox is in the
+// sandbox's envelope.
+func TestErrorsUnderTheSandbox(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Spell = sandbox.Spell })
+	for _, c := range []struct {
+		path, headers string
+		status        int
+		body          string
+	}{
+		{"/api/sandbox/tenant?x=1", "", 503, `{"ok":false,"error":"HANDLER_ERROR","message":"INTERNAL_ERROR: the control service can't be reached"}`},
+		{"/api/sandbox/tenant", "Content-Length: 10737418240\r\n", 413, `{"ok":false,"error":"INVALID_BODY","message":"the body is larger than this route takes"}`},
+		{"/api/sandbox/tenant", "X: " + strings.Repeat("x", 16<<10) + "\r\n", 431, `{"ok":false,"error":"BAD_REQUEST"`}, // nobody has read the path
+		{"/api/sandboxes", "", 503, `{"ok":false,"error":"INTERNAL_ERROR","message":"the control service can't be reached","contractVersion":"v1.0"`},
+	} {
+		r := w.raw("POST " + c.path + " HTTP/1.1\r\nHost: m\r\n" + c.headers + "\r\n")
+		require.Equal(t, c.status, r.status, r.body)
+		require.True(t, strings.HasPrefix(r.body, c.body), r.body)
+		if c.status == 503 {
+			require.Equal(t, "1", r.header.Get("Retry-After"))
+		}
+	}
 }
 
 func TestControlBusy(t *testing.T) {

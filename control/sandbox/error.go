@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -80,7 +81,6 @@ var statuses = map[int]int{
 	http.StatusNotFound: http.StatusNotFound, http.StatusConflict: http.StatusConflict,
 	http.StatusBadRequest: http.StatusUnprocessableEntity, http.StatusUnprocessableEntity: http.StatusUnprocessableEntity,
 	http.StatusRequestEntityTooLarge: http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable: http.StatusServiceUnavailable,
-	http.StatusMethodNotAllowed: http.StatusMethodNotAllowed,
 }
 
 // refused tells what /v1 refused.
@@ -113,9 +113,18 @@ func listed(faults []api.ValidationError) string {
 	return strings.Join(texts, "; ")
 }
 
-// Spelling has the door spell what it refuses under Base.
-func (r *Room) Spelling() (base string, _ func(e *api.Error, errs []error) huma.StatusError) {
-	return Base, refuse
+// Spell is an error of the contract's as the sandbox answers it, for those who answer
+// before or around its operations; ok is false for a path that is not the sandbox's.
+func Spell(path string, e *api.Error) (status int, body []byte, ok bool) {
+	if path != Base && !strings.HasPrefix(path, Base+"/") {
+		return 0, nil, false
+	}
+	own := refuse(e, nil)
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(own) // of plain members into memory: never fails
+	return own.GetStatus(), text.Bytes(), true
 }
 
 // refuse tells what the door refused, or a handler, in the sandbox's envelope.
@@ -125,8 +134,10 @@ func refuse(e *api.Error, errs []error) huma.StatusError {
 	}
 	status := e.GetStatus()
 	switch {
-	case e.Code == api.BadRequest && status != http.StatusMethodNotAllowed:
+	case e.Code == api.BadRequest && (status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge):
 		return refusal(status, InvalidBody, e.Message)
+	case e.Code == api.BadRequest: // nothing is wrong with the body
+		return refusal(status, HandlerError, string(e.Code)+": "+e.Message)
 	case e.Code == api.ValidationFailed:
 		faults := e.ValidationErrors
 		if len(faults) == 0 {
