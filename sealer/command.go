@@ -83,7 +83,7 @@ func writeText(w io.Writer, t *trust, r *Report) {
 	} else {
 		fmt.Fprintf(w, "Trusting the keys in %s: a weaker anchor than --root, for whoever wrote that file can forge everything below\n", t.file)
 	}
-	unsound := 0
+	unsound, played := 0, 0
 	for i := range r.Files {
 		f := &r.Files[i]
 		fmt.Fprintf(w, "\n%s: %s\n", shown(f.File), shown(f.describe()))
@@ -97,12 +97,18 @@ func writeText(w io.Writer, t *trust, r *Report) {
 		if !f.ok() {
 			unsound++
 		}
+		if f.played() {
+			played++
+		}
 	}
 	switch {
 	case unsound == 0:
 		fmt.Fprintf(w, "\nSound: %s.\n", count(len(r.Files), "file"))
 	default:
 		fmt.Fprintf(w, "\nNOT SOUND: %d of %s failed.\n", unsound, count(len(r.Files), "file"))
+	}
+	if played > 0 {
+		fmt.Fprintf(w, "Of a sandbox: %s. Anybody can have such evidence made, with names at will.\n", count(played, "file"))
 	}
 }
 

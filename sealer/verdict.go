@@ -30,6 +30,9 @@ const (
 const (
 	// AnchorKeys: keys were taken from a file on trust, not from a root key.
 	AnchorKeys Code = "anchor.keys"
+	// KeySandbox: a key of the sandbox has signed it. It is as sound as any other, but of a
+	// play: whoever likes has such evidence made, with rights and organisations of any name.
+	KeySandbox Code = "key.sandbox"
 	// DirectoryIgnored: the key of the directory in a pack or an export was revoked;
 	// another directory, whose key was delegated to later, decides.
 	DirectoryIgnored Code = "directory.ignored"

@@ -154,6 +154,21 @@ func (v *verification) open(f *FileReport) {
 
 func (f *FileReport) add(v ...Verdict) { f.Verdicts = append(f.Verdicts, v...) }
 
+// play notes, once, that what the file proves rests on a key of the sandbox.
+func (f *FileReport) play(keyID string) {
+	if !f.played() {
+		f.add(sandboxKey(keyID))
+	}
+}
+
+func (f *FileReport) played() bool {
+	return slices.ContainsFunc(f.Verdicts, func(v Verdict) bool { return v.Code == KeySandbox })
+}
+
+func sandboxKey(keyID string) Verdict {
+	return Verdict{Code: KeySandbox, OK: true, Message: fmt.Sprintf("by key %s of the sandbox: a play, which anybody can have with names at will", keyID)}
+}
+
 // unreadable notes that the disk, not the file's content, is at fault.
 func (f *FileReport) unreadable(err error) {
 	f.stuck = true

@@ -48,8 +48,8 @@ func (c *packCheck) failed() bool {
 }
 
 // run verifies the pack that r holds, and notes its entries in h, which is above what is
-// known of the log before. The error is one of reading r or of ctx; what is wrong with the pack is in the
-// verdicts. Receipts are checked on all processors; a bundle is streamed.
+// known of the log before. The error is one of reading r or of ctx; what is wrong with the
+// pack is in the verdicts. Receipts are checked on all processors; a bundle is streamed.
 func (c *packCheck) run(ctx context.Context, r io.Reader, h *history) error {
 	in := &source{Reader: r}
 	p, err := ReadPack(in)
@@ -76,6 +76,9 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, h *history) error {
 		return errors.Join(in.err, ctx.Err())
 	}
 	c.signatures(p, pub)
+	if c.signed && receipts == PurposeSandbox {
+		c.verdicts = append(c.verdicts, sandboxKey(c.header.SigningKeyID))
+	}
 	c.checkpoint(pub)
 	c.tree()
 	c.faults()

@@ -39,8 +39,9 @@ type eventFile struct {
 	*FileReport
 	text []byte
 	leaf Hash
-	// place says where the leaf was found; empty until it was.
+	// place says where the leaf was found, in proof or pack by; empty until it was.
 	place string
+	by    *FileReport
 }
 
 // consistencyFile is a consistency proof; the embedded head is the later one.
@@ -171,6 +172,9 @@ func (c *headFile) sign(v *verification, d *Directory) {
 		return
 	}
 	c.head, c.good = h, true
+	if h.key.Purpose == PurposeSandbox {
+		c.play(h.key.KeyID)
+	}
 	if !h.revoked {
 		v.known(h.Origin).learn(c.FileReport, h.Size, h.Root, h.latest())
 	}
@@ -244,7 +248,7 @@ func (i *inclusionFile) leads(leaf Hash) error {
 func (i *inclusionFile) choose(events []*eventFile) []byte {
 	for _, e := range events {
 		if i.leads(e.leaf) == nil {
-			e.place = fmt.Sprintf("leaf %d of %s, as %s proves", i.proof.Index, i.head.Origin, i.File)
+			e.place, e.by = fmt.Sprintf("leaf %d of %s, as %s proves", i.proof.Index, i.head.Origin, i.File), i.FileReport
 			return e.text
 		}
 	}
@@ -268,7 +272,7 @@ func (e *eventFile) verify(v *verification) {
 	origin := Origin(event.TenantID)
 	for _, s := range v.known(origin).spans {
 		if at := slices.Index(s.leaves, e.leaf); at >= 0 && e.place == "" {
-			e.place = fmt.Sprintf("leaf %d of %s, as %s holds it", s.before.Size()+uint64(at), origin, s.file.File)
+			e.place, e.by = fmt.Sprintf("leaf %d of %s, as %s holds it", s.before.Size()+uint64(at), origin, s.file.File), s.file
 		}
 	}
 	if e.place == "" {
@@ -276,4 +280,7 @@ func (e *eventFile) verify(v *verification) {
 		return
 	}
 	e.pass(InclusionOK, "%s", e.place)
+	if i := slices.IndexFunc(e.by.Verdicts, func(v Verdict) bool { return v.Code == KeySandbox }); i >= 0 {
+		e.add(e.by.Verdicts[i])
+	}
 }

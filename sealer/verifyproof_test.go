@@ -73,6 +73,49 @@ func TestSandboxProof(t *testing.T) {
 	require.Equal(t, [][]Code{{KeyPurpose}, {KeyPurpose}}, fails(r))
 }
 
+// TestSandboxIsNamed: whatever rests on a key of a sandbox says so, once, and nothing else
+// does. For anybody can have it made, with names at will, and it is as sound.
+func TestSandboxIsNamed(t *testing.T) {
+	for _, sandbox := range []bool{true, false} {
+		a := newArchive(t)
+		if sandbox {
+			a.world = sandboxWorld(t)
+		}
+		a.add(5)
+		a.add(4)
+		event := file{"event", a.events[1]}
+		sets := map[string][]file{
+			"a bundle":              {{"pack", bundle(t, a.packs[0], a.events[:5])}},
+			"an object":             {{"pack", AppendPackObject(nil, a.packs[1], a.events[5:])}},
+			"a proof":               {{"proof", a.proofAnswer(1, 0)}},
+			"a proof and its event": {{"proof", []byte(a.inclusion(1, 1).Text())}, event},
+			"an export":             {{"export", a.export(2, 6)}},
+			"an export and event":   {{"export", a.export(0, 9)}, event},
+			"a log that grew":       {{"consistency", a.consistency(0, 1)}},
+			"a checkpoint":          {{"checkpoint", a.checkpointAnswer(1)}},
+			"a receipt":             {{"receipt", answer(t, a.events[1])}},
+			"a receipt and pack":    {{"receipt", answer(t, a.events[1])}, {"pack", bundle(t, a.packs[0], a.events[:5])}},
+		}
+		for name, files := range sets {
+			r := a.verify(a.directory(), nil, files...)
+			require.True(t, r.OK, "%s: %+v", name, r)
+			for _, f := range r.Files {
+				n := 0
+				for _, v := range f.Verdicts {
+					if v.Code == KeySandbox {
+						n++
+					}
+				}
+				require.Equal(t, sandbox, n == 1, "%s: %+v", name, f)
+				require.LessOrEqual(t, n, 1, name)
+			}
+			var text strings.Builder
+			writeText(&text, &trust{root: a.vkey}, &r)
+			require.Equal(t, sandbox, strings.Contains(text.String(), "\nOf a sandbox: "+count(len(files), "file")+". "), text.String())
+		}
+	}
+}
+
 func TestFlipsInProofs(t *testing.T) {
 	a := newArchive(t, 3, 4)
 	t.Run("answer", func(t *testing.T) { a.flips(a.proofAnswer(1, 0)) })

@@ -135,10 +135,12 @@ func (r *signedReceipt) verify(d *Directory, in []*sighted) []Verdict {
 		return append(verdicts, Verdict{Code: code, Message: about})
 	case !ed25519.Verify(pub, r.text, r.signature):
 		return append(verdicts, Verdict{Code: SignatureInvalid, Message: about})
-	case purpose == PurposeSandbox:
-		about += ", a sandbox key"
 	}
-	return append(verdicts, Verdict{Code: SignatureOK, OK: true, Message: about})
+	verdicts = append(verdicts, Verdict{Code: SignatureOK, OK: true, Message: about})
+	if purpose == PurposeSandbox {
+		verdicts = append(verdicts, sandboxKey(r.keyID))
+	}
+	return verdicts
 }
 
 // best picks the file that speaks loudest: one that says something else, else the

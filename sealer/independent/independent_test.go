@@ -44,6 +44,8 @@ type verdict struct {
 	File  string
 	OK    bool
 	Codes []sealer.Code // of what is wrong; the stranger names the first thing only
+	// Sandbox is set if a key of the sandbox has signed it.
+	Sandbox bool
 }
 
 // anchor is a file of what is trusted: a root key, or a list of keys.
@@ -74,10 +76,12 @@ func (a anchor) stranger(t *testing.T, sets [][]string) [][]verdict {
 				File string
 				OK   bool
 				Code sealer.Code
+
+				Sandbox bool
 			}
 			require.NoError(t, d.Decode(&v))
 			require.Equal(t, name, v.File)
-			verdicts[i] = append(verdicts[i], verdict{name, v.OK, []sealer.Code{v.Code}})
+			verdicts[i] = append(verdicts[i], verdict{name, v.OK, []sealer.Code{v.Code}, v.Sandbox})
 		}
 	}
 	require.False(t, d.More())
@@ -100,6 +104,7 @@ func (a anchor) ours(t *testing.T, set []string) []verdict {
 			if !each.OK {
 				v.OK, v.Codes = false, append(v.Codes, each.Code)
 			}
+			v.Sandbox = v.Sandbox || each.Code == sealer.KeySandbox
 		}
 		verdicts = append(verdicts, v)
 	}
@@ -207,7 +212,7 @@ func TestPacks(t *testing.T) {
 	s := newService(t, "packs")
 	f := newFolder(t, s)
 	var sets [][]string
-	packs, entries, lines, unrated := size(1000), 0, 0, map[string]int{}
+	packs, entries, lines, unrated, plays := size(1000), 0, 0, map[string]int{}, 0
 	for n := 0; n < packs; {
 		l := s.newLog()
 		s.answered = nil
@@ -245,8 +250,13 @@ func TestPacks(t *testing.T) {
 		for n, v := range ours(t, f.root, sets[i]) {
 			require.True(t, v.OK, "sealer about %s: %v", f.begin(v.File), v.Codes)
 			require.True(t, theirs[n].OK, "verify.py about %s: %v", f.begin(v.File), theirs[n].Codes)
+			require.Equal(t, v.Sandbox, theirs[n].Sandbox, f.begin(v.File))
+			if v.Sandbox {
+				plays++
+			}
 		}
 	}
+	require.Positive(t, plays)
 	require.Positive(t, lines)
 	require.Positive(t, unrated[rate.NoRule])
 	require.Positive(t, unrated[rate.TooLarge])

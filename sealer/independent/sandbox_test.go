@@ -209,6 +209,7 @@ func TestAnswersOfTheSandbox(t *testing.T) {
 		for n, v := range by.ours(t, sets[i]) {
 			require.True(t, v.OK, "sealer about %s: %v", f.begin(v.File), v.Codes)
 			require.True(t, theirs[n].OK, "verify.py about %s: %v", f.begin(v.File), theirs[n].Codes)
+			require.True(t, v.Sandbox && theirs[n].Sandbox, f.begin(v.File))
 			accepted++
 		}
 	}

@@ -7,9 +7,10 @@
 
 Receipts, key directories, proof packs, inclusion and consistency proofs, checkpoints
 and audit exports. Written from the manual alone, the package comment in ../doc.go,
-and in its order. The root key, or the list of keys, is all that is trusted. Prints "ok FILE" or
-"bad FILE CODE", the code being that of the first check that failed; the exit status
-is 1 if any file is bad.
+and in its order. The root key, or the list of keys, is all that is trusted. Prints
+"ok FILE", with " sandbox" behind if a key of the sandbox has signed it, or "bad FILE
+CODE", the code being that of the first check that failed; the exit status is 1 if any
+file is bad.
 """
 import argparse, base64, datetime, hashlib, json, math, re, sys
 from collections import defaultdict
@@ -225,7 +226,8 @@ def root_key(vkey):
     return name, key[1:]
 
 
-PURPOSES = {"proof_pack_signing": "receipt_signing", "sandbox_proof_signing": "sandbox_proof_signing"}
+SANDBOX = "sandbox_proof_signing"
+PURPOSES = {"proof_pack_signing": "receipt_signing", SANDBOX: SANDBOX}
 
 
 def covers(not_before, not_after, moment):
@@ -510,6 +512,7 @@ class Pack:
         if self.beside:
             self.check_beside(keys)
         check_signature(public, decode(self.signature["value"]), canonical(h).encode())
+        self.sandbox = key["purpose"] == SANDBOX
 
         try:
             c = Checkpoint(h["checkpoint"], keys)
@@ -678,6 +681,7 @@ class Note:
         """Opens the checkpoints. Each is by a key that was valid in its second, and is not
         revoked: that something else may vouch for one is left to our own verifier."""
         self.heads = [Checkpoint(note, keys) for note in self.notes]
+        self.sandbox = any(c.key["purpose"] == SANDBOX for c in self.heads)
         for c in self.heads:
             began = c.key["notBefore"]
             signing_key(keys, c.key["keyId"], PURPOSES, began if c.first <= began <= c.latest else c.first)
@@ -808,7 +812,9 @@ class Event:
         self.text = content
 
     def check(self, sound):
-        need(any(self.text in lines for lines in sound), "inclusion.mismatch")
+        proofs = [proof for proof in sound if self.text in proof.lines]
+        need(proofs, "inclusion.mismatch")
+        self.sandbox = any(proof.sandbox for proof in proofs)
 
 
 class Receipt:
@@ -833,6 +839,7 @@ class Receipt:
                     proven = min(proven or by, by) if f.code is None else proven
         need(proven or not unsound, "inclusion.mismatch")
         check_receipt(self.receipt, self.signature, keys, PURPOSES.values(), proven)
+        self.sandbox = keys[self.signature["keyId"]]["purpose"] == SANDBOX
 
 
 class File:
@@ -841,6 +848,10 @@ class File:
     def __init__(self, name):
         self.name, self.code = name, None
         self.holds = self.attempt(read, name)
+
+    def sandbox(self):
+        """Whether it is sound and by a key of the sandbox: a play, which anybody can have made."""
+        return self.code is None and getattr(self.holds, "sandbox", False)
 
     def attempt(self, check, *args):
         if self.code is None:
@@ -903,7 +914,7 @@ def verify(names, root, listed):
     for f in of(Note):
         f.attempt(f.holds.check, keys, [g.holds.text for g in of(Event)])
     for f in of(Event):
-        f.attempt(f.holds.check, [g.holds.lines for g in of(Pack, Note) if g.code is None])
+        f.attempt(f.holds.check, [g.holds for g in of(Pack, Note) if g.code is None])
     for f in of(Receipt):
         f.attempt(f.holds.check, keys, of(Pack, Note))
     return files
@@ -949,9 +960,9 @@ def main():
     for f in (f for names in sets for f in verify(names, root, listed)):
         bad = bad or f.code is not None
         if options.json:
-            print(json.dumps({"file": f.name, "ok": f.code is None, "code": f.code}))
+            print(json.dumps({"file": f.name, "ok": f.code is None, "code": f.code, "sandbox": f.sandbox()}))
         else:
-            print(f"bad {f.name} {f.code}" if f.code else f"ok {f.name}")
+            print(f"bad {f.name} {f.code}" if f.code else f"ok {f.name}" + " sandbox" * f.sandbox())
     return 1 if bad else 0
 
 
