@@ -21,7 +21,10 @@
 //     one tenant holds no other.
 //   - No pack rests on a revoked key alone. Before the key of packs is revoked each
 //     tenant is sealed once more by the next key, news or not, and what is proven of
-//     the old packs is proven under a checkpoint by a key that is not revoked.
+//     the old packs is proven under a checkpoint by a key that is not revoked. That is
+//     not so for a visitor of the sandbox who is gone: nothing is sealed for him any more,
+//     and packs that he saved fail as key.revoked once the sandbox's key is revoked. The
+//     answer to that revocation does not name him.
 //   - A log never signs two roots of one size. A root is written to the database
 //     before it is signed, and stays there; whoever comes to another root of that
 //     size, or of any size on the way, stops.
