@@ -91,21 +91,25 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 	}
 	issuer := newSandboxNode()
 	var ctl *control.Control
-	visitors, err := sandbox.New(ctx, sandbox.Config{
-		DB: cfg.DB, Keys: nodes,
-		Ask: func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
-			return ctl.Ask(ctx, caller, method, target, body)
-		},
-		Deliver: issuer.Deliver, CountPacks: packs.CountPacks,
-		Limits: sandbox.Limits{Burst: cfg.Sandbox.Burst, Sustained: cfg.Sandbox.Sustained}, Shared: cfg.Shared, Idle: cfg.Sandbox.Idle, Logger: cfg.Logger,
-	})
-	if err != nil {
-		return nil, err
+	rooms := []control.Room{nodes, tenants, rights, offers, challenges, packs, metering}
+	jobs := []func(context.Context) error{offers.Run}
+	var visitors *sandbox.Room
+	if cfg.Sandbox.Tenants > 0 {
+		visitors, err = sandbox.New(ctx, sandbox.Config{
+			DB: cfg.DB, Keys: nodes,
+			Ask: func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
+				return ctl.Ask(ctx, caller, method, target, body)
+			},
+			Deliver: issuer.Deliver, CountPacks: packs.CountPacks, MaxTenants: int64(cfg.Sandbox.Tenants),
+			Limits: sandbox.Limits{Burst: cfg.Sandbox.Burst, Sustained: cfg.Sandbox.Sustained}, Shared: cfg.Shared, Idle: cfg.Sandbox.Idle, Logger: cfg.Logger,
+		})
+		if err != nil {
+			return nil, err
+		}
+		rooms, jobs = append(rooms, visitors), append(jobs, visitors.Run)
 	}
 	ctl, err = control.New(control.Config{
-		DB: cfg.DB, Nodes: nodes, Tenants: tenants, Packs: packs, Sandbox: visitors, Log: cfg.Log,
-		Rooms:      []control.Room{nodes, tenants, rights, offers, challenges, packs, metering, visitors},
-		Jobs:       []func(context.Context) error{offers.Run, visitors.Run},
+		DB: cfg.DB, Nodes: nodes, Tenants: tenants, Packs: packs, Sandbox: visitors, Log: cfg.Log, Rooms: rooms, Jobs: jobs,
 		AdminToken: cfg.Token, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/sandbox"
 	"muniment/control/settle"
 	"muniment/control/store"
 	"muniment/control/store/storetest"
@@ -48,7 +49,7 @@ func openSandboxHouse(t *testing.T, data string, log pipeline.Log, warehouse *sq
 	quiet := slog.New(slog.DiscardHandler)
 	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url, Logger: quiet})
 	require.NoError(t, err)
-	ctl, err := openPlane(t.Context(), planeConfig{DB: db, Log: log, Warehouse: warehouse, Data: data, Bound: 5 * time.Second,
+	ctl, err := openPlane(t.Context(), planeConfig{DB: db, Log: log, Warehouse: warehouse, Data: data, Bound: 5 * time.Second, Sandbox: sandbox.Flags{Tenants: 100},
 		Token: "operator", Logger: quiet, Registerer: prometheus.NewRegistry()})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -133,3 +133,17 @@ func TestSandboxRotation(t *testing.T) {
 	require.Equal(t, 404, a.status, a.body)
 	require.Contains(t, a.body, `"NO_TENANT"`)
 }
+
+// TestSandboxTurnedOff: a production service can be run without it.
+func TestSandboxTurnedOff(t *testing.T) {
+	t.Setenv("MUNIMENT_SANDBOX_TENANTS", "0")
+	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
+	server := startServer(t, exe, data)
+	for _, o := range []operation{{method: "POST", path: "/api/sandbox/tenant"}, {method: "GET", path: "/api/sandbox/runtime-keys"}} {
+		a := call(t, server.API, "", o)
+		require.Equal(t, 404, a.status, a.body)
+		require.Contains(t, a.body, `"error":"HANDLER_ERROR"`)
+	}
+	require.Error(t, exec.Command(exe, "sandbox", "rotate-secret", "--data", data).Run())
+	createTenant(t, exe, data)
+}

@@ -347,6 +347,36 @@ func TestSandboxRotation(t *testing.T) {
 	v.does("GET", "/tenant", "")
 }
 
+// TestSandboxIsFull: nobody loses a tenant to somebody who comes later.
+func TestSandboxIsFull(t *testing.T) {
+	p := openPlayground(t, newHouse(t), sandbox.Config{MaxTenants: 2, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
+	first, _ := p.visit()
+	second, _ := p.visit()
+	late := &visitor{playground: p}
+	refused := late.send("POST", "/tenant", "")
+	require.Contains(t, told(t, refused, 503, sandbox.HandlerError), "as many tenants as it takes")
+	require.Equal(t, "60", refused.header.Get("Retry-After"))
+	require.Empty(t, late.cookie)
+	require.Contains(t, first.send("POST", "/tenant", "").text, `"rebound":true`)
+	second.does("POST", "/reset", "")
+	late.does("POST", "/tenant", "")
+	first.does("GET", "/tenant", "")
+	second.isRefused(503, sandbox.HandlerError, "POST", "/tenant", "")
+}
+
+// TestSandboxIsClosed: without a sandbox there is nothing in its place.
+func TestSandboxIsClosed(t *testing.T) {
+	h := newHouse(t)
+	for _, route := range []string{"POST /tenant", "GET /tenant", "GET /runtime-keys", "POST /run-demo"} {
+		method, path, _ := strings.Cut(route, " ")
+		told(t, h.call("", method, "/api/sandbox"+path, ""), 404, sandbox.HandlerError)
+	}
+	require.NotContains(t, h.call("", "GET", "/openapi.json", "").text, `"/api/sandbox`)
+	h.admin("POST", "/admin/sandbox/rotate-secret", "").refused(404, api.ResourceNotFound)
+	_, key := h.tenant()
+	h.call(key, "GET", "/v1/bases", "").ok()
+}
+
 // TestSandboxKeyRevoked: an operator has means against a visitor, and gives no key of one
 // away.
 func TestSandboxKeyRevoked(t *testing.T) {

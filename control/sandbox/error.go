@@ -63,6 +63,12 @@ func evicted() *Error {
 	return refusal(http.StatusGone, TenantEvicted, "the tenant was reset, stopped, or not used for long: POST /api/sandbox/tenant makes another one")
 }
 
+// full refuses a visitor for whom there is no place. One may be free when the idle have
+// been looked for the next time.
+func full() *Error {
+	return said{Code: api.InternalError, Message: "the sandbox has as many tenants as it takes: ask again later"}.refused(http.StatusServiceUnavailable, evictEvery)
+}
+
 func limited(wait time.Duration) *Error {
 	e := refusal(http.StatusTooManyRequests, RateLimited, "too many requests from this address")
 	e.retryAfter = wait

@@ -7,6 +7,7 @@ import (
 
 // Flags are those of a command that serves the sandbox, in the form that kong reads.
 type Flags struct {
+	Tenants   int           `default:"5000" help:"How many visitors have a tenant of the sandbox at a time, in all processes together; more are answered 503. 0 turns the sandbox off." placeholder:"N"`
 	Burst     int           `default:"10" help:"How many requests of one address the sandbox takes within 10 seconds; more are answered 429." placeholder:"N"`
 	Sustained int           `default:"200" help:"How many requests of one address the sandbox takes within an hour." placeholder:"N"`
 	Idle      time.Duration `default:"24h" help:"After how long without a request a tenant of the sandbox is dropped."`
@@ -15,6 +16,8 @@ type Flags struct {
 // Validate refuses what a sandbox can't be run with.
 func (f Flags) Validate() error {
 	switch {
+	case f.Tenants < 0:
+		return errors.New("--sandbox-tenants must not be negative")
 	case f.Burst < 1 || f.Sustained < 1:
 		return errors.New("the limits of the sandbox must be 1 or more")
 	case f.Idle < touchEvery:

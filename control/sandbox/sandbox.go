@@ -20,6 +20,9 @@
 // TENANT_EVICTED then; POST tenant gives a new one. The same goes for a tenant whose key an
 // operator has revoked.
 //
+// There are so many tenants and no more: whoever comes then is answered 503, as nobody who
+// is there is dropped for somebody else.
+//
 // An address has one window for all control processes: in memory where there is one
 // process, in the database where there may be several.
 package sandbox
@@ -52,6 +55,9 @@ type Config struct {
 	Deliver Deliver
 	// CountPacks counts a tenant's proof packs; nil counts none.
 	CountPacks tenant.Counter
+	// MaxTenants bounds the visitors' tenants, of all processes together; 5,000 when it is 0,
+	// which is more than one address makes within a day.
+	MaxTenants int64
 	// Limits of each address; a limit that is 0 is the contract's.
 	Limits Limits
 	// Shared counts them in the database, together with other processes.
@@ -64,7 +70,10 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-const defaultIdle = 24 * time.Hour
+const (
+	defaultMaxTenants = 5000
+	defaultIdle       = 24 * time.Hour
+)
 
 // Room is safe for concurrent use.
 type Room struct {
@@ -78,6 +87,9 @@ type Room struct {
 func New(ctx context.Context, cfg Config) (*Room, error) {
 	if cfg.DB == nil || cfg.Keys == nil || cfg.Ask == nil || cfg.Deliver == nil {
 		return nil, errors.New("cannot open the sandbox: DB, Keys, Ask or Deliver is missing")
+	}
+	if cfg.MaxTenants == 0 {
+		cfg.MaxTenants = defaultMaxTenants
 	}
 	if cfg.Limits.Burst == 0 {
 		cfg.Limits.Burst = defaultBurst

@@ -45,9 +45,15 @@ func (r *Room) summary(ctx context.Context, of auth.Principal) (s Summary, err e
 // dropped; one that a crash has left half filled, or whose cookie never arrived, is a
 // visitor's from the first moment on, and evicted as any that nobody uses.
 func (r *Room) provision(ctx context.Context) (auth.Principal, error) {
+	if err := r.place(ctx, r.db.Read()); err != nil {
+		return auth.Principal{}, err // without a turn among the changes
+	}
 	id := api.NewID("sandbox_", r.db.Now())
 	var made tenant.Created
 	err := r.db.Change(ctx, func(tx *store.Tx) (err error) {
+		if err := r.place(ctx, tx); err != nil {
+			return err
+		}
 		made, err = tenant.Make(ctx, tx, tenant.Request{Org: strings.ToLower(id), Label: "sandbox", Sandbox: true})
 		if err != nil {
 			return err
@@ -66,6 +72,15 @@ func (r *Room) provision(ctx context.Context) (auth.Principal, error) {
 		err = errors.Join(err, also)
 	}
 	return of, err
+}
+
+// place refuses a tenant more than there may be.
+func (r *Room) place(ctx context.Context, q store.Querier) error {
+	n, err := countLodgers(ctx, q)
+	if err == nil && n >= r.cfg.MaxTenants {
+		err = full()
+	}
+	return err
 }
 
 // Why a tenant is dropped.
