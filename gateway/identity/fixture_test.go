@@ -132,7 +132,7 @@ func (h *house) spooling() (cfg Config, spooled *atomic.Bool, asked <-chan struc
 // something in the spool.
 func sealing(t *testing.T, spooled *atomic.Bool) (q node.Revocation, sealed *atomic.Bool) {
 	sealed = new(atomic.Bool)
-	return node.Revocation{Seal: func(context.Context, string) ([]node.Unsealed, error) {
+	return node.Revocation{Seal: func(context.Context, string, string) ([]node.Unsealed, error) {
 		sealed.Store(true)
 		if spooled.Load() {
 			t.Error("sealed before the spool was drained")

@@ -244,7 +244,7 @@ func TestRevocation(t *testing.T) {
 	signed := n.signing(t)
 	old := h.keys(n.ID())[0].KeyID
 	sealed := false
-	v, err := h.rooms.Revoke(t.Context(), old, node.Revocation{Seal: func(context.Context, string) ([]node.Unsealed, error) {
+	v, err := h.rooms.Revoke(t.Context(), old, node.Revocation{Seal: func(context.Context, string, string) ([]node.Unsealed, error) {
 		require.NotEqual(t, old, n.current().signer.KeyID, "it signs nothing any more when that is sealed")
 		sealed = true
 		return nil, nil
