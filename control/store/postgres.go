@@ -93,6 +93,9 @@ func connection(url string) (*pgx.ConnConfig, error) {
 		config.ConnectTimeout = deadAfter
 	}
 	config.RuntimeParams["synchronous_commit"] = "on" // a change that was answered is on disk
+	// A change must see what was committed before its turn, also where a transaction would
+	// by itself keep to what it saw first.
+	config.RuntimeParams["default_transaction_isolation"] = "read committed"
 	for name, value := range map[string]string{
 		"application_name":                    "muniment control",
 		"lock_timeout":                        fmt.Sprint(stallLimit.Milliseconds()),

@@ -40,15 +40,24 @@ func TestUnreachable(t *testing.T) {
 }
 
 // TestProcessesTakeTurns has three processes publish at once, and follows the feed
-// at each: a reader that has seen a revision has seen every one below.
+// at each: a reader that has seen a revision has seen every one below. That is so
+// whatever the database would do by itself.
 func TestProcessesTakeTurns(t *testing.T) {
 	onPostgres(t)
+	for _, isolation := range []string{"read committed", "repeatable read", "serializable"} {
+		t.Run(isolation, func(t *testing.T) { processesTakeTurns(t, isolation) })
+	}
+}
+
+func processesTakeTurns(t *testing.T, isolation string) {
 	dir := t.TempDir()
-	const each = 40
+	_, at := storetest.Place(t, dir)
+	at += "&default_transaction_isolation=" + url.PathEscape(isolation)
+	const each = 20
 	var writing, reading sync.WaitGroup
 	done := make(chan struct{})
 	for range 3 {
-		db := mustOpen(t, dir)
+		db := mustOpenAt(t, Config{URL: at})
 		writing.Go(func() {
 			for range each {
 				db.mustPublish(t, api.NewID(api.PrefixRight, now), api.RightSuspended)
