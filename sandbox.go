@@ -22,11 +22,14 @@ import (
 )
 
 // sandboxNode is the gateway of this process that issues the receipts of the sandbox's
-// tenants, once it is there.
+// tenants, while there is one.
 type sandboxNode struct {
-	want, have     sync.Once
-	wanted, opened chan struct{}
-	gateway        *gateway.Gateway // once opened is closed
+	want   sync.Once
+	wanted chan struct{}
+
+	mu      sync.Mutex
+	gateway *gateway.Gateway // nil while there is none
+	opened  chan struct{}    // closed while there is one
 }
 
 func newSandboxNode() *sandboxNode {
@@ -41,22 +44,46 @@ const patience = 5 * time.Second
 // Deliver is gateway.Gateway.Deliver; a 503 *api.Error while there is no node that could.
 func (s *sandboxNode) Deliver(ctx context.Context, tenantID, keyID string, body []byte) (status int, answer []byte, err error) {
 	s.want.Do(func() { close(s.wanted) })
-	select {
-	case <-s.opened:
-		return s.gateway.Deliver(ctx, tenantID, keyID, body)
-	case <-time.After(patience):
-		return 0, nil, errNoSandboxNode
-	case <-ctx.Done():
-		return 0, nil, ctx.Err()
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for {
+		g, opened := s.current()
+		if g != nil {
+			return g.Deliver(ctx, tenantID, keyID, body)
+		}
+		select {
+		case <-opened:
+		case <-late.C:
+			return 0, nil, errNoSandboxNode
+		case <-ctx.Done():
+			return 0, nil, ctx.Err()
+		}
 	}
 }
 
-// open has g deliver from now on.
+func (s *sandboxNode) current() (g *gateway.Gateway, opened <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gateway, s.opened
+}
+
+// open has g deliver from now on, in place of the one before.
 func (s *sandboxNode) open(g *gateway.Gateway) {
-	s.have.Do(func() {
-		s.gateway = g
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gateway == nil {
 		close(s.opened)
-	})
+	}
+	s.gateway = g
+}
+
+// shut has g deliver no more; who comes waits for the next.
+func (s *sandboxNode) shut(g *gateway.Gateway) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gateway == g {
+		s.gateway, s.opened = nil, make(chan struct{})
+	}
 }
 
 // sandboxConfig is what a control process runs its node for the sandbox with.
@@ -75,6 +102,10 @@ type sandboxConfig struct {
 // listens nowhere: it joins by an invitation that control makes for it, has an id, an
 // epoch, a lease and keys of its own, and asks control as every other node does. What it
 // can't make durable in the log is refused: it has no spool.
+//
+// When an operator expels it, it signs nothing from the moment on at which it is told,
+// and another node takes its place, as at the next start: what was put out are that node
+// and its keys, not the sandbox. Who wants a process to sign nothing stops it.
 func (s *sandboxNode) serve(ctx context.Context, cfg sandboxConfig) error {
 	select {
 	case <-s.wanted:
@@ -90,26 +121,47 @@ func (s *sandboxNode) serve(ctx context.Context, cfg sandboxConfig) error {
 	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return inside.Dial() }}}
 	defer client.CloseIdleConnections()
 
-	node, err := cfg.join(ctx, client)
-	if err != nil {
-		if ctx.Err() != nil {
+	for {
+		pause := time.Second // nothing may make nodes as fast as it can
+		node, err := cfg.join(ctx, client)
+		if err == nil {
+			if err = s.run(ctx, fail, cfg, node, client); err != nil {
+				return err
+			}
+		} else if ctx.Err() == nil {
+			cfg.Logger.Error("the sandbox has no node in this process: its deliveries are refused, and it is tried again", "err", err)
+			pause = patience
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
 			return nil
 		}
-		cfg.Logger.Error("the sandbox has no node in this process until it starts again: its deliveries are refused", "err", err)
-		<-ctx.Done()
-		return nil
 	}
+}
+
+// run has a node deliver until ctx is done, or the node is expelled, and closes it.
+func (s *sandboxNode) run(ctx context.Context, fail context.CancelCauseFunc, cfg sandboxConfig, node *identity.Node, client *http.Client) error {
 	defer func() {
 		if err := node.Close(); err != nil {
 			cfg.Logger.Error("cannot close the identity of the sandbox's node", "err", err)
 		}
 	}()
-	source, err := snapshot.NewRemote(insideURL, node.Credential(), client)
+	metrics := &termRegisterer{Registerer: cfg.Registerer}
+	defer metrics.end()
+	term, end := context.WithCancel(ctx)
+	defer end()
+	source := &untilExpelled{expelled: sync.OnceFunc(func() {
+		cfg.Logger.Warn("the sandbox's node in this process was expelled, another takes its place", "nodeId", node.ID())
+		end()
+	})}
+	var err error
+	source.Remote, err = snapshot.NewRemote(insideURL, node.Credential(), client)
 	if err != nil {
 		return err
 	}
 	view, err := snapshot.New(snapshot.Config{
-		Source: source, NodeID: node.ID(), Bound: cfg.Bound, Signer: node, Logger: cfg.Logger, Registerer: cfg.Registerer,
+		Source: source, NodeID: node.ID(), Bound: cfg.Bound, Signer: node, Logger: cfg.Logger, Registerer: metrics,
 	})
 	if err != nil {
 		return err
@@ -117,7 +169,7 @@ func (s *sandboxNode) serve(ctx context.Context, cfg sandboxConfig) error {
 	defer view.Close()
 	g, err := gateway.New(gateway.Config{
 		NodeID: node.ID(), Epoch: node.Epoch(), Rights: view, Log: cfg.Log, SandboxSigner: node.Signer, IsSandbox: cfg.Plane.tenants.IsSandbox,
-		Logger: cfg.Logger, Registerer: cfg.Registerer,
+		Logger: cfg.Logger, Registerer: metrics,
 	})
 	if err != nil {
 		return err
@@ -127,12 +179,59 @@ func (s *sandboxNode) serve(ctx context.Context, cfg sandboxConfig) error {
 	beside.run("its view of rights", view.Run)
 	beside.run("its identity", node.Run)
 	waits := newAwaited(errors.New("it has no lease yet"))
-	if err := waits.until(ctx, "a lease and a signing key", func() error { return errors.Join(view.Fresh(), node.Ready()) }); err != nil {
-		return nil // ctx is done
+	if err := waits.until(term, "a lease and a signing key", func() error { return errors.Join(view.Fresh(), node.Ready()) }); err != nil {
+		return nil // term is over
 	}
 	cfg.Logger.Info("the sandbox has a node in this process", "nodeId", node.ID())
 	s.open(g)
-	return g.RunInside(ctx)
+	context.AfterFunc(term, func() { s.shut(g) })
+	return g.RunInside(term)
+}
+
+// untilExpelled is the feed of a node, and tells when control knows the node no more.
+type untilExpelled struct {
+	*snapshot.Remote
+	expelled func()
+}
+
+// Feed implements snapshot.Source.
+func (u *untilExpelled) Feed(ctx context.Context, q api.FeedRequest) (api.Feed, error) {
+	f, err := u.Remote.Feed(ctx, q)
+	if expelled(err) {
+		u.expelled()
+	}
+	return f, err
+}
+
+// expelled says whether control refused a node's credential: an operator has expelled the
+// node, or the database is of a time before it joined.
+func expelled(err error) bool {
+	refused, ok := errors.AsType[*api.Refused](err)
+	return ok && refused.Status == http.StatusUnauthorized
+}
+
+// termRegisterer gives metrics back when a node's term ends, for those of the next.
+type termRegisterer struct {
+	prometheus.Registerer
+	all []prometheus.Collector
+}
+
+// Register implements prometheus.Registerer.
+func (r *termRegisterer) Register(c prometheus.Collector) error {
+	r.all = append(r.all, c)
+	return r.Registerer.Register(c)
+}
+
+// MustRegister implements prometheus.Registerer.
+func (r *termRegisterer) MustRegister(all ...prometheus.Collector) {
+	r.all = append(r.all, all...)
+	r.Registerer.MustRegister(all...)
+}
+
+func (r *termRegisterer) end() {
+	for _, c := range r.all {
+		r.Unregister(c)
+	}
 }
 
 // insideURL is control, for who dials it inside the process.
@@ -158,10 +257,9 @@ func (c *sandboxConfig) join(ctx context.Context, client *http.Client) (*identit
 			},
 			Logger: c.Logger, Registerer: c.Registerer,
 		})
-		refused, ok := errors.AsType[*api.Refused](err)
 		switch {
 		case errors.Is(err, store.ErrInUse):
-		case ok && refused.Status == http.StatusUnauthorized: // an operator has expelled it
+		case expelled(err):
 			c.Logger.Warn("an identity of the sandbox's nodes is of no use any more, another takes its place", "dir", dir, "err", err)
 		default:
 			return node, err

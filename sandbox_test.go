@@ -312,8 +312,8 @@ func testSandboxReceipts(t *testing.T, h *sandboxHouse) {
 	require.Equal(t, sealer.ExitUnsound, exit, report.String())
 }
 
-// TestSandboxNodeExpelled: a node that an operator has put out does not come back, but the
-// next start has another.
+// TestSandboxNodeExpelled: a node that an operator has put out does not come back, but
+// another takes its place, in the same process, and is there at the next start.
 func TestSandboxNodeExpelled(t *testing.T) {
 	t.Setenv("MUNIMENT_TEST_POSTGRES", "")
 	data := t.TempDir()
@@ -322,18 +322,30 @@ func TestSandboxNodeExpelled(t *testing.T) {
 	h := openSandboxHouse(t, data, log, warehouse, sandboxOn(data, log))
 	v := h.visitor(true)
 	h.deliver(v)
-	node := h.nodeOf(v)
-	h.call("operator", "POST", "/admin/nodes/"+node+"/expel", "{}")
-	status, answer, err := h.ctl.sandbox.Deliver(t.Context(), v.TenantID, v.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":1}`, v.rightID))
-	require.NoError(t, err)
-	require.Equal(t, 503, status, string(answer))
-	h.verifies(h.sealed(v))
+	nodes := map[string]bool{}
+	for n := range 3 {
+		node := h.nodeOf(v)
+		require.False(t, nodes[node], "it came back")
+		nodes[node] = true
+		h.call("operator", "POST", "/admin/nodes/"+node+"/expel", "{}")
+		require.Eventually(t, func() bool {
+			status, answer, err := h.ctl.sandbox.Deliver(t.Context(), v.TenantID, v.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":1}`, v.rightID))
+			if status != 200 {
+				require.True(t, err != nil || status == 503, "%d %s", status, answer)
+			}
+			return status == 200
+		}, 30*time.Second, 10*time.Millisecond)
+		h.verifies(h.sealed(v))
+		require.Len(t, h.signers(v), n+2)
+	}
+	last := h.nodeOf(v)
 	h.stop()
 
 	h = openSandboxHouse(t, data, log, warehouse, sandboxOn(data, log))
 	h.deliver(v)
 	h.verifies(h.sealed(v))
-	require.Len(t, h.signers(v), 2)
+	require.Equal(t, last, h.nodeOf(v))
+	require.Len(t, h.signers(v), 4)
 }
 
 // nodeOf is the node that a tenant's last delivery was taken by.
