@@ -371,9 +371,11 @@ type pack struct {
 }
 
 // seal makes n entries and seals them.
-func (l *log) seal(n int) *pack {
-	earlier := make(map[string]uint64)
-	var events [][]byte
+func (l *log) seal(n int) *pack { return l.sealed(l.entries(n)) }
+
+// entries makes the next n, and names those that repeat leaves of packs before.
+func (l *log) entries(n int) (events [][]byte, earlier map[string]uint64) {
+	earlier = make(map[string]uint64)
 	for leaf := l.tree.Size(); len(events) < n; leaf++ {
 		switch l.IntN(24) {
 		case 0, 1, 2, 3:
@@ -394,7 +396,7 @@ func (l *log) seal(n int) *pack {
 			l.answered = append(l.answered, event)
 		}
 	}
-	return l.sealed(events, earlier)
+	return events, earlier
 }
 
 // sealed is the next pack, of these events. earlier names, by event id, the leaves

@@ -5,6 +5,7 @@ package independent_test
 import (
 	"bytes"
 	"crypto/ed25519"
+	"slices"
 	"testing"
 	"time"
 
@@ -265,6 +266,97 @@ func TestTogether(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestSubsets gives any of the packs of a log, some of them twice and some spoilt, where the
+// service has lied in one now and then: about what stands in another. Both verifiers say the
+// same of each.
+func TestSubsets(t *testing.T) {
+	s := newService(t, "subsets")
+	f := newFolder(t, s)
+	var sets [][]string
+	for len(sets) < size(2000) {
+		l := s.newLog()
+		l.priced = true
+		var packs []*pack
+		for range 3 + s.IntN(4) {
+			events, earlier := l.entries(1 + s.IntN(12))
+			if s.IntN(3) == 0 {
+				l.contradict(&events, earlier)
+			}
+			packs = append(packs, l.sealed(events, earlier))
+		}
+		for range 5 {
+			var set []string
+			for _, p := range packs {
+				for n := []int{0, 1, 1, 1, 2}[s.IntN(5)]; n > 0; n-- {
+					file := [][]byte{p.file, sealer.AppendPackObject(nil, p.SealedPack, p.events)}[s.IntN(2)]
+					if s.IntN(12) == 0 {
+						file = bytes.Replace(file, []byte("evt_"), []byte("evt-"), 1)
+					}
+					set = append(set, f.put(file))
+				}
+			}
+			s.Shuffle(len(set), func(i, j int) { set[i], set[j] = set[j], set[i] })
+			if len(set) > 0 {
+				sets = append(sets, set)
+			}
+		}
+	}
+	said := map[sealer.Code]int{}
+	for i, theirs := range stranger(t, f.root, sets) {
+		for n, v := range ours(t, f.root, sets[i]) {
+			require.Equal(t, v.OK, theirs[n].OK, "file %d of %v: sealer %v, verify.py %v", n, sets[i], v.Codes, theirs[n].Codes)
+			if code := theirs[n].Codes[0]; !v.OK {
+				require.Contains(t, v.Codes, code, "file %d of %v", n, sets[i])
+			}
+			said[theirs[n].Codes[0]]++
+		}
+	}
+	for _, code := range []sealer.Code{"", sealer.EntryRepeated, sealer.DuplicatesMismatch, sealer.SettlementMismatch} {
+		require.Positive(t, said[code], code)
+	}
+	t.Logf("%d sets: %v", len(sets), said)
+}
+
+// contradict has the next pack contradict those before it, if there is anything to
+// contradict: by an event that stands there, a repetition that does not, or does, or a rule.
+func (l *log) contradict(events *[][]byte, earlier map[string]uint64) {
+	switch n := len(l.rules); l.IntN(6) {
+	case 0:
+		if len(l.events) > 0 {
+			*events = append(*events, l.events[l.IntN(len(l.events))])
+		}
+	case 1:
+		for id := range earlier {
+			delete(earlier, id)
+		}
+	case 2:
+		if len(l.events) > 0 {
+			event, _ := l.twice()
+			*events = append(*events, event)
+			earlier[eventID(l.service, event)] = uint64(l.IntN(len(l.events)))
+		}
+	case 3:
+		if n > 0 {
+			l.rules = slices.Delete(slices.Clone(l.rules), n-1, n)
+		}
+	case 4:
+		if n > 0 {
+			l.rules = slices.Clone(l.rules)
+			r := &l.rules[l.IntN(n)]
+			said := l.parse(r.Record)
+			said["price"] = "77"
+			r.Record = l.canonical(said)
+		}
+	case 5:
+		if n > 0 {
+			l.rules = slices.Clone(l.rules)
+			if r := &l.rules[n-1]; r.Leaf+1 < uint64(len(l.events)) {
+				r.Leaf++
+			}
+		}
 	}
 }
 
