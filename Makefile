@@ -6,7 +6,7 @@ FUZZTIME ?= 2m
 FUZZFLAGS ?= -fuzzminimizetime 1s
 FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
-.PHONY: demo demo-stack run build test test-independent check lint-openapi race stack stack-down test-stack test-stack-tls deploy-test faults fuzz bench bench-parts bench-update bench-stack bench-stack-update soak help
+.PHONY: demo demo-stack run build test test-independent check lint-openapi race contract stack stack-down test-stack test-stack-tls deploy-test faults fuzz bench bench-parts bench-update bench-stack bench-stack-update soak help
 
 demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
 	@./bin/muniment demo
@@ -87,6 +87,11 @@ check: ## formatting, vet, staticcheck, import map, OpenAPI document, race tests
 
 lint-openapi: ## the OpenAPI document before a linter that is not ours (needs Node)
 	go test -count 1 -tags lint -run '^TestDocumentLints$$' ./control
+
+contract: lint-openapi ## the same, and then a running service against its document by schemathesis: three minutes (needs Node and Python 3)
+	@test -x bin/contract/bin/python || python3 -m venv bin/contract
+	bin/contract/bin/pip install --quiet --disable-pip-version-check --require-hashes -r contract/requirements.txt
+	MUNIMENT_TEST_PYTHON=$(CURDIR)/bin/contract/bin/python go test -count 1 -v -timeout 15m -tags contract -run '^TestContract$$' .
 
 race: ## race tests of the concurrent packages
 	go test -race -short ./gateway/... ./pipeline/... ./control/... ./sealer

@@ -1,0 +1,41 @@
+//go:build contract
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestContract has schemathesis hold a running service against its OpenAPI document:
+// /v1 with a key that has the wildcard, then the sandbox with a visitor's cookie.
+// contract/ says how. MUNIMENT_TEST_PYTHON has the packages of its requirements.txt.
+func TestContract(t *testing.T) {
+	t.Setenv("MUNIMENT_SANDBOX_BURST", "1000000")
+	t.Setenv("MUNIMENT_SANDBOX_SUSTAINED", "1000000")
+	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
+	server := startServer(t, exe, data)
+	t.Setenv("CONTRACT_URL", server.API)
+	for _, run := range []struct{ name, key, paths string }{
+		{"v1", createTenant(t, exe, data).APIKey, "^/(?!api/sandbox/)"},
+		{"sandbox", "", "^/api/sandbox/"},
+	} {
+		t.Run(run.name, func(t *testing.T) {
+			t.Setenv("CONTRACT_KEY", run.key)
+			args := []string{"-m", "schemathesis.cli", "--no-color", "--config-file", "contract/schemathesis.toml", "run", "--include-path-regex", run.paths}
+			if run.key != "" {
+				args = append(args, "--header", "Authorization: Bearer "+run.key)
+			}
+			python := os.Getenv("MUNIMENT_TEST_PYTHON")
+			require.NotEmpty(t, python, "make contract sets it")
+			cmd := exec.CommandContext(t.Context(), python, append(args, server.API+"/openapi.json")...)
+			cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
+			cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+			require.NoError(t, cmd.Run(), "what is above")
+		})
+	}
+}
