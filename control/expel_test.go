@@ -1,0 +1,216 @@
+package control_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/node"
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// TestExpelNode: nobody but force puts out a node that does not answer, and what is out
+// stays out.
+func TestExpelNode(t *testing.T) {
+	h := newHouse(t)
+	expel := func(nodeID, body string) answer { return h.admin("POST", "/admin/nodes/"+nodeID+"/expel", body) }
+	expel(newNewcomer(t).id, "").refused(404, api.ResourceNotFound)
+	_, err := h.nodes.Enrol(t.Context(), "nod_embedded")
+	require.NoError(t, err)
+	require.Contains(t, expel("nod_embedded", `{"force":true}`).refused(409, api.StateConflict), "part of a control process")
+
+	n, invitation := newNewcomer(t), h.invite()
+	credential := get[string](t, h.join(n.request(invitation)).ok(), "credential")
+	start := func() answer { return send(t, h.control.Nodes(), credential, "POST", api.PathStart, "") }
+	start().ok()
+	refused := expel(n.id, `{"reason":"not needed"}`).refused(409, api.StateConflict)
+	require.Contains(t, refused, "its spool may hold receipts")
+	require.Contains(t, refused, "for good: it signs nothing more")
+	events := h.events(api.SystemTenant)
+	told := events[len(events)-1]
+	require.Equal(t, "node.recalled", told.Type)
+	require.Equal(t, sealer.Ref{Kind: "node", ID: n.id}, told.Subject)
+	require.JSONEq(t, `{"nodeId":"`+n.id+`","reason":"not needed"}`, string(told.Data))
+	keys, err := h.nodes.SigningKeys(t.Context())
+	require.NoError(t, err)
+	for _, k := range keys.Keys {
+		require.Equal(t, k.NodeID == n.id, k.Leaving)
+	}
+	expel(n.id, "").refused(409, api.StateConflict)
+	require.Equal(t, events, h.events(api.SystemTenant), "asked once")
+	recalled := told
+	start().ok()
+	require.Contains(t, n.enrol(h, credential, newNewcomer(t).key, time.Now()).refused(409, api.StateConflict), "is to leave")
+
+	v := expel(n.id, `{"force":true,"reason":"stolen"}`).ok()
+	require.Equal(t, 2., get[float64](t, v, "epoch"))
+	require.Equal(t, "REVOKED", get[string](t, get[[]any](t, v, "keys")[0].(map[string]any), "state"))
+	require.Equal(t, []string{"key.revoked", "node.expelled"}, h.newest(api.SystemTenant, 2))
+	events = h.events(api.SystemTenant)
+	told = events[len(events)-1]
+	require.Equal(t, sealer.Ref{Kind: "node", ID: n.id}, told.Subject)
+	require.Contains(t, string(told.Data), `"reason":"stolen"`)
+	require.Contains(t, start().refused(401, api.AuthInvalid), "the node "+n.id+" was expelled")
+	require.Contains(t, h.join(n.request(invitation)).refused(401, api.AuthInvalid), "was expelled")
+	require.Contains(t, h.join(n.request(h.invite())).refused(401, api.AuthInvalid), "was expelled")
+	events = h.events(api.SystemTenant)
+	require.Equal(t, v, expel(n.id, "").ok(), "once more changes nothing")
+	require.Equal(t, events, h.events(api.SystemTenant))
+
+	// A database from before is told by the log.
+	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `UPDATE nodes SET expelled_at = NULL, leaving_at = NULL WHERE node_id = $1`, n.id)
+		return err
+	}))
+	h.join(n.request(h.invite())).refused(409, api.StateConflict)
+	for _, changed := range []bool{true, false} {
+		require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+			again, err := node.Replay(t.Context(), tx, &recalled)
+			require.Equal(t, changed, again)
+			return err
+		}))
+	}
+	for _, before := range []string{"the expulsion", "it joined"} {
+		if before == "it joined" {
+			require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+				_, err := tx.ExecContext(t.Context(), `DELETE FROM nodes WHERE node_id = $1`, n.id)
+				return err
+			}))
+		}
+		for _, changed := range []bool{true, false} {
+			require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+				again, err := node.Replay(t.Context(), tx, &told)
+				require.Equal(t, changed, again, before)
+				return err
+			}))
+		}
+		h.join(n.request(h.invite())).refused(401, api.AuthInvalid)
+	}
+	require.Equal(t, 2., get[float64](t, expel(n.id, "").ok(), "epoch"))
+}
+
+// TestLeavingNodeGetsNoKey: a node that was asked to leave enrols none, and is told, though
+// all its keys were revoked before or are since.
+func TestLeavingNodeGetsNoKey(t *testing.T) {
+	for _, first := range []string{"revoked", "leaving"} {
+		t.Run(first+" first", func(t *testing.T) {
+			h := newHouse(t)
+			n, next := newNewcomer(t), newNewcomer(t).key
+			id := sealer.KeyID(n.key.Public().(ed25519.PublicKey))
+			credential := get[string](t, h.join(n.request(h.invite())).ok(), "credential")
+			start := func() api.Started {
+				body, err := json.Marshal(api.StartRequest{SigningKeys: []string{id}})
+				require.NoError(t, err)
+				text, err := json.Marshal(send(t, h.control.Nodes(), credential, "POST", api.PathStart, string(body)).ok())
+				require.NoError(t, err)
+				var v api.Started
+				require.NoError(t, json.Unmarshal(text, &v))
+				return v
+			}
+			revoke := func() { h.admin("POST", "/admin/signing-keys/"+id+"/revoke", `{"force":true}`).ok() }
+			if first == "revoked" {
+				revoke()
+			}
+			expelled := false
+			ask := func() {
+				_, err := h.nodes.Expel(t.Context(), n.id, node.Expulsion{Revocation: node.Revocation{Seal: func(_ context.Context, _, purpose string) ([]node.Unsealed, error) {
+					require.Equal(t, sealer.PurposeReceipt, purpose)
+					told := n.enrolVouched(h, credential, next, nil, time.Now().Add(time.Second)).refused(409, api.StateConflict)
+					require.Contains(t, told, "is to leave")
+					v := start()
+					require.True(t, v.Last)
+					require.Len(t, v.SigningKeys, 1)
+					require.True(t, v.SigningKeys[0].Last)
+					return nil, nil
+				}}}, store.ByOperator())
+				expelled = err == nil
+			}
+			ask()
+			if first == "leaving" {
+				require.False(t, expelled)
+				revoke()
+				ask()
+			}
+			require.True(t, expelled)
+			keys, err := h.nodes.SigningKeys(t.Context())
+			require.NoError(t, err)
+			require.False(t, slices.ContainsFunc(keys.Keys, func(k node.SigningKey) bool { return k.NodeID == n.id && k.KeyID != id }))
+		})
+	}
+}
+
+// TestLeavingNodeDisownsNothing: whoever has the credential of a node that is to leave can't
+// put what its key signed until then outside the key's window.
+func TestLeavingNodeDisownsNothing(t *testing.T) {
+	h := newHouse(t)
+	n := newNewcomer(t)
+	credential := get[string](t, h.join(n.request(h.invite())).ok(), "credential")
+	id := sealer.KeyID(n.key.Public().(ed25519.PublicKey))
+	h.admin("POST", "/admin/nodes/"+n.id+"/expel", "").refused(409, api.StateConflict)
+	signed := time.Now().UTC().Truncate(time.Millisecond)
+	v := h.retire(credential, id, signed.Add(-time.Hour)).ok()
+	end, err := time.Parse(time.RFC3339Nano, get[string](t, v, "notAfter"))
+	require.NoError(t, err)
+	require.False(t, end.Before(signed))
+}
+
+// TestNodesTellOfTheirSpools with each question.
+func TestNodesTellOfTheirSpools(t *testing.T) {
+	h := newHouse(t)
+	ask := func(credential, spooled string) answer {
+		return send(t, h.control.Nodes(), credential, "POST", api.PathFeed, `{"nodeId":"x","after":0,"limit":0,"spooled":`+spooled+`}`)
+	}
+	n, other := newNewcomer(t), newNewcomer(t)
+	credential := get[string](t, h.join(n.request(h.invite())).ok(), "credential")
+	ask(credential, "5").ok()
+	ask(get[string](t, h.join(other.request(h.invite())).ok(), "credential"), "0").ok()
+	live, silent, err := h.nodes.Spooled(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{n.id: 5}, live)
+	require.Empty(t, silent)
+	ask(credential, "-1").refused(422, api.ValidationFailed)
+}
+
+// TestAbandonSpool: what was left in the spool of a node that is lost is named until an
+// operator gives it up, by one event.
+func TestAbandonSpool(t *testing.T) {
+	for _, at := range []string{"once", "later"} {
+		t.Run(at, func(t *testing.T) {
+			ran := new(atomic.Int64)
+			h := newHouseOn(t, t.TempDir(), node.Config{Bound: 30 * time.Second, Clock: func() time.Duration { return time.Duration(ran.Load()) }})
+			expel := func(n newcomer, body string) answer { return h.admin("POST", "/admin/nodes/"+n.id+"/expel", body) }
+			n := newNewcomer(t)
+			credential := get[string](t, h.join(n.request(h.invite())).ok(), "credential")
+			send(t, h.control.Nodes(), credential, "POST", api.PathStart, "").ok()
+			send(t, h.control.Nodes(), credential, "POST", api.PathFeed, `{"nodeId":"x","after":0,"limit":0,"spooled":7}`).ok()
+			require.Contains(t, expel(n, `{"abandonSpool":true,"force":true}`).refused(409, api.StateConflict), "stop it first")
+			ran.Add(int64(time.Minute))
+			abandon := `{"abandonSpool":true,"reason":"the disk burnt"}`
+			if at == "later" {
+				v := expel(n, `{"force":true}`).ok()
+				require.Equal(t, 7., get[float64](t, v, "spooled"))
+				_, silent, err := h.nodes.Spooled(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, map[string]int64{n.id: 7}, silent, "seals name it")
+			}
+			v := expel(n, abandon).ok()
+			require.Equal(t, 0., get[float64](t, v, "spooled"))
+			_, silent, err := h.nodes.Spooled(t.Context())
+			require.NoError(t, err)
+			require.Empty(t, silent)
+			require.Equal(t, []string{"node.expelled", "spool.abandoned"}, h.newest(api.SystemTenant, 2))
+			events := h.events(api.SystemTenant)
+			require.JSONEq(t, `{"nodeId":"`+n.id+`","epoch":1,"spooled":7,"reason":"the disk burnt"}`, string(events[len(events)-1].Data))
+			expel(n, abandon).ok()
+			require.Equal(t, events, h.events(api.SystemTenant), "once")
+		})
+	}
+}
