@@ -1,0 +1,223 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"muniment/gateway/api"
+)
+
+func TestLeaseBeginsWithTheQuestion(t *testing.T) {
+	s, c := newSource(), new(clock)
+	v := newView(t, s, func(cfg *Config) { cfg.Clock = c.read; cfg.Bound = 10 * time.Second })
+	require.Equal(t, errStale, v.Fresh(), "no lease before the first answer")
+	c.advance(time.Minute)
+	asked := c.read()
+	c.advance(4 * time.Second) // the answer takes its time
+	_, err := v.poll(t.Context(), asked)
+	require.NoError(t, err)
+	age, held := v.LeaseAge()
+	require.True(t, held)
+	require.Equal(t, 4*time.Second, age)
+	c.advance(6 * time.Second)
+	require.NoError(t, v.Fresh())
+	c.advance(1)
+	require.Equal(t, errStale, v.Fresh())
+}
+
+func TestNoLeaseBeforeEverythingIsApplied(t *testing.T) {
+	s, c := newSource(), new(clock)
+	for n := range 5 {
+		s.put(api.Right{ID: rightOf(n), State: api.RightSuspended})
+	}
+	s.page = 2
+	v := newView(t, s, func(cfg *Config) { cfg.Clock = c.read })
+	for range 2 {
+		follow(t, v)
+		require.Equal(t, errStale, v.Fresh())
+	}
+	follow(t, v)
+	require.NoError(t, v.Fresh())
+	require.Equal(t, s.revision, v.Applied())
+	for n := range 5 {
+		_, err := v.Right(t.Context(), "tnt_a", rightOf(n))
+		requireCode(t, api.StateConflict, err)
+	}
+}
+
+func TestRestoredDatabaseIsNeverTrustedAgain(t *testing.T) {
+	for name, restore := range map[string]func(*source){
+		"another incarnation": func(s *source) { s.incarnation = "two" },
+		"older revision":      func(s *source) { s.revision -= 2 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSource()
+			s.put(api.Right{ID: rightOf(1), State: api.RightActive})
+			s.put(api.Right{ID: rightOf(2), State: api.RightActive})
+			v := newView(t, s, nil)
+			follow(t, v)
+			require.NoError(t, v.Fresh())
+			s.set(func() { restore(s) })
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel() // the source has no news to answer with: let it answer at once
+			_, err := v.poll(ctx, 0)
+			require.Error(t, err)
+			require.Equal(t, errLost, v.Fresh())
+			_, held := v.LeaseAge()
+			require.False(t, held)
+			s.set(func() { s.incarnation, s.revision = "one", 100 })
+			_, err = v.poll(t.Context(), 0)
+			require.NoError(t, err)
+			require.Equal(t, errLost, v.Fresh())
+		})
+	}
+}
+
+func TestMalformedAnswersGiveNoLease(t *testing.T) {
+	v := newView(t, answers{api.Feed{Incarnation: "one", Newest: 5, UpTo: 9}}, nil)
+	_, err := v.poll(t.Context(), 0)
+	require.Error(t, err)
+	require.Equal(t, errStale, v.Fresh())
+}
+
+// answers gives one answer to every question.
+type answers struct{ feed api.Feed }
+
+func (a answers) Feed(context.Context, api.FeedRequest) (api.Feed, error) { return a.feed, nil }
+func (answers) Right(context.Context, string) (*api.Right, int64, error)  { return nil, 0, nil }
+func (answers) Key(context.Context, string) (*api.Key, int64, error)      { return nil, 0, nil }
+
+// TestRun follows the feed on a fake clock: changes come through at once, each is
+// reported with the next question, and a source that fails is asked until it is back.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource()
+		began := time.Now()
+		v, err := New(Config{Source: s, NodeID: "nod_1", Spooled: func() int64 { return 4 }, Bound: 3 * time.Second, Clock: func() time.Duration { return time.Since(began) },
+			Registerer: prometheus.NewRegistry()})
+		require.NoError(t, err)
+		defer v.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- v.Run(ctx) }()
+		synctest.Wait()
+		require.NoError(t, v.Fresh())
+
+		revision := s.put(api.Right{ID: rightOf(1), State: api.RightSuspended})
+		synctest.Wait()
+		require.Equal(t, revision, v.Applied(), "a change is applied without a wait")
+		s.mu.Lock()
+		require.Equal(t, api.FeedRequest{NodeID: "nod_1", After: revision, Spooled: 4}, s.asked[len(s.asked)-1], "and reported at once")
+		questions := len(s.asked)
+		s.mu.Unlock()
+
+		time.Sleep(10 * time.Second) // synctest's clock
+		require.NoError(t, v.Fresh(), "a quiet feed renews the lease")
+		s.mu.Lock()
+		require.InDelta(t, 20, len(s.asked)-questions, 2, "twice a second")
+		s.away = errors.New("partitioned")
+		s.mu.Unlock()
+
+		time.Sleep(5 * time.Second)
+		require.Equal(t, errStale, v.Fresh())
+		s.set(func() { s.away = nil })
+		time.Sleep(3 * time.Second)
+		require.NoError(t, v.Fresh())
+		cancel()
+		require.NoError(t, <-ended)
+	})
+}
+
+func TestEagerSourceIsNotAskedInALoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		asked := 0
+		v, err := New(Config{Source: counting{answers{api.Feed{Incarnation: "one", Newest: 1, UpTo: 1}}, &asked}, NodeID: "nod_1",
+			Clock: func() time.Duration { return time.Since(began) }})
+		require.NoError(t, err)
+		defer v.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.NoError(t, v.Run(ctx))
+		require.InDelta(t, 50, asked, 5)
+	})
+}
+
+type counting struct {
+	answers
+	n *int
+}
+
+func (c counting) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error) {
+	*c.n++
+	return c.answers.Feed(ctx, req)
+}
+
+func TestMetricsTellTheLease(t *testing.T) {
+	s, c := newSource(), new(clock)
+	reg := prometheus.NewRegistry()
+	v := newView(t, s, func(cfg *Config) { cfg.Clock = c.read; cfg.Registerer = reg })
+	s.put(api.Right{ID: rightOf(1), State: api.RightSuspended})
+	follow(t, v)
+	c.advance(2 * time.Second)
+	problems, err := testutil.GatherAndLint(reg)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+	families, err := reg.Gather()
+	require.NoError(t, err)
+	values := map[string]float64{}
+	for _, f := range families {
+		if g := f.GetMetric()[0].GetGauge(); g != nil {
+			values[f.GetName()] = g.GetValue()
+		}
+	}
+	require.Equal(t, map[string]float64{
+		"muniment_rights_lease_age_seconds": 2, "muniment_rights_lease_bound_seconds": 30,
+		"muniment_rights_applied_revision": 2, "muniment_rights_stopped_entries": 1,
+	}, values)
+}
+
+func TestBootClockRuns(t *testing.T) {
+	a := bootClock()
+	b := bootClock()
+	require.Positive(t, a)
+	require.GreaterOrEqual(t, b, a)
+}
+
+// TestClockAhead is told once, and counted each time; the lease is not in question.
+func TestClockAhead(t *testing.T) {
+	var log bytes.Buffer
+	now := time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)
+	v, err := New(Config{
+		Source: answers{api.Feed{Incarnation: "one", Newest: 5, UpTo: 5, At: now}}, NodeID: "nod_1",
+		Now: func() time.Time { return now }, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	require.NoError(t, err)
+	defer v.Close()
+	control := now
+	for ahead, told := range map[time.Duration]float64{time.Minute: 0, -time.Hour: 0} {
+		now = control.Add(ahead)
+		_, err = v.poll(t.Context(), v.cfg.Clock())
+		require.NoError(t, err)
+		require.Equal(t, told, testutil.ToFloat64(v.metrics.feedErrors))
+	}
+	now = control.Add(time.Minute + time.Millisecond)
+	for range 2 {
+		_, err = v.poll(t.Context(), v.cfg.Clock())
+		require.NoError(t, err)
+	}
+	require.NoError(t, v.Fresh())
+	require.Equal(t, 2., testutil.ToFloat64(v.metrics.feedErrors))
+	require.Equal(t, 1, strings.Count(log.String(), "the clock is ahead of control's"))
+}
