@@ -316,7 +316,7 @@ func (a *audited) expect(about string, events ...string) {
 	require.Eventually(a.t, func() bool {
 		got = a.log(after)
 		return len(got) >= len(events)
-	}, 20*time.Second, 5*time.Millisecond, "%s left %v, and no %v", about, &got, events)
+	}, time.Minute, 5*time.Millisecond, "%s left %v, and no %v", about, &got, events)
 	require.Len(a.t, got, len(events), about)
 	for i, want := range events {
 		if !strings.Contains(want, " by ") {
