@@ -740,3 +740,19 @@ func TestSandboxListsTheNewestPacks(t *testing.T) {
 	require.Len(t, headers, 500)
 	require.Equal(t, []any{704.0, 1203.0}, []any{headers[0]["n"], headers[499]["n"]})
 }
+
+// TestSandboxClockAhead: a process whose clock was wrong locks nobody out once it is right.
+func TestSandboxClockAhead(t *testing.T) {
+	now := time.Now()
+	p := openPlayground(t, newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return now }), sandbox.Config{Shared: true})
+	v := &visitor{playground: p}
+	now = now.Add(24 * time.Hour)
+	for range 10 {
+		v.isRefused(404, sandbox.NoTenant, "GET", "/tenant", "")
+	}
+	now = now.Add(-24 * time.Hour)
+	for range 10 {
+		v.isRefused(404, sandbox.NoTenant, "GET", "/tenant", "")
+	}
+	v.isRefused(429, sandbox.RateLimited, "GET", "/tenant", "")
+}

@@ -73,6 +73,9 @@ func (m *Limiter) Accept(address netip.Addr) (wait time.Duration, ok bool) {
 		m.forget(at)
 		v = &guest{addr: address}
 	}
+	if at-v.last >= sustainedWindow {
+		v.window = window{} // nothing in it counts any more, nor may its stamps come round
+	}
 	at = max(at, v.last) // a clock that was set back must not open a window
 	if wait := v.window.wait(m.limits, stampOf(at)); wait > 0 {
 		return wait, false
@@ -114,8 +117,8 @@ func subscriber(a netip.Addr) netip.Addr {
 	return a
 }
 
-// stamp is a moment in milliseconds, modulo 2³²: 49 days, of which a window that is
-// remembered spans an hour past its last request at most.
+// stamp is a moment in milliseconds, modulo 2³²: 49 days, of which a window is asked for
+// an hour past its last request at most.
 type stamp uint32
 
 func stampOf(at time.Duration) stamp { return stamp(at.Milliseconds()) }

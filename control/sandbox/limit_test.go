@@ -38,6 +38,22 @@ func TestBurst(t *testing.T) {
 	})
 }
 
+// TestStampsComeRound: who comes back when the stamps have come round is not taken for who
+// was there a moment ago.
+func TestStampsComeRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewLimiter(contract, time.Now)
+		for range 10 {
+			accepted(t, m, visitorA)
+		}
+		time.Sleep(time.Millisecond << 32)
+		for range 10 {
+			accepted(t, m, visitorA)
+		}
+		refused(t, m, visitorA, 10*time.Second)
+	})
+}
+
 func TestSustained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewLimiter(contract, time.Now)

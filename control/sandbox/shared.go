@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"muniment/control/store"
+	"muniment/gateway/api"
 )
 
 // shared counts as a Limiter does, in the database, for several processes with clocks
@@ -44,6 +45,8 @@ func (s *shared) count(ctx context.Context, tx *store.Tx, address string) (wait 
 	if err != nil {
 		return 0, err
 	}
+	now := tx.Now().UnixMilli()
+	latest := now + api.ClockSlack.Milliseconds()
 	var accepted []int64
 	if known != nil {
 		for text := range strings.FieldsSeq(*known) {
@@ -51,10 +54,11 @@ func (s *shared) count(ctx context.Context, tx *store.Tx, address string) (wait 
 			if err != nil {
 				return 0, err
 			}
-			accepted = append(accepted, ms)
+			if ms <= latest { // else a clock was ahead that wrote it
+				accepted = append(accepted, ms)
+			}
 		}
 	}
-	now := tx.Now().UnixMilli()
 	if n := len(accepted); n > 0 {
 		now = max(now, accepted[n-1]) // a clock that is behind must not open a window
 	}
