@@ -350,6 +350,6 @@ func (d *draft) record(revision int64) Pack {
 		FirstIndex: h.FirstIndex, Count: h.Count, RootHash: h.RootHash.String(),
 		First: d.first, Last: d.next.position,
 		SealedAt: store.At(h.SealedAt), SigningKeyID: h.SigningKeyID,
-		Bytes: d.bytes, SHA256: d.sum.String(), Header: d.pack.HeaderText,
+		Bytes: d.bytes, SHA256: d.sum.String(), Header: d.pack.HeaderText, counts: countsOf(h),
 	}
 }

@@ -204,37 +204,11 @@ func (r *Room) inclusion(ctx context.Context, under Pack, index uint64, leaf sea
 	return proof, err
 }
 
-// headerParts are what is asked of a header that is sealed and known to be sound.
-type headerParts struct {
-	Checkpoint string     `json:"checkpoint"`
-	Duplicates []struct{} `json:"duplicates"`
-	Settlement []struct {
-		Lines   []struct{ Receipts int64 } `json:"lines"`
-		Unrated []struct{ Receipts int64 } `json:"unrated"`
-	} `json:"settlement"`
-}
-
 // checkpoint is the signed note that the pack's header holds.
 func (p *Pack) checkpoint() (string, error) {
-	var h headerParts
+	var h struct {
+		Checkpoint string `json:"checkpoint"`
+	}
 	err := json.Unmarshal(p.Header, &h)
 	return h.Checkpoint, err
-}
-
-// counted adds to the summary what the header only lists.
-func (p *Pack) counted(s Summary) Summary {
-	var h headerParts
-	if json.Unmarshal(p.Header, &h) != nil {
-		return s // headers are written by us, and compared with their hash when served
-	}
-	s.Duplicates = len(h.Duplicates)
-	for _, settlement := range h.Settlement {
-		for _, l := range settlement.Lines {
-			s.Rated += l.Receipts
-		}
-		for _, u := range settlement.Unrated {
-			s.Unrated += u.Receipts
-		}
-	}
-	return s
 }

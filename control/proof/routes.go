@@ -3,6 +3,7 @@ package proof
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -61,7 +62,7 @@ type Summary struct {
 	Count        int           `json:"count" doc:"Entries of this pack."`
 	TreeSize     uint64        `json:"treeSize" doc:"Leaves of the tenant's log with this pack."`
 	RootHash     string        `json:"rootHash"`
-	Duplicates   int           `json:"duplicates" doc:"Deliveries of this pack that repeat an earlier one and are not billed; the header lists them as {leaf, first}."`
+	Duplicates   int64         `json:"duplicates" doc:"Deliveries of this pack that repeat an earlier one and are not billed; the header lists them as {leaf, first}."`
 	Rated        int64         `json:"rated" doc:"Receipts of this pack that a settlement rule rates; the header has the amounts."`
 	Unrated      int64         `json:"unrated" doc:"Metered receipts of this pack that no settlement rule rates; 0 while the tenant has no rules."`
 	SigningKeyID string        `json:"signingKeyId"`
@@ -73,12 +74,20 @@ type Summary struct {
 	Revision     int64         `json:"revision"`
 }
 
-func (p *Pack) summary() Summary {
-	return p.counted(Summary{
+func (p *Pack) summary() (Summary, error) {
+	n := p.counts
+	if n == nil {
+		h, err := sealer.ParsePackHeader(p.Header)
+		if err != nil {
+			return Summary{}, fmt.Errorf("cannot count the pack %s: %w", p.ID, err)
+		}
+		n = countsOf(&h)
+	}
+	return Summary{
 		ID: p.ID, FirstIndex: p.FirstIndex, Count: p.Count, TreeSize: p.FirstIndex + uint64(p.Count), RootHash: p.RootHash,
-		SigningKeyID: p.SigningKeyID, Bytes: p.Bytes, SHA256: p.SHA256,
+		Duplicates: n.duplicates, Rated: n.rated, Unrated: n.unrated, SigningKeyID: p.SigningKeyID, Bytes: p.Bytes, SHA256: p.SHA256,
 		SealedAt: p.SealedAt, CreatedAt: p.SealedAt, UpdatedAt: p.SealedAt, Revision: p.Revision,
-	})
+	}, nil
 }
 
 // CursorBehind is the cursor of the list of packs behind a tenant's n-th one; empty for
@@ -106,14 +115,18 @@ func (r *Room) list(ctx context.Context, in *struct{ store.Page }) (*store.Answe
 	if err != nil {
 		return nil, err
 	}
-	packs, err := listPacks(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, after, in.Limit+1)
+	packs, err := listSummaries(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, after, in.Limit+1)
 	if err != nil {
 		return nil, err
 	}
 	page := packPage{Packs: []Summary{}}
 	packs, page.NextCursor = store.Cut(packs, in.Limit, func(p Pack) string { return strconv.FormatInt(p.Sequence, 10) })
 	for i := range packs {
-		page.Packs = append(page.Packs, packs[i].summary())
+		s, err := packs[i].summary()
+		if err != nil {
+			return nil, err
+		}
+		page.Packs = append(page.Packs, s)
 	}
 	return store.Tell(page, nil)
 }
@@ -140,7 +153,8 @@ func (r *Room) get(ctx context.Context, in *packRequest) (*store.Answer[packDeta
 	if err := json.Unmarshal(p.Header, &header); err != nil {
 		return nil, err
 	}
-	return store.Tell(packDetail{Header: p.Header, Summary: p.summary(), Keys: header.Directory}, nil)
+	summary, err := p.summary()
+	return store.Tell(packDetail{Header: p.Header, Summary: summary, Keys: header.Directory}, err)
 }
 
 // find is the caller's pack of that id. A foreign one is not there.

@@ -32,8 +32,26 @@ type Pack struct {
 	// Bytes and SHA256 (base64url) are of the pack's file.
 	Bytes  int64
 	SHA256 string
-	// Header is verbatim, as the file's first line has it.
+	// Header is verbatim, as the file's first line has it; empty in a list of summaries.
 	Header json.RawMessage
+	counts *counts // nil: the header has to be counted
+}
+
+// counts are of what a header lists.
+type counts struct{ duplicates, rated, unrated int64 }
+
+func countsOf(h *sealer.PackHeader) *counts {
+	c := &counts{duplicates: int64(len(h.Duplicates))}
+	if h.Settlement == nil {
+		return c
+	}
+	for _, l := range h.Settlement.Lines {
+		c.rated += l.Receipts
+	}
+	for _, u := range h.Settlement.Unrated {
+		c.unrated += u.Receipts
+	}
+	return c
 }
 
 // session is one call's work on one tenant, under the tenant's lock.

@@ -2,6 +2,7 @@ package proof
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"sync"
@@ -96,10 +97,33 @@ func TestSummaryCountsWhatIsRated(t *testing.T) {
 	h.deliver(deliveries(3)...)
 	h.deliver(delivery{substrate: gate.CTV, dwellMs: 5, key: "a"}, delivery{substrate: gate.CTV, dwellMs: 5, key: "a"})
 	h.seal()
-	one, two := h.packs()[0].summary(), h.packs()[1].summary()
-	require.Equal(t, []int64{0, 0, 0}, []int64{int64(one.Duplicates), one.Rated, one.Unrated})
-	require.Equal(t, []int64{1, 1, 3}, []int64{int64(two.Duplicates), two.Rated, two.Unrated})
+	server := h.serve()
+	counted := func(about string) {
+		t.Helper()
+		_, data := get(t, server, "/v1/proof-packs")
+		var listed []struct{ Duplicates, Rated, Unrated int64 }
+		require.NoError(t, json.Unmarshal(data["packs"], &listed))
+		require.Equal(t, []struct{ Duplicates, Rated, Unrated int64 }{{0, 0, 0}, {1, 1, 3}}, listed, about)
+	}
+	set := func(what string, args ...any) {
+		t.Helper()
+		require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+			_, err := tx.ExecContext(t.Context(), `UPDATE proof_packs SET `+what, args...)
+			return err
+		}))
+	}
+	counted("as sealed")
 	h.check()
+	packs := h.packs()
+	set(`header = 'a long one'`)
+	counted("without the headers")
+	listed, err := listSummaries(t.Context(), h.db.Read(), h.tenant, 0, 2)
+	require.NoError(t, err)
+	require.Empty(t, listed[1].Header, "it may be long, and a page has many")
+	for _, p := range packs {
+		set(`header = $1, duplicates = NULL, rated = NULL, unrated = NULL WHERE pack_id = $2`, string(p.Header), p.ID)
+	}
+	counted("sealed before they were counted")
 }
 
 // TestSettlementAfterACrash kills the process before each step of a seal, and has another

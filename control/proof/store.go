@@ -84,10 +84,11 @@ func advance(ctx context.Context, tx *store.Tx, next head, p Pack) error {
 		return errors.Join(err, errMoved)
 	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO proof_packs (pack_id, tenant_id, sequence, revision, first_index, entries, root_hash,
-			first_position, last_generation, last_offset, sealed_at, signing_key_id, bytes, sha256, header)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`,
+			first_position, last_generation, last_offset, sealed_at, signing_key_id, bytes, sha256, duplicates, rated, unrated, header)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`,
 		p.ID, p.TenantID, p.Sequence, p.Revision, int64(p.FirstIndex), int64(p.Count), root,
-		p.First.String(), int64(p.Last.Generation), p.Last.Offset, p.SealedAt, p.SigningKeyID, p.Bytes, p.SHA256, string(p.Header))
+		p.First.String(), int64(p.Last.Generation), p.Last.Offset, p.SealedAt, p.SigningKeyID, p.Bytes, p.SHA256,
+		p.counts.duplicates, p.counts.rated, p.counts.unrated, string(p.Header))
 	return err
 }
 
@@ -127,8 +128,17 @@ func promised(ctx context.Context, db *sql.DB, tenantID string, above uint64) (m
 	return roots, rows.Err()
 }
 
-const packColumns = `pack_id, tenant_id, sequence, revision, first_index, entries, root_hash,
-	first_position, last_generation, last_offset, sealed_at, signing_key_id, bytes, sha256, header`
+const (
+	packFields = `pack_id, tenant_id, sequence, revision, first_index, entries, root_hash,
+		first_position, last_generation, last_offset, sealed_at, signing_key_id, bytes, sha256, duplicates, rated, unrated`
+	packColumns = packFields + `, header`
+)
+
+// listSummaries is listPacks without the headers, but for those that have to be counted.
+func listSummaries(ctx context.Context, db *sql.DB, tenantID string, after int64, limit int) ([]Pack, error) {
+	return store.List(ctx, db, "the packs of "+tenantID, scanPack, `SELECT `+packFields+`, CASE WHEN rated IS NULL THEN header ELSE '' END FROM proof_packs
+		WHERE tenant_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3`, tenantID, after, limit)
+}
 
 // listPacks lists the tenant's packs behind a sequence number, in their order.
 func listPacks(ctx context.Context, db *sql.DB, tenantID string, after int64, limit int) ([]Pack, error) {
@@ -186,10 +196,15 @@ func onePack(row *sql.Row) (Pack, bool, error) {
 
 func scanPack(row store.Row) (p Pack, err error) {
 	var first, header string
+	var duplicates, rated, unrated sql.NullInt64
 	err = row.Scan(&p.ID, &p.TenantID, &p.Sequence, &p.Revision, &p.FirstIndex, &p.Count, &p.RootHash,
-		&first, &p.Last.Generation, &p.Last.Offset, &p.SealedAt, &p.SigningKeyID, &p.Bytes, &p.SHA256, &header)
+		&first, &p.Last.Generation, &p.Last.Offset, &p.SealedAt, &p.SigningKeyID, &p.Bytes, &p.SHA256,
+		&duplicates, &rated, &unrated, &header)
 	if err != nil {
 		return Pack{}, err
+	}
+	if rated.Valid {
+		p.counts = &counts{duplicates.Int64, rated.Int64, unrated.Int64}
 	}
 	p.Header = json.RawMessage(header)
 	p.First, err = sealer.ParsePosition(first)
