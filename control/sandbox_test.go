@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -755,4 +757,32 @@ func TestSandboxClockAhead(t *testing.T) {
 		v.isRefused(404, sandbox.NoTenant, "GET", "/tenant", "")
 	}
 	v.isRefused(429, sandbox.RateLimited, "GET", "/tenant", "")
+}
+
+// TestSandboxCountsBesideChanges: strangers have no turn among the changes, such as the
+// revocation of a right.
+func TestSandboxCountsBesideChanges(t *testing.T) {
+	if os.Getenv("MUNIMENT_TEST_POSTGRES") == "" {
+		t.Skip("needs PostgreSQL: make test-stack, or set MUNIMENT_TEST_POSTGRES") // a SQLite file has one writer
+	}
+	p := openPlayground(t, newHouse(t), sandbox.Config{Shared: true})
+	v := &visitor{playground: p}
+	require.NoError(t, p.db.Change(t.Context(), func(*store.Tx) error {
+		for range 10 {
+			v.isRefused(404, sandbox.NoTenant, "GET", "/tenant", "")
+		}
+		v.isRefused(429, sandbox.RateLimited, "GET", "/tenant", "")
+		return nil
+	}))
+	var asked sync.WaitGroup
+	var accepted atomic.Int64
+	for range 40 {
+		asked.Go(func() {
+			if v.send("GET", "/tenant", "", "X-Forwarded-For", "198.51.100.7").status == 404 {
+				accepted.Add(1)
+			}
+		})
+	}
+	asked.Wait()
+	require.EqualValues(t, 10, accepted.Load(), "of forty at once")
 }

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"database/sql"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -13,8 +14,8 @@ import (
 )
 
 // shared counts as a Limiter does, in the database, for several processes with clocks
-// that agree. Changes of the database run one at a time, so there is one window of each
-// address. Who was refused is refused again without asking it: nothing but accepted
+// that agree. Who counts has the row of the address to itself, so there is one window of
+// each, and no stranger keeps a change waiting. Who was refused is refused again without asking it: nothing but accepted
 // requests counts, so nothing can make its wait shorter.
 type shared struct {
 	db     *store.DB
@@ -29,7 +30,7 @@ func (s *shared) accept(ctx context.Context, address netip.Addr) (wait time.Dura
 	if wait := s.until(address); wait > 0 {
 		return wait, false, nil
 	}
-	err = s.db.Change(ctx, func(tx *store.Tx) (err error) {
+	err = s.db.Aside(ctx, func(tx *sql.Tx) (err error) {
 		wait, err = s.count(ctx, tx, address.String())
 		return err
 	})
@@ -40,23 +41,22 @@ func (s *shared) accept(ctx context.Context, address netip.Addr) (wait time.Dura
 }
 
 // count writes down a request that is accepted, or says how long to wait.
-func (s *shared) count(ctx context.Context, tx *store.Tx, address string) (wait time.Duration, err error) {
-	known, err := store.One(ctx, tx, "the window of an address", store.Text, `SELECT accepted FROM sandbox_windows WHERE address = $1`, address)
+func (s *shared) count(ctx context.Context, tx *sql.Tx, address string) (wait time.Duration, err error) {
+	known, err := store.One(ctx, tx, "the window of an address", store.Text, `INSERT INTO sandbox_windows (address, accepted, last_at) VALUES ($1, '', 0)
+		ON CONFLICT (address) DO UPDATE SET last_at = sandbox_windows.last_at RETURNING accepted`, address) // locks the row
 	if err != nil {
 		return 0, err
 	}
-	now := tx.Now().UnixMilli()
+	now := s.db.Now().UnixMilli()
 	latest := now + api.ClockSlack.Milliseconds()
 	var accepted []int64
-	if known != nil {
-		for text := range strings.FieldsSeq(*known) {
-			ms, err := strconv.ParseInt(text, 10, 64)
-			if err != nil {
-				return 0, err
-			}
-			if ms <= latest { // else a clock was ahead that wrote it
-				accepted = append(accepted, ms)
-			}
+	for text := range strings.FieldsSeq(*known) {
+		ms, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		if ms <= latest { // else a clock was ahead that wrote it
+			accepted = append(accepted, ms)
 		}
 	}
 	if n := len(accepted); n > 0 {
@@ -74,8 +74,7 @@ func (s *shared) count(ctx context.Context, tx *store.Tx, address string) (wait 
 		return wait, nil
 	}
 	kept = append(kept, strconv.FormatInt(now, 10))
-	_, err = tx.ExecContext(ctx, `INSERT INTO sandbox_windows (address, accepted, last_at) VALUES ($1, $2, $3)
-		ON CONFLICT (address) DO UPDATE SET accepted = excluded.accepted, last_at = excluded.last_at`, address, strings.Join(kept, " "), now)
+	_, err = tx.ExecContext(ctx, `UPDATE sandbox_windows SET accepted = $2, last_at = $3 WHERE address = $1`, address, strings.Join(kept, " "), now)
 	return 0, err
 }
 

@@ -53,6 +53,7 @@ const (
 type postgres struct {
 	config *pgx.ConnConfig
 	notes  *sql.DB   // one connection, which waits for no change
+	aside  *sql.DB   // a few of them, see Aside
 	relay  *pgx.Conn // holds lockRelay; nil: another process relays. Under DB.relaying
 	stop   context.CancelFunc
 	done   chan struct{} // closed when nobody listens any more
@@ -73,8 +74,10 @@ func (db *DB) openPostgres(ctx context.Context) error {
 	db.read = db.cfg.pool(readOnly)
 	notes := db.cfg.pool(config)
 	notes.SetMaxOpenConns(1)
+	aside := db.cfg.pool(config)
+	aside.SetMaxOpenConns(mostAside)
 	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
-	db.pg = &postgres{config: config, notes: notes, stop: stop, done: make(chan struct{})}
+	db.pg = &postgres{config: config, notes: notes, aside: aside, stop: stop, done: make(chan struct{})}
 	go func() {
 		defer close(db.pg.done)
 		db.listen(listening)
@@ -115,6 +118,7 @@ func (pg *postgres) close() {
 	pg.stop()
 	<-pg.done
 	_ = pg.notes.Close() // nothing is left in it
+	_ = pg.aside.Close()
 }
 
 // takeTurn waits until no other process is within a change. On SQLite, beginning one
