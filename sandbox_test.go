@@ -161,12 +161,22 @@ func (h *sandboxHouse) verifies(files []string) {
 	require.Equal(h.t, sealer.ExitSound, exit, report.String())
 }
 
+// rows are a tenant's events, as far as they are loaded.
+func (h *sandboxHouse) rows(v visitor) (all []pipeline.Row) {
+	const page = 1000
+	for q := (pipeline.EventQuery{TenantID: v.TenantID, Limit: page}); ; q.After = &all[len(all)-1].Position {
+		rows, err := h.warehouse.Events(h.t.Context(), q)
+		require.NoError(h.t, err)
+		if all = append(all, rows...); len(rows) < page {
+			return all
+		}
+	}
+}
+
 // signers are the keys of a tenant's receipts, each once, in their order.
 func (h *sandboxHouse) signers(v visitor) (keyIDs []string) {
-	rows, err := h.warehouse.Events(h.t.Context(), pipeline.EventQuery{TenantID: v.TenantID, Limit: 1000})
-	require.NoError(h.t, err)
 	seen := map[string]bool{}
-	for _, row := range rows {
+	for _, row := range h.rows(v) {
 		_, d, err := sealer.CheckRecord(&row.Record)
 		require.NoError(h.t, err)
 		if d != nil && !seen[d.KeyID] {
@@ -351,10 +361,8 @@ func TestSandboxNodeExpelled(t *testing.T) {
 // nodeOf is the node that a tenant's last delivery was taken by.
 func (h *sandboxHouse) nodeOf(v visitor) string {
 	h.sealed(v) // what was delivered is loaded
-	rows, err := h.warehouse.Events(h.t.Context(), pipeline.EventQuery{TenantID: v.TenantID, Limit: 1000})
-	require.NoError(h.t, err)
 	node := ""
-	for _, row := range rows {
+	for _, row := range h.rows(v) {
 		if row.Type == sealer.TypeDelivery {
 			node = row.Node
 		}
