@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/cookiejar"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -106,6 +107,16 @@ type reached struct {
 	operations map[string]bool // <method> <path> of successes
 	codes      map[string]bool // error codes: those of the sandbox behind "sandbox "
 	states     map[string]bool // of records, as <noun>.<state>
+}
+
+// clearJar keeps Secure cookies for a service in clear: its scripts come from everywhere.
+type clearJar struct{ *cookiejar.Jar }
+
+func (j clearJar) SetCookies(u *url.URL, cookies []*http.Cookie) {
+	for _, c := range cookies {
+		c.Secure = false
+	}
+	j.Jar.SetCookies(u, cookies)
 }
 
 func (p *player) play(t *testing.T, file string) {
@@ -265,7 +276,7 @@ func playScripts(t *testing.T, s service) {
 			jar, err := cookiejar.New(nil)
 			require.NoError(t, err)
 			key := createTenant(t, s.exe, s.Data).APIKey
-			p := player{s.API, &http.Client{Jar: jar}, map[string]any{"key": key}, reached{map[string]bool{}, r.codes, r.states}}
+			p := player{s.API, &http.Client{Jar: clearJar{jar}}, map[string]any{"key": key}, reached{map[string]bool{}, r.codes, r.states}}
 			p.play(t, scripts+"before.http")
 			p.play(t, file)
 			played[name] = p.operations

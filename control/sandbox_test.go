@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"slices"
@@ -167,6 +168,20 @@ func TestSandboxProvisions(t *testing.T) {
 	}
 	require.Equal(t, append(slices.Concat([]string{"tenant.created", "key.created"}, slices.Repeat([]string{"basis.created"}, 3),
 		slices.Repeat([]string{"right.issued"}, 4)), "counterparty.created", "settlement_rule.created"), kinds)
+}
+
+// TestSandboxCookieBehindAProxy: that names itself in the Host header.
+func TestSandboxCookieBehindAProxy(t *testing.T) {
+	p := newPlayground(t)
+	for from, secure := range map[string]bool{"203.0.113.9": true, "127.0.0.1": false} {
+		r := httptest.NewRequestWithContext(t.Context(), "POST", "/api/sandbox/tenant", nil)
+		r.Host = "127.0.0.1:8080"
+		r.Header.Set("X-Forwarded-For", from)
+		w := httptest.NewRecorder()
+		p.control.Handler().ServeHTTP(w, r)
+		require.Equal(t, 200, w.Code, w.Body.String())
+		require.Equal(t, secure, strings.Contains(w.Header().Get("Set-Cookie"), "; Secure"), from)
+	}
 }
 
 func TestSandboxWithoutTenant(t *testing.T) {

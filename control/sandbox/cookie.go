@@ -43,13 +43,19 @@ func (s secret) check(value string) (tenantID string, ok bool) {
 }
 
 // cookie is what a browser keeps, as long as it is open; an empty value takes it away.
-// It may travel in clear to this very machine only.
-func cookie(value, host string) *http.Cookie {
-	c := &http.Cookie{Name: cookieName, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: !loopback(host)}
+// It may travel in clear within this very machine only.
+func cookie(value string, within bool) *http.Cookie {
+	c := &http.Cookie{Name: cookieName, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: !within}
 	if value == "" {
 		c.MaxAge = -1
 	}
 	return c
+}
+
+// withinMachine says whether who asks is on the machine that it asks. A Host header alone
+// does not say that: a proxy may put its own there.
+func withinMachine(host string, from netip.Addr) bool {
+	return loopback(host) && from.Unmap().IsLoopback()
 }
 
 // loopback says whether a Host header names the machine that sent it.

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -59,14 +60,19 @@ func TestForgedCookies(t *testing.T) {
 }
 
 func TestCookieTravelsInClearOnlyHere(t *testing.T) {
+	here, there := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("203.0.113.9")
 	for host, secure := range map[string]bool{
 		"localhost": false, "LOCALHOST:8080": false, "127.0.0.1": false, "127.9.9.9:80": false, "[::1]:8080": false, "::1": false,
 		"example.com": true, "localhost.example.com": true, "10.0.0.1:8080": true, "": true, "[2001:db8::1]": true,
 	} {
-		c := cookie("v", host)
-		require.Equal(t, secure, c.Secure, host)
-		require.True(t, c.HttpOnly)
-		require.Equal(t, "/", c.Path)
+		for from, within := range map[netip.Addr]bool{here: !secure, netip.IPv6Loopback(): !secure, netip.MustParseAddr("::ffff:127.0.0.1"): !secure, there: false, {}: false} {
+			require.Equal(t, within, withinMachine(host, from), "%s from %s", host, from)
+		}
 	}
-	require.Negative(t, cookie("", "localhost").MaxAge)
+	require.True(t, cookie("v", false).Secure)
+	c := cookie("v", true)
+	require.False(t, c.Secure)
+	require.True(t, c.HttpOnly)
+	require.Equal(t, "/", c.Path)
+	require.Negative(t, cookie("", true).MaxAge)
 }

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,7 +38,9 @@ func (r *Room) summary(ctx context.Context, of auth.Principal) (s Summary, err e
 		return s, err
 	}
 	rights, err := all[right.View](ctx, r, of, "rights", "rights", "")
-	slices.Reverse(rights)
+	slices.SortFunc(rights, func(a, b right.View) int { // those of one millisecond have ids in no order
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt.Time), cmp.Compare(a.Revision, b.Revision))
+	})
 	return Summary{Tenant(t.Tenant), rights}, err
 }
 
@@ -227,7 +230,7 @@ func (r *Room) postTenant(ctx context.Context, _ *struct{}) (*Provisioned, error
 	if err != nil {
 		return nil, err
 	}
-	answer.SetCookie = *cookie(s.sign(v.caller.TenantID), v.host)
+	answer.SetCookie = *cookie(s.sign(v.caller.TenantID), v.within)
 	answer.Body.Data, err = r.summary(ctx, v.caller)
 	return answer, err
 }
@@ -249,7 +252,7 @@ type Dropped struct {
 }
 
 func (r *Room) postReset(ctx context.Context, _ *struct{}) (*Reset, error) {
-	v, answer := visitorOf(ctx), &Reset{SetCookie: *cookie("", visitorOf(ctx).host)}
+	v, answer := visitorOf(ctx), &Reset{SetCookie: *cookie("", visitorOf(ctx).within)}
 	answer.Body.OK = true
 	if v.tenantID != "" {
 		answer.Body.Data.TenantID = &v.tenantID

@@ -16,7 +16,7 @@ import (
 
 // visitor is who asks, once the door has let it in.
 type visitor struct {
-	host     string         // that the cookie is for
+	within   bool           // it asks from this very machine
 	tenantID string         // that the cookie names; empty without one
 	caller   auth.Principal // that acts for the visitor; of no key if the tenant is gone
 }
@@ -79,7 +79,7 @@ func (r *Room) lodgers(ctx huma.Context) (context.Context, error) {
 
 // recognise reads the cookie. One that this service did not sign is none.
 func (r *Room) recognise(ctx context.Context, request huma.Context) (visitor, error) {
-	v := visitor{host: request.Host()}
+	v := visitor{within: withinMachine(request.Host(), addressOf(request))}
 	c, err := huma.ReadCookie(request, cookieName)
 	if err != nil {
 		return v, nil
@@ -126,8 +126,9 @@ func (r *Room) seen(ctx context.Context, l lodger) error {
 }
 
 // addressOf is where a request comes from: the gateway, the one trusted hop before
-// control, says it in the last place of X-Forwarded-For. Who asks control itself is known
-// by the connection. Requests from nowhere share one address.
+// control, says it in the last place of X-Forwarded-For. Where that says nothing it is the
+// connection's. Who reaches control's own listener, which is for gateways, could say what
+// he likes. Requests from nowhere share one address.
 func addressOf(ctx huma.Context) netip.Addr {
 	hops := strings.Split(ctx.Header("X-Forwarded-For"), ",")
 	if a, err := netip.ParseAddr(strings.TrimSpace(hops[len(hops)-1])); err == nil {
