@@ -341,7 +341,7 @@ func (v validator) illustrated(holder map[string]any, where string) {
 // known are the keywords that check understands or that say nothing about validity.
 var known = []string{
 	"$ref", "allOf", "type", "enum", "properties", "required", "items", "additionalProperties", "format", "minimum", "maximum",
-	"minLength", "maxLength", "maxItems", "description", "examples", "default", "title",
+	"minLength", "maxLength", "pattern", "maxItems", "description", "examples", "default", "title",
 }
 
 func (v validator) check(schema map[string]any, value any, where string) {
@@ -385,6 +385,9 @@ func (v validator) check(schema map[string]any, value any, where string) {
 		}
 		if most, ok := schema["maxLength"].(float64); ok {
 			require.LessOrEqual(v.t, len(value), int(most), where)
+		}
+		if form, ok := schema["pattern"].(string); ok {
+			require.Regexp(v.t, form, value, where)
 		}
 	case bool:
 		kind = "boolean"

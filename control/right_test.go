@@ -1,9 +1,11 @@
 package control_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,6 +30,43 @@ func TestRecordsHaveTheirFields(t *testing.T) {
 	require.Equal(t, right, get[map[string]any](t, h.call(key, "GET", "/v1/rights/"+right["id"].(string), "").ok(), "right"))
 	require.Equal(t, basis, get[map[string]any](t, h.call(key, "GET", "/v1/bases/"+basis["id"].(string), "", "Accept", "text/html").ok(), "basis"))
 	require.Equal(t, 200, h.call(key, "HEAD", "/v1/bases", "").status)
+}
+
+// TestOrganisations names organisations by what is no id of one, wherever one is named.
+func TestOrganisations(t *testing.T) {
+	p := newPlayground(t)
+	_, key := p.tenant()
+	basisID := p.basis(key)
+	rightID := p.right(key, basisID)
+	v, tenant := p.visit()
+	theirs := tenant["rights"].([]any)[0].(map[string]any)
+	scope, err := json.Marshal(theirs["scope"])
+	require.NoError(t, err)
+	for path, body := range map[string]string{
+		"/v1/bases":                    `{"kind":"LICENSE","title":"x","holderOrgId":%q}`,
+		"/v1/rights":                   `{"basisId":"` + basisID + `","substrate":"CTV","scope":{},"effectiveFrom":"2026-01-01T00:00:00Z","holderOrgId":%q}`,
+		"/v1/offers":                   `{"rightId":"` + rightID + `","scope":{"regions":["US"]},"toOrgId":%q}`,
+		"/v1/offers?":                  `{"rightId":"` + rightID + `","scope":{"regions":["US"]},"toOrgId":"org_acme","fromOrgId":%q}`,
+		"/v1/challenges":               `{"rightId":"` + rightID + `","reason":"x","challengerOrgId":%q}`,
+		"/api/sandbox/offers/propose":  fmt.Sprintf(`{"rightId":%q,"scope":%s,"toOrgId":%%q}`, theirs["id"], scope),
+		"/api/sandbox/challenges/open": fmt.Sprintf(`{"rightId":%q,"reason":"x","challengerOrgId":%%q}`, theirs["id"]),
+	} {
+		send := func(org string) answer {
+			if rest, ok := strings.CutPrefix(path, "/api/sandbox"); ok {
+				return v.send("POST", rest, fmt.Sprintf(body, org))
+			}
+			return p.call(key, "POST", path, fmt.Sprintf(body, org))
+		}
+		for _, org := range []string{"", " ", "org_", "acme", "ORG_acme", "org_acme ", "org_acme\u00a0", "org_\u0430cme", "org_-", "org_" + strings.Repeat("x", 65)} {
+			a := send(org)
+			require.Equal(t, 422, a.status, "%s of %q: %s", path, org, a.text)
+			require.Contains(t, a.text, `OrgId: expected string to match pattern ^org_`)
+		}
+		for _, org := range []string{"org_B", "org_0-_", "org_" + strings.Repeat("x", 64)} {
+			a := send(org)
+			require.Equal(t, 200, a.status, "%s of %q: %s", path, org, a.text)
+		}
+	}
 }
 
 // TestDerivedRights walks a lineage of three over HTTP.

@@ -44,16 +44,16 @@ type (
 
 type openInput struct {
 	Body struct {
-		RightID         string `json:"rightId" minLength:"1" maxLength:"64" doc:"The right to challenge."`
-		ChallengerOrgID string `json:"challengerOrgId" minLength:"1" maxLength:"68" doc:"The organisation that challenges it."`
-		Reason          string `json:"reason" minLength:"1" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
+		RightID         string      `json:"rightId" minLength:"1" maxLength:"64" doc:"The right to challenge."`
+		ChallengerOrgID route.OrgID `json:"challengerOrgId" doc:"The organisation that challenges it."`
+		Reason          string      `json:"reason" minLength:"1" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
 	}
 }
 
 func (r *Room) post(ctx context.Context, in *openInput) (*store.Answer[OneChallenge], error) {
 	caller, asked := auth.PrincipalFrom(ctx), in.Body
 	made, err := r.open(ctx, Challenge{
-		TenantID: caller.TenantID, RightID: asked.RightID, ChallengerOrgID: asked.ChallengerOrgID, Reason: asked.Reason,
+		TenantID: caller.TenantID, RightID: asked.RightID, ChallengerOrgID: string(asked.ChallengerOrgID), Reason: asked.Reason,
 	}, store.ByKey(caller.ID))
 	return store.Tell(OneChallenge{made}, err)
 }

@@ -51,8 +51,8 @@ type (
 type proposeInput struct {
 	Body struct {
 		RightID   string          `json:"rightId" minLength:"1" maxLength:"64" doc:"The right of which a part is asked for."`
-		FromOrgID string          `json:"fromOrgId,omitempty" maxLength:"68" doc:"The organisation that proposes; the right's holder when absent."`
-		ToOrgID   string          `json:"toOrgId" minLength:"1" maxLength:"68" doc:"The organisation that may accept; one of the two holds the right."`
+		FromOrgID route.OrgID     `json:"fromOrgId,omitempty" doc:"The organisation that proposes; the right's holder when absent."`
+		ToOrgID   route.OrgID     `json:"toOrgId" doc:"The organisation that may accept; one of the two holds the right."`
 		Scope     json.RawMessage `json:"scope" doc:"The scope of the right that accepting issues: an object of limits, or a string, which is kept as its description. Never wider than the right's."`
 		Terms
 	}
@@ -75,7 +75,7 @@ func (r *Room) post(ctx context.Context, in *proposeInput) (*store.Answer[OneOff
 		return nil, err
 	}
 	made, err := r.propose(ctx, Offer{
-		TenantID: caller.TenantID, RightID: asked.RightID, FromOrgID: asked.FromOrgID, ToOrgID: asked.ToOrgID,
+		TenantID: caller.TenantID, RightID: asked.RightID, FromOrgID: string(asked.FromOrgID), ToOrgID: string(asked.ToOrgID),
 		Scope: scope, TermsRef: asked.TermsRef, ExpiresAt: until,
 	}, store.ByKey(caller.ID))
 	return store.Tell(OneOffer{made}, err)

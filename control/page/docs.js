@@ -55,6 +55,7 @@ function limits(schema) {
   else if (schema.maximum !== undefined) words.push(`at most ${schema.maximum}`);
   if (schema.minLength > 0) words.push(schema.minLength === 1 ? "not empty" : `at least ${schema.minLength} characters`);
   if (schema.maxLength !== undefined) words.push(`at most ${schema.maxLength} characters`);
+  if (schema.pattern) words.push(`of the form ${schema.pattern}`);
   if (schema.maxItems !== undefined) words.push(`at most ${schema.maxItems}`);
   if (schema.default !== undefined) words.push(`default ${schema.default}`);
   return words.join(", ");

@@ -52,21 +52,21 @@ type (
 
 type basisInput struct {
 	Body struct {
-		Kind           string     `json:"kind" enum:"LICENSE,CONSENT,CONTRACT,STATUTE,LEGITIMATE_INTEREST"`
-		Title          string     `json:"title" minLength:"1" maxLength:"256"`
-		HolderOrgID    string     `json:"holderOrgId,omitempty" maxLength:"68" doc:"The tenant's organisation when absent."`
-		Jurisdiction   *string    `json:"jurisdiction,omitempty" nullable:"true" maxLength:"64"`
-		Reference      *string    `json:"reference,omitempty" nullable:"true" maxLength:"1024"`
-		EffectiveFrom  *time.Time `json:"effectiveFrom,omitempty" nullable:"true" doc:"Absent: since ever."`
-		EffectiveUntil *time.Time `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: open."`
-		ContentHash    *string    `json:"contentHash,omitempty" nullable:"true" maxLength:"64" doc:"SHA-256 of the document, base64url."`
+		Kind           string      `json:"kind" enum:"LICENSE,CONSENT,CONTRACT,STATUTE,LEGITIMATE_INTEREST"`
+		Title          string      `json:"title" minLength:"1" maxLength:"256"`
+		HolderOrgID    route.OrgID `json:"holderOrgId,omitempty" doc:"The tenant's organisation when absent."`
+		Jurisdiction   *string     `json:"jurisdiction,omitempty" nullable:"true" maxLength:"64"`
+		Reference      *string     `json:"reference,omitempty" nullable:"true" maxLength:"1024"`
+		EffectiveFrom  *time.Time  `json:"effectiveFrom,omitempty" nullable:"true" doc:"Absent: since ever."`
+		EffectiveUntil *time.Time  `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: open."`
+		ContentHash    *string     `json:"contentHash,omitempty" nullable:"true" maxLength:"64" doc:"SHA-256 of the document, base64url."`
 	}
 }
 
 func (r *Room) postBasis(ctx context.Context, in *basisInput) (*store.Answer[OneBasis], error) {
 	caller, asked := auth.PrincipalFrom(ctx), in.Body
 	b := Basis{
-		TenantID: caller.TenantID, Kind: asked.Kind, Title: asked.Title, HolderOrgID: asked.HolderOrgID,
+		TenantID: caller.TenantID, Kind: asked.Kind, Title: asked.Title, HolderOrgID: string(asked.HolderOrgID),
 		Jurisdiction: asked.Jurisdiction, Reference: asked.Reference, ContentHash: asked.ContentHash,
 	}
 	if b.HolderOrgID == "" {
@@ -148,7 +148,7 @@ type rightInput struct {
 		EffectiveFrom  time.Time       `json:"effectiveFrom"`
 		EffectiveUntil *time.Time      `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: the end of the parent or the basis."`
 		ParentRightID  *string         `json:"parentRightId,omitempty" nullable:"true" maxLength:"64" doc:"The right to derive this one from."`
-		HolderOrgID    string          `json:"holderOrgId,omitempty" maxLength:"68" doc:"The tenant's organisation when absent."`
+		HolderOrgID    route.OrgID     `json:"holderOrgId,omitempty" doc:"The tenant's organisation when absent."`
 	}
 }
 
@@ -157,7 +157,7 @@ func (r *Room) postRight(ctx context.Context, in *rightInput) (*store.Answer[One
 	if _, known := gate.ParseSubstrate(asked.Substrate); !known {
 		return nil, api.Invalid(api.ValidationError{Field: "substrate", Message: "is no substrate"})
 	}
-	right := Right{TenantID: caller.TenantID, BasisID: asked.BasisID, Substrate: asked.Substrate, HolderOrgID: asked.HolderOrgID}
+	right := Right{TenantID: caller.TenantID, BasisID: asked.BasisID, Substrate: asked.Substrate, HolderOrgID: string(asked.HolderOrgID)}
 	if right.HolderOrgID == "" {
 		right.HolderOrgID = caller.OrgID
 	}

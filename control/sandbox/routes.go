@@ -16,6 +16,7 @@ import (
 	"muniment/control/node"
 	"muniment/control/offer"
 	"muniment/control/right"
+	"muniment/control/route"
 	"muniment/gateway/api"
 )
 
@@ -164,7 +165,7 @@ func (r *Room) revoke(ctx context.Context, in *revokeInput) (*Answer[Verbatim[ri
 type proposeInput struct {
 	Body struct {
 		RightID string          `json:"rightId" minLength:"1" maxLength:"64" doc:"The right of which a part is asked for."`
-		ToOrgID string          `json:"toOrgId" minLength:"1" maxLength:"68" doc:"The organisation that may accept."`
+		ToOrgID route.OrgID     `json:"toOrgId" doc:"The organisation that may accept."`
 		Scope   json.RawMessage `json:"scope" doc:"The scope of the right that accepting issues: an object of limits, or a string, which is kept as its description."`
 		offer.Terms
 	}
@@ -210,9 +211,9 @@ func (r *Room) withdraw(ctx context.Context, in *withdrawInput) (*Answer[Verbati
 
 type challengeInput struct {
 	Body struct {
-		RightID         string `json:"rightId" minLength:"1" maxLength:"64"`
-		ChallengerOrgID string `json:"challengerOrgId,omitempty" maxLength:"68" default:"org_thirdparty_sandbox" doc:"The organisation that challenges it."`
-		Reason          string `json:"reason" minLength:"1" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
+		RightID         string      `json:"rightId" minLength:"1" maxLength:"64"`
+		ChallengerOrgID route.OrgID `json:"challengerOrgId,omitempty" default:"org_thirdparty_sandbox" doc:"The organisation that challenges it."`
+		Reason          string      `json:"reason" minLength:"1" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
 	}
 }
 

@@ -44,6 +44,8 @@ func CreateCounterparty(ctx context.Context, tx *store.Tx, asked Counterparty, b
 		return c, invalid("name", "must be 1 to 256 bytes")
 	case !slices.Contains(kinds, c.Kind):
 		return c, invalid("kind", "must be RIGHTS_HOLDER, PUBLISHER, PLATFORM, AGENCY or OTHER")
+	case c.OrgID != nil && !api.IsOrgID(*c.OrgID):
+		return c, invalid("orgId", "must be the id of an organisation")
 	case !rate.IsCurrency(c.Currency):
 		return c, invalid("currency", "must be three capital letters")
 	}

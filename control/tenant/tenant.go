@@ -30,7 +30,6 @@ package tenant
 import (
 	"context"
 	"errors"
-	"regexp"
 	"strings"
 
 	"muniment/control/node"
@@ -150,13 +149,10 @@ func Make(ctx context.Context, tx *store.Tx, q Request) (c Created, err error) {
 	return c, err
 }
 
-// orgName is what may stand behind org_.
-var orgName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
-
 func (q *Request) check() (org string, scopes []string, err error) {
-	name := strings.TrimPrefix(q.Org, string(api.PrefixOrg))
+	org = string(api.PrefixOrg) + strings.TrimPrefix(q.Org, string(api.PrefixOrg))
 	var faults []api.ValidationError
-	if !orgName.MatchString(name) {
+	if !api.IsOrgID(org) {
 		faults = append(faults, api.ValidationError{Field: "org", Message: "must be 1 to 64 letters, digits, _ or -, with or without the prefix org_"})
 	}
 	if q.Env == "" {
@@ -175,5 +171,5 @@ func (q *Request) check() (org string, scopes []string, err error) {
 	if len(faults) > 0 {
 		return "", nil, api.Invalid(faults...)
 	}
-	return string(api.PrefixOrg) + name, set.Names(), nil
+	return org, set.Names(), nil
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"crypto/rand"
+	"regexp"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -74,6 +75,15 @@ func IsID[T string | []byte](p Prefix, s T) bool {
 	}
 	return true
 }
+
+// OrgIDPattern is the form of an organisation's id, as a regular expression. It is no ULID:
+// whoever makes a tenant names its organisation, and callers name those they deal with.
+const OrgIDPattern = `^org_[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`
+
+var orgID = regexp.MustCompile(OrgIDPattern)
+
+// IsOrgID says whether s is the id of an organisation.
+func IsOrgID(s string) bool { return orgID.MatchString(s) }
 
 // ulidDigit holds the bytes that a ULID's text is made of.
 var ulidDigit = func() (is [256]bool) {
