@@ -3,6 +3,7 @@ package control_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -40,7 +41,10 @@ func newPlayground(t *testing.T) *playground {
 func openPlayground(t *testing.T, h *house, cfg sandbox.Config) *playground {
 	t.Helper()
 	p := &playground{house: h}
-	cfg.DB, cfg.Keys, cfg.Deliver = h.db, h.nodes, noDelivery
+	cfg.DB, cfg.Keys = h.db, h.nodes
+	if cfg.Deliver == nil {
+		cfg.Deliver = noDelivery
+	}
 	if cfg.Ask == nil {
 		cfg.Ask = p.ask
 	}
@@ -800,4 +804,38 @@ func TestSandboxCountsBesideChanges(t *testing.T) {
 	}
 	asked.Wait()
 	require.EqualValues(t, 10, accepted.Load(), "of forty at once")
+}
+
+// TestSandboxDroppedUnderARequest: to the visitor it is gone, and no fault of the service.
+func TestSandboxDroppedUnderARequest(t *testing.T) {
+	var p *playground
+	drop := func() {}
+	lost := errors.New("the tenant is none of the sandbox")
+	p = openPlayground(t, newHouse(t), sandbox.Config{
+		Limits: sandbox.Limits{Burst: 1000, Sustained: 1000},
+		Ask: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
+			drop()
+			return p.ask(ctx, of, method, target, body)
+		},
+		Deliver: func(context.Context, string, string, []byte) (int, []byte, error) { return 0, nil, lost },
+	})
+	v, _ := p.visit()
+	v.isRefused(500, sandbox.HandlerError, "POST", "/run-demo", "")
+	for _, route := range []string{"GET /tenant", "GET /inspect", "POST /tenant"} {
+		v, tenant := p.visit()
+		drop = func() {
+			drop = func() {}
+			other := &visitor{playground: p, cookie: v.cookie}
+			require.Equal(t, true, other.does("POST", "/reset", "")["dropped"])
+		}
+		method, path, _ := strings.Cut(route, " ")
+		if route != "POST /tenant" {
+			v.isRefused(410, sandbox.TenantEvicted, method, path, "")
+			continue
+		}
+		a := v.send(method, path, "")
+		require.Equal(t, 200, a.status, a.text)
+		require.Contains(t, a.text, `"rebound":false`)
+		require.NotContains(t, a.text, tenant["tenantId"])
+	}
 }

@@ -89,8 +89,23 @@ func add[I, O any](r *Room, a huma.API, to admission, id, method, path, summary,
 		if e, ok := errors.AsType[*api.Error](err); ok { // would be answered as one of /v1
 			err = refuse(e, []error{err})
 		}
+		if r.gone(ctx, err) {
+			err = evicted()
+		}
 		return out, err
 	})
+}
+
+// gone says whether what looks like a fault of the service is that the visitor's tenant was
+// dropped under the request.
+func (r *Room) gone(ctx context.Context, err error) bool {
+	v := visitorOf(ctx)
+	own, ok := errors.AsType[*Error](err)
+	if err == nil || !v.lives() || ok && own.status != http.StatusInternalServerError {
+		return false
+	}
+	l, away := findLodger(ctx, r.db.Read(), v.tenantID)
+	return l == nil && away == nil
 }
 
 // Routes adds the room's operations to the API.

@@ -219,20 +219,26 @@ type Provisioned struct {
 
 func (r *Room) postTenant(ctx context.Context, _ *struct{}) (*Provisioned, error) {
 	v, answer := visitorOf(ctx), &Provisioned{}
-	answer.Body.OK, answer.Body.Rebound = true, v.lives()
-	if !v.lives() {
-		var err error
-		if v.caller, err = r.provision(ctx); err != nil {
-			return nil, err
+	answer.Body.OK = true
+	var err error
+	if v.lives() {
+		answer.Body.Data, err = r.summary(ctx, v.caller)
+		answer.Body.Rebound = !r.gone(ctx, err)
+	}
+	if !answer.Body.Rebound {
+		if v.caller, err = r.provision(ctx); err == nil {
+			answer.Body.Data, err = r.summary(ctx, v.caller)
 		}
+	}
+	if err != nil {
+		return nil, err
 	}
 	s, err := readSecret(ctx, r.db.Read())
 	if err != nil {
 		return nil, err
 	}
 	answer.SetCookie = *cookie(s.sign(v.caller.TenantID), v.within)
-	answer.Body.Data, err = r.summary(ctx, v.caller)
-	return answer, err
+	return answer, nil
 }
 
 func (r *Room) getTenant(ctx context.Context, _ *struct{}) (*Answer[Summary], error) {
