@@ -839,3 +839,29 @@ func TestSandboxDroppedUnderARequest(t *testing.T) {
 		require.NotContains(t, a.text, tenant["tenantId"])
 	}
 }
+
+// TestSandboxDemoNamesItsPack: not the one that another tab of the visitor sealed meanwhile.
+func TestSandboxDemoNamesItsPack(t *testing.T) {
+	var p *playground
+	p = openPlayground(t, newHouse(t), sandbox.Config{
+		Ask: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
+			answers := map[string]string{
+				"/v1/proof-packs/seal":     `{"data":{"packs":[],"pack":{"packId":"ppk_other","metering":["other"],"settlement":[]},"pending":[]}}`,
+				"/v1/receipts/rcp_1":       `{"data":{"sealed":{"packId":"ppk_ours","leafIndex":7}}}`,
+				"/v1/proof-packs/ppk_ours": `{"data":{"header":{"packId":"ppk_ours","metering":["ours"],"settlement":[]}}}`,
+			}
+			if text, own := answers[target]; own {
+				return 200, []byte(text), nil
+			}
+			return p.ask(ctx, of, method, target, body)
+		},
+		Deliver: func(context.Context, string, string, []byte) (int, []byte, error) {
+			return 200, []byte(`{"ok":true,"data":{"receipt":{"receiptId":"rcp_1"},"signature":{},"metering":{}}}`), nil
+		},
+	})
+	v, _ := p.visit()
+	d := v.does("POST", "/run-demo", `{"eventCount":2.0}`)
+	require.Equal(t, []any{"ppk_ours", []any{"ours"}}, []any{d["packId"], d["metering"]})
+	require.Equal(t, "ppk_ours", get[string](t, d, "pack", "packId"))
+	require.Len(t, d["deliveries"], 2)
+}

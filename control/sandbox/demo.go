@@ -121,7 +121,7 @@ type Demo struct {
 	EventCount int             `json:"eventCount" doc:"How many deliveries were tried."`
 	Deliveries []Delivered     `json:"deliveries" doc:"Those that got a receipt, in their order."`
 	Refused    []Undelivered   `json:"refused" doc:"Those that did not, as a right was narrowed or stopped."`
-	PackID     string          `json:"packId" doc:"The pack that they were sealed into."`
+	PackID     string          `json:"packId" doc:"The pack that they were sealed into, all or the last of them."`
 	Pack       json.RawMessage `json:"pack" doc:"Its header; the whole pack is under proof-packs."`
 	Metering   json.RawMessage `json:"metering" doc:"Of the pack's receipts, as its header projects it."`
 	Settlement json.RawMessage `json:"settlement" doc:"Of the pack's receipts, as its header reconciles it."`
@@ -158,13 +158,41 @@ func (r *Room) runDemo(ctx context.Context, in *demoInput) (*Answer[Demo], error
 	if err := json.Unmarshal(text, &sealed); err != nil {
 		return nil, err
 	}
+	if d.Pack = sealed.Pack; len(d.Deliveries) > 0 { // which is another run's, if one of this tenant sealed meanwhile
+		if d.Pack, err = r.packOf(ctx, d.Deliveries[len(d.Deliveries)-1]); err != nil {
+			return nil, err
+		}
+	}
 	var header struct {
 		PackID               string
 		Metering, Settlement json.RawMessage
 	}
-	err = json.Unmarshal(sealed.Pack, &header)
-	d.PackID, d.Pack, d.Metering, d.Settlement = header.PackID, sealed.Pack, header.Metering, header.Settlement
+	err = json.Unmarshal(d.Pack, &header)
+	d.PackID, d.Metering, d.Settlement = header.PackID, header.Metering, header.Settlement
 	return tell(d, err)
+}
+
+// packOf is the header of the pack that holds a delivery's receipt.
+func (r *Room) packOf(ctx context.Context, d Delivered) (header json.RawMessage, err error) {
+	var receipt struct {
+		ReceiptID string `json:"receiptId"`
+	}
+	if err := json.Unmarshal(d.Receipt, &receipt); err != nil {
+		return nil, err
+	}
+	of := visitorOf(ctx).caller
+	held, err := read[struct {
+		Sealed struct {
+			PackID string `json:"packId"`
+		} `json:"sealed"`
+	}](ctx, r, of, "/v1/receipts/"+receipt.ReceiptID)
+	if err != nil {
+		return nil, err
+	}
+	pack, err := read[struct {
+		Header json.RawMessage `json:"header"`
+	}](ctx, r, of, "/v1/proof-packs/"+held.Sealed.PackID)
+	return pack.Header, err
 }
 
 // play makes one delivery, and writes down what came of it. An error is that it can't be
