@@ -37,32 +37,37 @@ func (v *verification) log(ctx context.Context, packs []*packFile) {
 		return cmp.Or(cmp.Compare(a.header.FirstIndex, b.header.FirstIndex),
 			cmp.Compare(a.header.TreeSize, b.header.TreeSize))
 	})
-	h := newHistory(nil) // of the sound packs that end before the one to be judged
-	var before *packCheck
-	var sound *packCheck // the last one that is, of which h does not know yet
+	h := newHistory(nil)   // of the sound packs that end before the one to be judged
+	var last *packCheck    // that is sound, of which h does not know yet
+	var whole []*packCheck // what is not says nothing of others: anybody can have written it
 	for _, p := range packs {
-		if sound != nil && sound.header.TreeSize <= p.header.FirstIndex {
-			h.join(sound.ledger)
-			sound = nil
+		if last != nil && last.header.TreeSize <= p.header.FirstIndex {
+			h.join(last.ledger)
+			last = nil
 		}
 		c := v.pack(ctx, p.report, newHistory(h))
-		c.link(before)
-		switch {
-		case c.header != nil && !c.failed():
-			sound = c // if it is one that is given twice, in place of that
-		case sound != nil && sound.failed(): // the two are a fork
-			sound = nil
-		}
 		p.report.pack = c
-		if c.header != nil {
-			before = c
+		if !c.whole() {
+			continue
+		}
+		c.link(whole)
+		whole = append(whole, c)
+		switch {
+		case !c.failed():
+			last = c // if it is one that is given twice, in place of that
+		case last != nil && last.failed(): // the two are a fork
+			last = nil
 		}
 	}
-	vouched := false
+	named := make(map[PackRef]bool) // by the sound packs behind
 	for _, p := range slices.Backward(packs) {
 		c := p.report.pack
-		c.settle(vouched)
-		vouched = c.linked && !c.failed()
+		if c.header != nil {
+			c.settle(named[c.header.Ref()])
+			if !c.failed() && c.header.Previous != nil {
+				named[*c.header.Previous] = true
+			}
+		}
 		p.report.add(c.verdicts...)
 		v.learnPack(p.report, c)
 	}
@@ -98,25 +103,39 @@ func (v *verification) pack(ctx context.Context, f *FileReport, h *history) *pac
 	return c
 }
 
-// link judges how the pack stands to the one before it in the order of leaves.
-func (c *packCheck) link(before *packCheck) {
-	if before == nil || c.header == nil {
-		return
+// whole reports whether the pack is what its key has signed, though what it adds up to, or
+// says of packs before, may be a lie.
+func (c *packCheck) whole() bool {
+	return c.header != nil && !slices.ContainsFunc(c.verdicts, func(v Verdict) bool {
+		switch v.Code {
+		case EntryRepeated, DuplicatesMismatch, MeteringMismatch, SettlementMismatch:
+			return false
+		}
+		return !v.OK
+	})
+}
+
+// link judges how the pack stands to those before it in the order of leaves.
+func (c *packCheck) link(before []*packCheck) {
+	h := c.header
+	var last *PackHeader // of those that reach furthest
+	for _, p := range before {
+		b := p.header
+		switch {
+		case bytes.Equal(p.text, c.text): // given twice
+		case h.FirstIndex < b.TreeSize: // which of them is the fork can't be told
+			c.fail(ChainFork, "leaves from %d on are in pack %s as well", h.FirstIndex, b.PackID)
+			p.fail(ChainFork, "leaves from %d on are in pack %s as well", h.FirstIndex, h.PackID)
+		case h.FirstIndex == b.TreeSize && *h.Previous != b.Ref():
+			c.fail(ConsistencyMismatch, "it names %s with root %s as previous, not %s with root %s; the header of one has the hash %s, that of the other %s",
+				h.Previous.PackID, h.Previous.RootHash, b.PackID, b.RootHash, h.Previous.HeaderHash, b.Ref().HeaderHash)
+		}
+		if last == nil || last.TreeSize < b.TreeSize {
+			last = b
+		}
 	}
-	b, h := before.header, c.header
-	switch {
-	case bytes.Equal(before.text, c.text): // given twice: what vouches for one does for the other
-		c.linked = true
-	case h.FirstIndex > b.TreeSize:
-		c.pass(ChainGap, "leaves %d to %d, after pack %s, were not given", b.TreeSize, h.FirstIndex-1, b.PackID)
-	case h.FirstIndex < b.TreeSize: // which of them is the fork can't be told
-		c.fail(ChainFork, "leaves from %d on are in pack %s as well", h.FirstIndex, b.PackID)
-		before.fail(ChainFork, "leaves from %d on are in pack %s as well", h.FirstIndex, h.PackID)
-	case *h.Previous != b.Ref():
-		c.fail(ConsistencyMismatch, "it names %s with root %s as previous, not %s with root %s; the header of one has the hash %s, that of the other %s",
-			h.Previous.PackID, h.Previous.RootHash, b.PackID, b.RootHash, h.Previous.HeaderHash, b.Ref().HeaderHash)
-	default:
-		c.linked = true
+	if last != nil && last.TreeSize < h.FirstIndex {
+		c.pass(ChainGap, "leaves %d to %d, after pack %s, were not given", last.TreeSize, h.FirstIndex-1, last.PackID)
 	}
 }
 

@@ -124,6 +124,55 @@ func TestBehindAGap(t *testing.T) {
 	require.Equal(t, [][]Code{nil, {EntryRepeated}}, newWorld(t).failing(t, one, three))
 }
 
+// TestWhatIsNotSoundSaysNothingOfOthers: anybody can write a file that contradicts a pack.
+func TestWhatIsNotSoundSaysNothingOfOthers(t *testing.T) {
+	w := newWorld(t)
+	one, two, _, _ := w.repetitive(t)
+	third := w.run(2)
+	p := w.seal(third)
+	three := bundle(t, p, third)
+	genuine := w.packKey
+	w.packKey = testKey("thief")
+	forged := func(change func(h *PackHeader)) []byte { return w.resign(p, third, change) }
+	same := forged(func(h *PackHeader) { h.Metering = nil })
+	early := forged(func(h *PackHeader) {
+		h.FirstIndex, h.Previous, h.Consistency, h.TreeSize = 0, nil, nil, uint64(h.Count)
+	})
+	w.packKey = genuine
+	for name, files := range map[string][][]byte{"of the same leaves": {one, two, three, same}, "of the first": {one, two, three, early}} {
+		r := w.files(t, files...)
+		for i := range files[:3] {
+			require.Empty(t, failures(r.Files[i].Verdicts), "%s: file %d", name, i)
+		}
+		require.Contains(t, failures(r.Files[3].Verdicts), SignatureInvalid, name)
+	}
+
+	// Nor does it keep a pack from vouching for the one before.
+	w.revokePackKey()
+	last := w.run(2)
+	four := bundle(t, w.seal(last), last)
+	spoilt := bytes.Replace(three, []byte(`"eventId":"evt_`), []byte(`"eventId":"evt-`), 1)
+	require.Equal(t, [][]Code{nil, {RootMismatch, EntryAltered}, nil}, w.failing(t, three, spoilt, four))
+}
+
+// TestForksFarApart has a pack that two others overlap, which don't meet.
+func TestForksFarApart(t *testing.T) {
+	w := newWorld(t)
+	seal := func(n int) []byte {
+		events := w.run(n)
+		return bundle(t, w.seal(events), events)
+	}
+	first := seal(2)
+	tree, previous := w.tree, w.previous
+	long := seal(9)
+	w.tree, w.previous = tree, previous
+	second, third, fourth := seal(2), seal(2), seal(2)
+	fork := []Code{ChainFork}
+	require.Equal(t, [][]Code{nil, fork, fork, fork}, w.failing(t, first, long, second, fourth))
+	require.Equal(t, [][]Code{nil, fork, fork, fork}, w.failing(t, first, long, third, fourth))
+	require.Equal(t, [][]Code{nil, fork, fork, fork}, w.failing(t, first, long, long, third))
+}
+
 // message is that of the first verdict of a code.
 func message(verdicts []Verdict, code Code) string {
 	for _, v := range verdicts {

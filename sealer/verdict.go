@@ -44,7 +44,7 @@ const (
 	// ChainVouched: the key of a pack or checkpoint was revoked later, and a later
 	// one of the log, by another key, builds on it.
 	ChainVouched Code = "chain.vouched"
-	// ChainGap: packs between two given ones were not given.
+	// ChainGap: packs between two given ones were not given, or not as they were signed.
 	ChainGap Code = "chain.gap"
 )
 

@@ -27,11 +27,8 @@ type packCheck struct {
 	// revoked is set if all that speaks against the pack's key is a revocation
 	// after sealedAt: then a later pack of the chain may vouch for this one.
 	revoked bool
-	// linked is set if the pack before it was given and is the one it names, or is
-	// this very pack.
-	linked bool
-	before *Tree // of the log before the first entry
-	ledger *ledger
+	before  *Tree // of the log before the first entry
+	ledger  *ledger
 }
 
 func (c *packCheck) pass(code Code, format string, args ...any) {
