@@ -8,7 +8,8 @@ import (
 type Counterparty struct {
 	ID       string `json:"id"`
 	TenantID string `json:"-"`
-	Name     string `json:"name"`
+	// Name is that of a business or a pseudonym, not a person's: it stands in an event.
+	Name string `json:"name" doc:"Kept in the audit log for good: no place for personal data."`
 	// OrgID is the organisation that it is in this service, if it is one.
 	OrgID *string `json:"orgId"`
 	Kind  Kind    `json:"kind" enum:"RIGHTS_HOLDER,PUBLISHER,PLATFORM,AGENCY,OTHER"`

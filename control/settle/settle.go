@@ -10,7 +10,8 @@
 //
 // The events are counterparty.created and settlement_rule.created, with the record as
 // their data. The record of a counterparty is told without payoutRef and taxId: these may
-// be a person's, and an event is never erased.
+// be a person's, and an event is never erased. The name is told, so it is no place for that
+// of a person.
 //
 // A rule says from when on it applies to what was rendered, which may be in the past: it
 // then rates late receipts, but none that is in a pack already. A tenant has at most
@@ -68,8 +69,8 @@ func CreateCounterparty(ctx context.Context, tx *store.Tx, asked Counterparty, b
 
 // CreateRule writes a rule of asked.TenantID: unit, price, currency and shares are
 // required, match, priority, effectiveFrom (default: now) and effectiveUntil optional, and
-// all else is filled in. Shares name active counterparties of the tenant. What is wrong
-// with it is VALIDATION_FAILED, one rule too many STATE_CONFLICT. The rule rates what is
+// all else is filled in. Shares name active counterparties of the tenant, who are paid in
+// the rule's currency. What is wrong with it is VALIDATION_FAILED, one rule too many STATE_CONFLICT. The rule rates what is
 // sealed from then on.
 func CreateRule(ctx context.Context, tx *store.Tx, asked Rule, by sealer.Ref) (Rule, error) {
 	r := asked
@@ -93,10 +94,15 @@ func CreateRule(ctx context.Context, tx *store.Tx, asked Rule, by sealer.Ref) (R
 		return r, err
 	}
 	for i, s := range r.Shares {
-		if state, err := counterpartyState(ctx, tx, r.TenantID, s.CounterpartyID); err != nil {
+		field := fmt.Sprintf("shares[%d].counterpartyId", i)
+		payee, err := findCounterparty(ctx, tx, r.TenantID, s.CounterpartyID)
+		switch {
+		case err != nil:
 			return r, err
-		} else if state != Active {
-			return r, invalid(fmt.Sprintf("shares[%d].counterpartyId", i), "is no active counterparty of this tenant")
+		case payee == nil || payee.State != Active:
+			return r, invalid(field, "is no active counterparty of this tenant")
+		case payee.Currency != r.Currency:
+			return r, invalid(field, "is paid in "+payee.Currency+", not in the rule's "+r.Currency)
 		}
 	}
 	if err := insertRule(ctx, tx, &r, text); err != nil {

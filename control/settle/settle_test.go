@@ -100,6 +100,7 @@ func TestCounterparty(t *testing.T) {
 		"name":     func(c *Counterparty) { c.Name = "" },
 		"kind":     func(c *Counterparty) { c.Kind = "FRIEND" },
 		"currency": func(c *Counterparty) { c.Currency = "euro" },
+		"orgId":    func(c *Counterparty) { c.OrgID = new("org_x ") },
 	} {
 		bad := c
 		change(&bad)
@@ -140,6 +141,8 @@ func TestRule(t *testing.T) {
 func TestRuleRefuses(t *testing.T) {
 	db := open(t)
 	c, foreign := payee(t, db, tenantID), payee(t, db, "tnt_b")
+	dollars, err := createCounterparty(t, db, Counterparty{TenantID: tenantID, Name: "Studio", Kind: Publisher, Currency: "USD"})
+	require.NoError(t, err)
 	idle := payee(t, db, tenantID)
 	require.NoError(t, db.Change(t.Context(), func(tx *store.Tx) error {
 		_, err := tx.ExecContext(t.Context(), `UPDATE counterparties SET state = 'INACTIVE' WHERE counterparty_id = $1`, idle.ID)
@@ -159,6 +162,7 @@ func TestRuleRefuses(t *testing.T) {
 		"too little":          {"shares", func(r *Rule) { r.Shares = []Share{{c.ID, 9_999}} }},
 		"a foreign payee":     {"shares[0].counterpartyId", func(r *Rule) { r.Shares[0].CounterpartyID = foreign.ID }},
 		"an unknown payee":    {"shares[0].counterpartyId", func(r *Rule) { r.Shares[0].CounterpartyID = "cp_x" }},
+		"a payee of dollars":  {"shares[1].counterpartyId", func(r *Rule) { r.Shares = []Share{{c.ID, 1}, {dollars.ID, 9_999}} }},
 		"an inactive payee":   {"shares[0].counterpartyId", func(r *Rule) { r.Shares[0].CounterpartyID = idle.ID }},
 		"a payee twice":       {"shares[1].counterpartyId", func(r *Rule) { r.Shares = []Share{{c.ID, 1}, {c.ID, 9_999}} }},
 		"no id of a right":    {"match.rightId", func(r *Rule) { r.Match.RightID = new("bas_01ARZ3NDEKTSV4RRFFQ69G5FAV") }},

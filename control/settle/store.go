@@ -30,15 +30,10 @@ func Counterparties(ctx context.Context, q store.Querier, tenantID string) ([]Co
 		`SELECT `+counterpartyColumns+` FROM counterparties WHERE tenant_id = $1 ORDER BY counterparty_id`, tenantID)
 }
 
-// counterpartyState is the state of a counterparty of the tenant, empty if it has none
-// of that id.
-func counterpartyState(ctx context.Context, q store.Querier, tenantID, id string) (State, error) {
-	state, err := store.One(ctx, q, fmt.Sprintf("the counterparty %q", id), store.Text,
-		`SELECT state FROM counterparties WHERE tenant_id = $1 AND counterparty_id = $2`, tenantID, id)
-	if err != nil || state == nil {
-		return "", err
-	}
-	return State(*state), nil
+// findCounterparty returns a counterparty of the tenant, nil if it has none of that id.
+func findCounterparty(ctx context.Context, q store.Querier, tenantID, id string) (*Counterparty, error) {
+	return store.One(ctx, q, fmt.Sprintf("the counterparty %q", id), scanCounterparty,
+		`SELECT `+counterpartyColumns+` FROM counterparties WHERE tenant_id = $1 AND counterparty_id = $2`, tenantID, id)
 }
 
 func insertRule(ctx context.Context, tx *store.Tx, r *Rule, text []byte) error {
