@@ -493,6 +493,8 @@ func TestSandboxRights(t *testing.T) {
 	v.isRefused(400, sandbox.InvalidBody, "POST", "/rights/issue", "")
 	v.isRefused(413, sandbox.InvalidBody, "POST", "/rights/issue", `"`+strings.Repeat("x", 1<<20)+`"`)
 	v.isRefused(422, sandbox.HandlerError, "POST", "/rights/issue", strings.Replace(issue, `"AUDIO"`, "7", 1))
+	long := v.isRefused(422, sandbox.HandlerError, "POST", "/rights/issue", strings.Replace(issue, `"x"`, `"`+strings.Repeat("<", 400_000)+`"`, 1))
+	require.Contains(t, long, "scope", "it is as long here as it was there")
 	_, foreign := p.visit()
 	v.isRefused(404, sandbox.HandlerError, "POST", "/rights/revoke", fmt.Sprintf(`{"rightId":%q}`, list(t, foreign, "rights")[0]["id"]))
 }

@@ -86,7 +86,7 @@ type said struct {
 var statuses = map[int]int{
 	http.StatusNotFound: http.StatusNotFound, http.StatusConflict: http.StatusConflict,
 	http.StatusBadRequest: http.StatusUnprocessableEntity, http.StatusUnprocessableEntity: http.StatusUnprocessableEntity,
-	http.StatusRequestEntityTooLarge: http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable: http.StatusServiceUnavailable,
+	http.StatusRequestEntityTooLarge: http.StatusUnprocessableEntity, http.StatusServiceUnavailable: http.StatusServiceUnavailable,
 }
 
 // refused tells what /v1 refused.
