@@ -291,7 +291,7 @@ func TestSandboxEvictsTheIdle(t *testing.T) {
 		go func() { ended <- p.sandbox.Run(ctx) }()
 		require.Eventually(t, func() bool {
 			var n int
-			require.NoError(t, p.db.Read().QueryRowContext(t.Context(), `SELECT count(*) FROM sandbox_tenants WHERE seen_at <= $1`, store.At(now.Add(-24*time.Hour))).Scan(&n))
+			require.NoError(t, p.db.Read().QueryRowContext(t.Context(), `SELECT count(*) FROM sandbox_tenants WHERE seen_at <= $1`, store.At(now.Add(-24*time.Hour-time.Minute))).Scan(&n))
 			return n == 0
 		}, 10*time.Second, time.Millisecond)
 		stop()
@@ -301,7 +301,7 @@ func TestSandboxEvictsTheIdle(t *testing.T) {
 	idle.does("GET", "/tenant", "")
 	now = now.Add(24*time.Hour - time.Minute)
 	busy.does("GET", "/tenant", "")
-	now = now.Add(time.Minute)
+	now = now.Add(2 * time.Minute)
 	evict()
 	idle.isRefused(410, sandbox.TenantEvicted, "GET", "/tenant", "")
 	busy.does("GET", "/tenant", "")
@@ -325,7 +325,7 @@ func TestSandboxEvictsBehindAFailure(t *testing.T) {
 	}))
 	now = now.Add(time.Minute)
 	other, _ := p.visit()
-	now = now.Add(24 * time.Hour)
+	now = now.Add(24*time.Hour + time.Minute)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- p.sandbox.Run(ctx) }()

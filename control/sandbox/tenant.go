@@ -100,7 +100,7 @@ func (r *Room) drop(ctx context.Context, tenantID, reason string, by sealer.Ref)
 		if err != nil || l == nil {
 			return err
 		}
-		if reason == idle && l.seenAt.After(tx.Now().Add(-r.cfg.Idle)) {
+		if reason == idle && l.seenAt.After(r.lastSeen(tx.Now())) {
 			return nil // it came back
 		}
 		dropped = true
@@ -159,6 +159,10 @@ func (r *Room) Run(ctx context.Context) error {
 	}
 }
 
+// lastSeen is the latest moment noted of a tenant that is idle now: it may have been used
+// for touchEvery after that.
+func (r *Room) lastSeen(now time.Time) time.Time { return now.Add(-r.cfg.Idle - touchEvery) }
+
 // evict forgets windows that are over, and drops, one by one, who was idle when it began
 // to look. It goes on behind one that can't be dropped, and tells of the first.
 func (r *Room) evict(ctx context.Context) error {
@@ -167,7 +171,7 @@ func (r *Room) evict(ctx context.Context) error {
 			return err
 		}
 	}
-	until := r.db.Now().Add(-r.cfg.Idle)
+	until := r.lastSeen(r.db.Now())
 	var failed error
 	for last := (lodger{}); ; {
 		list, err := listIdle(ctx, r.db.Read(), until, last, evictBatch)

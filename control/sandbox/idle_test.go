@@ -1,0 +1,47 @@
+package sandbox
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/store"
+	"muniment/control/store/storetest"
+	"muniment/control/tenant"
+)
+
+// TestUseWithinTheMinuteCounts: nobody is evicted before the time has passed since the last
+// use, though that is noted to the minute.
+func TestUseWithinTheMinuteCounts(t *testing.T) {
+	path, url := storetest.Place(t, t.TempDir())
+	now := time.Now()
+	quiet := slog.New(slog.DiscardHandler)
+	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url, Now: func() time.Time { return now }, Logger: quiet})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	const limit = time.Hour
+	r := &Room{cfg: Config{Idle: limit, Logger: quiet}, db: db}
+	var l lodger
+	require.NoError(t, db.Change(t.Context(), func(tx *store.Tx) error {
+		made, err := tenant.Make(t.Context(), tx, tenant.Request{Org: "visitor", Sandbox: true})
+		if err != nil {
+			return err
+		}
+		l = lodger{made.TenantID, made.KeyID, store.At(tx.Now())}
+		return insertLodger(t.Context(), tx, l)
+	}))
+	there := func() bool {
+		require.NoError(t, r.evict(t.Context()))
+		found, err := findLodger(t.Context(), db.Read(), l.tenantID)
+		require.NoError(t, err)
+		return found != nil
+	}
+	now = now.Add(59 * time.Second)
+	require.NoError(t, r.seen(t.Context(), l))
+	now = now.Add(limit - time.Millisecond)
+	require.True(t, there())
+	now = now.Add(touchEvery)
+	require.False(t, there())
+}
