@@ -440,7 +440,9 @@ func TestRevocationSealsForWhomTheKeySigned(t *testing.T) {
 		play, real := h.visitor(true), h.visitor(false)
 		h.call("operator", "POST", "/admin/signing-keys/"+k.KeyID+"/revoke", "{}")
 		of := k.NodeID + "'s key for " + k.Purpose
-		require.Equal(t, k.Purpose == sealer.PurposeSandbox || k.Purpose == sealer.PurposeDirectory, packsOf(play), of)
+		require.Equal(t, k.Purpose == sealer.PurposeSandbox, packsOf(play), of)
 		require.Equal(t, k.Purpose != sealer.PurposeSandbox, packsOf(real), of)
 	}
+	_, err = h.ctl.tenants.TenantIDs(t.Context(), sealer.PurposeWebhook)
+	require.ErrorContains(t, err, sealer.PurposeWebhook, "it takes none of them for all")
 }

@@ -116,17 +116,19 @@ func owner(ctx context.Context, q store.Querier, tenantID string) (*Key, error) 
 		`SELECT org_id, developer_id FROM developers WHERE tenant_id = $1 ORDER BY developer_id LIMIT 1`, tenantID)
 }
 
-// TenantIDs lists, oldest first, the tenants whose receipts and packs rest on keys of a
-// purpose: directory keys stand behind those of all.
+// TenantIDs lists, oldest first, the tenants that are sealed before a key of a purpose is
+// revoked. A directory key signs none of their packs, and those stay sound under the next
+// directory, so that strangers' tenants, of the sandbox, have no part in its revocation.
 func (r *Room) TenantIDs(ctx context.Context, purpose string) ([]string, error) {
-	of := ""
+	sandbox := 0
 	switch purpose {
-	case sealer.PurposeReceipt, sealer.PurposePack:
-		of = "WHERE sandbox = 0"
+	case sealer.PurposeReceipt, sealer.PurposePack, sealer.PurposeDirectory:
 	case sealer.PurposeSandbox:
-		of = "WHERE sandbox = 1"
+		sandbox = 1
+	default:
+		return nil, fmt.Errorf("no tenants are known to rest on keys for %q", purpose)
 	}
-	return store.List(ctx, r.db.Read(), "the tenants", store.Text, `SELECT tenant_id FROM tenants `+of+` ORDER BY tenant_id`)
+	return store.List(ctx, r.db.Read(), "the tenants", store.Text, `SELECT tenant_id FROM tenants WHERE sandbox = $1 ORDER BY tenant_id`, sandbox)
 }
 
 // listKeys returns the tenant's keys before an id, newest first, one more than
