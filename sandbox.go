@@ -3,18 +3,14 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/control/store"
 	"muniment/gateway"
 	"muniment/gateway/api"
 	"muniment/gateway/identity"
@@ -121,16 +117,19 @@ func (s *sandboxNode) serve(ctx context.Context, cfg sandboxConfig) error {
 	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return inside.Dial() }}}
 	defer client.CloseIdleConnections()
 
-	for {
+	slots := &slots{cfg: &cfg, client: client}
+	for failing := time.Duration(0); ; {
 		pause := time.Second // nothing may make nodes as fast as it can
-		node, err := cfg.join(ctx, client)
+		node, err := slots.join(ctx)
 		if err == nil {
+			failing = 0
 			if err = s.run(ctx, fail, cfg, node, client); err != nil {
 				return err
 			}
 		} else if ctx.Err() == nil {
 			cfg.Logger.Error("the sandbox has no node in this process: its deliveries are refused, and it is tried again", "err", err)
-			pause = patience
+			failing = min(max(patience, 2*failing), time.Minute)
+			pause = failing
 		}
 		select {
 		case <-time.After(pause):
@@ -232,38 +231,4 @@ func (r *termRegisterer) end() {
 	for _, c := range r.all {
 		r.Unregister(c)
 	}
-}
-
-// insideURL is control, for who dials it inside the process.
-const insideURL = "http://localhost"
-
-// mostSlots bounds how many control processes that share a folder have a node each.
-const mostSlots = 1000
-
-// join opens the first identity of the folder that no other process has, and makes one
-// where there is none: so their number is that of the processes that ran at a time. The
-// volume has to know locks.
-func (c *sandboxConfig) join(ctx context.Context, client *http.Client) (*identity.Node, error) {
-	if err := store.MakeDir(c.Dir); err != nil {
-		return nil, err
-	}
-	for slot := 1; slot <= mostSlots; slot++ {
-		dir := filepath.Join(c.Dir, strconv.Itoa(slot))
-		node, err := identity.Open(ctx, identity.Config{
-			Dir: dir, Control: insideURL, Client: client, RotateEvery: 90 * 24 * time.Hour,
-			Invite: func(ctx context.Context) (string, error) {
-				v, err := c.Plane.nodes.InviteSandbox(ctx)
-				return v.Token, err
-			},
-			Logger: c.Logger, Registerer: c.Registerer,
-		})
-		switch {
-		case errors.Is(err, store.ErrInUse):
-		case expelled(err):
-			c.Logger.Warn("an identity of the sandbox's nodes is of no use any more, another takes its place", "dir", dir, "err", err)
-		default:
-			return node, err
-		}
-	}
-	return nil, fmt.Errorf("none of the %d identities in %s can be used", mostSlots, c.Dir)
 }

@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +28,7 @@ import (
 	"muniment/control/store/storetest"
 	"muniment/control/tenant"
 	"muniment/gateway"
+	"muniment/gateway/identity"
 	"muniment/gateway/snapshot"
 	"muniment/pipeline"
 	"muniment/pipeline/kafka"
@@ -37,6 +41,7 @@ import (
 type sandboxHouse struct {
 	t         *testing.T
 	ctl       *plane
+	db        *store.DB
 	log       pipeline.Log
 	warehouse *sqlite.Warehouse
 	data      string
@@ -70,7 +75,7 @@ func openSandboxHouse(t *testing.T, data string, log pipeline.Log, warehouse *sq
 		require.NoError(t, db.Close())
 	})
 	t.Cleanup(stop)
-	return &sandboxHouse{t, ctl, log, warehouse, data, stop}
+	return &sandboxHouse{t, ctl, db, log, warehouse, data, stop}
 }
 
 // call asks control as a tenant, or as an operator.
@@ -356,6 +361,90 @@ func TestSandboxNodeExpelled(t *testing.T) {
 	h.verifies(h.sealed(v))
 	require.Equal(t, last, h.nodeOf(v))
 	require.Len(t, h.signers(v), 4)
+}
+
+// TestSandboxNodeKilledAsItJoined: one that control has let join, but that does not know
+// it, is refused for good. The next slot's takes its place, and whoever tries again makes
+// no other invitation.
+func TestSandboxNodeKilledAsItJoined(t *testing.T) {
+	t.Setenv("MUNIMENT_TEST_POSTGRES", "")
+	data := t.TempDir()
+	log := sandboxTopic(t)
+	warehouse := loadedWarehouse(t, data, log, 8)
+	h := openSandboxHouse(t, data, log, warehouse, sandboxOn(data, log))
+	v := h.visitor(true)
+	h.deliver(v)
+	first := h.nodeOf(v)
+	h.stop()
+	forgetCredential(t, data, 1)
+
+	h = openSandboxHouse(t, data, log, warehouse, sandboxOn(data, log))
+	h.deliver(v)
+	h.verifies(h.sealed(v))
+	require.NotEqual(t, first, h.nodeOf(v))
+	h.stop()
+	forgetCredential(t, data, 2)
+
+	// More of them than are passed over: it is refused, again and again.
+	for slot := 3; slot <= mostRefused+1; slot++ {
+		copySlot(t, data, 2, slot)
+	}
+	h = openSandboxHouse(t, data, log, warehouse, func(context.Context, *plane) error { return nil })
+	door := httptest.NewServer(h.ctl.Nodes())
+	defer door.Close()
+	to, err := url.Parse(door.URL)
+	require.NoError(t, err)
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", to.Host)
+	}}}
+	defer client.CloseIdleConnections()
+	slots := &slots{cfg: &sandboxConfig{Plane: h.ctl, Dir: filepath.Join(data, "sandbox"), Logger: slog.New(slog.DiscardHandler)}, client: client}
+	before := h.invitations()
+	for range 3 {
+		_, err := slots.join(t.Context())
+		require.ErrorIs(t, err, identity.ErrNotJoined)
+		require.ErrorContains(t, err, "is known already")
+	}
+	require.Equal(t, before+1, h.invitations())
+	require.NoError(t, os.RemoveAll(filepath.Join(data, "sandbox", strconv.Itoa(mostRefused+1))))
+	n, err := slots.join(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, n.Close())
+	require.Equal(t, before+1, h.invitations(), "the one that nobody had used")
+}
+
+// forgetCredential has a slot's node not know that control let it join.
+func forgetCredential(t *testing.T, data string, slot int) {
+	t.Helper()
+	name := filepath.Join(data, "sandbox", strconv.Itoa(slot), "node.json")
+	text, err := os.ReadFile(name)
+	require.NoError(t, err)
+	var saved map[string]string
+	require.NoError(t, json.Unmarshal(text, &saved))
+	require.NotEmpty(t, saved["credential"])
+	delete(saved, "credential")
+	text, err = json.Marshal(saved)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(name, text, 0o600))
+}
+
+func copySlot(t *testing.T, data string, from, to int) {
+	t.Helper()
+	dir := filepath.Join(data, "sandbox", strconv.Itoa(to))
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	names, err := filepath.Glob(filepath.Join(data, "sandbox", strconv.Itoa(from), "[^L]*"))
+	require.NoError(t, err)
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(name)), text, 0o600))
+	}
+}
+
+// invitations is how many there ever were.
+func (h *sandboxHouse) invitations() (n int) {
+	require.NoError(h.t, h.db.Read().QueryRowContext(h.t.Context(), `SELECT COUNT(*) FROM invitations`).Scan(&n))
+	return n
 }
 
 // nodeOf is the node that a tenant's last delivery was taken by.

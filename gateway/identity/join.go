@@ -17,6 +17,9 @@ import (
 // invite tells what an operator has to do.
 const invite = "make an invitation with muniment node invite, and start the node with it"
 
+// ErrNotJoined is in Open's error if control refused to let the node join.
+var ErrNotJoined = errors.New("control does not let the node join")
+
 // join presents the node to control, with the one key that it has, which it makes if
 // it has none, and keeps the credential.
 func (n *Node) join(ctx context.Context, files []*keyfile.Key) ([]*keyfile.Key, error) {
@@ -46,7 +49,7 @@ func (n *Node) join(ctx context.Context, files []*keyfile.Key) ([]*keyfile.Key, 
 	var joined api.Joined
 	if err := n.ask(ctx, "join", api.PathJoin, q, &joined); err != nil {
 		if refusal(err) != nil {
-			err = fmt.Errorf("%w\nIf the invitation is used up or too old, remove %s, %s", err, n.cfg.Dir, invite)
+			err = fmt.Errorf("%w: %w\nIf the invitation is used up or too old, remove %s, %s", ErrNotJoined, err, n.cfg.Dir, invite)
 		}
 		return nil, err
 	}

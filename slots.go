@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"muniment/control/node"
+	"muniment/control/store"
+	"muniment/gateway/identity"
+)
+
+// insideURL is control, for who dials it inside the process.
+const insideURL = "http://localhost"
+
+const (
+	// mostSlots bounds how many control processes that share a folder have a node each.
+	mostSlots = 1000
+	// mostRefused is how many slots that control lets no node join from are passed over.
+	// If there are more, it is not the slots: a clock stands wrong, for instance.
+	mostRefused = 10
+)
+
+// slots are the folder of the identities that a sandbox's node may have: each slot holds
+// one, of which nobody but a process that runs has a claim.
+type slots struct {
+	cfg    *sandboxConfig
+	client *http.Client
+	// invitation is one that no node has joined by yet, as far as is known: to try again
+	// and again makes no others.
+	invitation node.Invitation
+}
+
+// join opens the first identity of the folder that no other process has, and makes one
+// where there is none: so their number is that of the processes that ran at a time. What
+// control refuses is passed over: who was expelled, and who was killed after control had
+// let it join, but before that was on disk. The volume has to know locks.
+func (s *slots) join(ctx context.Context) (*identity.Node, error) {
+	if err := store.MakeDir(s.cfg.Dir); err != nil {
+		return nil, err
+	}
+	refused := 0
+	for slot := 1; slot <= mostSlots; slot++ {
+		dir := filepath.Join(s.cfg.Dir, strconv.Itoa(slot))
+		n, err := identity.Open(ctx, identity.Config{
+			Dir: dir, Control: insideURL, Client: s.client, RotateEvery: 90 * 24 * time.Hour,
+			Invite: s.invite, Logger: s.cfg.Logger, Registerer: s.cfg.Registerer,
+		})
+		notJoined := errors.Is(err, identity.ErrNotJoined)
+		if err == nil || notJoined && expelled(err) {
+			s.invitation = node.Invitation{} // it is used, or of no use
+		}
+		switch {
+		case errors.Is(err, store.ErrInUse):
+		case expelled(err), notJoined && refused < mostRefused:
+			if notJoined {
+				refused++
+			}
+			s.cfg.Logger.Warn("an identity of the sandbox's nodes is of no use any more, another takes its place", "dir", dir, "err", err)
+		default:
+			return n, err
+		}
+	}
+	return nil, fmt.Errorf("none of the %d identities in %s can be used", mostSlots, s.cfg.Dir)
+}
+
+func (s *slots) invite(ctx context.Context) (token string, err error) {
+	if time.Until(s.invitation.ExpiresAt.Time) < time.Minute {
+		s.invitation, err = s.cfg.Plane.nodes.InviteSandbox(ctx)
+	}
+	return s.invitation.Token, err
+}
