@@ -867,3 +867,19 @@ func TestSandboxDemoNamesItsPack(t *testing.T) {
 	require.Equal(t, "ppk_ours", get[string](t, d, "pack", "packId"))
 	require.Len(t, d["deliveries"], 2)
 }
+
+// TestSandboxKeyRevokedMeanwhile: a run of the demo ends where an operator stops it.
+func TestSandboxKeyRevokedMeanwhile(t *testing.T) {
+	asked := 0
+	p := openPlayground(t, newHouse(t), sandbox.Config{
+		Deliver: func(context.Context, string, string, []byte) (int, []byte, error) {
+			if asked++; asked < 3 {
+				return 200, []byte(`{"ok":true,"data":{"receipt":{"receiptId":"rcp_1"},"signature":{},"metering":{}}}`), nil
+			}
+			return 401, []byte(`{"ok":false,"error":"AUTH_INVALID","message":"the API key is not valid"}`), nil
+		},
+	})
+	v, _ := p.visit()
+	v.isRefused(410, sandbox.TenantEvicted, "POST", "/run-demo", `{"eventCount":100}`)
+	require.Equal(t, 3, asked)
+}

@@ -181,10 +181,18 @@ func (g *Gateway) issue(ctx *fasthttp.RequestCtx, d *delivery, arrived time.Time
 	return nil
 }
 
-// decide asks right and gate. What passes is in d.right and d.sealed.
+// decide asks key, right and gate. What passes is in d.right and d.sealed.
 func (g *Gateway) decide(d *delivery, arrived time.Time) (err error) {
 	if err := g.rights.Fresh(); err != nil {
 		return err
+	}
+	// Once more, where it was authenticated: that was before the moment of issue, and
+	// there may have been a turn to wait for.
+	switch key, err := g.rights.Key(d.deadline, d.keyID); {
+	case err != nil:
+		return err
+	case key == nil || key.TenantID != d.tenant || !auth.Live(key, arrived):
+		return auth.ErrInvalid
 	}
 	if d.right, err = g.rights.Right(d.deadline, d.tenant, d.rightID); err != nil {
 		return err

@@ -20,10 +20,11 @@ var errElsewhere = api.Conflict("deliveries of the sandbox's tenants are not tak
 var ErrNoSandbox = errors.New("the tenant is none of the sandbox")
 
 // Deliver answers as POST /v1/delivery does to a body without an Idempotency-Key, for a
-// tenant of the sandbox and for a room of this process: without HTTP, and without an API
-// key, but keyID is the one on whose behalf it is, as the event tells. answer is the
-// envelope, be it of an error; it is the caller's. When status is 200 the receipt is
-// durable; with any other nothing was promised.
+// tenant of the sandbox and for a room of this process: without HTTP, and without a
+// secret, but keyID is the tenant's key on whose behalf it is, as the event tells; from
+// its revocation on the answer is 401. answer is the envelope, be it of an error; it is
+// the caller's. When status is 200 the receipt is durable; with any other nothing was
+// promised.
 //
 // An error is that the tenant is none of the sandbox (ErrNoSandbox), that this could not
 // be found out, or that ctx was done before anything happened. Then there is no answer.

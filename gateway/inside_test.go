@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -158,6 +159,53 @@ func TestDeliverAnswersAsTheRoute(t *testing.T) {
 	status, _, err := s.gateway.Deliver(t.Context(), "tnt_s", s.keyID, []byte(s.body(s.right)))
 	require.NoError(t, err)
 	require.Equal(t, 503, status)
+}
+
+// TestNoReceiptOnARevokedKey: whichever way a delivery comes in, nothing is signed once
+// this node knows that the key was revoked, be it that the delivery was let in before.
+func TestNoReceiptOnARevokedKey(t *testing.T) {
+	for name, deliver := range map[string]func(*sandboxWorld) int{
+		"inside": func(s *sandboxWorld) int {
+			status, _, err := s.gateway.Deliver(t.Context(), "tnt_s", s.keyID, []byte(s.body(s.right)))
+			require.NoError(t, err)
+			return status
+		},
+		"route": func(s *sandboxWorld) int { return s.raw(request(s.token, s.body(s.right))).status },
+	} {
+		var s *sandboxWorld
+		revoke := sync.OnceFunc(func() {
+			s.control.mu.Lock()
+			k := *s.control.changes[s.keyID].Key
+			s.control.mu.Unlock()
+			k.RevokedAt = today
+			revision := s.control.put(api.Change{Key: &k})
+			for s.view.Applied() < revision {
+				runtime.Gosched()
+			}
+		})
+		var meanwhile func()
+		s = newSandboxWorld(t, func(c *Config) {
+			lend := c.SandboxSigner
+			c.SandboxSigner = func(ctx context.Context, at time.Time) (*sealer.Signer, func(), error) {
+				if meanwhile != nil {
+					meanwhile()
+				}
+				return lend(ctx, at)
+			}
+		})
+		require.Equal(t, 200, deliver(s), name)
+		meanwhile = revoke
+		require.Equal(t, 401, deliver(s), name)
+		require.Equal(t, 401, deliver(s), name)
+		require.Len(t, s.log.all(), 1, name)
+	}
+	s := newSandboxWorld(t, nil)
+	for _, id := range []string{"", "key_unknown", fmt.Sprintf("key_01KAJ%021d", 1)} { // the last is of tnt_a
+		status, _, err := s.gateway.Deliver(t.Context(), "tnt_s", id, []byte(s.body(s.right)))
+		require.NoError(t, err)
+		require.Equal(t, 401, status, id)
+	}
+	require.Empty(t, s.log.all())
 }
 
 // TestDeliverIsDurable: no answer before the log has it.

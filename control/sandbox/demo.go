@@ -223,6 +223,8 @@ func (r *Room) play(ctx context.Context, p played, into *Demo) error {
 	case http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed:
 		into.Refused = append(into.Refused, Undelivered{p.RightID, p.right.Substrate, p.SpatialAnchorID, p.DwellMs, string(told.Code), told.Message})
 		return nil
+	case http.StatusUnauthorized: // the key was revoked meanwhile
+		return evicted()
 	}
 	return told.refused(status, 0)
 }
