@@ -883,3 +883,43 @@ func TestSandboxKeyRevokedMeanwhile(t *testing.T) {
 	v.isRefused(410, sandbox.TenantEvicted, "POST", "/run-demo", `{"eventCount":100}`)
 	require.Equal(t, 3, asked)
 }
+
+// TestSandboxDemoFindsItsRights behind many long ones on a substrate that it doesn't play on,
+// and behind stopped ones on one that it does.
+func TestSandboxDemoFindsItsRights(t *testing.T) {
+	var p *playground
+	played := map[string]bool{}
+	p = openPlayground(t, newHouse(t), sandbox.Config{
+		Limits: sandbox.Limits{Burst: 1000, Sustained: 1000},
+		Ask: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
+			if target == "/v1/proof-packs/seal" {
+				return 200, []byte(`{"data":{"packs":[],"pack":{"packId":"ppk_1","metering":[],"settlement":[]},"pending":[]}}`), nil
+			}
+			return p.ask(ctx, of, method, target, body)
+		},
+		Deliver: func(_ context.Context, _, _ string, body []byte) (int, []byte, error) {
+			var asked struct{ RightID string }
+			err := json.Unmarshal(body, &asked)
+			played[asked.RightID] = true
+			return 409, []byte(`{"ok":false,"error":"STATE_CONFLICT","message":"no"}`), err
+		},
+	})
+	v, tenant := p.visit()
+	seed := list(t, tenant, "rights")
+	issue := func(of map[string]any, substrate string) string {
+		return get[string](t, v.does("POST", "/rights/issue", fmt.Sprintf(`{"basisId":%q,"substrate":%q,"scope":%q,"effectiveFrom":%q}`,
+			of["basisId"], substrate, strings.Repeat("x", 16_000), of["effectiveFrom"])), "right", "id")
+	}
+	for range 200 {
+		issue(seed[0], "AUDIO")
+	}
+	for range 200 {
+		v.does("POST", "/rights/revoke", fmt.Sprintf(`{"rightId":%q}`, issue(seed[0], "DOOH")))
+	}
+	v.does("POST", "/run-demo", `{"eventCount":100,"seed":1}`)
+	want := map[string]bool{}
+	for _, r := range seed {
+		want[r["id"].(string)] = true
+	}
+	require.Equal(t, want, played)
+}

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"slices"
 
 	"muniment/control/proof"
@@ -71,20 +72,21 @@ func script(seed float64, count int, on []right.View) []played {
 }
 
 // playable are the rights that a demo delivers on: the ACTIVE ones of the seed's
-// substrates, in an order that is the same for every tenant.
-func playable(rights []right.View) []right.View {
-	place := map[string]int{}
-	for i, s := range seedRights {
-		place[s.substrate] = i
+// substrates, in an order that is the same for every tenant. Each substrate is asked for,
+// so that many rights on another, or stopped ones, hide none.
+func (r *Room) playable(ctx context.Context) (some []right.View, err error) {
+	for _, s := range seedRights {
+		rights, err := all[right.View](ctx, r, visitorOf(ctx).caller, "rights", "rights", url.Values{
+			"substrate": {s.substrate}, "state": {string(api.RightActive)},
+		})
+		if err != nil {
+			return nil, err
+		}
+		rights = slices.DeleteFunc(rights, func(r right.View) bool { return r.EffectiveState != api.RightActive })
+		slices.SortFunc(rights, func(a, b right.View) int { return cmp.Compare(a.ID, b.ID) })
+		some = append(some, rights...)
 	}
-	some := slices.DeleteFunc(slices.Clone(rights), func(r right.View) bool {
-		_, known := place[r.Substrate]
-		return !known || r.EffectiveState != api.RightActive
-	})
-	slices.SortFunc(some, func(a, b right.View) int {
-		return cmp.Or(cmp.Compare(place[a.Substrate], place[b.Substrate]), cmp.Compare(a.ID, b.ID))
-	})
-	return some
+	return some, nil
 }
 
 type demoInput struct {
@@ -137,11 +139,10 @@ func (r *Room) runDemo(ctx context.Context, in *demoInput) (*Answer[Demo], error
 			d.Seed = *in.Body.Seed
 		}
 	}
-	rights, err := all[right.View](ctx, r, visitorOf(ctx).caller, "rights", "rights", "")
+	on, err := r.playable(ctx)
 	if err != nil {
 		return nil, err
 	}
-	on := playable(rights)
 	if len(on) == 0 {
 		return nil, api.Conflict("the tenant has no ACTIVE right on DOOH, CTV, MOBILE or MESSAGING")
 	}

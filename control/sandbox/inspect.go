@@ -3,10 +3,11 @@ package sandbox
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 
 	"muniment/control/challenge"
 	"muniment/control/offer"
@@ -44,15 +45,13 @@ const (
 	pageOf     = 50
 )
 
-// all reads a list of /v1 from a cursor on, page by page.
-func all[T any](ctx context.Context, r *Room, of auth.Principal, list, member, cursor string) ([]T, error) {
+// all reads a list of /v1, of which query may name a part, page by page.
+func all[T any](ctx context.Context, r *Room, of auth.Principal, list, member string, query url.Values) ([]T, error) {
 	found, size := []T{}, 0
+	asked := url.Values{"limit": {strconv.Itoa(pageOf)}}
+	maps.Copy(asked, query)
 	for {
-		target := fmt.Sprintf("/v1/%s?limit=%d", list, pageOf)
-		if cursor != "" {
-			target += "&cursor=" + url.QueryEscape(cursor)
-		}
-		text, err := r.askFor(ctx, of, http.MethodGet, target, nil)
+		text, err := r.askFor(ctx, of, http.MethodGet, "/v1/"+list+"?"+asked.Encode(), nil)
 		if err != nil {
 			return nil, err
 		}
@@ -74,7 +73,7 @@ func all[T any](ctx context.Context, r *Room, of auth.Principal, list, member, c
 		if next == nil || len(found) >= mostListed || size >= mostBytes {
 			return found, nil
 		}
-		cursor = *next
+		asked.Set("cursor", *next)
 	}
 }
 
@@ -96,19 +95,19 @@ func (r *Room) inspect(ctx context.Context, _ *struct{}) (*Answer[Inspection], e
 		return nil, err
 	}
 	i := Inspection{Tenant: Tenant(t.Tenant), Packs: []json.RawMessage{}}
-	if i.Bases, err = all[right.BasisView](ctx, r, of, "bases", "bases", ""); err != nil {
+	if i.Bases, err = all[right.BasisView](ctx, r, of, "bases", "bases", nil); err != nil {
 		return nil, err
 	}
-	if i.Rights, err = all[right.View](ctx, r, of, "rights", "rights", ""); err != nil {
+	if i.Rights, err = all[right.View](ctx, r, of, "rights", "rights", nil); err != nil {
 		return nil, err
 	}
-	if i.Offers, err = all[offer.Offer](ctx, r, of, "offers", "offers", ""); err != nil {
+	if i.Offers, err = all[offer.Offer](ctx, r, of, "offers", "offers", nil); err != nil {
 		return nil, err
 	}
-	if i.Challenges, err = all[challenge.Challenge](ctx, r, of, "challenges", "challenges", ""); err != nil {
+	if i.Challenges, err = all[challenge.Challenge](ctx, r, of, "challenges", "challenges", nil); err != nil {
 		return nil, err
 	}
-	if i.Events, err = all[proof.LoggedEvent](ctx, r, of, "events", "events", ""); err != nil {
+	if i.Events, err = all[proof.LoggedEvent](ctx, r, of, "events", "events", nil); err != nil {
 		return nil, err
 	}
 	packs, err := r.packs(ctx)

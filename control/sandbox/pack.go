@@ -29,7 +29,11 @@ func (r *Room) packs(ctx context.Context) ([]proof.Summary, error) {
 	if err != nil {
 		return nil, err
 	}
-	return all[proof.Summary](ctx, r, of, "proof-packs", "packs", proof.CursorBehind(n-mostListed))
+	query := url.Values{}
+	if cursor := proof.CursorBehind(n - mostListed); cursor != "" {
+		query.Set("cursor", cursor)
+	}
+	return all[proof.Summary](ctx, r, of, "proof-packs", "packs", query)
 }
 
 // FullPack is a pack and the key that signed it.

@@ -37,7 +37,7 @@ func (r *Room) summary(ctx context.Context, of auth.Principal) (s Summary, err e
 	if err != nil {
 		return s, err
 	}
-	rights, err := all[right.View](ctx, r, of, "rights", "rights", "")
+	rights, err := all[right.View](ctx, r, of, "rights", "rights", nil)
 	slices.SortFunc(rights, func(a, b right.View) int { // those of one millisecond have ids in no order
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt.Time), cmp.Compare(a.Revision, b.Revision))
 	})
