@@ -368,7 +368,7 @@ func TestSandboxRotation(t *testing.T) {
 	v.does("GET", "/tenant", "")
 }
 
-// TestSandboxIsFull: nobody loses a tenant to somebody who comes later.
+// TestSandboxIsFull: nobody who used a tenant within the hour loses it to somebody who comes later.
 func TestSandboxIsFull(t *testing.T) {
 	p := openPlayground(t, newHouse(t), sandbox.Config{MaxTenants: 2, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
 	first, _ := p.visit()
@@ -383,6 +383,43 @@ func TestSandboxIsFull(t *testing.T) {
 	late.does("POST", "/tenant", "")
 	first.does("GET", "/tenant", "")
 	second.isRefused(503, sandbox.HandlerError, "POST", "/tenant", "")
+}
+
+// TestSandboxMakesRoom: a full sandbox is closed to nobody for longer than an hour because
+// of tenants that nobody uses.
+func TestSandboxMakesRoom(t *testing.T) {
+	now := time.Now()
+	p := openPlayground(t, newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return now }), sandbox.Config{
+		MaxTenants: 3, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000},
+	})
+	held, tenant := p.visit() // can't be dropped
+	require.NoError(t, p.db.Change(t.Context(), func(tx *store.Tx) error {
+		if _, err := tx.ExecContext(t.Context(), `CREATE TABLE held (tenant_id TEXT NOT NULL REFERENCES tenants (tenant_id))`); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(t.Context(), `INSERT INTO held (tenant_id) VALUES ($1)`, tenant["tenantId"])
+		return err
+	}))
+	now = now.Add(time.Second)
+	busy, _ := p.visit()
+	now = now.Add(time.Second)
+	left, tenant := p.visit()
+	now = now.Add(time.Hour)
+	busy.does("GET", "/tenant", "")
+	late := &visitor{playground: p}
+	late.isRefused(503, sandbox.HandlerError, "POST", "/tenant", "")
+	left.does("GET", "/tenant", "") // as it is there, and from now on in use for an hour
+	now = now.Add(time.Hour + 59*time.Second)
+	busy.does("GET", "/tenant", "")
+	late.isRefused(503, sandbox.HandlerError, "POST", "/tenant", "")
+	now = now.Add(time.Second)
+	late.does("POST", "/tenant", "")
+	left.isRefused(410, sandbox.TenantEvicted, "GET", "/tenant", "")
+	busy.does("GET", "/tenant", "")
+	held.does("GET", "/tenant", "")
+	events := p.events(tenant["tenantId"].(string))
+	require.JSONEq(t, fmt.Sprintf(`{"tenantId":%q,"reason":"IDLE"}`, tenant["tenantId"]), string(events[len(events)-1].Data))
+	left.isRefused(503, sandbox.HandlerError, "POST", "/tenant", "")
 }
 
 // TestSandboxIsClosed: without a sandbox there is nothing in its place.

@@ -63,8 +63,8 @@ func evicted() *Error {
 	return refusal(http.StatusGone, TenantEvicted, "the tenant was reset, stopped, or not used for long: POST /api/sandbox/tenant makes another one")
 }
 
-// full refuses a visitor for whom there is no place. One may be free when the idle have
-// been looked for the next time.
+// full refuses a visitor for whom there is no place: all tenants are in use, or were within
+// the hour. Somewhat later that may be true of one less.
 func full() *Error {
 	return said{Code: api.InternalError, Message: "the sandbox has as many tenants as it takes: ask again later"}.refused(http.StatusServiceUnavailable, evictEvery)
 }

@@ -20,8 +20,10 @@
 // TENANT_EVICTED then; POST tenant gives a new one. The same goes for a tenant whose key an
 // operator has revoked.
 //
-// There are so many tenants and no more: whoever comes then is answered 503, as nobody who
-// is there is dropped for somebody else.
+// There are so many tenants and no more: for who comes then, the tenant that nobody has used
+// for longest is dropped, if that is more than an hour. If all were used within the hour,
+// the answer is 503. So whoever holds many addresses can keep others out for an hour after
+// the last request, and make idle visitors lose their tenants; not more.
 //
 // An address has one window for all control processes: in memory where there is one
 // process, in the database where there may be several.

@@ -48,14 +48,17 @@ func (r *Room) summary(ctx context.Context, of auth.Principal) (s Summary, err e
 // dropped; one that a crash has left half filled, or whose cookie never arrived, is a
 // visitor's from the first moment on, and evicted as any that nobody uses.
 func (r *Room) provision(ctx context.Context) (auth.Principal, error) {
-	if err := r.place(ctx, r.db.Read()); err != nil {
-		return auth.Principal{}, err // without a turn among the changes
+	if err := r.makeRoom(ctx); err != nil {
+		return auth.Principal{}, err
 	}
 	id := api.NewID("sandbox_", r.db.Now())
 	var made tenant.Created
 	err := r.db.Change(ctx, func(tx *store.Tx) (err error) {
-		if err := r.place(ctx, tx); err != nil {
+		switch over, err := r.over(ctx, tx); {
+		case err != nil:
 			return err
+		case over > 0:
+			return full() // somebody took the place that was made
 		}
 		made, err = tenant.Make(ctx, tx, tenant.Request{Org: strings.ToLower(id), Label: "sandbox", Sandbox: true})
 		if err != nil {
@@ -77,13 +80,49 @@ func (r *Room) provision(ctx context.Context) (auth.Principal, error) {
 	return of, err
 }
 
-// place refuses a tenant more than there may be.
-func (r *Room) place(ctx context.Context, q store.Querier) error {
+// over is how many tenants have to go before there is a place for one more; 0 or less: none.
+func (r *Room) over(ctx context.Context, q store.Querier) (int64, error) {
 	n, err := countLodgers(ctx, q)
-	if err == nil && n >= r.cfg.MaxTenants {
-		err = full()
+	return n - r.cfg.MaxTenants + 1, err
+}
+
+const (
+	// crowdedIdle is after how long without a request a tenant has to go for another one
+	// when there is no place left: else who makes tenants and leaves them, be it from an
+	// address or two, keeps everybody out for Config.Idle.
+	crowdedIdle = time.Hour
+	// crowdedTries bounds how many are tried to be dropped for one visitor.
+	crowdedTries = 10
+)
+
+// makeRoom drops whom nobody has used for longest, for at least crowdedIdle, if there is no
+// place for one more. It refuses if that makes none.
+func (r *Room) makeRoom(ctx context.Context) error {
+	over, err := r.over(ctx, r.db.Read())
+	if err != nil || over <= 0 {
+		return err
 	}
-	return err
+	quiet := min(crowdedIdle, r.cfg.Idle)
+	list, err := listIdle(ctx, r.db.Read(), lastSeen(r.db.Now(), quiet), lodger{}, crowdedTries)
+	if err != nil {
+		return err
+	}
+	for _, l := range list {
+		dropped, err := r.dropUnused(ctx, l.tenantID, quiet)
+		if _, unavailable := errors.AsType[*api.Error](err); unavailable || ctx.Err() != nil {
+			return err
+		}
+		if err != nil {
+			r.cfg.Logger.Error("cannot drop an idle tenant of the sandbox for another visitor", "tenantId", l.tenantID, "err", err)
+		}
+		if dropped {
+			over--
+		}
+		if over <= 0 {
+			return nil
+		}
+	}
+	return full()
 }
 
 // Why a tenant is dropped.
@@ -95,13 +134,21 @@ const (
 
 // drop deletes a tenant, and tells of it; false if it was gone.
 func (r *Room) drop(ctx context.Context, tenantID, reason string, by sealer.Ref) (dropped bool, err error) {
+	return r.dropIf(ctx, tenantID, reason, by, func(*lodger, *store.Tx) bool { return true })
+}
+
+// dropUnused is drop for a tenant that nobody has used for so long; false if it came back.
+func (r *Room) dropUnused(ctx context.Context, tenantID string, quiet time.Duration) (dropped bool, err error) {
+	return r.dropIf(ctx, tenantID, idle, store.BySystem(), func(l *lodger, tx *store.Tx) bool {
+		return !l.seenAt.After(lastSeen(tx.Now(), quiet))
+	})
+}
+
+func (r *Room) dropIf(ctx context.Context, tenantID, reason string, by sealer.Ref, may func(*lodger, *store.Tx) bool) (dropped bool, err error) {
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
 		l, err := findLodger(ctx, tx, tenantID)
-		if err != nil || l == nil {
+		if err != nil || l == nil || !may(l, tx) {
 			return err
-		}
-		if reason == idle && l.seenAt.After(r.lastSeen(tx.Now())) {
-			return nil // it came back
 		}
 		dropped = true
 		return dropAndTell(ctx, tx, tenantID, reason, by)
@@ -159,9 +206,9 @@ func (r *Room) Run(ctx context.Context) error {
 	}
 }
 
-// lastSeen is the latest moment noted of a tenant that is idle now: it may have been used
-// for touchEvery after that.
-func (r *Room) lastSeen(now time.Time) time.Time { return now.Add(-r.cfg.Idle - touchEvery) }
+// lastSeen is the latest moment noted of a tenant that was not used for so long: it may
+// have been used for touchEvery after that.
+func lastSeen(now time.Time, quiet time.Duration) time.Time { return now.Add(-quiet - touchEvery) }
 
 // evict forgets windows that are over, and drops, one by one, who was idle when it began
 // to look. It goes on behind one that can't be dropped, and tells of the first.
@@ -171,7 +218,7 @@ func (r *Room) evict(ctx context.Context) error {
 			return err
 		}
 	}
-	until := r.lastSeen(r.db.Now())
+	until := lastSeen(r.db.Now(), r.cfg.Idle)
 	var failed error
 	for last := (lodger{}); ; {
 		list, err := listIdle(ctx, r.db.Read(), until, last, evictBatch)
@@ -179,7 +226,7 @@ func (r *Room) evict(ctx context.Context) error {
 			return errors.Join(failed, err)
 		}
 		for _, last = range list {
-			_, err := r.drop(ctx, last.tenantID, idle, store.BySystem())
+			_, err := r.dropUnused(ctx, last.tenantID, r.cfg.Idle)
 			if _, unavailable := errors.AsType[*api.Error](err); unavailable || ctx.Err() != nil {
 				return errors.Join(failed, err)
 			}
