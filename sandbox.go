@@ -100,8 +100,10 @@ type sandboxConfig struct {
 // can't make durable in the log is refused: it has no spool.
 //
 // When an operator expels it, it signs nothing from the moment on at which it is told,
-// and another node takes its place, as at the next start: what was put out are that node
-// and its keys, not the sandbox. Who wants a process to sign nothing stops it.
+// and another node takes its place, whether or not that expulsion comes to its end: what
+// is put out are that node and its keys, not the sandbox. Until control refuses it, be it
+// after another start, it is there beside its successor, and says what control waits for.
+// Who wants a process to sign nothing stops it.
 func (s *sandboxNode) serve(ctx context.Context, cfg sandboxConfig) error {
 	select {
 	case <-s.wanted:
@@ -117,13 +119,19 @@ func (s *sandboxNode) serve(ctx context.Context, cfg sandboxConfig) error {
 	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return inside.Dial() }}}
 	defer client.CloseIdleConnections()
 
+	var leaving sync.WaitGroup
+	defer func() {
+		fail(nil)
+		leaving.Wait()
+	}()
 	slots := &slots{cfg: &cfg, client: client}
 	for failing := time.Duration(0); ; {
 		pause := time.Second // nothing may make nodes as fast as it can
-		node, err := slots.join(ctx)
+		metrics := &termRegisterer{Registerer: cfg.Registerer}
+		node, err := slots.join(ctx, metrics)
 		if err == nil {
 			failing = 0
-			if err = s.run(ctx, fail, cfg, node, client); err != nil {
+			if err = s.run(ctx, fail, cfg, node, metrics, client, &leaving); err != nil {
 				return err
 			}
 		} else if ctx.Err() == nil {
@@ -139,33 +147,64 @@ func (s *sandboxNode) serve(ctx context.Context, cfg sandboxConfig) error {
 	}
 }
 
-// run has a node deliver until ctx is done, or the node is expelled, and closes it.
-func (s *sandboxNode) run(ctx context.Context, fail context.CancelCauseFunc, cfg sandboxConfig, node *identity.Node, client *http.Client) error {
-	defer func() {
+// run has a node deliver until ctx is done, or the node is expelled or asked to leave. One
+// that was asked to leave goes on leaving when run returns.
+func (s *sandboxNode) run(ctx context.Context, fail context.CancelCauseFunc, cfg sandboxConfig, node *identity.Node, metrics *termRegisterer, client *http.Client, leaving *sync.WaitGroup) (err error) {
+	known, forget := context.WithCancel(ctx) // by control
+	beside := newParts(ctx, fail)
+	var view *snapshot.View
+	closed := func() {
+		forget()
+		beside.stop()
+		if view != nil {
+			view.Close()
+		}
 		if err := node.Close(); err != nil {
 			cfg.Logger.Error("cannot close the identity of the sandbox's node", "err", err)
 		}
+	}
+	defer func() {
+		metrics.end()
+		if err != nil || known.Err() != nil {
+			closed()
+			return
+		}
+		cfg.Logger.Warn("the sandbox's node in this process was asked to leave, another takes its place", "nodeId", node.ID())
+		leaving.Go(func() {
+			<-known.Done()
+			closed()
+		})
 	}()
-	metrics := &termRegisterer{Registerer: cfg.Registerer}
-	defer metrics.end()
-	term, end := context.WithCancel(ctx)
-	defer end()
 	source := &untilExpelled{expelled: sync.OnceFunc(func() {
-		cfg.Logger.Warn("the sandbox's node in this process was expelled, another takes its place", "nodeId", node.ID())
-		end()
+		cfg.Logger.Warn("the sandbox's node in this process was expelled", "nodeId", node.ID())
+		forget()
 	})}
-	var err error
-	source.Remote, err = snapshot.NewRemote(insideURL, node.Credential(), client)
-	if err != nil {
+	if source.Remote, err = snapshot.NewRemote(insideURL, node.Credential(), client); err != nil {
 		return err
 	}
-	view, err := snapshot.New(snapshot.Config{
+	view, err = snapshot.New(snapshot.Config{
 		Source: source, NodeID: node.ID(), Bound: cfg.Bound, Signer: node, Logger: cfg.Logger, Registerer: metrics,
 	})
 	if err != nil {
 		return err
 	}
-	defer view.Close()
+	beside.run("its view of rights", view.Run)
+	beside.run("its identity", node.Run)
+	term, end := context.WithCancel(known)
+	defer end()
+	beside.run("what ends it", func(ctx context.Context) error {
+		select {
+		case <-node.Leaving():
+			end()
+		case <-ctx.Done():
+		}
+		return nil
+	})
+	return s.issue(term, cfg, node, view, metrics)
+}
+
+// issue has a node deliver until term is over.
+func (s *sandboxNode) issue(term context.Context, cfg sandboxConfig, node *identity.Node, view *snapshot.View, metrics *termRegisterer) error {
 	g, err := gateway.New(gateway.Config{
 		NodeID: node.ID(), Epoch: node.Epoch(), Rights: view, Log: cfg.Log, SandboxSigner: node.Signer, IsSandbox: cfg.Plane.tenants.IsSandbox,
 		Logger: cfg.Logger, Registerer: metrics,
@@ -173,10 +212,6 @@ func (s *sandboxNode) run(ctx context.Context, fail context.CancelCauseFunc, cfg
 	if err != nil {
 		return err
 	}
-	beside := newParts(ctx, fail)
-	defer beside.stop()
-	beside.run("its view of rights", view.Run)
-	beside.run("its identity", node.Run)
 	waits := newAwaited(errors.New("it has no lease yet"))
 	if err := waits.until(term, "a lease and a signing key", func() error { return errors.Join(view.Fresh(), node.Ready()) }); err != nil {
 		return nil // term is over
@@ -212,7 +247,8 @@ func expelled(err error) bool {
 // termRegisterer gives metrics back when a node's term ends, for those of the next.
 type termRegisterer struct {
 	prometheus.Registerer
-	all []prometheus.Collector
+	all   []prometheus.Collector
+	ended bool
 }
 
 // Register implements prometheus.Registerer.
@@ -227,8 +263,15 @@ func (r *termRegisterer) MustRegister(all ...prometheus.Collector) {
 	r.Registerer.MustRegister(all...)
 }
 
+// Unregister implements prometheus.Registerer. What is registered after the end by the
+// same name is not this term's.
+func (r *termRegisterer) Unregister(c prometheus.Collector) bool {
+	return !r.ended && r.Registerer.Unregister(c)
+}
+
 func (r *termRegisterer) end() {
 	for _, c := range r.all {
 		r.Unregister(c)
 	}
+	r.ended = true
 }

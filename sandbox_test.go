@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/node"
 	"muniment/control/sandbox"
 	"muniment/control/settle"
 	"muniment/control/store"
@@ -363,6 +364,46 @@ func TestSandboxNodeExpelled(t *testing.T) {
 	require.Len(t, h.signers(v), 4)
 }
 
+// TestSandboxNodeAskedToLeave: a node whose expulsion does not come to its end has a
+// successor all the same, also at the next start, and says what the expulsion waits for.
+func TestSandboxNodeAskedToLeave(t *testing.T) {
+	t.Setenv("MUNIMENT_TEST_POSTGRES", "")
+	data := t.TempDir()
+	log := sandboxTopic(t)
+	warehouse := loadedWarehouse(t, data, log, 8)
+	h := openSandboxHouse(t, data, log, warehouse, sandboxOn(data, log))
+	v := h.visitor(true)
+	h.deliver(v)
+	first := h.nodeOf(v)
+	var unheard node.Expulsion
+	unheard.Seal = func(context.Context, string, string) ([]node.Unsealed, error) {
+		return nil, errors.New("the disk is full")
+	}
+	_, err := h.ctl.nodes.Expel(t.Context(), first, unheard, store.ByOperator())
+	require.ErrorContains(t, err, "the disk is full", "not before the node has said that its keys are out of use")
+	h.deliver(v)
+	second := h.nodeOf(v)
+	require.NotEqual(t, first, second)
+	h.stop()
+
+	// The successor is asked while it is not there.
+	h = openSandboxHouse(t, data, log, warehouse, func(context.Context, *plane) error { return nil })
+	_, err = h.ctl.nodes.Expel(t.Context(), second, node.Expulsion{}, store.ByOperator())
+	require.ErrorContains(t, err, "does not ask for the feed")
+	h.stop()
+
+	h = openSandboxHouse(t, data, log, warehouse, sandboxOn(data, log))
+	h.deliver(v)
+	third := h.nodeOf(v)
+	require.NotContains(t, []string{first, second}, third)
+	for _, n := range []string{second, first} {
+		h.call("operator", "POST", "/admin/nodes/"+n+"/expel", "{}")
+	}
+	h.deliver(v)
+	require.Equal(t, third, h.nodeOf(v))
+	h.verifies(h.sealed(v))
+}
+
 // TestSandboxNodeKilledAsItJoined: one that control has let join, but that does not know
 // it, is refused for good. The next slot's takes its place, and whoever tries again makes
 // no other invitation.
@@ -401,13 +442,13 @@ func TestSandboxNodeKilledAsItJoined(t *testing.T) {
 	slots := &slots{cfg: &sandboxConfig{Plane: h.ctl, Dir: filepath.Join(data, "sandbox"), Logger: slog.New(slog.DiscardHandler)}, client: client}
 	before := h.invitations()
 	for range 3 {
-		_, err := slots.join(t.Context())
+		_, err := slots.join(t.Context(), nil)
 		require.ErrorIs(t, err, identity.ErrNotJoined)
 		require.ErrorContains(t, err, "is known already")
 	}
 	require.Equal(t, before+1, h.invitations())
 	require.NoError(t, os.RemoveAll(filepath.Join(data, "sandbox", strconv.Itoa(mostRefused+1))))
-	n, err := slots.join(t.Context())
+	n, err := slots.join(t.Context(), nil)
 	require.NoError(t, err)
 	require.NoError(t, n.Close())
 	require.Equal(t, before+1, h.invitations(), "the one that nobody had used")

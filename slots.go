@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"muniment/control/node"
 	"muniment/control/store"
 	"muniment/gateway/identity"
@@ -39,7 +41,7 @@ type slots struct {
 // where there is none: so their number is that of the processes that ran at a time. What
 // control refuses is passed over: who was expelled, and who was killed after control had
 // let it join, but before that was on disk. The volume has to know locks.
-func (s *slots) join(ctx context.Context) (*identity.Node, error) {
+func (s *slots) join(ctx context.Context, metrics prometheus.Registerer) (*identity.Node, error) {
 	if err := store.MakeDir(s.cfg.Dir); err != nil {
 		return nil, err
 	}
@@ -48,7 +50,7 @@ func (s *slots) join(ctx context.Context) (*identity.Node, error) {
 		dir := filepath.Join(s.cfg.Dir, strconv.Itoa(slot))
 		n, err := identity.Open(ctx, identity.Config{
 			Dir: dir, Control: insideURL, Client: s.client, RotateEvery: 90 * 24 * time.Hour,
-			Invite: s.invite, Logger: s.cfg.Logger, Registerer: s.cfg.Registerer,
+			Invite: s.invite, Logger: s.cfg.Logger, Registerer: metrics,
 		})
 		notJoined := errors.Is(err, identity.ErrNotJoined)
 		if err == nil || notJoined && expelled(err) {

@@ -135,6 +135,7 @@ type Node struct {
 	dead   []*key    // revoked, whose files are still to be destroyed
 	// leaving is set once control wants no other key to take over.
 	leaving bool
+	gone    chan struct{} // closed by leave
 }
 
 var _ snapshot.Signer = (*Node)(nil)
@@ -157,7 +158,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the node's identity: %w", err)
 	}
-	n := &Node{cfg: cfg, control: control, claim: claim, wake: make(chan struct{}, 1)}
+	n := &Node{cfg: cfg, control: control, claim: claim, wake: make(chan struct{}, 1), gone: make(chan struct{})}
 	if err := n.open(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot open the node's identity %s: %w", cfg.Dir, err), claim.Close())
 	}
@@ -222,6 +223,11 @@ func (n *Node) Epoch() uint64 { return n.epoch }
 
 // Credential is what the node asks control with. It is a secret.
 func (n *Node) Credential() string { return n.saved.Credential }
+
+// Leaving is closed once control has asked the node to leave, which is for good: it signs
+// nothing more. Run and the feed should go on until control refuses the node: an
+// expulsion waits for their word.
+func (n *Node) Leaving() <-chan struct{} { return n.gone }
 
 // ask asks control one thing until it answers. A refusal, and the end of ctx, are
 // errors.

@@ -45,6 +45,7 @@ func TestExpulsion(t *testing.T) {
 	_, err = n.sign(time.Now().Add(time.Second))
 	require.ErrorContains(t, err, "was asked to leave")
 	require.ErrorContains(t, n.Ready(), "was asked to leave")
+	requireLeaving(t, n)
 	require.Len(t, h.keys(n.ID()), 1, "no other key takes over")
 	require.False(t, sealed.Load())
 	var retired atomic.Int64
@@ -86,9 +87,15 @@ func TestExpulsionOfANodeThatStarts(t *testing.T) {
 	require.Equal(t, api.StateConflict, api.From(err).Code)
 	require.ErrorContains(t, err, "its spool may hold receipts")
 
+	select {
+	case <-n.Leaving():
+		require.Fail(t, "nobody had told it to leave")
+	default:
+	}
 	n, err = Open(t.Context(), h.config(dir))
 	require.NoError(t, err)
 	defer n.Close()
+	requireLeaving(t, n)
 	require.Len(t, keyFiles(t, dir), 1)
 	_, err = n.sign(time.Now().Add(time.Second))
 	require.ErrorContains(t, err, "was asked to leave")
@@ -97,6 +104,15 @@ func TestExpulsionOfANodeThatStarts(t *testing.T) {
 	require.NoError(t, err)
 	requireNoKeyFiles(t, dir)
 	end()
+}
+
+func requireLeaving(t *testing.T, n *Node) {
+	t.Helper()
+	select {
+	case <-n.Leaving():
+	default:
+		require.Fail(t, "it was told to leave")
+	}
 }
 
 // requireNoKeyFiles waits until the node has destroyed its keys: control puts it out as

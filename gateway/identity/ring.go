@@ -138,9 +138,10 @@ func (n *Node) Learn(told []api.SigningKey) {
 	}
 }
 
-// leave ends all keys, behind what they were lent for. The caller holds n.mu, or is alone.
+// leave ends all keys, behind what they were lent for. It is called once. The caller holds n.mu, or is alone.
 func (n *Node) leave() {
 	n.leaving = true
+	close(n.gone)
 	at := n.cfg.Now()
 	if n.latest.After(at) {
 		at = n.latest
