@@ -76,6 +76,7 @@ func (db *DB) openPostgres(ctx context.Context) error {
 	notes.SetMaxOpenConns(1)
 	aside := db.cfg.pool(config)
 	aside.SetMaxOpenConns(mostAside)
+	aside.SetMaxIdleConns(mostAside) // dialling costs more than what is asked over it
 	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
 	db.pg = &postgres{config: config, notes: notes, aside: aside, stop: stop, done: make(chan struct{})}
 	go func() {
