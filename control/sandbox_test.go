@@ -960,3 +960,31 @@ func TestSandboxDemoFindsItsRights(t *testing.T) {
 	}
 	require.Equal(t, want, played)
 }
+
+// TestSandboxPackTooLong: one that strangers made long is not read into memory.
+func TestSandboxPackTooLong(t *testing.T) {
+	var p *playground
+	size := 8<<20 + 1
+	var asked []string
+	p = openPlayground(t, newHouse(t), sandbox.Config{
+		Ask: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
+			rest, packs := strings.CutPrefix(target, "/v1/proof-packs/ppk_1")
+			if !packs {
+				return p.ask(ctx, of, method, target, body)
+			}
+			asked = append(asked, rest)
+			if rest == "" {
+				return 200, fmt.Appendf(nil, `{"data":{"header":{},"summary":{"bytes":%d,"sha256":"of it"}}}`, size), nil
+			}
+			return 404, []byte(`{"ok":false,"error":"RESOURCE_NOT_FOUND","message":"the file"}`), nil
+		},
+	})
+	v, _ := p.visit()
+	told := v.isRefused(422, sandbox.HandlerError, "GET", "/proof-packs/ppk_1", "")
+	require.Contains(t, told, "the pack has 8388609 bytes, and the sandbox hands out 8388608 at most")
+	require.Contains(t, told, "the SHA-256 of it")
+	require.Equal(t, []string{""}, asked)
+	size--
+	v.isRefused(404, sandbox.HandlerError, "GET", "/proof-packs/ppk_1", "")
+	require.Equal(t, []string{"", "", "/bundle"}, asked)
+}

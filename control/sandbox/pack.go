@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 
 	"muniment/control/proof"
+	"muniment/gateway/api"
 	"muniment/sealer"
 )
 
@@ -36,6 +38,18 @@ func (r *Room) packs(ctx context.Context) ([]proof.Summary, error) {
 	return all[proof.Summary](ctx, r, of, "proof-packs", "packs", query)
 }
 
+// mostPack is how many bytes a pack has at most that is answered whole: it is in memory
+// several times over then, and strangers decide how much is sealed into it. A run of the
+// demo with the most deliveries makes a pack of a few hundred thousand bytes.
+const mostPack = 8 << 20
+
+// tooLong refuses a pack that is too long to be answered whole, and tells where it is.
+func tooLong(p *proof.Summary) *Error {
+	return said{Code: api.BadRequest, Message: fmt.Sprintf("the pack has %d bytes, and the sandbox hands out %d at most: "+
+		"its header is under /api/sandbox/inspect, and who runs the service has the whole pack as a file, with the SHA-256 %s",
+		p.Bytes, int64(mostPack), p.SHA256)}.refused(http.StatusBadRequest, 0)
+}
+
 // FullPack is a pack and the key that signed it.
 type FullPack struct {
 	Pack            json.RawMessage  `json:"pack" doc:"One JSON object, of which every byte counts: muniment verify takes it as a file, and the whole answer as well. Its entries are texts: each is an event, verbatim."`
@@ -45,7 +59,15 @@ type FullPack struct {
 func (r *Room) getPack(ctx context.Context, in *struct {
 	PackID string `path:"packId"`
 }) (*Answer[FullPack], error) {
-	status, answer, err := r.cfg.Ask(ctx, visitorOf(ctx).caller, http.MethodGet, "/v1/proof-packs/"+url.PathEscape(in.PackID)+"/bundle", nil)
+	of, at := visitorOf(ctx).caller, "/v1/proof-packs/"+url.PathEscape(in.PackID)
+	known, err := read[struct{ Summary proof.Summary }](ctx, r, of, at)
+	if err != nil {
+		return nil, err
+	}
+	if known.Summary.Bytes > mostPack {
+		return nil, tooLong(&known.Summary)
+	}
+	status, answer, err := r.cfg.Ask(ctx, of, http.MethodGet, at+"/bundle", nil)
 	if err != nil {
 		return nil, err
 	}

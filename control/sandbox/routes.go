@@ -127,7 +127,8 @@ func (r *Room) Routes(a huma.API) {
 		"The deliveries go through the gate, are signed and made durable as any other; then the pack is sealed with the projected metering and the reconciled settlement.", r.runDemo)
 	add(r, a, toLodgers, "constraint-demo", post, "/constraint-demo", "See a delivery refused by the constraint gate", "Nothing is signed, and nothing of the tenant changes.", r.constraintDemo)
 	add(r, a, toLodgers, "list-proof-packs", get, "/proof-packs", "List the proof packs, newest last", "", r.getPacks)
-	add(r, a, toLodgers, "get-proof-pack", get, "/proof-packs/{packId}", "Get a whole proof pack, and the key that signed it", "", r.getPack)
+	add(r, a, toLodgers, "get-proof-pack", get, "/proof-packs/{packId}", "Get a whole proof pack, and the key that signed it",
+		"One of more than 8 MiB is refused with 422: who runs the service has it as a file.", r.getPack)
 	add(r, a, toLodgers, "get-provenance", get, "/provenance", "Get a right's lineage: basis, root right, derived rights, the right itself", "", r.getProvenance)
 	add(r, a, toLodgers, "inspect", get, "/inspect", "Get everything of the tenant", "Each list has its newest 500 at most, or as many as are about 2 MiB long.", r.inspect)
 	add(r, a, toAnyone, "get-runtime-keys", get, "/runtime-keys", "Get the keys that sign for the sandbox", "`muniment verify --keys` takes the answer as a file.", r.getKeys)
