@@ -15,8 +15,8 @@ import (
 
 // shared counts as a Limiter does, in the database, for several processes with clocks
 // that agree. Who counts has the row of the address to itself, so there is one window of
-// each, and no stranger keeps a change waiting. Who was refused is refused again without asking it: nothing but accepted
-// requests counts, so nothing can make its wait shorter.
+// each, and no stranger keeps a change waiting. Who was refused is refused again without
+// asking it: nothing but accepted requests counts, so nothing can make its wait shorter.
 type shared struct {
 	db     *store.DB
 	limits Limits
@@ -78,10 +78,11 @@ func (s *shared) count(ctx context.Context, tx *sql.Tx, address string) (wait ti
 	return 0, err
 }
 
-// forget deletes the windows in which nothing counts any more.
+// forget deletes the windows in which nothing counts any more. It may wait for a row that
+// is being counted in, which a change must not.
 func (s *shared) forget(ctx context.Context) error {
-	return s.db.Change(ctx, func(tx *store.Tx) error {
-		_, err := tx.ExecContext(ctx, `DELETE FROM sandbox_windows WHERE last_at <= $1`, tx.Now().Add(-sustainedWindow).UnixMilli())
+	return s.db.Aside(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `DELETE FROM sandbox_windows WHERE last_at <= $1`, s.db.Now().Add(-sustainedWindow).UnixMilli())
 		return err
 	})
 }
