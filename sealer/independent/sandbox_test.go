@@ -251,6 +251,30 @@ func TestAnswersOfTheSandbox(t *testing.T) {
 	t.Logf("%d answers accepted by both; %d mutants, %v: none passes either; %d for the same reason", accepted, len(sets), count, alike)
 }
 
+// TestAnswersBeyondTheDelegation: where a directory's delegation ends is no matter of the
+// key that an answer tells, whether that ends later in both or in the newer answer alone.
+func TestAnswersBeyondTheDelegation(t *testing.T) {
+	s := newService(t, "beyond")
+	f := newFolder(t, s)
+	p := visitors(s, 1)[0]
+	listed := s.entry(s.sandbox)
+	end := s.until.Add(time.Hour)
+	before := f.put(s.directory(p.log.now.Add(time.Hour)))
+	listed.NotAfter = &end
+	after := f.put(s.directory(p.log.now.Add(2 * time.Hour)))
+	file := f.put([]byte(packAnswer(p.file, told(listed))))
+	for name, dir := range map[string]string{"in the answer alone": before, "in both": after} {
+		set := []string{dir, file}
+		us, theirs := ours(t, f.root, set), stranger(t, f.root, [][]string{set})[0]
+		require.True(t, us[1].OK, "%s: sealer: %v", name, us[1].Codes)
+		require.True(t, theirs[1].OK, "%s: verify.py: %v", name, theirs[1].Codes)
+		by := anchor{keys: dir}
+		require.True(t, by.ours(t, []string{file})[0].OK, "%s: sealer by --keys", name)
+		theirs = by.stranger(t, [][]string{{file}})[0]
+		require.True(t, theirs[0].OK, "%s: verify.py by --keys: %v", name, theirs[0].Codes)
+	}
+}
+
 // TestListsOfKeys asks that what is no list of keys is refused, instead of trusting it,
 // and that a pack passes with the right list only.
 func TestListsOfKeys(t *testing.T) {

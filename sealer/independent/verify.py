@@ -259,7 +259,7 @@ def check_directory(directory, root):
         need(time(not_before) and time(not_after) and covers(not_before, not_after, issued))
         unsigned = canonical({k: v for k, v in directory.items() if k != "signature"})
         check_signature(public, decode(signature["value"]), unsigned.encode())
-        within = {id: key | {"notAfter": min(key["notAfter"] or not_after, not_after)} for id, key in keys.items()}
+        within = {id: key | {"notAfter": min(key["notAfter"] or not_after, not_after), "listed": key["notAfter"]} for id, key in keys.items()}
         return (not_before, issued), within
     except (Bad, ValueError, KeyError):
         raise Bad("directory.invalid") from None
@@ -490,7 +490,8 @@ class Pack:
     def check_beside(self, keys):
         """The key beside the pack has to be the one that signed it, and is not believed. But
         an answer may be newer than the keys: what it says against the key counts."""
-        key, signer, sealed = self.beside, keys[self.header["signingKeyId"]], self.header["sealedAt"]
+        key, signer, sealed = self.beside, dict(keys[self.header["signingKeyId"]]), self.header["sealedAt"]
+        signer["notAfter"] = signer.pop("listed", signer["notAfter"])  # the answer knows no delegation
         ends = ("notAfter", "revokedAt")
         need({k: v for k, v in key.items() if k not in ends} == {k: v for k, v in signer.items() if k not in ends}, "key.mismatch")
         need(all(key[end] in (None, signer[end]) or signer[end] is None for end in ends), "key.mismatch")
