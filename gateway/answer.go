@@ -1,9 +1,9 @@
 package gateway
 
 import (
-	"bytes"
 	"encoding/json"
 	"math/rand/v2"
+	"net/url"
 	"strconv"
 
 	"github.com/valyala/fasthttp"
@@ -64,8 +64,11 @@ func (g *Gateway) refuse(ctx *fasthttp.RequestCtx, err error) {
 // spell is an error as it is sent: in the contract's envelope, unless the path has its own.
 func (g *Gateway) spell(ctx *fasthttp.RequestCtx, e *api.Error) (status int, body []byte) {
 	if g.cfg.Spell != nil {
-		path, _, _ := bytes.Cut(ctx.Request.Header.RequestURI(), []byte{'?'})
-		if status, body, ok := g.cfg.Spell(string(path), e); ok {
+		path := string(ctx.Request.URI().PathOriginal())
+		if decoded, err := url.PathUnescape(path); err == nil { // as control reads it
+			path = decoded
+		}
+		if status, body, ok := g.cfg.Spell(path, e); ok {
 			return status, body
 		}
 	}

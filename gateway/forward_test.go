@@ -92,6 +92,8 @@ func TestErrorsUnderTheSandbox(t *testing.T) {
 		body          string
 	}{
 		{"/api/sandbox/tenant?x=1", "", 503, `{"ok":false,"error":"HANDLER_ERROR","message":"INTERNAL_ERROR: the control service can't be reached"}`},
+		{"http://m/api/sandbox/tenant?x=1", "", 503, `{"ok":false,"error":"HANDLER_ERROR"`},
+		{"/%61pi/sandbox/tenant", "", 503, `{"ok":false,"error":"HANDLER_ERROR"`},
 		{"/api/sandbox/tenant", "Content-Length: 10737418240\r\n", 413, `{"ok":false,"error":"INVALID_BODY","message":"the body is larger than this route takes"}`},
 		{"/api/sandbox/tenant", "X: " + strings.Repeat("x", 16<<10) + "\r\n", 431, `{"ok":false,"error":"BAD_REQUEST"`}, // nobody has read the path
 		{"/api/sandboxes", "", 503, `{"ok":false,"error":"INTERNAL_ERROR","message":"the control service can't be reached","contractVersion":"v1.0"`},
