@@ -135,7 +135,7 @@ func (c *packCheck) link(before []*packCheck) {
 		}
 	}
 	if last != nil && last.TreeSize < h.FirstIndex {
-		c.pass(ChainGap, "leaves %d to %d, after pack %s, were not given", last.TreeSize, h.FirstIndex-1, last.PackID)
+		c.pass(ChainGap, "leaves %d to %d, after pack %s, are in no sound file", last.TreeSize, h.FirstIndex-1, last.PackID)
 	}
 }
 

@@ -226,9 +226,11 @@
 // what is at hand of the log, and, if it is a delivery, witness and signature and the
 // agreement of its parts; then count, root, duplicates, metering and settlement. At hand
 // are the entries of the sound packs that end before this one, whatever is missing in
-// between; a pack that is not sound tells nothing of the others. Of two packs that meet,
-// the later has to name the earlier in previous, and no leaf may be in two packs, though a
-// pack may be given twice. Verdicts have named codes: see Code.
+// between, and of those whose key was revoked later, also where nothing vouches for them. A
+// pack that its key has not signed, or whose entries are not those, tells nothing of the
+// others. Of two packs that meet, the later has to name the earlier in previous, and no
+// leaf may be in two packs, though a pack may be given twice. Verdicts have named codes:
+// see Code.
 //
 // # Settlement
 //
