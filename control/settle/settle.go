@@ -70,8 +70,8 @@ func CreateCounterparty(ctx context.Context, tx *store.Tx, asked Counterparty, b
 // CreateRule writes a rule of asked.TenantID: unit, price, currency and shares are
 // required, match, priority, effectiveFrom (default: now) and effectiveUntil optional, and
 // all else is filled in. Shares name active counterparties of the tenant, who are paid in
-// the rule's currency. What is wrong with it is VALIDATION_FAILED, one rule too many STATE_CONFLICT. The rule rates what is
-// sealed from then on.
+// the rule's currency. What is wrong with it is VALIDATION_FAILED, one rule too many
+// STATE_CONFLICT. The rule rates what is sealed from then on.
 func CreateRule(ctx context.Context, tx *store.Tx, asked Rule, by sealer.Ref) (Rule, error) {
 	r := asked
 	now := store.At(tx.Now())
