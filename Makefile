@@ -40,7 +40,7 @@ test-stack: bin/venv/ready ## the tests that need the engines, on a stack that i
 	@trap './deploy/stack/stack.sh down' EXIT; \
 	./deploy/stack/stack.sh up && eval "$$(./deploy/stack/stack.sh env)" && \
 	export MUNIMENT_TEST_STACK=1 MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) && \
-	go test -count 1 -p 1 -timeout 30m $(ON_STACK) && \
+	go test -count 1 -p 2 -timeout 30m $(ON_STACK) && \
 	go test -count 1 -timeout 30m -run '^($(COMMANDS_ON_STACK))$$' .
 
 test-stack-tls: ## the story with TLS and passwords on every hop, and what is refused, on a stack of its own
