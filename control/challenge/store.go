@@ -50,7 +50,7 @@ func list(ctx context.Context, q store.Querier, tenantID string, f filter, befor
 
 // Count counts the tenant's challenges, in whatever state.
 func (r *Room) Count(ctx context.Context, tenantID string) (int64, error) {
-	return r.db.Count(ctx, "challenges", `SELECT COUNT(*) FROM challenges WHERE tenant_id = $1`, tenantID)
+	return store.Count(ctx, r.db.Read(), "challenges", `SELECT COUNT(*) FROM challenges WHERE tenant_id = $1`, tenantID)
 }
 
 // Replay is the challenges' store.Replay: one that is OPEN is closed as the record says.

@@ -62,7 +62,7 @@ func listDue(ctx context.Context, q store.Querier, now store.Instant, limit int)
 
 // Count counts the tenant's offers, in whatever state.
 func (r *Room) Count(ctx context.Context, tenantID string) (int64, error) {
-	return r.db.Count(ctx, "offers", `SELECT COUNT(*) FROM offers WHERE tenant_id = $1`, tenantID)
+	return store.Count(ctx, r.db.Read(), "offers", `SELECT COUNT(*) FROM offers WHERE tenant_id = $1`, tenantID)
 }
 
 // Replay is the offers' store.Replay: one that is PROPOSED is closed as the record says.

@@ -154,7 +154,7 @@ func readPack(ctx context.Context, db *sql.DB, tenantID, packID string) (p Pack,
 
 // CountPacks counts the tenant's packs.
 func (r *Room) CountPacks(ctx context.Context, tenantID string) (int64, error) {
-	return r.db.Count(ctx, "packs", `SELECT COUNT(*) FROM proof_packs WHERE tenant_id = $1`, tenantID)
+	return store.Count(ctx, r.db.Read(), "packs", `SELECT COUNT(*) FROM proof_packs WHERE tenant_id = $1`, tenantID)
 }
 
 // packAt finds the pack that an entry was sealed in, by its position.

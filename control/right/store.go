@@ -96,10 +96,10 @@ func stateOf(ctx context.Context, q store.Querier, id string) (state api.RightSt
 
 // CountBases counts the tenant's bases.
 func (r *Room) CountBases(ctx context.Context, tenantID string) (int64, error) {
-	return r.db.Count(ctx, "bases", `SELECT COUNT(*) FROM bases WHERE tenant_id = $1`, tenantID)
+	return store.Count(ctx, r.db.Read(), "bases", `SELECT COUNT(*) FROM bases WHERE tenant_id = $1`, tenantID)
 }
 
 // CountRights counts the tenant's rights, in whatever state.
 func (r *Room) CountRights(ctx context.Context, tenantID string) (int64, error) {
-	return r.db.Count(ctx, "rights", `SELECT COUNT(*) FROM rights WHERE tenant_id = $1`, tenantID)
+	return store.Count(ctx, r.db.Read(), "rights", `SELECT COUNT(*) FROM rights WHERE tenant_id = $1`, tenantID)
 }

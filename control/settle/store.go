@@ -64,10 +64,6 @@ func Rules(ctx context.Context, q store.Querier, tenantID string, at store.Insta
 		WHERE tenant_id = $1 AND effective_from <= $2 AND (effective_until IS NULL OR effective_until > $2) ORDER BY rule_id`, tenantID, at)
 }
 
-func countRules(ctx context.Context, q store.Querier, tenantID string) (n int64, err error) {
-	err = q.QueryRowContext(ctx, `SELECT COUNT(*) FROM settlement_rules WHERE tenant_id = $1`, tenantID).Scan(&n)
-	if err != nil {
-		return 0, fmt.Errorf("cannot count the settlement rules of %s: %w", tenantID, err)
-	}
-	return n, nil
+func countRules(ctx context.Context, q store.Querier, tenantID string) (int64, error) {
+	return store.Count(ctx, q, "settlement rules", `SELECT COUNT(*) FROM settlement_rules WHERE tenant_id = $1`, tenantID)
 }

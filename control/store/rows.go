@@ -79,8 +79,8 @@ func (tx *Tx) Replace(ctx context.Context, noun, id, query string, args ...any) 
 }
 
 // Count is the number that a query tells of a tenant's records. An error calls them what.
-func (db *DB) Count(ctx context.Context, what, query, tenantID string) (n int64, err error) {
-	if err = db.Read().QueryRowContext(ctx, query, tenantID).Scan(&n); err != nil {
+func Count(ctx context.Context, q Querier, what, query, tenantID string) (n int64, err error) {
+	if err = q.QueryRowContext(ctx, query, tenantID).Scan(&n); err != nil {
 		return 0, fmt.Errorf("cannot count the %s of %s: %w", what, tenantID, err)
 	}
 	return n, nil
