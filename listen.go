@@ -95,6 +95,10 @@ type insideListener struct {
 	once   sync.Once
 }
 
+func newInsideListener() *insideListener {
+	return &insideListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
 // Dial connects to whoever accepts.
 func (l *insideListener) Dial() (net.Conn, error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)

@@ -114,7 +114,7 @@ func (s *sandboxNode) serve(ctx context.Context, cfg sandboxConfig) error {
 	defer fail(nil)
 	door := newParts(ctx, fail)
 	defer door.stop()
-	inside := &insideListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	inside := newInsideListener()
 	door.run("control's door for it", func(ctx context.Context) error { return serve(ctx, inside, cfg.Plane.Nodes()) })
 	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return inside.Dial() }}}
 	defer client.CloseIdleConnections()

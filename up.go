@@ -163,7 +163,7 @@ func (c *upCmd) Run() (err error) {
 	if err != nil {
 		return err
 	}
-	inside := &insideListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	inside := newInsideListener()
 	edge, err := gateway.New(gateway.Config{
 		NodeID: nodeID, Epoch: epoch, Rights: view, Log: eventLog, Signer: signer, SandboxSigner: sandboxSigner, IsSandbox: ctl.tenants.IsSandbox,
 		DialControl: inside.Dial, Spell: sandbox.Spell,
