@@ -1,0 +1,339 @@
+package control_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/node"
+	"muniment/control/sandbox"
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+)
+
+// TestSandboxIsFull: nobody who used a tenant within the hour loses it to somebody who comes later.
+func TestSandboxIsFull(t *testing.T) {
+	p := openPlayground(t, newHouse(t), sandbox.Config{MaxTenants: 2, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
+	first, _ := p.visit()
+	second, _ := p.visit()
+	late := &visitor{playground: p}
+	refused := late.send("POST", "/tenant", "")
+	require.Contains(t, told(t, refused, 503, sandbox.HandlerError), "as many tenants as it takes")
+	require.Equal(t, "60", refused.header.Get("Retry-After"))
+	require.Empty(t, late.cookie)
+	require.Contains(t, first.send("POST", "/tenant", "").text, `"rebound":true`)
+	second.does("POST", "/reset", "")
+	late.does("POST", "/tenant", "")
+	first.does("GET", "/tenant", "")
+	second.isRefused(503, sandbox.HandlerError, "POST", "/tenant", "")
+}
+
+// TestSandboxMakesRoom: a full sandbox is closed to nobody for longer than an hour because
+// of tenants that nobody uses.
+func TestSandboxMakesRoom(t *testing.T) {
+	now := time.Now()
+	p := openPlayground(t, newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return now }), sandbox.Config{
+		MaxTenants: 3, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000},
+	})
+	held, tenant := p.visit() // can't be dropped
+	require.NoError(t, p.db.Change(t.Context(), func(tx *store.Tx) error {
+		if _, err := tx.ExecContext(t.Context(), `CREATE TABLE held (tenant_id TEXT NOT NULL REFERENCES tenants (tenant_id))`); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(t.Context(), `INSERT INTO held (tenant_id) VALUES ($1)`, tenant["tenantId"])
+		return err
+	}))
+	now = now.Add(time.Second)
+	busy, _ := p.visit()
+	now = now.Add(time.Second)
+	left, tenant := p.visit()
+	now = now.Add(time.Hour)
+	busy.does("GET", "/tenant", "")
+	late := &visitor{playground: p}
+	late.isRefused(503, sandbox.HandlerError, "POST", "/tenant", "")
+	left.does("GET", "/tenant", "") // as it is there, and from now on in use for an hour
+	now = now.Add(time.Hour + 59*time.Second)
+	busy.does("GET", "/tenant", "")
+	late.isRefused(503, sandbox.HandlerError, "POST", "/tenant", "")
+	now = now.Add(time.Second)
+	late.does("POST", "/tenant", "")
+	left.isRefused(410, sandbox.TenantEvicted, "GET", "/tenant", "")
+	busy.does("GET", "/tenant", "")
+	held.does("GET", "/tenant", "")
+	events := p.events(tenant["tenantId"].(string))
+	require.JSONEq(t, fmt.Sprintf(`{"tenantId":%q,"reason":"IDLE"}`, tenant["tenantId"]), string(events[len(events)-1].Data))
+	left.isRefused(503, sandbox.HandlerError, "POST", "/tenant", "")
+}
+
+// TestSandboxIsClosed: without a sandbox there is nothing in its place.
+func TestSandboxIsClosed(t *testing.T) {
+	h := newHouse(t)
+	for _, route := range []string{"POST /tenant", "GET /tenant", "GET /runtime-keys", "POST /run-demo"} {
+		method, path, _ := strings.Cut(route, " ")
+		told(t, h.call("", method, "/api/sandbox"+path, ""), 404, sandbox.HandlerError)
+	}
+	require.NotContains(t, h.call("", "GET", "/openapi.json", "").text, `"/api/sandbox`)
+	h.admin("POST", "/admin/sandbox/rotate-secret", "").refused(404, api.ResourceNotFound)
+	_, key := h.tenant()
+	h.call(key, "GET", "/v1/bases", "").ok()
+}
+
+func TestSandboxLimits(t *testing.T) {
+	now := time.Now()
+	p := openPlayground(t, newHouse(t), sandbox.Config{Now: func() time.Time { return now }})
+	v := &visitor{playground: p}
+	ask := func(hops string) answer { return v.send("GET", "/tenant", "", "X-Forwarded-For", hops) }
+	for range 10 {
+		told(t, ask("198.51.100.1"), 404, sandbox.NoTenant)
+		now = now.Add(100 * time.Millisecond)
+	}
+	refused := ask("198.51.100.1")
+	told(t, refused, 429, sandbox.RateLimited)
+	require.Equal(t, "9", refused.header.Get("Retry-After"))
+	require.Equal(t, 429, ask("198.51.100.9, 198.51.100.1").status, "only the last hop's word counts")
+	require.Equal(t, 404, ask("198.51.100.2").status)
+	now = now.Add(9*time.Second - time.Millisecond)
+	refused = ask("198.51.100.1")
+	require.Equal(t, 429, refused.status)
+	require.Equal(t, "1", refused.header.Get("Retry-After"), "rounded up")
+	now = now.Add(time.Millisecond)
+	require.Equal(t, 404, ask("198.51.100.1").status)
+	require.Equal(t, 404, v.send("GET", "/tenant", "").status, "of the connection's address")
+}
+
+// TestSandboxLimitsOfAllProcesses: two processes on one database count together.
+func TestSandboxLimitsOfAllProcesses(t *testing.T) {
+	now := time.Now()
+	var doors []*visitor
+	dir := t.TempDir()
+	for range 2 {
+		h := newHouseOn(t, dir, node.Config{}, func() time.Time { return now })
+		doors = append(doors, &visitor{playground: openPlayground(t, h, sandbox.Config{Shared: true})})
+	}
+	ask := func(i int) answer { return doors[i%2].send("GET", "/tenant", "", "X-Forwarded-For", "198.51.100.1") }
+	for i := range 10 {
+		told(t, ask(i), 404, sandbox.NoTenant)
+		now = now.Add(100 * time.Millisecond)
+	}
+	for i := range 2 {
+		refused := ask(i)
+		told(t, refused, 429, sandbox.RateLimited)
+		require.Equal(t, "9", refused.header.Get("Retry-After"))
+	}
+	now = now.Add(9*time.Second - time.Millisecond)
+	for i := range 2 {
+		require.Equal(t, 429, ask(i).status)
+	}
+	now = now.Add(time.Millisecond)
+	require.Equal(t, 404, ask(1).status)
+	require.Equal(t, 429, ask(0).status, "the second of the first ten is younger than 10 s")
+	for i := range 189 {
+		now = now.Add(10 * time.Second)
+		require.Equal(t, 404, ask(i).status)
+	}
+	now = now.Add(10 * time.Second)
+	refused := ask(0)
+	require.Equal(t, 429, refused.status, "the 201st within the hour")
+	require.Equal(t, strconv.Itoa(3600-1910), refused.header.Get("Retry-After"))
+}
+
+// TestSandboxHasItsShare: one visitor, or a crowd of them, has so much in hand at a time,
+// and of what holds whole tenants in memory less.
+func TestSandboxHasItsShare(t *testing.T) {
+	h := newHouse(t)
+	begun, answer := make(chan struct{}), make(chan struct{})
+	var p *playground
+	held := false
+	p = openPlayground(t, h, sandbox.Config{Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}, Ask: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
+		if held && target == "/v1/tenant" {
+			begun <- struct{}{}
+			<-answer
+		}
+		return p.ask(ctx, of, method, target, body)
+	}})
+	var visitors []*visitor
+	for range 9 {
+		v, _ := p.visit()
+		visitors = append(visitors, v)
+	}
+	var waiting sync.WaitGroup
+	ask := func(v *visitor, path string, n int) {
+		for range n {
+			waiting.Go(func() { v.send("GET", path, "") })
+			<-begun
+		}
+	}
+	refused := func(v *visitor, path string) {
+		t.Helper()
+		a := v.send("GET", path, "")
+		told(t, a, 429, sandbox.RateLimited)
+		require.Equal(t, "1", a.header.Get("Retry-After"))
+	}
+	held = true
+	for i, v := range visitors[:8] {
+		switch {
+		case i < 3:
+			ask(v, "/inspect", 2)
+			refused(v, "/inspect")
+			ask(v, "/tenant", 6)
+		default:
+			refused(v, "/inspect")
+			ask(v, "/tenant", 8)
+		}
+		refused(v, "/tenant")
+	}
+	refused(visitors[8], "/tenant")
+	told(t, (&visitor{playground: p}).send("POST", "/tenant", ""), 429, sandbox.RateLimited)
+	require.Equal(t, 200, p.call("", "GET", "/api/sandbox/runtime-keys", "").status, "whose size is not a visitor's")
+	_, key := p.tenant()
+	p.call(key, "GET", "/v1/bases", "").ok()
+	for range 64 {
+		answer <- struct{}{}
+	}
+	waiting.Wait()
+	held = false
+	require.Eventually(t, func() bool { return visitors[8].send("GET", "/inspect", "").status == 200 }, time.Minute, time.Millisecond)
+}
+
+// TestSandboxAnswersAreBounded: who writes long scopes is not answered with all of them.
+func TestSandboxAnswersAreBounded(t *testing.T) {
+	p := newPlayground(t)
+	v, tenant := p.visit()
+	right := list(t, tenant, "rights")[0]
+	for range 300 {
+		v.does("POST", "/rights/issue", fmt.Sprintf(`{"basisId":%q,"substrate":"AUDIO","scope":%q,"effectiveFrom":%q}`, right["basisId"], strings.Repeat("x", 16_000), right["effectiveFrom"]))
+	}
+	last := get[string](t, v.does("POST", "/rights/issue", fmt.Sprintf(`{"basisId":%q,"substrate":"AUDIO","scope":"last","effectiveFrom":%q}`, right["basisId"], right["effectiveFrom"])), "right", "id")
+	inspected := v.send("GET", "/inspect", "")
+	require.Equal(t, 200, inspected.status)
+	require.Less(t, len(inspected.text), 6<<20)
+	require.Contains(t, inspected.text, last)
+	rights := list(t, v.does("GET", "/tenant", ""), "rights")
+	require.Equal(t, last, rights[len(rights)-1]["id"])
+	require.InDelta(t, 2<<20, len(rights)*16_000, 1<<20)
+}
+
+// TestSandboxListsTheNewestPacks: of more packs than it lists.
+func TestSandboxListsTheNewestPacks(t *testing.T) {
+	const packs = 1203
+	var p *playground
+	p = openPlayground(t, newHouse(t), sandbox.Config{
+		CountPacks: func(context.Context, string) (int64, error) { return packs, nil },
+		Ask: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
+			if id, one := strings.CutPrefix(target, "/v1/proof-packs/ppk_"); one {
+				return 200, fmt.Appendf(nil, `{"data":{"header":{"n":%s}}}`, id), nil
+			}
+			query, listed := strings.CutPrefix(target, "/v1/proof-packs?")
+			if !listed {
+				return p.ask(ctx, of, method, target, body)
+			}
+			asked, err := url.ParseQuery(query)
+			require.NoError(t, err)
+			behind, err := store.Page{Cursor: asked.Get("cursor")}.Key()
+			require.NoError(t, err)
+			n, err := strconv.Atoi(behind)
+			require.NoError(t, err)
+			page := map[string]any{"nextCursor": nil}
+			var found []map[string]string
+			for ; len(found) < 50 && n < packs; n++ {
+				found = append(found, map[string]string{"id": fmt.Sprint("ppk_", n+1)})
+			}
+			page["packs"] = found
+			if n < packs {
+				page["nextCursor"] = store.CursorBehind(strconv.Itoa(n))
+			}
+			text, err := json.Marshal(map[string]any{"data": page})
+			return 200, text, err
+		},
+	})
+	v, _ := p.visit()
+	listed := list(t, v.does("GET", "/proof-packs", ""), "packs")
+	require.Len(t, listed, 500)
+	require.Equal(t, []any{"ppk_704", "ppk_1203"}, []any{listed[0]["id"], listed[499]["id"]})
+	headers := list(t, v.does("GET", "/inspect", ""), "packs")
+	require.Len(t, headers, 500)
+	require.Equal(t, []any{704.0, 1203.0}, []any{headers[0]["n"], headers[499]["n"]})
+}
+
+// TestSandboxClockAhead: a process whose clock was wrong locks nobody out once it is right.
+func TestSandboxClockAhead(t *testing.T) {
+	now := time.Now()
+	p := openPlayground(t, newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return now }), sandbox.Config{Shared: true})
+	v := &visitor{playground: p}
+	now = now.Add(24 * time.Hour)
+	for range 10 {
+		v.isRefused(404, sandbox.NoTenant, "GET", "/tenant", "")
+	}
+	now = now.Add(-24 * time.Hour)
+	for range 10 {
+		v.isRefused(404, sandbox.NoTenant, "GET", "/tenant", "")
+	}
+	v.isRefused(429, sandbox.RateLimited, "GET", "/tenant", "")
+}
+
+// TestSandboxCountsBesideChanges: strangers have no turn among the changes, such as the
+// revocation of a right.
+func TestSandboxCountsBesideChanges(t *testing.T) {
+	if os.Getenv("MUNIMENT_TEST_POSTGRES") == "" {
+		t.Skip("needs PostgreSQL: make test-stack, or set MUNIMENT_TEST_POSTGRES") // a SQLite file has one writer
+	}
+	p := openPlayground(t, newHouse(t), sandbox.Config{Shared: true})
+	v := &visitor{playground: p}
+	require.NoError(t, p.db.Change(t.Context(), func(*store.Tx) error {
+		for range 10 {
+			v.isRefused(404, sandbox.NoTenant, "GET", "/tenant", "")
+		}
+		v.isRefused(429, sandbox.RateLimited, "GET", "/tenant", "")
+		return nil
+	}))
+	var asked sync.WaitGroup
+	var accepted atomic.Int64
+	for range 40 {
+		asked.Go(func() {
+			if v.send("GET", "/tenant", "", "X-Forwarded-For", "198.51.100.7").status == 404 {
+				accepted.Add(1)
+			}
+		})
+	}
+	asked.Wait()
+	require.EqualValues(t, 10, accepted.Load(), "of forty at once")
+}
+
+// TestSandboxPackTooLong: one that strangers made long is not read into memory.
+func TestSandboxPackTooLong(t *testing.T) {
+	var p *playground
+	size := 8<<20 + 1
+	var asked []string
+	p = openPlayground(t, newHouse(t), sandbox.Config{
+		Ask: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
+			rest, packs := strings.CutPrefix(target, "/v1/proof-packs/ppk_1")
+			if !packs {
+				return p.ask(ctx, of, method, target, body)
+			}
+			asked = append(asked, rest)
+			if rest == "" {
+				return 200, fmt.Appendf(nil, `{"data":{"header":{},"summary":{"bytes":%d,"sha256":"of it"}}}`, size), nil
+			}
+			return 404, []byte(`{"ok":false,"error":"RESOURCE_NOT_FOUND","message":"the file"}`), nil
+		},
+	})
+	v, _ := p.visit()
+	told := v.isRefused(422, sandbox.HandlerError, "GET", "/proof-packs/ppk_1", "")
+	require.Contains(t, told, "the pack has 8388609 bytes, and the sandbox hands out 8388608 at most")
+	require.Contains(t, told, "the SHA-256 of it")
+	require.Equal(t, []string{""}, asked)
+	size--
+	v.isRefused(404, sandbox.HandlerError, "GET", "/proof-packs/ppk_1", "")
+	require.Equal(t, []string{"", "", "/bundle"}, asked)
+}
