@@ -63,7 +63,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	offers, err := offer.New(offer.Config{DB: cfg.DB, Logger: cfg.Logger, Registerer: cfg.Registerer})
+	offers, err := offer.New(offer.Config{DB: cfg.DB, Registerer: cfg.Registerer})
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 	issuer := newSandboxNode()
 	var ctl *control.Control
 	rooms := []control.Room{nodes, tenants, rights, offers, challenges, packs, metering}
-	jobs := []func(context.Context) error{offers.Run}
+	jobs := []control.Job{{Name: "offers expire", Every: time.Second, Do: offers.Expire}}
 	var visitors *sandbox.Room
 	if cfg.Sandbox.Tenants > 0 {
 		visitors, err = sandbox.New(ctx, sandbox.Config{
@@ -106,7 +106,8 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 		if err != nil {
 			return nil, err
 		}
-		rooms, jobs = append(rooms, visitors), append(jobs, visitors.Run)
+		rooms = append(rooms, visitors)
+		jobs = append(jobs, control.Job{Name: "idle tenants of the sandbox are dropped", Every: time.Minute, Do: visitors.Evict})
 	}
 	ctl, err = control.New(control.Config{
 		DB: cfg.DB, Nodes: nodes, Tenants: tenants, Packs: packs, Sandbox: visitors, Log: cfg.Log, Rooms: rooms, Jobs: jobs,

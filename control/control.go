@@ -67,9 +67,8 @@ type Config struct {
 	Rooms []Room
 	// Log is where Run relays the outbox to.
 	Log store.Appender
-	// Jobs are what rooms do by themselves, as long as Run runs. Each returns nil once
-	// its context is done; an error ends Run.
-	Jobs []func(context.Context) error
+	// Jobs are what rooms do by themselves, as long as Run runs.
+	Jobs []Job
 	// AdminToken opens the admin handler; while it is empty nothing does.
 	AdminToken string
 	// Now is the clock. Default time.Now.
@@ -152,7 +151,10 @@ func (c *Control) Nodes() http.Handler { return c.nodes }
 func (c *Control) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	parts := append([]func(context.Context) error{c.cfg.Nodes.Follow, c.relay}, c.cfg.Jobs...)
+	parts := []func(context.Context) error{c.cfg.Nodes.Follow, c.relay}
+	for _, j := range c.cfg.Jobs {
+		parts = append(parts, func(ctx context.Context) error { return c.repeat(ctx, j) })
+	}
 	ended := make(chan error)
 	for _, part := range parts {
 		go func() { ended <- part(ctx) }()

@@ -103,6 +103,24 @@ func (l *memoryLog) Append(_ context.Context, r *sealer.Record) (sealer.Position
 	return sealer.Position{Offset: int64(len(l.records) - 1)}, nil
 }
 
+func TestRunDoesTheJobs(t *testing.T) {
+	cfg := newHouse(t).config()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	for _, name := range []string{"first", "second"} {
+		runs := 0
+		cfg.Jobs = append(cfg.Jobs, control.Job{Name: name, Every: time.Millisecond, Do: func(context.Context) error {
+			if runs++; runs == 3 && name == "second" {
+				stop()
+			}
+			return nil
+		}})
+	}
+	c, err := control.New(cfg)
+	require.NoError(t, err)
+	require.NoError(t, c.Run(ctx))
+}
+
 // events drains the outbox of a tenant and returns what the log holds of it.
 func (h *house) events(tenantID string) (events []sealer.Event) {
 	h.t.Helper()

@@ -314,7 +314,7 @@ func (m *model) resolve(how string) func() {
 
 func (m *model) wait(hours int) { m.clock.Add(int64(hours) * time.Hour.Milliseconds()) }
 
-// expire has the job look, until all is told that is to be.
+// expire has the job done.
 func (m *model) expire() {
 	var due []*modelOffer
 	for _, o := range m.offers {
@@ -328,12 +328,7 @@ func (m *model) expire() {
 		m.tell("offer.expired", o.id)
 		m.done["expire"]++
 	}
-	ctx, stop := context.WithCancel(m.h.t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- m.h.offers.Run(ctx) }()
-	require.Eventually(m, func() bool { return m.number() >= m.start+int64(len(m.told)) }, 10*time.Second, 100*time.Microsecond)
-	stop()
-	require.NoError(m, <-ended)
+	require.NoError(m, m.h.offers.Expire(m.h.t.Context()))
 }
 
 // number is that of the newest event.

@@ -280,24 +280,12 @@ func TestSandboxEvictsTheIdle(t *testing.T) {
 	busy, _ := p.visit()
 	now = now.Add(23*time.Hour + 59*time.Minute)
 	busy.does("GET", "/tenant", "")
-	evict := func() {
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- p.sandbox.Run(ctx) }()
-		require.Eventually(t, func() bool {
-			var n int
-			require.NoError(t, p.db.Read().QueryRowContext(t.Context(), `SELECT count(*) FROM sandbox_tenants WHERE seen_at <= $1`, store.At(now.Add(-24*time.Hour-time.Minute))).Scan(&n))
-			return n == 0
-		}, 10*time.Second, time.Millisecond)
-		stop()
-		require.NoError(t, <-ended)
-	}
-	evict()
+	require.NoError(t, p.sandbox.Evict(t.Context()))
 	idle.does("GET", "/tenant", "")
 	now = now.Add(24*time.Hour - time.Minute)
 	busy.does("GET", "/tenant", "")
 	now = now.Add(2 * time.Minute)
-	evict()
+	require.NoError(t, p.sandbox.Evict(t.Context()))
 	idle.isRefused(410, sandbox.TenantEvicted, "GET", "/tenant", "")
 	busy.does("GET", "/tenant", "")
 	events := p.events(tenant["tenantId"].(string))
@@ -321,16 +309,7 @@ func TestSandboxEvictsBehindAFailure(t *testing.T) {
 	now = now.Add(time.Minute)
 	other, _ := p.visit()
 	now = now.Add(24*time.Hour + time.Minute)
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- p.sandbox.Run(ctx) }()
-	require.Eventually(t, func() bool {
-		var left int
-		require.NoError(t, p.db.Read().QueryRowContext(t.Context(), `SELECT count(*) FROM sandbox_tenants`).Scan(&left))
-		return left == 1
-	}, 10*time.Second, time.Millisecond)
-	stop()
-	require.NoError(t, <-ended)
+	require.ErrorContains(t, p.sandbox.Evict(t.Context()), tenant["tenantId"].(string))
 	other.isRefused(410, sandbox.TenantEvicted, "GET", "/tenant", "")
 	held.does("GET", "/tenant", "")
 }

@@ -3,51 +3,22 @@ package offer
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"muniment/control/store"
 )
 
-const (
-	// every is how often Run looks, unless the Config says otherwise.
-	every = time.Second
-	// batch is the most offers that one change expires: others wait for it.
-	batch = 100
-)
+// batch is the most offers that one change expires: others wait for it.
+const batch = 100
 
-// Run writes down, with an event each, which offers have expired, until ctx is done;
-// then it returns nil. Any number of processes may run it. While the database is away
-// it tries again, and nothing is lost but time: an offer that is due is EXPIRED for
-// its readers already.
-func (r *Room) Run(ctx context.Context) error {
-	ticker := time.NewTicker(r.every)
-	defer ticker.Stop()
-	for failing := false; ; {
-		err := r.expireAll(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil && !failing:
-			r.logger.Error("cannot expire offers; it is tried again", "err", err)
-		case err == nil && failing:
-			r.logger.Info("offers expire again")
-		}
-		failing = err != nil
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
-}
-
-// expireAll goes on in batches until nothing is due. It looks before it asks for a
-// change, which others would have to wait for.
-func (r *Room) expireAll(ctx context.Context) error {
+// Expire writes down, with an event each, which offers have expired, in batches until
+// nothing is due. Any number of processes may do so. Nothing is lost but time while the
+// database is away: an offer that is due is EXPIRED for its readers already.
+func (r *Room) Expire(ctx context.Context) error {
 	for {
 		now := r.db.Now()
+		// It looks before it asks for a change, which others would have to wait for.
 		due, err := listDue(ctx, r.db.Read(), store.At(now), 1)
 		if err != nil {
 			return err

@@ -70,7 +70,7 @@ func TestExpireInBatches(t *testing.T) {
 	r := newRoom(t, t.TempDir(), c)
 	r.proposeMany(t, 25)
 	c.pass(lifetime - time.Millisecond)
-	require.NoError(t, r.expireAll(t.Context()))
+	require.NoError(t, r.Expire(t.Context()))
 	require.Empty(t, outbox(t, r.db), "nothing is due yet")
 	c.pass(time.Millisecond)
 	for _, left := range []int{15, 5, 0} {
@@ -107,13 +107,13 @@ func TestExpiryAge(t *testing.T) {
 	is(7 * 24 * 3600) // half of them
 	ended, end := context.WithCancel(t.Context())
 	end()
-	require.Error(t, r.expireAll(ended))
+	require.Error(t, r.Expire(ended))
 	is(7 * 24 * 3600)
-	require.NoError(t, r.expireAll(t.Context()))
+	require.NoError(t, r.Expire(t.Context()))
 	is(0)
 	c.pass(5 * time.Second)
 	is(5)
-	require.NoError(t, r.expireAll(t.Context()))
+	require.NoError(t, r.Expire(t.Context()))
 	is(0)
 }
 
@@ -140,7 +140,8 @@ func TestTwoProcessesExpire(t *testing.T) {
 			for ; r.due(t) > 0; lives[i]++ {
 				// Longer and longer lives: in the end one is long enough for a batch.
 				life, kill := context.WithTimeout(t.Context(), time.Duration(1<<min(lives[i], 10)+chance.IntN(20))*time.Millisecond)
-				require.NoError(t, r.Run(life))
+				err := r.Expire(life)
+				require.True(t, err == nil || life.Err() != nil, "%v", err)
 				kill()
 			}
 		})
@@ -149,23 +150,6 @@ func TestTwoProcessesExpire(t *testing.T) {
 	rooms[0].requireEachToldOnce(t, many)
 	t.Logf("lives: %v", lives)
 	require.Greater(t, lives[0]+lives[1], 2, "nobody died in the middle of it")
-}
-
-// TestRunGoesOn expires what becomes due while it runs.
-func TestRunGoesOn(t *testing.T) {
-	c := &clock{at: now.Time}
-	r := newRoom(t, t.TempDir(), c)
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- r.Run(ctx) }()
-	for told := 1; told <= 3; told++ {
-		r.proposeMany(t, 1)
-		c.pass(lifetime)
-		require.Eventually(t, func() bool { return len(outbox(t, r.db)) == told }, time.Minute, time.Millisecond)
-	}
-	stop()
-	require.NoError(t, <-done)
-	r.requireEachToldOnce(t, 3)
 }
 
 // TestReplay brings an older database to what the log says became of its offers.

@@ -3,7 +3,6 @@ package offer
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -18,10 +17,6 @@ import (
 // Config of the room. DB is required.
 type Config struct {
 	DB *store.DB
-	// Every is how often Run looks for offers that have expired; 1 s when it is 0.
-	Every time.Duration
-	// Logger; nil is slog.Default.
-	Logger *slog.Logger
 	// Registerer takes the metric; nil leaves it unregistered.
 	Registerer prometheus.Registerer
 }
@@ -29,8 +24,6 @@ type Config struct {
 // Room is safe for concurrent use.
 type Room struct {
 	db     *store.DB
-	every  time.Duration
-	logger *slog.Logger
 	passed atomic.Pointer[time.Time] // since when nothing was due that is not written down
 }
 
@@ -39,13 +32,7 @@ func New(cfg Config) (*Room, error) {
 	if cfg.DB == nil {
 		return nil, errors.New("cannot open the offers: DB is missing")
 	}
-	if cfg.Every == 0 {
-		cfg.Every = every
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
-	r := &Room{db: cfg.DB, every: cfg.Every, logger: cfg.Logger}
+	r := &Room{db: cfg.DB}
 	now := r.db.Now()
 	r.passed.Store(&now)
 	return r, r.register(cfg.Registerer)

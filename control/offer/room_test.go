@@ -65,7 +65,7 @@ func newRoom(t *testing.T, dir string, c *clock) *Room {
 		}
 		return nil
 	}))
-	r, err := New(Config{DB: db, Every: time.Millisecond})
+	r, err := New(Config{DB: db})
 	require.NoError(t, err)
 	return r
 }

@@ -33,7 +33,7 @@ func TestUseWithinTheMinuteCounts(t *testing.T) {
 		return insertLodger(t.Context(), tx, l)
 	}))
 	there := func() bool {
-		require.NoError(t, r.evict(t.Context()))
+		require.NoError(t, r.Evict(t.Context()))
 		found, err := findLodger(t.Context(), db.Read(), l.tenantID)
 		require.NoError(t, err)
 		return found != nil

@@ -184,35 +184,16 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 	return true, tx.DropTenant(ctx, e.TenantID)
 }
 
-const (
-	evictEvery = time.Minute
-	evictBatch = 100
-)
-
-// Run evicts tenants that nobody uses, until ctx is done; then it returns nil. Any number
-// of processes may run it. While the database is away it tries again later.
-func (r *Room) Run(ctx context.Context) error {
-	ticker := time.NewTicker(min(evictEvery, r.cfg.Idle))
-	defer ticker.Stop()
-	for {
-		if err := r.evict(ctx); err != nil && ctx.Err() == nil {
-			r.cfg.Logger.Error("cannot evict idle tenants of the sandbox; it is tried again", "err", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
-}
+const evictBatch = 100
 
 // lastSeen is the latest moment noted of a tenant that was not used for so long: it may
 // have been used for touchEvery after that.
 func lastSeen(now time.Time, quiet time.Duration) time.Time { return now.Add(-quiet - touchEvery) }
 
-// evict forgets windows that are over, and drops, one by one, who was idle when it began
-// to look. It goes on behind one that can't be dropped, and tells of the first.
-func (r *Room) evict(ctx context.Context) error {
+// Evict forgets windows that are over, and drops, one by one, who was idle when it began
+// to look. It goes on behind one that can't be dropped, and tells of the first. Any number
+// of processes may do so.
+func (r *Room) Evict(ctx context.Context) error {
 	if r.shared != nil {
 		if err := r.shared.forget(ctx); err != nil {
 			return err
