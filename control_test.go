@@ -280,9 +280,7 @@ func TestDatabaseRestored(t *testing.T) {
 	rights := issueRights(t, client)
 	before, after := rights["DOOH"], rights["CTV"]
 	revoke := func(rightID string) {
-		require.Eventually(t, func() bool { // who uses a connection that was cut is told that nothing was changed
-			return client.Do(t.Context(), "POST", "/v1/rights/"+rightID+"/revoke", map[string]any{}, nil) == nil
-		}, 10*time.Second, 10*time.Millisecond)
+		require.NoError(t, client.Do(t.Context(), "POST", "/v1/rights/"+rightID+"/revoke", map[string]any{}, nil))
 	}
 	stateOf := func(client bench.Client, rightID string) string {
 		var told struct{ Right struct{ State string } }

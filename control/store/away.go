@@ -21,8 +21,9 @@ import (
 // Stopped, restarted or failing over, it refuses connections or breaks those that
 // stand; of a machine that is gone the kernel notices after deadAfter. Callers are
 // answered 503 DATABASE_UNAVAILABLE; whoever works behind the requests tries again
-// until it is back. Nothing has to start again, unless the database that comes back
-// is an older one (forward.go).
+// until it is back. Once it is, nobody is told of connections that broke meanwhile
+// (call.go). Nothing has to start again, unless the database that comes back is an
+// older one (forward.go).
 //
 // A connection that breaks while a change is committed leaves it in doubt. It is never
 // told as a success. Nor is it made again here: a caller who asks again, having read

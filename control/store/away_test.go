@@ -71,6 +71,62 @@ func TestWhileTheDatabaseIsAway(t *testing.T) {
 	require.LessOrEqual(t, strings.Count(said.String(), "cannot relay"), 1, said.String())
 }
 
+// TestLostConnections breaks every connection, as a server does that is restarted, while
+// they are in use or were a moment ago: who begins something afterwards notices nothing.
+func TestLostConnections(t *testing.T) {
+	onPostgres(t)
+	db, wire := wired(t, nil)
+	count := func(q Querier) (*sql.Rows, error) { return q.QueryContext(t.Context(), `SELECT count(*) FROM counters`) }
+	asked := func(times int) (all []*sql.Rows) { // each on a connection of its own
+		for range times {
+			rows, err := count(db.Read())
+			require.NoError(t, err)
+			all = append(all, rows)
+		}
+		return all
+	}
+	var viewed func(times int) // likewise
+	viewed = func(times int) {
+		if times == 0 {
+			return
+		}
+		require.NoError(t, db.View(t.Context(), func(q Querier) error {
+			viewed(times - 1)
+			rows, err := count(q)
+			require.NoError(t, err)
+			return rows.Close()
+		}))
+	}
+	closed := func(all []*sql.Rows) {
+		for _, rows := range all {
+			require.NoError(t, rows.Close())
+		}
+	}
+	write := func() {
+		db.mustPublish(t, api.NewID(api.PrefixRight, db.Now()), api.RightActive)
+		require.NoError(t, db.Aside(t.Context(), func(*sql.Tx) error { return nil }))
+		require.NoError(t, db.Note(t.Context(), `DELETE FROM node_polls`))
+	}
+	for _, begin := range []func(){
+		func() { closed(asked(readers)) },
+		func() { viewed(readers) },
+		write,
+	} {
+		for range 2 { // what was used once, and not again, is looked at before its next use
+			closed(asked(readers))
+			write()
+		}
+		err := db.View(t.Context(), func(q Querier) error {
+			wire.Cut()
+			wire.Restore()
+			_, err := count(q)
+			return err
+		})
+		require.True(t, Away(err), "what had begun is lost, and told so: %v", err)
+		begin()
+	}
+}
+
 // TestRestartedDatabase ends every connection as a server does that stops.
 func TestRestartedDatabase(t *testing.T) {
 	onPostgres(t)
@@ -83,16 +139,9 @@ func TestRestartedDatabase(t *testing.T) {
 	defer other.Close()
 	_, err = other.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
 	require.NoError(t, err)
-	back := func() bool {
-		_, _, err := db.Right(t.Context(), "rgh_a")
-		require.True(t, err == nil || Away(err), "%v", err)
-		changeErr := db.Change(t.Context(), func(*Tx) error { return nil })
-		if changeErr != nil {
-			unavailable(t, changeErr)
-		}
-		return err == nil && changeErr == nil
-	}
-	require.Eventually(t, back, 10*time.Second, time.Millisecond)
+	_, _, err = db.Right(t.Context(), "rgh_a")
+	require.NoError(t, err)
+	require.Equal(t, int64(2), db.mustPublish(t, "rgh_b", api.RightActive))
 }
 
 // TestCommitInDoubt loses the answer to a commit: it is told as what it is, and who

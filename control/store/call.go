@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/jackc/pgx/v5/stdlib"
@@ -25,7 +26,10 @@ func mark(err error) error {
 }
 
 // connector makes connections whose errors are marked.
-type connector struct{ driver.Connector }
+type connector struct {
+	driver.Connector
+	reads bool // they change nothing
+}
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
@@ -36,16 +40,29 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if !ok {
 		return nil, errors.Join(errors.New("pgx has made a connection of another kind"), conn.Close())
 	}
-	return marked{plain}, nil
+	return marked{plain, c.reads}, nil
 }
 
 // marked is a connection whose calls mark their errors.
-type marked struct{ *stdlib.Conn }
+type marked struct {
+	*stdlib.Conn
+	reads bool
+}
+
+// again is mark for a call before which nothing was done. A connection that broke since it
+// was used last is noticed by such a call; database/sql makes it again on another one, in
+// the end on a new one, if it is told so.
+func (c marked) again(err error) error {
+	if err != nil && c.Conn.Conn().IsClosed() && Unreachable(err) {
+		err = fmt.Errorf("%w: %w", driver.ErrBadConn, err)
+	}
+	return mark(err)
+}
 
 func (c marked) BeginTx(ctx context.Context, options driver.TxOptions) (driver.Tx, error) {
 	tx, err := c.Conn.BeginTx(ctx, options)
 	if err != nil {
-		return nil, mark(err)
+		return nil, c.again(err)
 	}
 	return markedTx{tx}, nil
 }
@@ -59,6 +76,9 @@ func (c marked) QueryContext(ctx context.Context, query string, args []driver.Na
 	rows, err := c.Conn.QueryContext(ctx, query, args)
 	if plain, ok := rows.(*stdlib.Rows); ok && err == nil {
 		return markedRows{plain}, nil
+	}
+	if c.reads { // within a transaction, database/sql makes nothing again
+		return rows, c.again(err)
 	}
 	return rows, mark(err)
 }

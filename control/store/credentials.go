@@ -13,7 +13,8 @@ import (
 
 // pool opens connections with the certificates and the password of now.
 func (cfg *Config) pool(config *pgx.ConnConfig) *sql.DB {
-	return sql.OpenDB(connector{stdlib.GetConnector(*config, stdlib.OptionBeforeConnect(cfg.renew))})
+	reads := config.RuntimeParams["default_transaction_read_only"] == "on"
+	return sql.OpenDB(connector{stdlib.GetConnector(*config, stdlib.OptionBeforeConnect(cfg.renew)), reads})
 }
 
 // connect opens one connection of that kind.
