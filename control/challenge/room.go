@@ -72,9 +72,6 @@ func (r *Room) close(ctx context.Context, how closing) (closed Challenge, of rig
 		if err != nil {
 			return err
 		}
-		if was == nil {
-			return api.NotFound("challenge")
-		}
 		if closed, err = was.After(how.action, how.resolution, store.At(tx.Now())); err != nil {
 			return err
 		}

@@ -84,9 +84,6 @@ func (r *Room) get(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	if c == nil {
-		return nil, api.NotFound("challenge")
-	}
 	return store.Tell(OneChallenge{*c}, nil)
 }
 

@@ -32,9 +32,9 @@ func scan(row store.Row) (c Challenge, err error) {
 	return c, err
 }
 
-// find returns a challenge of the tenant, nil if it has none of that id.
+// find returns a challenge of the tenant, RESOURCE_NOT_FOUND if it has none of that id.
 func find(ctx context.Context, q store.Querier, tenantID, id string) (*Challenge, error) {
-	return store.One(ctx, q, fmt.Sprintf("the challenge %q", id), scan,
+	return store.Find(ctx, q, "challenge", id, scan,
 		`SELECT `+columns+` FROM challenges WHERE tenant_id = $1 AND challenge_id = $2`, tenantID, id)
 }
 

@@ -143,9 +143,6 @@ func move(ctx context.Context, tx *store.Tx, tenantID, id string, a Action, reas
 	if err != nil {
 		return Offer{}, err
 	}
-	if was == nil {
-		return Offer{}, api.NotFound("offer")
-	}
 	next, err := was.After(a, reason, store.At(tx.Now()))
 	if err != nil {
 		return Offer{}, err

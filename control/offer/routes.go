@@ -113,9 +113,6 @@ func (r *Room) get(ctx context.Context, in *offerPath) (*store.Answer[OneOffer],
 	if err != nil {
 		return nil, err
 	}
-	if o == nil {
-		return nil, api.NotFound("offer")
-	}
 	o.State = o.stateAt(r.db.Now())
 	return store.Tell(OneOffer{*o}, nil)
 }

@@ -37,9 +37,9 @@ func scan(row store.Row) (o Offer, err error) {
 	return o, err
 }
 
-// find returns an offer of the tenant as it was written, nil if it has none of that id.
+// find returns an offer of the tenant as it was written, RESOURCE_NOT_FOUND if it has none of that id.
 func find(ctx context.Context, q store.Querier, tenantID, id string) (*Offer, error) {
-	return store.One(ctx, q, fmt.Sprintf("the offer %q", id), scan, `SELECT `+columns+` FROM offers WHERE tenant_id = $1 AND offer_id = $2`, tenantID, id)
+	return store.Find(ctx, q, "offer", id, scan, `SELECT `+columns+` FROM offers WHERE tenant_id = $1 AND offer_id = $2`, tenantID, id)
 }
 
 // filter keeps the offers that have each given value.

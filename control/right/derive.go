@@ -20,9 +20,6 @@ func Find(ctx context.Context, q store.Querier, tenantID, id string) (View, erro
 	if err != nil {
 		return View{}, err
 	}
-	if r == nil {
-		return View{}, api.NotFound("right")
-	}
 	return view(ctx, q, *r)
 }
 
@@ -45,9 +42,6 @@ func Derivable(ctx context.Context, q store.Querier, d Derivation, now store.Ins
 	parent, err := findRight(ctx, q, d.TenantID, d.ParentID)
 	if err != nil {
 		return Right{}, err
-	}
-	if parent == nil {
-		return Right{}, api.NotFound("right")
 	}
 	from, err := readLineage(ctx, q, d.TenantID, parent.BasisID, &parent.ID)
 	if err != nil {
@@ -74,9 +68,6 @@ func Move(ctx context.Context, tx *store.Tx, tenantID, id string, a Action, reas
 	was, err := findRight(ctx, tx, tenantID, id)
 	if err != nil {
 		return View{}, err
-	}
-	if was == nil {
-		return View{}, api.NotFound("right")
 	}
 	next, changed, err := was.After(a, reason, store.At(tx.Now()))
 	if err != nil {

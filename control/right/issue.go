@@ -180,17 +180,11 @@ func readLineage(ctx context.Context, q store.Querier, tenantID, basisID string,
 	if from.basis, err = findBasis(ctx, q, tenantID, basisID); err != nil {
 		return from, err
 	}
-	if from.basis == nil {
-		return from, api.NotFound("basis")
-	}
 	if parentID == nil {
 		return from, nil
 	}
 	if from.parent, err = findRight(ctx, q, tenantID, *parentID); err != nil {
 		return from, err
-	}
-	if from.parent == nil {
-		return from, api.NotFound("right")
 	}
 	v, err := view(ctx, q, *from.parent)
 	if err != nil {

@@ -20,7 +20,10 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 		return false, nil
 	}
 	was, err := findRight(ctx, tx, e.TenantID, e.Subject.ID)
-	if err != nil || was == nil {
+	if store.IsNone(err) {
+		return false, nil
+	}
+	if err != nil {
 		return false, err
 	}
 	var said struct {

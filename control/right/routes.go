@@ -123,9 +123,6 @@ func (r *Room) getBasis(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	if b == nil {
-		return nil, api.NotFound("basis")
-	}
 	return store.Tell(OneBasis{r.basisView(*b)}, nil)
 }
 
@@ -261,9 +258,6 @@ func (r *Room) provenance(ctx context.Context, q store.Querier, tenantID, id str
 	right, err := findRight(ctx, q, tenantID, id)
 	if err != nil {
 		return p, err
-	}
-	if right == nil {
-		return p, api.NotFound("right")
 	}
 	basis, err := findBasis(ctx, q, tenantID, right.BasisID)
 	if err != nil {

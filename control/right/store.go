@@ -28,9 +28,9 @@ func scanBasis(r store.Row) (b Basis, err error) {
 	return b, err
 }
 
-// findBasis returns a basis of the tenant, nil if it has none of that id.
+// findBasis returns a basis of the tenant, RESOURCE_NOT_FOUND if it has none of that id.
 func findBasis(ctx context.Context, q store.Querier, tenantID, id string) (*Basis, error) {
-	return store.One(ctx, q, fmt.Sprintf("the basis %q", id), scanBasis,
+	return store.Find(ctx, q, "basis", id, scanBasis,
 		`SELECT `+basisColumns+` FROM bases WHERE tenant_id = $1 AND basis_id = $2`, tenantID, id)
 }
 
@@ -63,9 +63,9 @@ func scanRight(from store.Row) (r Right, err error) {
 	return r, err
 }
 
-// findRight returns a right of the tenant, nil if it has none of that id.
+// findRight is findBasis for a right.
 func findRight(ctx context.Context, q store.Querier, tenantID, id string) (*Right, error) {
-	return store.One(ctx, q, fmt.Sprintf("the right %q", id), scanRight,
+	return store.Find(ctx, q, "right", id, scanRight,
 		`SELECT `+rightColumns+` FROM rights WHERE tenant_id = $1 AND right_id = $2`, tenantID, id)
 }
 

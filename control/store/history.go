@@ -203,7 +203,10 @@ func ReplayClosed[T any](ctx context.Context, tx *Tx, e *sealer.Event, kind stri
 		return false, nil
 	}
 	was, err := find(ctx, tx, e.TenantID, e.Subject.ID)
-	if err != nil || was == nil || !open(was) {
+	if IsNone(err) {
+		return false, nil
+	}
+	if err != nil || !open(was) {
 		return false, err
 	}
 	var said T

@@ -60,6 +60,19 @@ func One[T any](ctx context.Context, q Querier, what string, scan func(Row) (T, 
 	return &record, nil
 }
 
+// Find is One for a record that must be there: else it is RESOURCE_NOT_FOUND. noun and id
+// name the record in errors.
+func Find[T any](ctx context.Context, q Querier, noun, id string, scan func(Row) (T, error), query string, args ...any) (*T, error) {
+	record, err := One(ctx, q, fmt.Sprintf("the %s %q", noun, id), scan, query, args...)
+	if err == nil && record == nil {
+		err = api.NotFound(noun)
+	}
+	return record, err
+}
+
+// IsNone says whether an error is Find's for a record that is not there.
+func IsNone(err error) bool { return api.From(err).Code == api.ResourceNotFound }
+
 // Replace runs an update of the one row of a record that still has the revision it was
 // read with, which the query asks for: else it is STATE_CONFLICT, as somebody else was
 // faster. noun and id name the record in errors.

@@ -91,16 +91,11 @@ func theOperator() changer {
 
 // find returns the key, or RESOURCE_NOT_FOUND, which is the same for another
 // tenant's key and for none.
-func (c changer) find(ctx context.Context, q store.Querier, keyID string) (k *Key, err error) {
+func (c changer) find(ctx context.Context, q store.Querier, keyID string) (*Key, error) {
 	if c.operator {
-		k, err = findAnyKey(ctx, q, keyID)
-	} else {
-		k, err = findKey(ctx, q, c.tenantID, keyID)
+		return findAnyKey(ctx, q, keyID)
 	}
-	if err == nil && k == nil {
-		err = api.NotFound("key")
-	}
-	return k, err
+	return findKey(ctx, q, c.tenantID, keyID)
 }
 
 // give refuses to hand out a key with scopes that the changer lacks.
@@ -261,7 +256,10 @@ func (r *Room) revokeKey(ctx context.Context, c changer, keyID string) (Revocati
 func (k Key) successors(ctx context.Context, q store.Querier, now time.Time) (keyIDs []string, err error) {
 	for k.SuccessorKeyID != nil {
 		next, err := findAnyKey(ctx, q, *k.SuccessorKeyID)
-		if err != nil || next == nil {
+		if store.IsNone(err) {
+			return keyIDs, nil
+		}
+		if err != nil {
 			return keyIDs, err
 		}
 		if k = *next; k.RevokedAt.IsZero() && (k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt.Time)) {

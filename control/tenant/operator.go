@@ -85,7 +85,7 @@ func (r *Room) operatorList(ctx context.Context, in *operatorListInput) (*store.
 
 func (r *Room) operatorRotate(ctx context.Context, in *rotateInput) (*store.Answer[Rotated], error) {
 	k, err := findAnyKey(ctx, r.db.Read(), in.KeyID)
-	if err == nil && k != nil {
+	if err == nil {
 		err = r.refuseVisitor(ctx, k.TenantID)
 	}
 	if err != nil {

@@ -25,7 +25,10 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 		return false, fmt.Errorf("cannot read the key's record: %w", err)
 	}
 	k, err := findKey(ctx, tx, e.TenantID, e.Subject.ID)
-	if err != nil || k == nil {
+	if store.IsNone(err) {
+		return false, nil
+	}
+	if err != nil {
 		return false, err
 	}
 	next := *k

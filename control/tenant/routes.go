@@ -146,9 +146,6 @@ func (r *Room) one(ctx context.Context, in *keyInput) (*store.Answer[One], error
 	if err != nil {
 		return nil, err
 	}
-	if k == nil {
-		return nil, api.NotFound("key")
-	}
 	return store.Tell(One{*k}, nil)
 }
 

@@ -90,18 +90,18 @@ func upsertKey(ctx context.Context, tx *store.Tx, k *Key) error {
 	return nil
 }
 
-// findKey returns a key of the tenant, nil if it has none of that id.
+// findKey returns a key of the tenant, RESOURCE_NOT_FOUND if it has none of that id.
 func findKey(ctx context.Context, q store.Querier, tenantID, keyID string) (*Key, error) {
 	k, err := findAnyKey(ctx, q, keyID)
-	if err != nil || k == nil || k.TenantID != tenantID {
-		return nil, err
+	if err == nil && k.TenantID != tenantID {
+		return nil, api.NotFound("key")
 	}
-	return k, nil
+	return k, err
 }
 
-// findAnyKey returns a key of whatever tenant, nil if there is none of that id.
+// findAnyKey is findKey for a key of whatever tenant.
 func findAnyKey(ctx context.Context, q store.Querier, keyID string) (*Key, error) {
-	return store.One(ctx, q, fmt.Sprintf("the key %q", keyID), scanKey, `SELECT `+keyColumns+` FROM api_keys WHERE key_id = $1`, keyID)
+	return store.Find(ctx, q, "key", keyID, scanKey, `SELECT `+keyColumns+` FROM api_keys WHERE key_id = $1`, keyID)
 }
 
 // owner is whose a tenant's next key is: its first developer's. It is nil if there
