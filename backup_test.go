@@ -3,11 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -15,8 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -28,7 +23,6 @@ import (
 	"muniment/control/store"
 	"muniment/gate"
 	"muniment/gateway/api"
-	"muniment/pipeline"
 	"muniment/pipeline/segment"
 	"muniment/sealer"
 )
@@ -282,238 +276,11 @@ func (h *house) seal() {
 	}, 30*time.Second, 50*time.Millisecond)
 }
 
-// TestRestoreIsHeldAgainstAPack restores a backup beside packs and checkpoints that
-// were sealed before and after it.
-func TestRestoreIsHeldAgainstAPack(t *testing.T) {
-	h := newHouse(t)
-	h.receipts(5)
-	before := sealAndExport(t, h.client)
-	answer := filepath.Join(t.TempDir(), "checkpoint.json")
-	require.NoError(t, h.client.Download(t.Context(), "/v1/proof-packs/checkpoint", answer))
-	to := filepath.Join(t.TempDir(), "backup")
-	h.backUp(to)
-	h.receipts(5)
-	after := sealAndExport(t, h.client)
-	h.stop()
-	require.Len(t, after, 2)
-	require.Equal(t, 0, bytes.Compare(read(t, before[0]), read(t, after[0])))
-	data := filepath.Join(t.TempDir(), "data")
-
-	_, err := restore(to, data, before[0], after[1])
-	require.ErrorContains(t, err, "it is older than "+after[1])
-	require.NoDirExists(t, data)
-	require.NoDirExists(t, data+".partial")
-	_, err = restore(to, data, checkpoint(t, after[1]))
-	require.ErrorContains(t, err, "older than")
-	made, err := restore(to, data, before[0], checkpoint(t, before[0]), answer)
-	require.NoError(t, err)
-	require.Len(t, made.Expected, 3)
-	for _, e := range made.Expected {
-		require.Equal(t, made.Expected[0].RootHash, e.RootHash)
-	}
-
-	// The restored house seals other entries at a size that was signed: whoever holds
-	// either pack can tell.
-	other := &house{t: t, exe: h.exe, data: data, client: h.client, rights: h.rights}
-	other.start()
-	other.receipts(9)
-	forked := sealAndExport(t, other.client)
-	to = filepath.Join(t.TempDir(), "forked")
-	other.backUp(to)
-	other.stop()
-	elsewhere := filepath.Join(t.TempDir(), "data")
-	_, err = restore(to, elsewhere, after[1])
-	require.ErrorContains(t, err, "another history than "+after[1])
-	_, err = restore(to, elsewhere, forked...)
-	require.NoError(t, err)
-
-	// What is no checkpoint, or a stranger's, settles nothing.
-	stranger := newHouse(t)
-	stranger.receipts(1)
-	foreign := sealAndExport(t, stranger.client)[0]
-	for file, why := range map[string]string{
-		filepath.Join(t.TempDir(), "none"):         "no such file",
-		filepath.Join(h.data, "keys", "root.vkey"): "neither a proof pack nor a checkpoint",
-		foreign:                "it is older than " + foreign,
-		checkpoint(t, foreign): "no key that the backup knows has signed the checkpoint",
-		altered(t, checkpoint(t, before[0]), "\n", "\n1"): "no key that the backup knows has signed the checkpoint",
-	} {
-		_, err = restore(to, filepath.Join(t.TempDir(), "data"), file)
-		require.ErrorContains(t, err, why)
-	}
-}
-
 func read(t *testing.T, file string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	return text
-}
-
-// checkpoint takes the signed note out of a pack.
-func checkpoint(t *testing.T, pack string) (file string) {
-	t.Helper()
-	p, err := sealer.ReadPack(bytes.NewReader(read(t, pack)))
-	require.NoError(t, err)
-	file = filepath.Join(t.TempDir(), "checkpoint")
-	require.NoError(t, os.WriteFile(file, []byte(p.Header().Checkpoint), 0o600))
-	return file
-}
-
-// altered is a copy of a file with the first of a text replaced.
-func altered(t *testing.T, file, old, new string) string {
-	t.Helper()
-	to := filepath.Join(t.TempDir(), "altered")
-	require.NoError(t, os.WriteFile(to, []byte(strings.Replace(string(read(t, file)), old, new, 1)), 0o600))
-	return to
-}
-
-// TestRestoreRefusesWhatIsNotWhole harms each file of a backup in turn.
-func TestRestoreRefusesWhatIsNotWhole(t *testing.T) {
-	h := newHouse(t)
-	h.receipts(5)
-	h.metered()
-	whole, tarred := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "backup.tar")
-	m := h.backUp(whole)
-	h.backUp(tarred)
-	private(t, whole)
-	h.receipts(5)
-	h.metered()
-	later := filepath.Join(t.TempDir(), "later")
-	newer := h.backUp(later)
-	h.stop()
-	data := filepath.Join(t.TempDir(), "data")
-	refused := func(from, why string) {
-		t.Helper()
-		_, err := restore(from, data)
-		require.ErrorContains(t, err, why)
-		require.NoDirExists(t, data)
-		require.NoDirExists(t, data+".partial")
-	}
-	harmed := func(harm func(dir string)) string {
-		dir := filepath.Join(t.TempDir(), "harmed")
-		require.NoError(t, os.CopyFS(dir, os.DirFS(whole)))
-		harm(dir)
-		return dir
-	}
-	require.Greater(t, len(m.Files), 5)
-	for _, f := range m.Files {
-		refused(harmed(func(dir string) {
-			text := read(t, filepath.Join(dir, f.Name))
-			text[len(text)/2] ^= 1
-			require.NoError(t, os.WriteFile(filepath.Join(dir, f.Name), text, 0o600))
-		}), f.Name+" is not what was backed up")
-		refused(harmed(func(dir string) { require.NoError(t, os.Remove(filepath.Join(dir, f.Name))) }), f.Name)
-	}
-	refused(harmed(func(dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "manifest.json"))) }), "it is no whole backup")
-
-	// Manifests that match their files, but are no backup.
-	rewritten := func(rewrite func(m *store.Manifest)) string {
-		return harmed(func(dir string) {
-			m := m
-			m.Files = append([]store.File(nil), m.Files...)
-			rewrite(&m)
-			text, err := json.Marshal(m)
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(filepath.Join(dir, "manifest.json"), text, 0o600))
-		})
-	}
-	without := func(part string) string {
-		return rewritten(func(m *store.Manifest) {
-			var left []store.File
-			for _, f := range m.Files {
-				if !strings.HasPrefix(f.Name, part) {
-					left = append(left, f)
-				}
-			}
-			require.Less(t, len(left), len(m.Files))
-			m.Files = left
-		})
-	}
-	refused(without("packs/"), "was sealed")
-	refused(without("log/"), "the log ends at offset 0")
-	refused(without("warehouse.db"), "warehouse.db")
-	refused(without("control.db"), "control.db")
-	refused(rewritten(func(m *store.Manifest) { m.Format = "muniment-backup.v2" }), `its format is "muniment-backup.v2"`)
-	for _, name := range []string{"../evil", "log/../../evil", "/etc/evil", "log", "keys/", "keys//x", "evil", ""} {
-		refused(rewritten(func(m *store.Manifest) { m.Files[0].Name = name }), "which is no file of a backup")
-	}
-
-	// Parts of two backups.
-	mixed := rewritten(func(m *store.Manifest) {
-		at := func(list []store.File) int {
-			return slices.IndexFunc(list, func(f store.File) bool { return f.Name == "warehouse.db" })
-		}
-		m.Files[at(m.Files)] = newer.Files[at(newer.Files)]
-	})
-	copyAll(t, filepath.Join(later, "warehouse.db"), filepath.Join(mixed, "warehouse.db"))
-	refused(mixed, pipeline.ErrLogBehind.Error())
-
-	// Damage that was there before the backup matches its manifest.
-	for _, f := range m.Files {
-		why := map[string]string{"warehouse.db": "warehouse.db is damaged", "control.db": "control.db is damaged"}[f.Name]
-		if strings.HasPrefix(f.Name, "packs/") {
-			why = f.Name + " is not what was sealed"
-		}
-		if strings.HasPrefix(f.Name, "log/") {
-			why = "log is damaged"
-		}
-		if why == "" {
-			continue // a key is not the backup's to judge
-		}
-		dir := rewritten(func(m *store.Manifest) {
-			text := read(t, filepath.Join(whole, f.Name))
-			damage(text)
-			sum := sha256.Sum256(text)
-			i := slices.IndexFunc(m.Files, func(g store.File) bool { return g.Name == f.Name })
-			m.Files[i].SHA256 = hex.EncodeToString(sum[:])
-		})
-		text := read(t, filepath.Join(dir, f.Name))
-		damage(text)
-		require.NoError(t, os.WriteFile(filepath.Join(dir, f.Name), text, 0o600))
-		refused(dir, why)
-	}
-
-	text := read(t, tarred)
-	for _, size := range []int{0, 511, 700, len(text) / 2} {
-		cut := filepath.Join(t.TempDir(), "cut.tar")
-		require.NoError(t, os.WriteFile(cut, text[:size], 0o600))
-		refused(cut, "unexpected EOF")
-	}
-
-	// Nothing that is there is overwritten.
-	require.NoError(t, os.MkdirAll(filepath.Join(data, "precious"), 0o700))
-	_, err := restore(whole, data)
-	require.ErrorContains(t, err, data+" exists already")
-	require.NoError(t, os.Remove(filepath.Join(data, "precious")))
-	_, err = restore(tarred, data)
-	require.NoError(t, err)
-	private(t, data)
-	_, err = store.Backup{Data: data, To: whole}.Run(t.Context())
-	require.ErrorContains(t, err, "exists already")
-	_, err = store.Backup{Data: t.TempDir(), To: filepath.Join(t.TempDir(), "x")}.Run(t.Context())
-	require.ErrorContains(t, err, "it is no data folder")
-}
-
-// damage clears some of the middle of a file.
-func damage(text []byte) {
-	from := len(text) / 2
-	clear(text[from:min(from+8192, len(text)-10)])
-}
-
-// private checks that nobody but its owner can read a folder, whatever he shares.
-func private(t *testing.T, dir string) {
-	t.Helper()
-	require.NoError(t, filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if info.Mode().Perm()&0o077 != 0 && d.Name() != "root.vkey" {
-			err = errors.Join(err, fmt.Errorf("%s has mode %v", name, info.Mode()))
-		}
-		return err
-	}))
 }
 
 // TestBackupNamesAMissingPack: a backup that lacks a pack would be none.
