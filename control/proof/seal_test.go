@@ -2,8 +2,6 @@ package proof
 
 import (
 	"context"
-	"errors"
-	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -13,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
@@ -257,112 +254,6 @@ func TestSealsWhileEventsArrive(t *testing.T) {
 	require.Equal(t, 400, deliveries)
 }
 
-var errInjected = errors.New("injected")
-
-// steps are all that a seal can be stopped before, in their order.
-var steps = []string{"promise root", "sign", "create file", "write file", "sync file", "rename", "sync folder", "commit", "answer"}
-
-// TestCrashAtEveryStep kills the process before each step, opens everything again
-// and goes on, with and without further events in between.
-func TestCrashAtEveryStep(t *testing.T) {
-	for _, step := range steps {
-		for _, more := range []int{0, 3} {
-			t.Run(step, func(t *testing.T) {
-				h := build(t)
-				h.deliver(deliveries(5)...)
-				h.seal()
-				h.deliver(deliveries(5)...)
-				h.room.step = func(name string) error {
-					if name == step {
-						panic(errInjected)
-					}
-					return nil
-				}
-				require.PanicsWithError(t, errInjected.Error(), func() { h.seal() })
-				h.reopen(Config{})
-				sealed := len(h.packs())
-				require.Equal(t, map[bool]int{true: 2, false: 1}[step == "answer"], sealed)
-				h.check()
-
-				h.deliver(deliveries(more)...)
-				h.seal()
-				require.Len(t, deliveriesOf(h.check()), 10+more)
-				onlyOneRootOfASize(t, h)
-
-				h.advance(2 * draftAge)
-				h.reopen(Config{})
-				require.Len(t, h.files(), len(h.packs()), "what the crash left is swept")
-				h.check()
-			})
-		}
-	}
-}
-
-// TestFailureAtEveryStep lets each step fail without a crash.
-func TestFailureAtEveryStep(t *testing.T) {
-	for _, step := range steps {
-		t.Run(step, func(t *testing.T) {
-			h := build(t)
-			h.deliver(deliveries(5)...)
-			h.room.step = func(name string) error {
-				if name == step {
-					return errInjected
-				}
-				return nil
-			}
-			_, err := h.room.Seal(t.Context(), tenant, operator)
-			require.ErrorIs(t, err, errInjected)
-			require.Equal(t, "internal error", api.From(err).Message)
-			require.Len(t, h.files(), len(h.packs()), "a failed seal takes its file away")
-			h.room.step = func(string) error { return nil }
-			h.seal()
-			require.Len(t, deliveriesOf(h.check()), 5)
-			onlyOneRootOfASize(t, h)
-		})
-	}
-}
-
-// TestSweepSparesWhatMayBeAPack leaves a pack beyond the head, as a crash does, or
-// a database that was restored from an older copy than the folder.
-func TestSweepSparesWhatMayBeAPack(t *testing.T) {
-	h := build(t)
-	h.deliver(deliveries(3)...)
-	h.seal()
-	h.deliver(deliveries(3)...)
-	require.NoError(t, os.WriteFile(h.room.folder.name(tenant, "ppk_notes.ndjson"), []byte("mine"), 0o600))
-	h.room.step = func(name string) error {
-		if name == "commit" {
-			panic(errInjected)
-		}
-		return nil
-	}
-	require.Panics(t, func() { h.seal() })
-	require.Len(t, h.files(), 3)
-	h.advance(2 * draftAge)
-	h.reopen(Config{})
-	require.Len(t, h.files(), 3, "beyond the head nothing is swept")
-	h.seal()
-	h.reopen(Config{})
-	require.Len(t, h.files(), 3, "two packs and a file that is none")
-	require.Contains(t, h.files(), "ppk_notes.ndjson")
-	h.check()
-}
-
-func TestOnlyOldDraftsAreSwept(t *testing.T) {
-	h := build(t)
-	h.deliver(deliveries(1)...)
-	h.seal()
-	pack := h.files()[0]
-	old := api.NewID(api.PrefixPack, h.Now()) + draftSuffix
-	h.advance(draftAge + time.Millisecond)
-	young := api.NewID(api.PrefixPack, h.Now().Add(-draftAge)) + draftSuffix
-	for _, name := range []string{old, young, "ppk_notes" + draftSuffix} {
-		require.NoError(t, os.WriteFile(h.room.folder.name(tenant, name), nil, 0o600))
-	}
-	h.reopen(Config{})
-	require.ElementsMatch(t, []string{pack, young, "ppk_notes" + draftSuffix}, h.files())
-}
-
 func TestClockSetBack(t *testing.T) {
 	h := build(t)
 	h.deliver(deliveries(1)...)
@@ -398,56 +289,6 @@ func deliveriesOf(entries [][]byte) (found []string) {
 		}
 	}
 	return found
-}
-
-// onlyOneRootOfASize opens every checkpoint that was ever signed, those of files
-// without a pack included.
-func onlyOneRootOfASize(t *testing.T, h *house) {
-	t.Helper()
-	roots := map[uint64]sealer.Hash{}
-	for _, name := range h.files() {
-		file, err := os.Open(h.room.folder.dir + "/" + tenant + "/" + name)
-		require.NoError(t, err)
-		pack, err := sealer.ReadPack(file)
-		require.NoError(t, file.Close())
-		if err != nil {
-			continue // a draft that was cut off
-		}
-		root, met := roots[pack.Header().TreeSize]
-		require.True(t, !met || root == pack.Header().RootHash, "two roots of size %d", pack.Header().TreeSize)
-		roots[pack.Header().TreeSize] = pack.Header().RootHash
-	}
-}
-
-// TestForkIsRefused promises a root that this log will not have, as a crashed
-// seal over another warehouse would have left it.
-func TestForkIsRefused(t *testing.T) {
-	for name, size := range map[string]uint64{"at the size of the pack": 5, "on the way to it": 3} {
-		t.Run(name, func(t *testing.T) {
-			h := build(t)
-			h.deliver(deliveries(5)...)
-			require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
-				return reserve(t.Context(), tx, tenant, size, sealer.LeafHash([]byte("another")), h.Now())
-			}))
-			_, err := h.room.Seal(t.Context(), tenant, operator)
-			require.ErrorIs(t, err, errForked)
-			require.Empty(t, h.packs())
-			require.Empty(t, h.files())
-		})
-	}
-}
-
-func TestPromisedRootIsNotReplaced(t *testing.T) {
-	h := build(t)
-	promise := func(root string) error {
-		return h.db.Change(t.Context(), func(tx *store.Tx) error {
-			return reserve(t.Context(), tx, tenant, 7, sealer.LeafHash([]byte(root)), h.Now())
-		})
-	}
-	require.NoError(t, promise("a"))
-	require.NoError(t, promise("a"))
-	require.ErrorIs(t, promise("b"), errForked)
-	require.NoError(t, promise("a"))
 }
 
 func TestWarehouseBehind(t *testing.T) {
