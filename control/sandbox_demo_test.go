@@ -1,0 +1,136 @@
+package control_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/sandbox"
+	"muniment/gateway/auth"
+)
+
+func TestSandboxConstraints(t *testing.T) {
+	p := newPlayground(t)
+	v, tenant := p.visit()
+	for scenario, code := range map[string]string{
+		"messaging-optout": "MESSAGING_OPTED_OUT", "automotive-speed": "AUTOMOTIVE_SPEED_EXCEEDED", "drone-remote-id-missing": "DRONE_REMOTE_ID_MISSING",
+	} {
+		d := v.does("POST", "/constraint-demo", fmt.Sprintf(`{"scenario":%q}`, scenario))
+		require.Equal(t, scenario, d["scenario"])
+		require.Equal(t, true, d["refused"], scenario)
+		require.Nil(t, d["receipt"])
+		var codes []string
+		for _, violation := range list(t, d, "violations") {
+			codes = append(codes, violation["code"].(string))
+			require.NotEmpty(t, violation["message"])
+			require.Contains(t, violation, "observed")
+		}
+		require.Equal(t, []string{code}, codes, scenario)
+	}
+	v.isRefused(422, sandbox.UnknownScenario, "POST", "/constraint-demo", `{"scenario":"flying-car"}`)
+	v.isRefused(422, sandbox.UnknownScenario, "POST", "/constraint-demo", `{"scenario":7}`)
+	v.isRefused(422, sandbox.MissingFields, "POST", "/constraint-demo", `{}`)
+	v.isRefused(400, sandbox.InvalidBody, "POST", "/constraint-demo", `scenario`)
+	require.Len(t, p.events(tenant["tenantId"].(string)), 11, "nothing has happened to the tenant")
+}
+
+func TestSandboxDemoRefuses(t *testing.T) {
+	p := newPlayground(t)
+	v, tenant := p.visit()
+	for _, body := range []string{`{"eventCount":0}`, `{"eventCount":101}`, `{"eventCount":1.5}`, `{"eventCount":"12"}`, `{"seed":"x"}`} {
+		v.isRefused(422, sandbox.HandlerError, "POST", "/run-demo", body)
+	}
+	a := v.send("POST", "/run-demo", "")
+	told(t, a, 503, sandbox.HandlerError)
+	require.Equal(t, "1", a.header.Get("Retry-After"))
+	for _, r := range list(t, tenant, "rights") {
+		v.does("POST", "/rights/revoke", fmt.Sprintf(`{"rightId":%q}`, r["id"]))
+	}
+	v.isRefused(409, sandbox.HandlerError, "POST", "/run-demo", `{}`)
+}
+
+// TestSandboxDemoNamesItsPack: not the one that another tab of the visitor sealed meanwhile.
+func TestSandboxDemoNamesItsPack(t *testing.T) {
+	var p *playground
+	p = openPlayground(t, newHouse(t), sandbox.Config{
+		Ask: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
+			answers := map[string]string{
+				"/v1/proof-packs/seal":     `{"data":{"packs":[],"pack":{"packId":"ppk_other","metering":["other"],"settlement":[]},"pending":[]}}`,
+				"/v1/receipts/rcp_1":       `{"data":{"sealed":{"packId":"ppk_ours","leafIndex":7}}}`,
+				"/v1/proof-packs/ppk_ours": `{"data":{"header":{"packId":"ppk_ours","metering":["ours"],"settlement":[]}}}`,
+			}
+			if text, own := answers[target]; own {
+				return 200, []byte(text), nil
+			}
+			return p.ask(ctx, of, method, target, body)
+		},
+		Deliver: func(context.Context, string, string, []byte) (int, []byte, error) {
+			return 200, []byte(`{"ok":true,"data":{"receipt":{"receiptId":"rcp_1"},"signature":{},"metering":{}}}`), nil
+		},
+	})
+	v, _ := p.visit()
+	d := v.does("POST", "/run-demo", `{"eventCount":2.0}`)
+	require.Equal(t, []any{"ppk_ours", []any{"ours"}}, []any{d["packId"], d["metering"]})
+	require.Equal(t, "ppk_ours", get[string](t, d, "pack", "packId"))
+	require.Len(t, d["deliveries"], 2)
+}
+
+// TestSandboxKeyRevokedMeanwhile: a run of the demo ends where an operator stops it.
+func TestSandboxKeyRevokedMeanwhile(t *testing.T) {
+	asked := 0
+	p := openPlayground(t, newHouse(t), sandbox.Config{
+		Deliver: func(context.Context, string, string, []byte) (int, []byte, error) {
+			if asked++; asked < 3 {
+				return 200, []byte(`{"ok":true,"data":{"receipt":{"receiptId":"rcp_1"},"signature":{},"metering":{}}}`), nil
+			}
+			return 401, []byte(`{"ok":false,"error":"AUTH_INVALID","message":"the API key is not valid"}`), nil
+		},
+	})
+	v, _ := p.visit()
+	v.isRefused(410, sandbox.TenantEvicted, "POST", "/run-demo", `{"eventCount":100}`)
+	require.Equal(t, 3, asked)
+}
+
+// TestSandboxDemoFindsItsRights behind many long ones on a substrate that it doesn't play on,
+// and behind stopped ones on one that it does.
+func TestSandboxDemoFindsItsRights(t *testing.T) {
+	var p *playground
+	played := map[string]bool{}
+	p = openPlayground(t, newHouse(t), sandbox.Config{
+		Limits: sandbox.Limits{Burst: 1000, Sustained: 1000},
+		Ask: func(ctx context.Context, of auth.Principal, method, target string, body []byte) (int, []byte, error) {
+			if target == "/v1/proof-packs/seal" {
+				return 200, []byte(`{"data":{"packs":[],"pack":{"packId":"ppk_1","metering":[],"settlement":[]},"pending":[]}}`), nil
+			}
+			return p.ask(ctx, of, method, target, body)
+		},
+		Deliver: func(_ context.Context, _, _ string, body []byte) (int, []byte, error) {
+			var asked struct{ RightID string }
+			err := json.Unmarshal(body, &asked)
+			played[asked.RightID] = true
+			return 409, []byte(`{"ok":false,"error":"STATE_CONFLICT","message":"no"}`), err
+		},
+	})
+	v, tenant := p.visit()
+	seed := list(t, tenant, "rights")
+	issue := func(of map[string]any, substrate string) string {
+		return get[string](t, v.does("POST", "/rights/issue", fmt.Sprintf(`{"basisId":%q,"substrate":%q,"scope":%q,"effectiveFrom":%q}`,
+			of["basisId"], substrate, strings.Repeat("x", 16_000), of["effectiveFrom"])), "right", "id")
+	}
+	for range 200 {
+		issue(seed[0], "AUDIO")
+	}
+	for range 200 {
+		v.does("POST", "/rights/revoke", fmt.Sprintf(`{"rightId":%q}`, issue(seed[0], "DOOH")))
+	}
+	v.does("POST", "/run-demo", `{"eventCount":100,"seed":1}`)
+	want := map[string]bool{}
+	for _, r := range seed {
+		want[r["id"].(string)] = true
+	}
+	require.Equal(t, want, played)
+}
