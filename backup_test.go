@@ -273,7 +273,7 @@ func (h *house) seal() {
 	h.t.Helper()
 	require.Eventually(h.t, func() bool {
 		return h.client.Do(h.t.Context(), "POST", "/v1/proof-packs/seal", map[string]any{}, nil) == nil
-	}, 30*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 }
 
 func read(t *testing.T, file string) []byte {

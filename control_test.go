@@ -123,7 +123,7 @@ func (p *launched) view(t *testing.T, nodeID, credential string) *snapshot.View 
 	ended := make(chan error, 1)
 	go func() { ended <- view.Run(ctx) }()
 	t.Cleanup(func() { stop(); <-ended; view.Close() })
-	require.Eventually(t, func() bool { return view.Fresh() == nil }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return view.Fresh() == nil }, time.Minute, time.Millisecond)
 	return view
 }
 
@@ -261,7 +261,7 @@ func TestDatabaseAway(t *testing.T) {
 	late.awaitReady(t, http.StatusOK)
 	require.NoError(t, client.Do(t.Context(), "POST", "/v1/rights/"+rightID+"/suspend", map[string]any{}, nil))
 	require.Equal(t, 1, strings.Count(p.log(), "the database is away"), "once, however often it was tried")
-	require.Eventually(t, func() bool { return strings.Contains(p.log(), "the database is back") }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(p.log(), "the database is back") }, time.Minute, 10*time.Millisecond)
 	late.stop(t)
 	p.stop(t)
 }
@@ -308,13 +308,13 @@ func TestDatabaseRestored(t *testing.T) {
 		require.NoError(t, err)
 		return strings.Contains(string(text), "\nmuniment_store_outbox_events 0\n")
 	}
-	require.Eventually(t, relayed, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, relayed, time.Minute, 10*time.Millisecond)
 
 	wire.Cut()
 	storetest.Replace(t, backup, s.data)
 	wire.Restore()
 	for _, p := range []*launched{first, second} {
-		require.Eventually(t, func() bool { _, told := p.ready(t); return strings.Contains(told, "gone back to an older state") }, 20*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool { _, told := p.ready(t); return strings.Contains(told, "gone back to an older state") }, time.Minute, 10*time.Millisecond)
 		resp, err := ask(t, bench.Client{API: p.api, Key: key.APIKey}, "GET", "/v1/rights/"+after)
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
@@ -384,7 +384,7 @@ func TestControlTLS(t *testing.T) {
 		}
 		require.NoError(t, resp.Body.Close())
 		return resp.StatusCode == http.StatusOK
-	}, 20*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	createTenant(t, s.exe, s.data) // it knows the certificate by the data folder
 	source, err := snapshot.NewRemote(p.nodes, "nod_x.y", client.HTTP())
 	require.NoError(t, err)

@@ -230,11 +230,11 @@ func TestKillWhileOffersExpire(t *testing.T) {
 		}
 		return ids
 	}
-	require.Eventually(t, func() bool { return len(told()) > 0 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(told()) > 0 }, time.Minute, time.Millisecond)
 	before := len(told())
 	h.server.Kill()
 	h.start()
-	require.Eventually(t, func() bool { return len(told()) >= offers }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(told()) >= offers }, time.Minute, 10*time.Millisecond)
 	h.stop()
 	h.start() // nothing is told once more
 	ids := told()

@@ -53,7 +53,7 @@ func (h *house) stop() {
 // refused starts a server that has to end by itself, and returns what it said.
 func (h *house) refused(args ...string) string {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(h.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, h.exe, append([]string{"up", "--data", h.data, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...)
 	out, err := cmd.CombinedOutput()
@@ -274,7 +274,7 @@ func TestOlderDatabase(t *testing.T) {
 		var list struct{ Events []json.RawMessage }
 		err := h.client.Do(t.Context(), "GET", "/v1/events?type=key.revoked", nil, &list)
 		return err == nil && len(list.Events) == 1
-	}, 20*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	h.receipts(5)
 	h.server.Kill()
 	putBack()
@@ -340,7 +340,7 @@ func TestOlderDatabaseOfANegotiation(t *testing.T) {
 		var list struct{ Events []json.RawMessage }
 		err := h.client.Do(t.Context(), "GET", "/v1/events?type=challenge.withdrawn", nil, &list)
 		return err == nil && len(list.Events) == 1
-	}, 20*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	h.server.Kill()
 	putBack()
 	require.Contains(t, h.refused(), "the database is older than the log")
@@ -445,7 +445,7 @@ func TestMissingPack(t *testing.T) {
 	require.Equal(t, 10, h.metered())
 	err = h.client.Download(t.Context(), "/v1/proof-packs/"+list.Packs[0].ID+"/bundle", filepath.Join(t.TempDir(), "pack"))
 	require.ErrorContains(t, err, "500")
-	require.Eventually(t, func() bool { return strings.Contains(h.log(), "cannot open pack "+list.Packs[0].ID) }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(h.log(), "cannot open pack "+list.Packs[0].ID) }, time.Minute, time.Millisecond)
 }
 
 // TestKeepIsBounded: a retention that would break idempotent retries is no setting.

@@ -309,7 +309,7 @@ func testSandboxReceipts(t *testing.T, h *sandboxHouse) {
 	require.Eventually(t, func() bool {
 		h.deliver(v)
 		return len(h.signers(v)) == 2
-	}, 20*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 	require.Equal(t, keys[1].KeyID, h.signers(v)[0])
 	all := h.sealed(v)
 	require.Greater(t, len(all), len(first))
@@ -350,7 +350,7 @@ func TestSandboxNodeExpelled(t *testing.T) {
 				require.True(t, err != nil || status == 503, "%d %s", status, answer)
 			}
 			return status == 200
-		}, 30*time.Second, 10*time.Millisecond)
+		}, time.Minute, 10*time.Millisecond)
 		h.verifies(h.sealed(v))
 		require.Len(t, h.signers(v), n+2)
 	}

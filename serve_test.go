@@ -129,7 +129,7 @@ func TestReadiness(t *testing.T) {
 		return behind, told.Notes[1].Note
 	}
 	caughtUp := func() bool { behind, _ := ask(); return behind == 0 }
-	require.Eventually(t, caughtUp, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, caughtUp, time.Minute, 5*time.Millisecond)
 
 	db, err := sql.Open("sqlite", filepath.Join(h.data, "warehouse.db")+"?_pragma=busy_timeout(10000)&_txlock=immediate")
 	require.NoError(t, err)
@@ -143,7 +143,7 @@ func TestReadiness(t *testing.T) {
 	require.GreaterOrEqual(t, behind, 3)
 	require.Equal(t, before, warehouse)
 	require.NoError(t, held.Rollback())
-	require.Eventually(t, caughtUp, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, caughtUp, time.Minute, 5*time.Millisecond)
 	_, after := ask()
 	require.NotEqual(t, before, after)
 }

@@ -84,7 +84,7 @@ func TestWrongCredentials(t *testing.T) {
 			last.Reset()
 			last.Write(out)
 			return (err == nil) == (want == "") && strings.Contains(last.String(), want)
-		}, 30*time.Second, 20*time.Millisecond, "%s\nis to say %q, and said last: %s", arg, want, &last)
+		}, time.Minute, 20*time.Millisecond, "%s\nis to say %q, and said last: %s", arg, want, &last)
 	}
 	migrate := slices.Concat([]string{"migrate", "--partitions", "1", "--replication", "1"}, topic)
 	says("", append(migrate, e.all()...)...)
@@ -138,7 +138,7 @@ func TestWrongCredentials(t *testing.T) {
 	// A node on control that is trusted by none but those who ask for that.
 	said, end := serving(t, exe, control...)
 	defer end()
-	require.Eventually(t, func() bool { return status(said["admin"]) == http.StatusOK }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return status(said["admin"]) == http.StatusOK }, time.Minute, 10*time.Millisecond)
 	n := 0
 	gateway := func(more ...string) []string {
 		n++
@@ -206,7 +206,7 @@ func tells(t *testing.T, exe, want string, arg ...string) {
 		last.Reset()
 		last.Write(text)
 		return err == nil && strings.Contains(last.String(), want)
-	}, 30*time.Second, 20*time.Millisecond, "%s\nis to tell %q, and told last: %s", arg, want, &last)
+	}, time.Minute, 20*time.Millisecond, "%s\nis to tell %q, and told last: %s", arg, want, &last)
 }
 
 // status is what /readyz answers; 0 is nothing.

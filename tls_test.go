@@ -60,7 +60,7 @@ func TestTLS(t *testing.T) {
 	var healthy any
 	require.Eventually(t, func() bool {
 		return client(authority.File).Do(t.Context(), http.MethodGet, "/v1/healthz", nil, &healthy) == nil
-	}, 30*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 
 	administer := func(more ...string) (string, error) {
 		out, err := exec.Command(exe, append([]string{"tenant", "create", "--org", "org_test", "--data", data}, more...)...).CombinedOutput()

@@ -165,7 +165,7 @@ func TestNodeFollowsOverHTTP(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- view.Run(ctx) }()
-	require.Eventually(t, func() bool { return view.Fresh() == nil }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return view.Fresh() == nil }, time.Minute, time.Millisecond)
 
 	r, err := view.Right(t.Context(), tenantID, rightID)
 	require.NoError(t, err)

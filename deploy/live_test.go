@@ -269,7 +269,7 @@ func (p promServer) require(t *testing.T, where, expr, legend string, data bool)
 			}
 		}
 		return true
-	}, 20*time.Second, 50*time.Millisecond, "%s: %s %s: %s", where, expr, legend, &lazily{&last})
+	}, time.Minute, 50*time.Millisecond, "%s: %s %s: %s", where, expr, legend, &lazily{&last})
 }
 
 // lazily is a text that is read when it is printed.

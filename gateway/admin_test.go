@@ -155,7 +155,7 @@ func TestCounters(t *testing.T) {
 	w.post(w.body(), "Idempotency-Key: k")
 	w.post("{")
 	m := w.gateway.metrics
-	require.Eventually(t, func() bool { return testutil.ToFloat64(m.requests.WithLabelValues("delivery", "400")) == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return testutil.ToFloat64(m.requests.WithLabelValues("delivery", "400")) == 1 }, time.Minute, time.Millisecond)
 	require.Equal(t, 3.0, testutil.ToFloat64(m.requests.WithLabelValues("delivery", "412")))
 	require.Equal(t, 2.0, testutil.ToFloat64(m.requests.WithLabelValues("delivery", "200")))
 	require.Equal(t, 3.0, testutil.ToFloat64(m.refusedRules.WithLabelValues("automotive-speed")))

@@ -114,7 +114,7 @@ func newBench(b testing.TB) (*Gateway, string) {
 		DialControl: func() (net.Conn, error) { return nil, fmt.Errorf("none") }, Now: func() time.Time { return today },
 	})
 	require.NoError(b, err)
-	require.Eventually(b, func() bool { return view.Fresh() == nil }, 10*time.Second, time.Millisecond)
+	require.Eventually(b, func() bool { return view.Fresh() == nil }, time.Minute, time.Millisecond)
 	return g, token
 }
 

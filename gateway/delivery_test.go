@@ -178,7 +178,7 @@ func TestTenantAndNodeBounds(t *testing.T) {
 	defer release()
 	first := make(chan reply, 2)
 	go func() { first <- w.post(w.body()) }()
-	require.Eventually(t, func() bool { return w.log.appending() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.log.appending() == 1 }, time.Minute, time.Millisecond)
 
 	r := w.post(w.body())
 	require.Equal(t, 429, r.status)
@@ -187,7 +187,7 @@ func TestTenantAndNodeBounds(t *testing.T) {
 
 	// Another tenant still has its share; with it the node is full.
 	go func() { first <- w.raw(request(w.otherToken, own)) }()
-	require.Eventually(t, func() bool { return w.log.appending() == 2 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.log.appending() == 2 }, time.Minute, time.Millisecond)
 	r = w.raw(request(w.otherToken, own))
 	require.Equal(t, 503, r.status)
 	require.Equal(t, `{"ok":false,"error":"INTERNAL_ERROR","message":"this node has too many requests in hand","contractVersion":"v1.0","reason":"OVERLOADED","requestId":"req-1"}`+"\n", r.body)
@@ -209,14 +209,14 @@ func TestRefusalsAboveABoundAreHeldBack(t *testing.T) {
 	for range 1 + pressing {
 		go func() { replies <- w.post(w.body()) }()
 	}
-	require.Eventually(t, func() bool { return w.gateway.heldBack.Load() == pressing }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.gateway.heldBack.Load() == pressing }, time.Minute, time.Millisecond)
 	require.Equal(t, int64(1), w.gateway.inFlight.Load())
 
 	other := make(chan reply, 1)
 	go func() {
 		other <- w.raw(request(w.otherToken, fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":1}`, w.foreign)))
 	}()
-	require.Eventually(t, func() bool { return w.log.appending() == 2 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.log.appending() == 2 }, time.Minute, time.Millisecond)
 	release()
 	require.Equal(t, 200, (<-other).status)
 	require.Equal(t, 200, (<-replies).status)
@@ -250,7 +250,7 @@ func TestRevocationIsEffectiveOnceApplied(t *testing.T) {
 	w := newWorld(t, nil)
 	require.Equal(t, 200, w.post(w.body()).status)
 	revision := w.control.put(api.Change{Right: &api.Right{ID: w.right, TenantID: "tnt_a", Substrate: "DOOH", BasisID: "bas_1", State: api.RightRevoked}})
-	require.Eventually(t, func() bool { return w.view.Applied() >= revision }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.view.Applied() >= revision }, time.Minute, time.Millisecond)
 	r := w.post(w.body())
 	require.Equal(t, 409, r.status)
 	require.Contains(t, r.body, "REVOKED")

@@ -355,7 +355,7 @@ func (w *world) start(change func(*Config)) {
 		following.Wait()
 		view.Close()
 	})
-	require.Eventually(t, func() bool { return w.gateway.Ready() == nil }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.gateway.Ready() == nil }, time.Minute, time.Millisecond)
 }
 
 // taken is a listener for Run that was there before.
@@ -470,5 +470,5 @@ func (w *world) warm() {
 	require.Eventually(w.t, func() bool {
 		before := misses()
 		return w.post(w.body()).status == 200 && misses() == before
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 }

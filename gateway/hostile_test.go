@@ -66,7 +66,7 @@ func TestTamperedKeys(t *testing.T) {
 		end(&k)
 		w.control.put(api.Change{Key: &k})
 	}
-	require.Eventually(t, func() bool { return w.view.Applied() == w.control.revision }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.view.Applied() == w.control.revision }, time.Minute, time.Millisecond)
 
 	const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
 	idAt := len("mun_test_")

@@ -45,7 +45,7 @@ func TestReplayHasTheSameBytes(t *testing.T) {
 
 	// A known answer needs neither a lease nor a right that is still ACTIVE.
 	revision := w.control.put(api.Change{Right: &api.Right{ID: w.right, TenantID: "tnt_a", Substrate: "DOOH", BasisID: "bas_1", State: api.RightRevoked}})
-	require.Eventually(t, func() bool { return w.view.Applied() >= revision }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.view.Applied() >= revision }, time.Minute, time.Millisecond)
 	require.Equal(t, first.body, w.post(w.body(), "Idempotency-Key: k-1").body)
 }
 
@@ -188,7 +188,7 @@ func TestHundredAtOnce(t *testing.T) {
 	for range n {
 		go func() { replies <- w.post(w.body(), "Idempotency-Key: same") }()
 	}
-	require.Eventually(t, func() bool { return w.gateway.inFlight.Load() == n }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.gateway.inFlight.Load() == n }, time.Minute, time.Millisecond)
 	release()
 	replayed := 0
 	first := <-replies
@@ -213,7 +213,7 @@ func TestWaitForTheFirstIsBounded(t *testing.T) {
 	defer release()
 	first := make(chan reply, 1)
 	go func() { first <- w.post(w.body(), "Idempotency-Key: k") }()
-	require.Eventually(t, func() bool { return w.log.appending() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.log.appending() == 1 }, time.Minute, time.Millisecond)
 	r := w.post(w.body(), "Idempotency-Key: k")
 	require.Equal(t, 409, r.status)
 	require.Equal(t, "1", r.header.Get("Retry-After"))

@@ -218,7 +218,7 @@ func TestDeliverIsDurable(t *testing.T) {
 		status, _, _ := s.gateway.Deliver(t.Context(), "tnt_s", s.keyID, []byte(s.body(s.right)))
 		answered <- status
 	}()
-	require.Eventually(t, func() bool { return s.log.appending() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.log.appending() == 1 }, time.Minute, time.Millisecond)
 	require.Empty(t, answered)
 	release()
 	require.Equal(t, 200, <-answered)
@@ -257,7 +257,7 @@ func TestRunInside(t *testing.T) {
 	inside, leave := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- g.RunInside(inside) }()
-	require.Eventually(t, func() bool { return g.Ready() == nil }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return g.Ready() == nil }, time.Minute, time.Millisecond)
 	deliver := func(body string) int {
 		status, _, err := g.Deliver(t.Context(), "tnt_s", s.keyID, []byte(body))
 		require.NoError(t, err)

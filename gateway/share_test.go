@@ -107,15 +107,15 @@ func TestTurnsOverHTTP(t *testing.T) {
 	defer release()
 	replies := make(chan reply, 3)
 	go func() { replies <- w.post(w.body()) }()
-	require.Eventually(t, func() bool { return w.log.appending() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.log.appending() == 1 }, time.Minute, time.Millisecond)
 	go func() { replies <- w.post(w.body()) }()
-	require.Eventually(t, func() bool { return w.gateway.heldBack.Load() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.gateway.heldBack.Load() == 1 }, time.Minute, time.Millisecond)
 	release()
 	require.Equal(t, 200, (<-replies).status)
 
 	require.Equal(t, 200, w.raw(own).status)
 	go func() { replies <- w.post(w.body()) }()
-	require.Eventually(t, func() bool { return testutil.ToFloat64(w.gateway.metrics.turns) == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return testutil.ToFloat64(w.gateway.metrics.turns) == 1 }, time.Minute, time.Millisecond)
 	require.Equal(t, 200, w.raw(own).status)
 	require.Empty(t, replies)
 

@@ -37,7 +37,7 @@ func TestSignerIsBorrowed(t *testing.T) {
 	release := w.log.halt()
 	answered := make(chan reply)
 	go func() { answered <- w.post(w.body()) }()
-	require.Eventually(t, func() bool { return w.log.appending() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.log.appending() == 1 }, time.Minute, time.Millisecond)
 	require.Equal(t, int64(1), out.Load(), "still in use while the record is on its way")
 	release()
 	require.Equal(t, 200, (<-answered).status)

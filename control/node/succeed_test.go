@@ -85,7 +85,7 @@ func startFleetFor(t *testing.T, r *Room, purpose string, clock func() time.Time
 func (f *fleet) await(n int64) {
 	f.t.Helper()
 	target := f.made.Load() + n
-	require.Eventually(f.t, func() bool { return f.made.Load() >= target }, 20*time.Second, time.Millisecond)
+	require.Eventually(f.t, func() bool { return f.made.Load() >= target }, time.Minute, time.Millisecond)
 }
 
 // end stops the fleet and returns what it sealed.
@@ -262,11 +262,11 @@ func TestPackKeyOutlivesItsRotation(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := old.Key.Sign(nil, []byte("pack"), crypto.Hash(0))
 		return errors.Is(err, keyfile.ErrDestroyed)
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(packRole.path(p.keys(), old.KeyID))
 		return err != nil
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 }
 
 // TestStartCleansUp: what is out of use is destroyed, what is lost is replaced, what

@@ -141,7 +141,7 @@ func TestTwoProcessesExpire(t *testing.T) {
 				// Longer and longer lives: in the end one is long enough for a batch.
 				life, kill := context.WithTimeout(t.Context(), time.Duration(1<<min(lives[i], 10)+chance.IntN(20))*time.Millisecond)
 				err := r.Expire(life)
-				require.True(t, err == nil || life.Err() != nil, "%v", err)
+				require.True(t, err == nil || life.Err() != nil || store.Away(err), "%v", err) // a dial may end a moment before the life
 				kill()
 			}
 		})

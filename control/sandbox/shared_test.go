@@ -27,7 +27,7 @@ func TestForgetsBesideChanges(t *testing.T) {
 	require.True(t, ok)
 	now = now.Add(sustainedWindow)
 	forget := func(*store.Tx) error {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		return s.forget(ctx)
 	}

@@ -169,7 +169,7 @@ func (h *house) follow(n *Node) (end func()) {
 		view.Close()
 	})
 	h.t.Cleanup(end)
-	require.Eventually(h.t, func() bool { return view.Fresh() == nil }, 10*time.Second, time.Millisecond)
+	require.Eventually(h.t, func() bool { return view.Fresh() == nil }, time.Minute, time.Millisecond)
 	return end
 }
 

@@ -119,7 +119,7 @@ func requireLeaving(t *testing.T, n *Node) {
 // soon as it has heard that they are out of use, which is before.
 func requireNoKeyFiles(t *testing.T, dir string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(keyFiles(t, dir)) == 0 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(keyFiles(t, dir)) == 0 }, time.Minute, time.Millisecond)
 }
 
 // TestExpulsionOfANodeWithoutKeys: one whose keys were revoked makes no other when it is to

@@ -80,7 +80,7 @@ func TestRotationWhenAsked(t *testing.T) {
 		require.Eventually(t, func() bool {
 			files := keyFiles(t, dir)
 			return len(files) == 1 && filepath.Base(files[0]) == s.Key.KeyID+".key"
-		}, 20*time.Second, 5*time.Millisecond)
+		}, time.Minute, 5*time.Millisecond)
 		_, err = h.rooms.Rotate(t.Context(), keys[i].KeyID, store.ByOperator())
 		require.Equal(t, api.StateConflict, api.From(err).Code)
 	}
@@ -108,7 +108,7 @@ func TestRotationByAge(t *testing.T) {
 	defer n.Close()
 	end := h.follow(n)
 	signed := n.signing(t)
-	require.Eventually(t, func() bool { return len(h.keys(n.ID())) >= 3 }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(h.keys(n.ID())) >= 3 }, time.Minute, 10*time.Millisecond)
 	h.requireValid(signed()...)
 	end()
 }
@@ -138,7 +138,7 @@ func TestLostAnswers(t *testing.T) {
 				require.Eventually(t, func() bool {
 					keys := h.keys(n.ID())
 					return len(keys) == 2 && n.current().signer.KeyID == keys[1].KeyID && len(keyFiles(t, dir)) == 1
-				}, 30*time.Second, 5*time.Millisecond)
+				}, time.Minute, 5*time.Millisecond)
 				h.requireValid(signed()...)
 				end()
 				require.Zero(t, left)
@@ -190,7 +190,7 @@ func TestCrashes(t *testing.T) {
 							return len(keys) == 1
 						}
 						return len(keys) == 2 && s.at.After(keys[1].NotBefore.Time)
-					}, 10*time.Second, time.Millisecond)
+					}, time.Minute, time.Millisecond)
 					require.NoError(t, n.Close())
 				}
 				require.Equal(t, at, requests, "the crash has come")
@@ -204,7 +204,7 @@ func TestCrashes(t *testing.T) {
 					s, err := n.sign(time.Now())
 					all = append(all, s)
 					return err == nil && len(keyFiles(t, cfg.Dir)) == 1
-				}, 20*time.Second, 5*time.Millisecond)
+				}, time.Minute, 5*time.Millisecond)
 				end()
 				h.requireValid(all...)
 				requireWindows(t, h.keys(n.ID()))
@@ -254,7 +254,7 @@ func TestKeyEndsWhileTheNodeIsDown(t *testing.T) {
 	require.NotEqual(t, before.keyID, now.keyID)
 	h.requireValid(before, now)
 	end := h.follow(n)
-	require.Eventually(t, func() bool { return len(keyFiles(t, dir)) == 1 }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(keyFiles(t, dir)) == 1 }, time.Minute, 5*time.Millisecond)
 	end()
 }
 
@@ -339,7 +339,7 @@ func TestClockSetBack(t *testing.T) {
 				require.Eventually(t, func() bool {
 					at, err := readHighWater(cfg.Dir)
 					return err == nil && at.After(before.at)
-				}, 20*time.Second, 10*time.Millisecond)
+				}, time.Minute, 10*time.Millisecond)
 				end()
 				require.NoError(t, n.claim.Close())
 			}

@@ -153,7 +153,7 @@ func TestPartitionsSideBySide(t *testing.T) {
 	_, brokers := fakeCluster(t, kfake.NumBrokers(3))
 	l := mustOpen(t, freshTopic(t, brokers, Topic{Partitions: 8}))
 	const tenants, each = 40, 50
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var read sync.WaitGroup
 	var mu sync.Mutex
@@ -204,7 +204,7 @@ func TestPartitionsSideBySide(t *testing.T) {
 			total += n
 		}
 		return total == tenants*each
-	}, 20*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	stop()
 	read.Wait()
 	close(failed)

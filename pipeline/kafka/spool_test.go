@@ -277,7 +277,7 @@ func TestSpoolFails(t *testing.T) {
 	require.Eventually(t, func() bool {
 		at, err := s.Append(t.Context(), &r)
 		return err == nil && at != sealer.Position{}
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 }
 
 // TestTooLargeIsNotSpooled: what the topic would never take isn't promised.
@@ -387,7 +387,7 @@ func TestNobodyIsOvertaken(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.writing == 1
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	fault.Remove()
 	for range 4 { // the drainer has tried to hand over
 		_, changed := s.look()
@@ -446,7 +446,7 @@ func TestWrittenLate(t *testing.T) {
 	n.drained(t)
 	close(spool.write)
 	require.NoError(t, <-spool.wrote)
-	require.Eventually(t, func() bool { return s.Pending() == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Pending() == 0 }, time.Minute, time.Millisecond)
 	n.drained(t)
 	require.Len(t, collect(t, log), 1)
 }

@@ -132,7 +132,7 @@ func TestHandMadeTopic(t *testing.T) {
 	}
 	require.Equal(t, []string{settingGeneration, settingMessageBytes, settingTimestamp}, settings)
 	require.Contains(t, made[0].String(), "(was not set)")
-	require.Eventually(t, func() bool { return l.Ready() == nil }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return l.Ready() == nil }, time.Minute, time.Millisecond)
 }
 
 // TestCompactedTopic has lost records from its middle, perhaps.
@@ -186,7 +186,7 @@ func TestPartitionsAreFixed(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	_, err = client.CreatePartitions(t.Context(), &kafkago.CreatePartitionsRequest{Topics: []kafkago.TopicPartitionsConfig{{Name: cfg.Topic, Count: 5}}})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { l.lookAgain(); return l.dead() != nil }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { l.lookAgain(); return l.dead() != nil }, time.Minute, 10*time.Millisecond)
 	require.ErrorContains(t, l.dead(), "has 5 partitions and had 2")
 }
 
