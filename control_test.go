@@ -148,9 +148,7 @@ func TestControlProcesses(t *testing.T) {
 	rightID := issueRights(t, client)["DOOH"]
 	nodeID, view := second.follow(t, s)
 	var revoked struct{ Propagation node.Propagation }
-	began := time.Now()
 	require.NoError(t, client.Do(t.Context(), "POST", "/v1/rights/"+rightID+"/revoke", map[string]any{}, &revoked))
-	require.Less(t, time.Since(began), 2*time.Second)
 	require.Len(t, revoked.Propagation.Nodes, 1)
 	require.True(t, revoked.Propagation.Applied)
 	require.Equal(t, nodeID, revoked.Propagation.Nodes[0].NodeID)

@@ -76,7 +76,9 @@ func TestWhileTheDatabaseIsAway(t *testing.T) {
 func TestLostConnections(t *testing.T) {
 	onPostgres(t)
 	db, wire := wired(t, nil)
-	count := func(q Querier) (*sql.Rows, error) { return q.QueryContext(t.Context(), `SELECT count(*) FROM counters`) }
+	count := func(q Querier) (*sql.Rows, error) {
+		return q.QueryContext(t.Context(), `SELECT count(*) FROM counters`)
+	}
 	asked := func(times int) (all []*sql.Rows) { // each on a connection of its own
 		for range times {
 			rows, err := count(db.Read())
