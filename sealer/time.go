@@ -8,7 +8,7 @@ import (
 const timeLayout = "2006-01-02T15:04:05.000Z"
 
 // AppendTime appends t as RFC 3339 in UTC with exactly three decimals; what is
-// finer than a millisecond is cut off. The year must be 0 to 9999.
+// finer than a millisecond is cut off. The year must be 1 to 9999.
 func AppendTime(dst []byte, t time.Time) []byte {
 	t = t.UTC()
 	year, month, day := t.Date()
@@ -29,12 +29,12 @@ func appendTwo(dst []byte, n int) []byte { return append(dst, byte('0'+n/10), by
 // FormatTime returns what AppendTime appends.
 func FormatTime(t time.Time) string { return t.UTC().Format(timeLayout) }
 
-// ParseTime reads exactly the form that AppendTime writes.
+// ParseTime reads exactly the form that AppendTime writes, of the years 1 to 9999.
 func ParseTime(s string) (time.Time, error) {
-	// time.Parse also takes a comma before the decimals; the layout, whose length
-	// is fixed, leaves no other freedom.
 	t, err := time.Parse(timeLayout, s)
-	if err != nil || len(s) != len(timeLayout) || s[19] != '.' {
+	// time.Parse also takes a comma before the decimals, a sign among them, and more of them.
+	var spelling [len(timeLayout)]byte
+	if err != nil || t.Year() == 0 || string(AppendTime(spelling[:0], t)) != s {
 		return time.Time{}, fmt.Errorf("%q is no time of the form %s", s, timeLayout)
 	}
 	return t, nil
