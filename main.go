@@ -85,11 +85,28 @@ func interrupted() (context.Context, context.CancelFunc) {
 
 type verifyCmd struct {
 	Files []string `arg:"" name:"file" help:"Receipts, packs or chains of packs (oldest first)."`
-	Root  string   `help:"The trust anchor: a root key (C2SP vkey), or a file that holds one." placeholder:"KEY"`
-	Keys  string   `help:"A weaker anchor: a key directory, or the answer of the sandbox's runtime-keys, that is believed as it is." placeholder:"FILE"`
+	Root  once     `help:"The trust anchor: a root key (C2SP vkey), or a file that holds one." placeholder:"KEY"`
+	Keys  once     `help:"A weaker anchor: a key directory, or the answer of the sandbox's runtime-keys, that is believed as it is; one alone." placeholder:"FILE"`
 	JSON  bool     `help:"Print one JSON object."`
 
 	ExpectCheckpoint string `help:"A checkpoint that was kept elsewhere, or anything that holds one: the files must prove that its log has only grown since." placeholder:"FILE" type:"path"`
+}
+
+// once is an option that is refused when it is given twice: what is trusted is one thing,
+// and whoever names two would not know which.
+type once string
+
+// Decode implements kong.MapperValue.
+func (o *once) Decode(ctx *kong.DecodeContext) error {
+	var value string
+	if err := ctx.Scan.PopValueInto("string", &value); err != nil {
+		return err
+	}
+	if *o != "" {
+		return errors.New("it is given twice, and one alone decides")
+	}
+	*o = once(value)
+	return nil
 }
 
 // Run never returns: the exit status is the verdict.
@@ -97,7 +114,7 @@ func (c *verifyCmd) Run() error {
 	ctx, stop := interrupted()
 	defer stop()
 	os.Exit(sealer.VerifyFiles(ctx, sealer.Options{
-		Files: c.Files, Root: c.Root, Keys: c.Keys, Expect: c.ExpectCheckpoint, Rate: settle.Rate, JSON: c.JSON,
+		Files: c.Files, Root: string(c.Root), Keys: string(c.Keys), Expect: c.ExpectCheckpoint, Rate: settle.Rate, JSON: c.JSON,
 	}, os.Stdout))
 	return nil
 }

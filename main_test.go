@@ -113,6 +113,26 @@ func TestReadmeSession(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, "muniment-data", "keys", "root.skey"))
 }
 
+// TestOneAnchor: of two lists of keys, or two roots, none is dropped without a word.
+func TestOneAnchor(t *testing.T) {
+	exe := muniment(t)
+	const keys, root = "sealer/testdata/good/keys.json", "sealer/testdata/root.vkey"
+	for _, c := range []struct {
+		args  []string
+		sound bool
+	}{
+		{[]string{"--keys", keys}, true},
+		{[]string{"--root", root, "--keys", keys}, true},
+		{[]string{"--keys", keys, "--keys", keys}, false},
+		{[]string{"--keys=/dev/null", "--keys", keys}, false},
+		{[]string{"--root=/dev/null", "--root", root}, false},
+	} {
+		out, err := exec.Command(exe, append(append([]string{"verify"}, c.args...), "sealer/testdata/good/chain-1.ndjson")...).CombinedOutput()
+		require.Equal(t, c.sound, err == nil, "%v: %s", c.args, out)
+		require.Equal(t, !c.sound, strings.Contains(string(out), "it is given twice"), "%v: %s", c.args, out)
+	}
+}
+
 // TestReadmePython reads the commands that need Python, without running them: they are
 // sound, and every file that they name is there or made by the session.
 func TestReadmePython(t *testing.T) {

@@ -179,26 +179,66 @@ func TestPackAnswer(t *testing.T) {
 	})
 }
 
-// TestKeysAnswer: keys that are trusted are listed once, and not in the answer to a
-// refused request.
+// TestKeysAnswer: keys that are trusted are listed once, in full and in one form, and not
+// in the answer to a refused request. What is wrong is named with its place.
 func TestKeysAnswer(t *testing.T) {
 	k := NewKey(pub(testKey("sandbox")), PurposeSandbox, epoch)
 	good := keysAnswer(k)
 	d, err := readKeys([]byte(good + "\n"))
 	require.NoError(t, err)
 	require.Equal(t, []Key{k}, d.Keys)
+	edit := func(old, new string) string {
+		require.Contains(t, good, old)
+		return strings.Replace(good, old, new, 1)
+	}
 	for text, says := range map[string]string{
-		`{"ok":false,"error":"RATE_LIMITED","message":"wait"}`:               "refused: RATE_LIMITED: wait",
-		strings.Replace(good, `"ok":true`, `"ok":false`, 1):                  "refused",
-		strings.Replace(good, `"ok":true`, `"ok":true,"keys":[]`, 1):         "lists keys twice",
-		strings.Replace(good, `"data":`, `"data":{},"data":`, 1):             "duplicate",
-		strings.Replace(good, `"keyId":`, `"keyId":"x","keyId":`, 1):         "duplicate",
-		strings.Replace(good, answered(k), answered(k)+","+answered(k), 1):   "is listed twice",
-		strings.Replace(good, k.KeyID, strings.Repeat("0", 32), 1):           "id or algorithm is not that of its public key",
-		strings.Replace(good, answered(k), "", 1):                            "lists no keys",
-		strings.Replace(good, `"notAfter":null`, `"notAfter":"tomorrow"`, 1): "tomorrow",
+		`{"ok":false,"error":"RATE_LIMITED","message":"wait"}`: "refused: RATE_LIMITED: wait",
+		edit(`"ok":true`, `"ok":false`):                        "refused",
+		edit(`"ok":true`, `"ok":"true"`):                       `"/ok": want true`,
+		edit(`"ok":true,`, ""):                                 `"/ok": it is missing`,
+		edit(`"ok":true`, `"ok":true,"keys":[]`):               `"/keys": there is no such member`,
+		edit(`"ok":true`, `"ok":true,"a~/b":0`):                `"/a~0~1b": there is no such member`,
+		edit(`"contractVersion":"ws30.v1"`, `"v":1`):           `"/contractVersion": it is missing`,
+		edit(`"ws30.v1"`, `"v1.0"`):                            `"/contractVersion": want "ws30.v1"`,
+		edit(`"data":`, `"data":{},"data":`):                   "duplicate object member name \"data\"",
+		edit(`"keyId":`, `"keyId":"x","keyId":`):               "duplicate object member name \"keyId\" within \"/data/keys/0\"",
+		edit(answered(k), answered(k)+","+answered(k)):         `"/data/keys/1/keyId": the key is listed twice`,
+		edit(k.KeyID, strings.Repeat("0", 32)):                 `"/data/keys/0/keyId": that of this public key is ` + k.KeyID,
+		edit(answered(k), ""):                                  `"/data/keys": it lists no keys`,
+		edit(`[`+answered(k)+`]`, "{}"):                        `"/data/keys": want a list`,
+		edit(answered(k), "null"):                              `"/data/keys/0": want an object`,
+		edit(`"notAfter":null`, `"notAfter":"tomorrow"`):       `"/data/keys/0/notAfter": "tomorrow" is no time`,
+		edit(`"notAfter":null,`, ""):                           `"/data/keys/0/notAfter": it is missing`,
+		edit(`"notAfter":null`, `"notAfter":null,"use":"sig"`): `"/data/keys/0/use": there is no such member`,
+		edit(`"notBefore":"`, `"notBefore":null,"x":"`):        `"/data/keys/0/x": there is no such member`,
+		edit(`.000Z","notAfter"`, `Z","notAfter"`):             `"/data/keys/0/notBefore": "2026-05-01T12:00:00Z" is no time`,
+		edit(`"ed25519"`, `"Ed25519"`):                         `"/data/keys/0/algorithm": want "ed25519"`,
+		edit(k.PublicKey, k.PublicKey+"="):                     `"/data/keys/0/publicKey": `,
+		edit(PurposeSandbox, ""):                               `"/data/keys/0/purpose": want a non-empty string`,
+		edit(`"snapshotId":"`, `"snapshotId":7,"a":"`):         `"/data/a": there is no such member`,
+		good + "{}":                              "more behind it, at byte ",
+		"\ufeff" + good:                          "invalid character",
+		string(newWorld(t).directory()) + "\n\n": "want the end",
+		" " + string(newWorld(t).directory()):    "a key directory in another spelling",
+		strings.Replace(string(newWorld(t).directory()), `"value":"`, `"value":"A`, 1): "base64url of 64 bytes",
 	} {
 		_, err := readKeys([]byte(text))
 		require.ErrorContains(t, err, says, text)
+	}
+}
+
+// TestKeysOnTheScreen: who may write the list of keys can't write verdicts.
+func TestKeysOnTheScreen(t *testing.T) {
+	f := newFolder(t)
+	pack := f.pack("pack", f.w.run(1))
+	const lie = `\n\npack: proof pack\n  ok    signature.ok\n\nSound: 1 file.\n\u001b[2K`
+	for _, list := range []string{`{"` + lie + `":0}`, `{"ok":false,"error":"` + lie + `"}`, `{"keys":"` + lie + `"}`} {
+		for _, root := range []string{"", f.w.vkey} {
+			var told strings.Builder
+			o := Options{Keys: f.write("keys", []byte(list)), Root: root, Files: []string{pack}}
+			require.Equal(t, ExitUnreadable, VerifyFiles(t.Context(), o, &told))
+			require.Equal(t, 1, strings.Count(told.String(), "\n"), told.String())
+			require.NotContains(t, told.String(), "\x1b")
+		}
 	}
 }

@@ -50,7 +50,7 @@ func VerifyFiles(ctx context.Context, o Options, stdout io.Writer) int {
 		if o.JSON {
 			writeJSON(w, Report{Files: []FileReport{}, Message: err.Error()})
 		} else {
-			fmt.Fprintf(w, "muniment verify: %v\n", err)
+			fmt.Fprintf(w, "muniment verify: %s\n", shown(err.Error()))
 		}
 		return ExitUnreadable
 	}

@@ -22,7 +22,8 @@
 // strings and numbers as ECMAScript writes them. Readers refuse any other form,
 // and members that are not listed here. Further:
 //
-//   - A time is RFC 3339 in UTC with exactly three decimals: 2026-05-01T12:00:00.000Z.
+//   - A time is RFC 3339 in UTC with exactly three decimals, 2026-05-01T12:00:00.000Z, of
+//     the years 1 to 9999.
 //   - Hashes, keys, nonces, salts and signatures are base64url without padding,
 //     their unused bits zero. Only C2SP notes use standard base64, as C2SP asks.
 //   - An id is a prefix and a ULID in upper case: 26 characters, the first of them
@@ -152,14 +153,17 @@
 // log, whenever that was sealed, if it is sound, and its key is not revoked or is
 // vouched for in turn.
 //
-// Who has no root key may be given a list of keys to trust instead. It is a directory, of
-// which it is then not asked who delegated, or
+// Who has no root key may be given one list of keys to trust instead. It is a directory, of
+// which it is then not asked who delegated, and behind which a newline may stand; or
 //
 //	{"issuedAt":…,"keys":[…],"snapshotId":…}
 //
-// with keys as above and each once, or the HTTP answer whose data that list is, "ok" being
-// true; spacing and order are free. It decides alone: a directory in the evidence has to
-// agree with itself, and is not asked.
+// with keys as above, at least one, and each once; or the sandbox's answer whose data that
+// is, {"ok":true,"data":…,"contractVersion":"ws30.v1"}. In the last two spacing, the order
+// of members and the escapes in strings are free, as in all JSON. Nothing else is: a member
+// that is missing, or there twice, or not listed here, and whatever stands behind the end,
+// make it no list. A verifier says what it refuses, and where that is. The list decides
+// alone: a directory in the evidence has to agree with itself, and is not asked.
 //
 // # Proof pack
 //

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
-	"github.com/go-json-experiment/json"
 	"golang.org/x/mod/sumdb/note"
 )
 
@@ -52,7 +50,7 @@ func readTrust(root, keys string) (*trust, error) {
 		return nil, fmt.Errorf("cannot read keys: %w", err)
 	}
 	if t.root != "" {
-		t.newer, err = VerifyDirectory(text, t.root)
+		t.newer, err = VerifyDirectory(bytes.TrimSuffix(text, []byte("\n")), t.root)
 	} else {
 		t.file = keys
 		t.newer, err = readKeys(text)
@@ -121,74 +119,4 @@ func (t *trust) directory(text []byte, byItself bool) Verdict {
 	name, _, _ := strings.Cut(t.root, "+")
 	return Verdict{Code: DirectoryOK, OK: true,
 		Message: fmt.Sprintf("%s, as of %s, under root key %s", count(len(d.Keys), "key"), FormatTime(d.IssuedAt), name)}
-}
-
-// readKeys reads a directory that is taken on trust: a signed one, or the bare
-// list {keys, issuedAt, snapshotId}, also inside the envelope of an HTTP answer.
-func readKeys(text []byte) (*Directory, error) {
-	if d, err := ReadDirectory(bytes.TrimSpace(text)); err == nil {
-		return d, nil
-	}
-	type list struct {
-		Keys []struct {
-			KeyID     string  `json:"keyId"`
-			Algorithm string  `json:"algorithm"`
-			PublicKey string  `json:"publicKey"`
-			NotBefore string  `json:"notBefore"`
-			NotAfter  *string `json:"notAfter"`
-			RevokedAt *string `json:"revokedAt"`
-			Purpose   string  `json:"purpose"`
-		} `json:"keys"`
-		IssuedAt   string `json:"issuedAt"`
-		SnapshotID string `json:"snapshotId"`
-	}
-	var answer struct {
-		list
-		refusal
-		Data *list `json:"data"`
-	}
-	err := json.Unmarshal(text, &answer)
-	l := &answer.list
-	if answer.Data != nil {
-		l = answer.Data
-	}
-	switch {
-	case err != nil:
-	case answer.refused() != nil:
-		err = answer.refused()
-	case answer.Data != nil && answer.Keys != nil:
-		err = errors.New("it lists keys twice")
-	case len(l.Keys) == 0:
-		err = errors.New("it lists no keys")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read key directory: %w", err)
-	}
-	var errs []error
-	moment := func(s string) time.Time {
-		at, err := time.Parse(time.RFC3339, s)
-		errs = append(errs, err)
-		return at
-	}
-	optional := func(s *string) *time.Time {
-		if s == nil {
-			return nil
-		}
-		at := moment(*s)
-		return &at
-	}
-	d := &Directory{IssuedAt: moment(l.IssuedAt), SnapshotID: l.SnapshotID, byID: make(map[string]int)}
-	for i, k := range l.Keys {
-		d.Keys = append(d.Keys, Key{k.KeyID, k.Algorithm, k.PublicKey, moment(k.NotBefore), optional(k.NotAfter), optional(k.RevokedAt), k.Purpose})
-		_, err := d.Keys[i].Public()
-		errs = append(errs, err)
-		if _, twice := d.byID[k.KeyID]; twice {
-			errs = append(errs, fmt.Errorf("key %s is listed twice", k.KeyID))
-		}
-		d.byID[k.KeyID] = i
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("cannot read key directory: %w", err)
-	}
-	return d, nil
 }

@@ -238,9 +238,12 @@ def covers(not_before, not_after, moment):
 def by_id(listed):
     keys = {key["keyId"]: key for key in listed}
     need(len(keys) == len(listed))
-    for id, key in keys.items():
-        need(id == hashlib.sha256(decode(key["publicKey"])).hexdigest()[:32])
+    need(all(id == key_id(key) for id, key in keys.items()))
     return keys
+
+
+def key_id(key):
+    return hashlib.sha256(decode(key["publicKey"])).hexdigest()[:32]
 
 
 def check_directory(directory, root):
@@ -266,22 +269,52 @@ def check_directory(directory, root):
 
 
 def listed_keys(content):
-    """The keys of a list that is trusted: a directory, or {keys, issuedAt, snapshotId},
-    which may be the data of an HTTP answer."""
-    answer = json.loads(content.decode(), object_pairs_hook=unique)
-    need(isinstance(answer, dict))
-    if fits(answer, DIRECTORY):
-        return check_directory(parse(content.strip()), None)[1]
-    if "data" in answer:
-        need(answer.get("ok") is True and "keys" not in answer)
-        answer = answer["data"]
-    need(fits(answer, {"keys": [KEY], "issuedAt": time, "snapshotId": text}) and answer["keys"])
-    return by_id(answer["keys"])
+    """The keys of a list that is trusted: a directory, {keys, issuedAt, snapshotId}, or the
+    answer of the sandbox whose data that is. What is wrong is told with its place."""
+    if content.startswith(b'{"delegation":'):
+        directory = parse(content.removesuffix(b"\n"))
+        need(fits(directory, DIRECTORY))
+        return check_directory(directory, None)[1]
+    listed, at = json.loads(content.decode(), object_pairs_hook=unique), ""
+    if isinstance(listed, dict) and ("data" in listed or "ok" in listed):
+        fit(listed, {"ok": True, "data": lambda _: True, "contractVersion": "ws30.v1"})
+        listed, at = listed["data"], "/data"
+    fit(listed, {"issuedAt": time, "keys": [KEY], "snapshotId": text}, at)
+    fit(listed["keys"], lambda keys: keys != [], at + "/keys")
+    seen = set()
+    for i, key in enumerate(listed["keys"]):
+        fit(key["keyId"], lambda id: id == key_id(key) and id not in seen, f"{at}/keys/{i}/keyId")
+        seen.add(key["keyId"])
+    return by_id(listed["keys"])
 
 
 def unique(members):
-    need(len(dict(members)) == len(members))
+    seen = set()
+    for name, _ in members:
+        if name in seen:
+            raise ValueError(f"{json.dumps(name)} is twice in one object")
+        seen.add(name)
     return dict(members)
+
+
+def fit(v, shape, at=""):
+    """Asks that a value fits a shape, or else says where it does not, as a JSON pointer."""
+    if isinstance(shape, dict) and isinstance(v, dict):
+        for name in [n for n in shape if n not in v] + sorted(n for n in v if n not in shape):
+            pointer = at + "/" + name.replace("~", "~0").replace("/", "~1")
+            raise ValueError(json.dumps(pointer) + (": there is no such member" if name in v else ": it is missing"))
+        for name in shape:
+            fit(v[name], shape[name], f"{at}/{name}")
+    elif isinstance(shape, list) and isinstance(v, list):
+        for i, element in enumerate(v):
+            fit(element, shape[0], f"{at}/{i}")
+    else:
+        try:
+            ok = fits(v, shape) and (not isinstance(v, str) or v.encode() is not None)
+        except (Bad, ValueError):
+            ok = False
+        if not ok:
+            raise ValueError(json.dumps(at) + ": it must not be this")
 
 
 def signing_key(keys, id, purposes, moment, proven=None):
@@ -939,11 +972,20 @@ def check_packs(packs, keys):
             f.code = f.code or "key.revoked"
 
 
+class Once(argparse.Action):
+    """What is trusted is one thing: of two, the first would be dropped."""
+
+    def __call__(self, parser, options, value, name=None):
+        if getattr(options, self.dest) is not None:
+            parser.error(f"{name} is given twice")
+        setattr(options, self.dest, value)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     anchor = parser.add_mutually_exclusive_group(required=True)
-    anchor.add_argument("--root", help="a file with the root key, a C2SP vkey")
-    anchor.add_argument("--keys", help="a file with the keys to trust: a weaker anchor, for whoever wrote it can forge everything")
+    anchor.add_argument("--root", action=Once, help="a file with the root key, a C2SP vkey")
+    anchor.add_argument("--keys", action=Once, help="a file with the keys to trust: a weaker anchor, for whoever wrote it can forge everything")
     parser.add_argument("--json", action="store_true", help="print an object a file")
     parser.add_argument("files", nargs="*", metavar="FILE")
     options = parser.parse_args()
@@ -954,8 +996,8 @@ def main():
                 root = root_key(f.read().decode())
             else:
                 listed = listed_keys(f.read())
-        except (Bad, ValueError, ArithmeticError, RecursionError):
-            parser.error(f"{f.name} holds no {'root key' if options.root else 'list of keys'}")
+        except (Bad, ValueError, ArithmeticError, RecursionError) as wrong:
+            parser.error(f"{f.name} holds no {'root key' if options.root else 'list of keys'}: {wrong}")
     sets = [options.files] if options.files else (line.rstrip("\n").split("\t") for line in sys.stdin)
     bad = False
     for f in (f for names in sets for f in verify(names, root, listed)):
