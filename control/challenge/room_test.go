@@ -188,16 +188,23 @@ func TestLists(t *testing.T) {
 	require.NoError(t, err)
 	newest := slices.Sorted(slices.Values(made))
 	slices.Reverse(newest)
-	ids := func(f filter, before string, limit int) (ids []string) {
-		challenges, err := list(t.Context(), r.db.Read(), tenantID, f, before, limit)
+	ids := func(f filter, behind string, limit int) (ids []string) {
+		p := store.Page{Limit: limit}
+		if behind != "" {
+			p.Cursor = store.CursorBehind(behind)
+		}
+		challenges, next, err := list(t.Context(), r.db.Read(), tenantID, f, p)
 		require.NoError(t, err)
 		for _, c := range challenges {
 			ids = append(ids, c.ID)
 		}
+		if next != nil {
+			ids = append(ids, "and more")
+		}
 		return ids
 	}
-	require.Equal(t, newest[:2], ids(filter{}, "", 1), "one more than the page holds")
-	require.Equal(t, newest[2:], ids(filter{}, newest[1], 10))
+	require.Equal(t, []string{newest[0], "and more"}, ids(filter{}, "", 1))
+	require.Equal(t, newest[2:], ids(filter{}, newest[1], 1))
 	require.Equal(t, made[:1], ids(filter{rightID: "rgh_a"}, "", 10))
 	require.Equal(t, made[1:2], ids(filter{state: "WITHDRAWN"}, "", 10))
 	require.Empty(t, ids(filter{state: "WITHDRAWN", rightID: "rgh_a"}, "", 10))

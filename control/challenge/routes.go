@@ -65,16 +65,8 @@ type listInput struct {
 }
 
 func (r *Room) getAll(ctx context.Context, in *listInput) (*store.Answer[Challenges], error) {
-	before, err := in.Key()
-	if err != nil {
-		return nil, err
-	}
-	challenges, err := list(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.RightID, in.State}, before, in.Limit)
-	if err != nil {
-		return nil, err
-	}
-	page, next := store.Cut(challenges, in.Limit, func(c Challenge) string { return c.ID })
-	return store.Tell(Challenges{page, next}, nil)
+	page, next, err := list(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.RightID, in.State}, in.Page)
+	return store.Tell(Challenges{page, next}, err)
 }
 
 func (r *Room) get(ctx context.Context, in *struct {

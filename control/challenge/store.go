@@ -41,11 +41,11 @@ func find(ctx context.Context, q store.Querier, tenantID, id string) (*Challenge
 // filter keeps the challenges that have each given value.
 type filter struct{ rightID, state string }
 
-// list returns the tenant's challenges before an id, newest first, one more than the
-// page holds.
-func list(ctx context.Context, q store.Querier, tenantID string, f filter, before string, limit int) ([]Challenge, error) {
-	return store.List(ctx, q, "the tenant's challenges", scan, `SELECT `+columns+` FROM challenges WHERE tenant_id = $1 AND ($2 = '' OR challenge_id < $2)
-		AND ($3 = '' OR right_id = $3) AND ($4 = '' OR state = $4) ORDER BY challenge_id DESC LIMIT $5`, tenantID, before, f.rightID, f.state, limit+1)
+// list lists the tenant's challenges, newest first.
+func list(ctx context.Context, q store.Querier, tenantID string, f filter, p store.Page) (page []Challenge, next *string, err error) {
+	return store.ListPage(ctx, q, p, "the tenant's challenges", func(c Challenge) string { return c.ID }, scan,
+		`SELECT `+columns+` FROM challenges WHERE tenant_id = $3 AND ($1 = '' OR challenge_id < $1)
+		AND ($4 = '' OR right_id = $4) AND ($5 = '' OR state = $5) ORDER BY challenge_id DESC LIMIT $2`, tenantID, f.rightID, f.state)
 }
 
 // Count counts the tenant's challenges, in whatever state.

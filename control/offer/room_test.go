@@ -268,16 +268,23 @@ func TestLists(t *testing.T) {
 	slices.Reverse(made) // newest first
 	_, err := r.close(t.Context(), tenantID, made[0], Reject, nil, byKey)
 	require.NoError(t, err)
-	ids := func(f filter, before string, limit int) (ids []string) {
-		offers, err := list(t.Context(), r.db.Read(), tenantID, f, store.At(c.Now()), before, limit)
+	ids := func(f filter, behind string, limit int) (ids []string) {
+		p := store.Page{Limit: limit}
+		if behind != "" {
+			p.Cursor = store.CursorBehind(behind)
+		}
+		offers, next, err := list(t.Context(), r.db.Read(), tenantID, f, store.At(c.Now()), p)
 		require.NoError(t, err)
 		for _, o := range offers {
 			ids = append(ids, o.ID)
 		}
+		if next != nil {
+			ids = append(ids, "and more")
+		}
 		return ids
 	}
-	require.Equal(t, made[:3], ids(filter{}, "", 2), "one more than the page holds")
-	require.Equal(t, made[3:], ids(filter{}, made[2], 10))
+	require.Equal(t, []string{made[0], made[1], "and more"}, ids(filter{}, "", 2))
+	require.Equal(t, made[3:], ids(filter{}, made[2], 2))
 	require.Equal(t, made, ids(filter{rightID: rightID}, "", 10))
 	require.Empty(t, ids(filter{rightID: "rgh_other"}, "", 10))
 	require.Equal(t, made[:1], ids(filter{state: "REJECTED"}, "", 10))

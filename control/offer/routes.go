@@ -88,20 +88,12 @@ type listInput struct {
 }
 
 func (r *Room) getAll(ctx context.Context, in *listInput) (*store.Answer[Offers], error) {
-	before, err := in.Key()
-	if err != nil {
-		return nil, err
-	}
 	now := store.At(r.db.Now())
-	offers, err := list(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.RightID, in.State}, now, before, in.Limit)
-	if err != nil {
-		return nil, err
-	}
-	page, next := store.Cut(offers, in.Limit, func(o Offer) string { return o.ID })
+	page, next, err := list(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.RightID, in.State}, now, in.Page)
 	for i := range page {
 		page[i].State = page[i].stateAt(now.Time)
 	}
-	return store.Tell(Offers{page, next}, nil)
+	return store.Tell(Offers{page, next}, err)
 }
 
 type offerPath struct {

@@ -45,12 +45,12 @@ func find(ctx context.Context, q store.Querier, tenantID, id string) (*Offer, er
 // filter keeps the offers that have each given value.
 type filter struct{ rightID, state string }
 
-// list returns the tenant's offers before an id, newest first, one more than the page
-// holds. The state is that of a moment.
-func list(ctx context.Context, q store.Querier, tenantID string, f filter, now store.Instant, before string, limit int) ([]Offer, error) {
-	return store.List(ctx, q, "the tenant's offers", scan, `SELECT `+columns+` FROM offers WHERE tenant_id = $1 AND ($2 = '' OR offer_id < $2)
-		AND ($3 = '' OR right_id = $3) AND ($4 = '' OR CASE WHEN state = 'PROPOSED' AND expires_at <= $5 THEN 'EXPIRED' ELSE state END = $4)
-		ORDER BY offer_id DESC LIMIT $6`, tenantID, before, f.rightID, f.state, now, limit+1)
+// list lists the tenant's offers, newest first. The state is that of a moment.
+func list(ctx context.Context, q store.Querier, tenantID string, f filter, now store.Instant, p store.Page) (page []Offer, next *string, err error) {
+	return store.ListPage(ctx, q, p, "the tenant's offers", func(o Offer) string { return o.ID }, scan,
+		`SELECT `+columns+` FROM offers WHERE tenant_id = $3 AND ($1 = '' OR offer_id < $1)
+		AND ($4 = '' OR right_id = $4) AND ($5 = '' OR CASE WHEN state = 'PROPOSED' AND expires_at <= $6 THEN 'EXPIRED' ELSE state END = $5)
+		ORDER BY offer_id DESC LIMIT $2`, tenantID, f.rightID, f.state, now)
 }
 
 // listDue returns offers of all tenants whose time has come and that nobody has

@@ -100,20 +100,12 @@ func isHash(text string) bool {
 func (r *Room) basisView(b Basis) BasisView { return BasisView{b, b.State(r.db.Now())} }
 
 func (r *Room) getBases(ctx context.Context, in *struct{ store.Page }) (*store.Answer[Bases], error) {
-	before, err := in.Key()
-	if err != nil {
-		return nil, err
-	}
-	bases, err := listBases(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, before, in.Limit)
-	if err != nil {
-		return nil, err
-	}
-	page, next := store.Cut(bases, in.Limit, func(b Basis) string { return b.ID })
+	page, next, err := listBases(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.Page)
 	body := Bases{Bases: make([]BasisView, 0, len(page)), NextCursor: next}
 	for _, b := range page {
 		body.Bases = append(body.Bases, r.basisView(b))
 	}
-	return store.Tell(body, nil)
+	return store.Tell(body, err)
 }
 
 func (r *Room) getBasis(ctx context.Context, in *struct {
@@ -181,19 +173,15 @@ type rightsInput struct {
 }
 
 func (r *Room) getRights(ctx context.Context, in *rightsInput) (*store.Answer[Rights], error) {
-	before, err := in.Key()
-	if err != nil {
-		return nil, err
-	}
 	f := filter{basisID: in.BasisID, substrate: in.Substrate, state: in.State, parentID: in.ParentRightID}
 	var body Rights
-	err = r.db.View(ctx, func(q store.Querier) error {
-		rights, err := listRights(ctx, q, auth.PrincipalFrom(ctx).TenantID, f, before, in.Limit)
+	err := r.db.View(ctx, func(q store.Querier) error {
+		page, next, err := listRights(ctx, q, auth.PrincipalFrom(ctx).TenantID, f, in.Page)
 		if err != nil {
 			return err
 		}
-		rights, body.NextCursor = store.Cut(rights, in.Limit, func(x Right) string { return x.ID })
-		body.Rights, err = viewAll(ctx, q, rights)
+		body.NextCursor = next
+		body.Rights, err = viewAll(ctx, q, page)
 		return err
 	})
 	return store.Tell(body, err)
@@ -275,11 +263,10 @@ func (r *Room) provenance(ctx context.Context, q store.Querier, tenantID, id str
 	if p.Lineage, err = viewAll(ctx, q, line); err != nil {
 		return p, err
 	}
-	derived, err := listRights(ctx, q, tenantID, filter{parentID: right.ID}, "", maxDerived)
+	derived, _, err := listRights(ctx, q, tenantID, filter{parentID: right.ID}, store.Page{Limit: maxDerived})
 	if err != nil {
 		return p, err
 	}
-	derived, _ = store.Cut(derived, maxDerived, func(x Right) string { return x.ID })
 	p.Derived, err = viewAll(ctx, q, derived)
 	return p, err
 }

@@ -69,21 +69,21 @@ func findRight(ctx context.Context, q store.Querier, tenantID, id string) (*Righ
 		`SELECT `+rightColumns+` FROM rights WHERE tenant_id = $1 AND right_id = $2`, tenantID, id)
 }
 
-// listBases returns the tenant's bases before an id, newest first, one more than
-// the page holds.
-func listBases(ctx context.Context, q store.Querier, tenantID, before string, limit int) ([]Basis, error) {
-	return store.List(ctx, q, "the tenant's bases", scanBasis, `SELECT `+basisColumns+` FROM bases WHERE tenant_id = $1 AND ($2 = '' OR basis_id < $2)
-		ORDER BY basis_id DESC LIMIT $3`, tenantID, before, limit+1)
+// listBases lists the tenant's bases, newest first.
+func listBases(ctx context.Context, q store.Querier, tenantID string, p store.Page) (page []Basis, next *string, err error) {
+	return store.ListPage(ctx, q, p, "the tenant's bases", func(b Basis) string { return b.ID }, scanBasis,
+		`SELECT `+basisColumns+` FROM bases WHERE tenant_id = $3 AND ($1 = '' OR basis_id < $1) ORDER BY basis_id DESC LIMIT $2`, tenantID)
 }
 
 // filter keeps the rights that have each given value.
 type filter struct{ basisID, substrate, state, parentID string }
 
 // listRights is listBases for rights.
-func listRights(ctx context.Context, q store.Querier, tenantID string, f filter, before string, limit int) ([]Right, error) {
-	return store.List(ctx, q, "the tenant's rights", scanRight, `SELECT `+rightColumns+` FROM rights WHERE tenant_id = $1 AND ($2 = '' OR right_id < $2)
-		AND ($3 = '' OR basis_id = $3) AND ($4 = '' OR substrate = $4) AND ($5 = '' OR state = $5) AND ($6 = '' OR parent_right_id = $6)
-		ORDER BY right_id DESC LIMIT $7`, tenantID, before, f.basisID, f.substrate, f.state, f.parentID, limit+1)
+func listRights(ctx context.Context, q store.Querier, tenantID string, f filter, p store.Page) (page []Right, next *string, err error) {
+	return store.ListPage(ctx, q, p, "the tenant's rights", func(r Right) string { return r.ID }, scanRight,
+		`SELECT `+rightColumns+` FROM rights WHERE tenant_id = $3 AND ($1 = '' OR right_id < $1)
+		AND ($4 = '' OR basis_id = $4) AND ($5 = '' OR substrate = $5) AND ($6 = '' OR state = $6) AND ($7 = '' OR parent_right_id = $7)
+		ORDER BY right_id DESC LIMIT $2`, tenantID, f.basisID, f.substrate, f.state, f.parentID)
 }
 
 // stateOf reads the state of an ancestor, which is of the same tenant.

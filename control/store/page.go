@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"encoding/base64"
 	"strings"
 	"unicode/utf8"
@@ -57,6 +58,18 @@ func Cut[T any](rows []T, limit int, key func(T) string) (page []T, next *string
 	page = rows[:limit]
 	cursor := CursorBehind(key(page[limit-1]))
 	return page, &cursor
+}
+
+// ListPage is List for a page, and the cursor of the next one. The query has as $1 the key
+// that the page begins behind, empty for the first page, and as $2 how many rows to read.
+func ListPage[T any](ctx context.Context, q Querier, p Page, what string, key func(T) string, scan func(Row) (T, error), query string, args ...any) (page []T, next *string, err error) {
+	behind, err := p.Key()
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := List(ctx, q, what, scan, query, append([]any{behind, p.Limit + 1}, args...)...)
+	page, next = Cut(rows, p.Limit, key)
+	return page, next, err
 }
 
 // CursorBehind is the cursor of what comes behind a record.

@@ -120,16 +120,8 @@ func (r *Room) list(ctx context.Context, in *struct{ store.Page }) (*store.Answe
 }
 
 func (r *Room) page(ctx context.Context, tenantID string, page store.Page) (*store.Answer[List], error) {
-	before, err := page.Key()
-	if err != nil {
-		return nil, err
-	}
-	keys, err := listKeys(ctx, r.db.Read(), tenantID, before, page.Limit)
-	if err != nil {
-		return nil, err
-	}
-	cut, next := store.Cut(keys, page.Limit, func(k Key) string { return k.KeyID })
-	return store.Tell(List{cut, next}, nil)
+	keys, next, err := listKeys(ctx, r.db.Read(), tenantID, page)
+	return store.Tell(List{keys, next}, err)
 }
 
 type keyInput struct {

@@ -131,11 +131,10 @@ func (r *Room) TenantIDs(ctx context.Context, purpose string) ([]string, error) 
 	return store.List(ctx, r.db.Read(), "the tenants", store.Text, `SELECT tenant_id FROM tenants WHERE sandbox = $1 ORDER BY tenant_id`, sandbox)
 }
 
-// listKeys returns the tenant's keys before an id, newest first, one more than
-// the page holds.
-func listKeys(ctx context.Context, q store.Querier, tenantID, before string, limit int) ([]Key, error) {
-	return store.List(ctx, q, "the keys of "+tenantID, scanKey, `SELECT `+keyColumns+` FROM api_keys WHERE tenant_id = $1 AND ($2 = '' OR key_id < $2)
-		ORDER BY key_id DESC LIMIT $3`, tenantID, before, limit+1)
+// listKeys lists the tenant's keys, newest first.
+func listKeys(ctx context.Context, q store.Querier, tenantID string, p store.Page) (page []Key, next *string, err error) {
+	return store.ListPage(ctx, q, p, "the keys of "+tenantID, func(k Key) string { return k.KeyID }, scanKey,
+		`SELECT `+keyColumns+` FROM api_keys WHERE tenant_id = $3 AND ($1 = '' OR key_id < $1) ORDER BY key_id DESC LIMIT $2`, tenantID)
 }
 
 func scanKey(row store.Row) (k Key, err error) {
