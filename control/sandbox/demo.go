@@ -76,7 +76,7 @@ func script(seed float64, count int, on []right.View) []played {
 // so that many rights on another, or stopped ones, hide none.
 func (r *Room) playable(ctx context.Context) (some []right.View, err error) {
 	for _, s := range seedRights {
-		rights, err := all[right.View](ctx, r, visitorOf(ctx).caller, "rights", "rights", url.Values{
+		rights, err := all[right.View](ctx, r, "rights", "rights", url.Values{
 			"substrate": {s.substrate}, "state": {string(api.RightActive)},
 		})
 		if err != nil {
@@ -181,18 +181,17 @@ func (r *Room) packOf(ctx context.Context, d Delivered) (header json.RawMessage,
 	if err := json.Unmarshal(d.Receipt, &receipt); err != nil {
 		return nil, err
 	}
-	of := visitorOf(ctx).caller
 	held, err := read[struct {
 		Sealed struct {
 			PackID string `json:"packId"`
 		} `json:"sealed"`
-	}](ctx, r, of, "/v1/receipts/"+receipt.ReceiptID)
+	}](ctx, r, "/v1/receipts/"+receipt.ReceiptID)
 	if err != nil {
 		return nil, err
 	}
 	pack, err := read[struct {
 		Header json.RawMessage `json:"header"`
-	}](ctx, r, of, "/v1/proof-packs/"+held.Sealed.PackID)
+	}](ctx, r, "/v1/proof-packs/"+held.Sealed.PackID)
 	return pack.Header, err
 }
 

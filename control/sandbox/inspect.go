@@ -14,7 +14,6 @@ import (
 	"muniment/control/proof"
 	"muniment/control/right"
 	"muniment/control/tenant"
-	"muniment/gateway/auth"
 )
 
 // Provenance is a right's lineage from the basis down.
@@ -29,7 +28,7 @@ type Provenance struct {
 func (r *Room) getProvenance(ctx context.Context, in *struct {
 	RightID string `query:"rightId" required:"true" minLength:"1" doc:"The right's id."`
 }) (*Answer[Provenance], error) {
-	p, err := read[right.Provenance](ctx, r, visitorOf(ctx).caller, "/v1/rights/"+url.PathEscape(in.RightID)+"/provenance")
+	p, err := read[right.Provenance](ctx, r, "/v1/rights/"+url.PathEscape(in.RightID)+"/provenance")
 	if err != nil {
 		return nil, err
 	}
@@ -46,12 +45,12 @@ const (
 )
 
 // all reads a list of /v1, of which query may name a part, page by page.
-func all[T any](ctx context.Context, r *Room, of auth.Principal, list, member string, query url.Values) ([]T, error) {
+func all[T any](ctx context.Context, r *Room, list, member string, query url.Values) ([]T, error) {
 	found, size := []T{}, 0
 	asked := url.Values{"limit": {strconv.Itoa(pageOf)}}
 	maps.Copy(asked, query)
 	for {
-		text, err := r.askFor(ctx, of, http.MethodGet, "/v1/"+list+"?"+asked.Encode(), nil)
+		text, err := r.ask(ctx, http.MethodGet, "/v1/"+list+"?"+asked.Encode(), nil)
 		if err != nil {
 			return nil, err
 		}
@@ -89,25 +88,24 @@ type Inspection struct {
 }
 
 func (r *Room) inspect(ctx context.Context, _ *struct{}) (*Answer[Inspection], error) {
-	of := visitorOf(ctx).caller
-	t, err := read[tenant.Snapshot](ctx, r, of, "/v1/tenant")
+	t, err := read[tenant.Snapshot](ctx, r, "/v1/tenant")
 	if err != nil {
 		return nil, err
 	}
 	i := Inspection{Tenant: Tenant(t.Tenant), Packs: []json.RawMessage{}}
-	if i.Bases, err = all[right.BasisView](ctx, r, of, "bases", "bases", nil); err != nil {
+	if i.Bases, err = all[right.BasisView](ctx, r, "bases", "bases", nil); err != nil {
 		return nil, err
 	}
-	if i.Rights, err = all[right.View](ctx, r, of, "rights", "rights", nil); err != nil {
+	if i.Rights, err = all[right.View](ctx, r, "rights", "rights", nil); err != nil {
 		return nil, err
 	}
-	if i.Offers, err = all[offer.Offer](ctx, r, of, "offers", "offers", nil); err != nil {
+	if i.Offers, err = all[offer.Offer](ctx, r, "offers", "offers", nil); err != nil {
 		return nil, err
 	}
-	if i.Challenges, err = all[challenge.Challenge](ctx, r, of, "challenges", "challenges", nil); err != nil {
+	if i.Challenges, err = all[challenge.Challenge](ctx, r, "challenges", "challenges", nil); err != nil {
 		return nil, err
 	}
-	if i.Events, err = all[proof.LoggedEvent](ctx, r, of, "events", "events", nil); err != nil {
+	if i.Events, err = all[proof.LoggedEvent](ctx, r, "events", "events", nil); err != nil {
 		return nil, err
 	}
 	packs, err := r.packs(ctx)
@@ -118,7 +116,7 @@ func (r *Room) inspect(ctx context.Context, _ *struct{}) (*Answer[Inspection], e
 	for _, p := range slices.Backward(packs) {
 		one, err := read[struct {
 			Header json.RawMessage `json:"header"`
-		}](ctx, r, of, "/v1/proof-packs/"+p.ID)
+		}](ctx, r, "/v1/proof-packs/"+p.ID)
 		if err != nil {
 			return nil, err
 		}

@@ -26,8 +26,7 @@ func (r *Room) getPacks(ctx context.Context, _ *struct{}) (*Answer[Packs], error
 
 // packs lists the newest packs. /v1 lists them from the oldest one on.
 func (r *Room) packs(ctx context.Context) ([]proof.Summary, error) {
-	of := visitorOf(ctx).caller
-	n, err := r.cfg.CountPacks(ctx, of.TenantID)
+	n, err := r.cfg.CountPacks(ctx, visitorOf(ctx).caller.TenantID)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +34,7 @@ func (r *Room) packs(ctx context.Context) ([]proof.Summary, error) {
 	if cursor := proof.CursorBehind(n - mostListed); cursor != "" {
 		query.Set("cursor", cursor)
 	}
-	return all[proof.Summary](ctx, r, of, "proof-packs", "packs", query)
+	return all[proof.Summary](ctx, r, "proof-packs", "packs", query)
 }
 
 // mostPack is how many bytes a pack has at most that is answered whole: it is in memory
@@ -59,15 +58,15 @@ type FullPack struct {
 func (r *Room) getPack(ctx context.Context, in *struct {
 	PackID string `path:"packId"`
 }) (*Answer[FullPack], error) {
-	of, at := visitorOf(ctx).caller, "/v1/proof-packs/"+url.PathEscape(in.PackID)
-	known, err := read[struct{ Summary proof.Summary }](ctx, r, of, at)
+	at := "/v1/proof-packs/" + url.PathEscape(in.PackID)
+	known, err := read[struct{ Summary proof.Summary }](ctx, r, at)
 	if err != nil {
 		return nil, err
 	}
 	if known.Summary.Bytes > mostPack {
 		return nil, tooLong(&known.Summary)
 	}
-	status, answer, err := r.cfg.Ask(ctx, of, http.MethodGet, at+"/bundle", nil)
+	status, answer, err := r.cfg.Ask(ctx, visitorOf(ctx).caller, http.MethodGet, at+"/bundle", nil)
 	if err != nil {
 		return nil, err
 	}

@@ -32,12 +32,12 @@ type Summary struct {
 	Rights []right.View `json:"rights" doc:"Oldest first; the newest 500 at most, or as many as are about 2 MiB long."`
 }
 
-func (r *Room) summary(ctx context.Context, of auth.Principal) (s Summary, err error) {
-	t, err := read[tenant.Snapshot](ctx, r, of, "/v1/tenant")
+func (r *Room) summary(ctx context.Context) (s Summary, err error) {
+	t, err := read[tenant.Snapshot](ctx, r, "/v1/tenant")
 	if err != nil {
 		return s, err
 	}
-	rights, err := all[right.View](ctx, r, of, "rights", "rights", nil)
+	rights, err := all[right.View](ctx, r, "rights", "rights", nil)
 	slices.SortFunc(rights, func(a, b right.View) int { // those of one millisecond have ids in no order
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt.Time), cmp.Compare(a.Revision, b.Revision))
 	})
@@ -71,7 +71,7 @@ func (r *Room) provision(ctx context.Context) (auth.Principal, error) {
 	}
 	of, err := r.callerOf(ctx, made.KeyID)
 	if err == nil {
-		err = r.seed(ctx, of)
+		err = r.seed(visitor{caller: of}.in(ctx))
 	}
 	if err != nil {
 		_, also := r.drop(context.WithoutCancel(ctx), made.TenantID, unfinished, store.BySystem())
@@ -254,12 +254,12 @@ func (r *Room) postTenant(ctx context.Context, _ *struct{}) (*Provisioned, error
 	answer.Body.OK = true
 	var err error
 	if v.lives() {
-		answer.Body.Data, err = r.summary(ctx, v.caller)
+		answer.Body.Data, err = r.summary(ctx)
 		answer.Body.Rebound = !r.gone(ctx, err)
 	}
 	if !answer.Body.Rebound {
 		if v.caller, err = r.provision(ctx); err == nil {
-			answer.Body.Data, err = r.summary(ctx, v.caller)
+			answer.Body.Data, err = r.summary(v.in(ctx))
 		}
 	}
 	if err != nil {
@@ -274,7 +274,7 @@ func (r *Room) postTenant(ctx context.Context, _ *struct{}) (*Provisioned, error
 }
 
 func (r *Room) getTenant(ctx context.Context, _ *struct{}) (*Answer[Summary], error) {
-	return tell(r.summary(ctx, visitorOf(ctx).caller))
+	return tell(r.summary(ctx))
 }
 
 // Reset is the answer that takes the cookie away.

@@ -29,6 +29,11 @@ func visitorOf(ctx context.Context) visitor {
 	return v
 }
 
+// in is a context in which what is asked of /v1 is asked for the visitor.
+func (v visitor) in(ctx context.Context) context.Context {
+	return context.WithValue(ctx, visitorKey{}, v)
+}
+
 // lives says whether the visitor has a tenant.
 func (v visitor) lives() bool { return v.caller.Key != nil }
 
@@ -60,7 +65,7 @@ func (r *Room) withOrWithout(ctx huma.Context) (context.Context, error) {
 		return nil, err
 	}
 	v, err := r.recognise(inner, ctx)
-	return context.WithValue(inner, visitorKey{}, v), err
+	return v.in(inner), err
 }
 
 // lodgers lets in who has a tenant.
@@ -141,19 +146,15 @@ func addressOf(ctx huma.Context) netip.Addr {
 
 // ask asks /v1 for the visitor, and returns the data of the answer.
 func (r *Room) ask(ctx context.Context, method, target string, body any) (json.RawMessage, error) {
-	return r.askFor(ctx, visitorOf(ctx).caller, method, target, body)
-}
-
-func (r *Room) askFor(ctx context.Context, caller auth.Principal, method, target string, body any) (json.RawMessage, error) {
 	var text bytes.Buffer
-	if method == http.MethodPost && body != nil {
+	if body != nil {
 		enc := json.NewEncoder(&text)
 		enc.SetEscapeHTML(false) // what came in must not grow beyond what the door takes
 		if err := enc.Encode(body); err != nil {
 			return nil, err
 		}
 	}
-	status, answer, err := r.cfg.Ask(ctx, caller, method, target, text.Bytes())
+	status, answer, err := r.cfg.Ask(ctx, visitorOf(ctx).caller, method, target, text.Bytes())
 	if err != nil {
 		return nil, err
 	}
@@ -161,8 +162,8 @@ func (r *Room) askFor(ctx context.Context, caller auth.Principal, method, target
 }
 
 // read asks for a record or a list, and reads it.
-func read[T any](ctx context.Context, r *Room, caller auth.Principal, target string) (answer T, err error) {
-	text, err := r.askFor(ctx, caller, http.MethodGet, target, nil)
+func read[T any](ctx context.Context, r *Room, target string) (answer T, err error) {
+	text, err := r.ask(ctx, http.MethodGet, target, nil)
 	if err == nil {
 		err = json.Unmarshal(text, &answer)
 	}
