@@ -55,7 +55,7 @@ func openSandboxHouse(t *testing.T, data string, log pipeline.Log, warehouse *sq
 	quiet := slog.New(slog.DiscardHandler)
 	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url, Logger: quiet})
 	require.NoError(t, err)
-	ctl, err := openPlane(t.Context(), planeConfig{DB: db, Log: log, Warehouse: warehouse, Data: data, Bound: 5 * time.Second, Sandbox: sandbox.Flags{Tenants: 100},
+	ctl, err := openPlane(t.Context(), planeConfig{DB: db, Log: log, Warehouse: warehouse, Data: data, Bound: 5 * time.Second, Sandbox: sandbox.Flags{Tenants: 100, Burst: 1000, Sustained: 1000},
 		Token: "operator", Logger: quiet, Registerer: prometheus.NewRegistry()})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -128,19 +128,8 @@ func (h *sandboxHouse) deliver(v visitor) {
 // runtimeKeys is what a stranger is given of the sandbox's keys, in a file.
 func (h *sandboxHouse) runtimeKeys() string {
 	h.t.Helper()
-	keys, issuedAt, err := h.ctl.nodes.SandboxKeys(h.t.Context())
-	require.NoError(h.t, err)
-	listed := []map[string]any{}
-	for _, k := range keys {
-		require.Equal(h.t, sealer.PurposeSandbox, k.Purpose)
-		listed = append(listed, map[string]any{
-			"keyId": k.KeyID, "algorithm": k.Algorithm, "publicKey": k.PublicKey, "purpose": k.Purpose, "notBefore": k.NotBefore, "notAfter": k.NotAfter, "revokedAt": k.RevokedAt,
-		})
-	}
-	text, err := json.Marshal(map[string]any{"keys": listed, "issuedAt": sealer.FormatTime(issuedAt), "snapshotId": keys[0].KeyID})
-	require.NoError(h.t, err)
 	name := filepath.Join(h.t.TempDir(), "keys.json")
-	require.NoError(h.t, os.WriteFile(name, text, 0o600))
+	require.NoError(h.t, os.WriteFile(name, h.call("", "GET", "/api/sandbox/runtime-keys", ""), 0o600))
 	return name
 }
 
