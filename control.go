@@ -143,11 +143,7 @@ func (c *controlCmd) Run() (err error) {
 	defer background.stop()
 	background.run("the high-water mark", func(ctx context.Context) error { return db.Follow(ctx, eventLog) })
 	background.run("the outbox relay", ctl.Run)
-	background.run("the sandbox's node", func(ctx context.Context) error {
-		return ctl.sandbox.serve(ctx, sandboxConfig{
-			Plane: ctl, Log: eventLog, Dir: filepath.Join(c.Data, "sandbox"), Bound: c.Bound, Logger: logger, Registerer: registry,
-		})
-	})
+	background.run("the sandbox's node", func(ctx context.Context) error { return ctl.sandbox.serve(ctx, ctl) })
 	defer served.stop() // before what it needs
 
 	callers.Set(ctl.Handler())

@@ -45,6 +45,7 @@ type planeConfig struct {
 // plane is control with all of its rooms.
 type plane struct {
 	*control.Control
+	cfg     planeConfig
 	nodes   *node.Room
 	packs   *proof.Room
 	tenants *tenant.Room
@@ -116,7 +117,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &plane{ctl, nodes, packs, tenants, issuer}, nil
+	return &plane{ctl, cfg, nodes, packs, tenants, issuer}, nil
 }
 
 // purposeOf says what the keys are for that sign a tenant's packs.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -82,17 +81,6 @@ func (s *sandboxNode) shut(g *gateway.Gateway) {
 	}
 }
 
-// sandboxConfig is what a control process runs its node for the sandbox with.
-type sandboxConfig struct {
-	Plane *plane
-	Log   gateway.Log
-	// Dir is the folder of the identities of such nodes, which control processes share.
-	Dir        string
-	Bound      time.Duration
-	Logger     *slog.Logger
-	Registerer prometheus.Registerer
-}
-
 // serve runs the node that issues the sandbox's receipts in a process of control,
 // from the first delivery on until ctx is done. It is a node as a gateway is one, that
 // listens nowhere: it joins by an invitation that control makes for it, has an id, an
@@ -104,7 +92,7 @@ type sandboxConfig struct {
 // is put out are that node and its keys, not the sandbox. Until control refuses it, be it
 // after another start, it is there beside its successor, and says what control waits for.
 // Who wants a process to sign nothing stops it.
-func (s *sandboxNode) serve(ctx context.Context, cfg sandboxConfig) error {
+func (s *sandboxNode) serve(ctx context.Context, p *plane) error {
 	select {
 	case <-s.wanted:
 	case <-ctx.Done():
@@ -115,7 +103,7 @@ func (s *sandboxNode) serve(ctx context.Context, cfg sandboxConfig) error {
 	door := newParts(ctx, fail)
 	defer door.stop()
 	inside := newInsideListener()
-	door.run("control's door for it", func(ctx context.Context) error { return serve(ctx, inside, cfg.Plane.Nodes()) })
+	door.run("control's door for it", func(ctx context.Context) error { return serve(ctx, inside, p.Nodes()) })
 	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return inside.Dial() }}}
 	defer client.CloseIdleConnections()
 
@@ -124,18 +112,18 @@ func (s *sandboxNode) serve(ctx context.Context, cfg sandboxConfig) error {
 		fail(nil)
 		leaving.Wait()
 	}()
-	slots := &slots{cfg: &cfg, client: client}
+	slots := &slots{plane: p, client: client}
 	for failing := time.Duration(0); ; {
 		pause := time.Second // nothing may make nodes as fast as it can
-		metrics := &termRegisterer{Registerer: cfg.Registerer}
+		metrics := &termRegisterer{Registerer: p.cfg.Registerer}
 		node, err := slots.join(ctx, metrics)
 		if err == nil {
 			failing = 0
-			if err = s.run(ctx, fail, cfg, node, metrics, client, &leaving); err != nil {
+			if err = s.run(ctx, fail, p, node, metrics, client, &leaving); err != nil {
 				return err
 			}
 		} else if ctx.Err() == nil {
-			cfg.Logger.Error("the sandbox has no node in this process: its deliveries are refused, and it is tried again", "err", err)
+			p.cfg.Logger.Error("the sandbox has no node in this process: its deliveries are refused, and it is tried again", "err", err)
 			failing = min(max(patience, 2*failing), time.Minute)
 			pause = failing
 		}
@@ -149,7 +137,7 @@ func (s *sandboxNode) serve(ctx context.Context, cfg sandboxConfig) error {
 
 // run has a node deliver until ctx is done, or the node is expelled or asked to leave. One
 // that was asked to leave goes on leaving when run returns.
-func (s *sandboxNode) run(ctx context.Context, fail context.CancelCauseFunc, cfg sandboxConfig, node *identity.Node, metrics *termRegisterer, client *http.Client, leaving *sync.WaitGroup) (err error) {
+func (s *sandboxNode) run(ctx context.Context, fail context.CancelCauseFunc, p *plane, node *identity.Node, metrics *termRegisterer, client *http.Client, leaving *sync.WaitGroup) (err error) {
 	known, forget := context.WithCancel(ctx) // by control
 	beside := newParts(ctx, fail)
 	var view *snapshot.View
@@ -160,7 +148,7 @@ func (s *sandboxNode) run(ctx context.Context, fail context.CancelCauseFunc, cfg
 			view.Close()
 		}
 		if err := node.Close(); err != nil {
-			cfg.Logger.Error("cannot close the identity of the sandbox's node", "err", err)
+			p.cfg.Logger.Error("cannot close the identity of the sandbox's node", "err", err)
 		}
 	}
 	defer func() {
@@ -169,21 +157,21 @@ func (s *sandboxNode) run(ctx context.Context, fail context.CancelCauseFunc, cfg
 			closed()
 			return
 		}
-		cfg.Logger.Warn("the sandbox's node in this process was asked to leave, another takes its place", "nodeId", node.ID())
+		p.cfg.Logger.Warn("the sandbox's node in this process was asked to leave, another takes its place", "nodeId", node.ID())
 		leaving.Go(func() {
 			<-known.Done()
 			closed()
 		})
 	}()
 	source := &untilExpelled{expelled: sync.OnceFunc(func() {
-		cfg.Logger.Warn("the sandbox's node in this process was expelled", "nodeId", node.ID())
+		p.cfg.Logger.Warn("the sandbox's node in this process was expelled", "nodeId", node.ID())
 		forget()
 	})}
 	if source.Remote, err = snapshot.NewRemote(insideURL, node.Credential(), client); err != nil {
 		return err
 	}
 	view, err = snapshot.New(snapshot.Config{
-		Source: source, NodeID: node.ID(), Bound: cfg.Bound, Signer: node, Logger: cfg.Logger, Registerer: metrics,
+		Source: source, NodeID: node.ID(), Bound: p.cfg.Bound, Signer: node, Logger: p.cfg.Logger, Registerer: metrics,
 	})
 	if err != nil {
 		return err
@@ -200,14 +188,14 @@ func (s *sandboxNode) run(ctx context.Context, fail context.CancelCauseFunc, cfg
 		}
 		return nil
 	})
-	return s.issue(term, cfg, node, view, metrics)
+	return s.issue(term, p, node, view, metrics)
 }
 
 // issue has a node deliver until term is over.
-func (s *sandboxNode) issue(term context.Context, cfg sandboxConfig, node *identity.Node, view *snapshot.View, metrics *termRegisterer) error {
+func (s *sandboxNode) issue(term context.Context, p *plane, node *identity.Node, view *snapshot.View, metrics *termRegisterer) error {
 	g, err := gateway.New(gateway.Config{
-		NodeID: node.ID(), Epoch: node.Epoch(), Rights: view, Log: cfg.Log, SandboxSigner: node.Signer, IsSandbox: cfg.Plane.tenants.IsSandbox,
-		Logger: cfg.Logger, Registerer: metrics,
+		NodeID: node.ID(), Epoch: node.Epoch(), Rights: view, Log: p.cfg.Log, SandboxSigner: node.Signer, IsSandbox: p.tenants.IsSandbox,
+		Logger: p.cfg.Logger, Registerer: metrics,
 	})
 	if err != nil {
 		return err
@@ -216,7 +204,7 @@ func (s *sandboxNode) issue(term context.Context, cfg sandboxConfig, node *ident
 	if err := waits.until(term, "a lease and a signing key", func() error { return errors.Join(view.Fresh(), node.Ready()) }); err != nil {
 		return nil // term is over
 	}
-	cfg.Logger.Info("the sandbox has a node in this process", "nodeId", node.ID())
+	p.cfg.Logger.Info("the sandbox has a node in this process", "nodeId", node.ID())
 	s.open(g)
 	context.AfterFunc(term, func() { s.shut(g) })
 	return g.RunInside(term)

@@ -222,7 +222,7 @@ func TestSandboxReceipts(t *testing.T) {
 	t.Run("on a topic", func(t *testing.T) {
 		data := t.TempDir()
 		log := sandboxTopic(t)
-		testSandboxReceipts(t, openSandboxHouse(t, data, log, loadedWarehouse(t, data, log, 8), sandboxOn(data, log)))
+		testSandboxReceipts(t, openSandboxHouse(t, data, log, loadedWarehouse(t, data, log, 8), sandboxAlone))
 	})
 }
 
@@ -233,14 +233,8 @@ func sandboxTopic(t *testing.T) *kafka.Log {
 	return log
 }
 
-// sandboxOn is how a control process runs its node.
-func sandboxOn(data string, log *kafka.Log) func(context.Context, *plane) error {
-	return func(ctx context.Context, ctl *plane) error {
-		return ctl.sandbox.serve(ctx, sandboxConfig{
-			Plane: ctl, Log: log, Dir: filepath.Join(data, "sandbox"), Bound: 5 * time.Second, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
-		})
-	}
-}
+// sandboxAlone is how a control process runs its node.
+func sandboxAlone(ctx context.Context, ctl *plane) error { return ctl.sandbox.serve(ctx, ctl) }
 
 func loadedWarehouse(t *testing.T, data string, log pipeline.Log, partitions int32) *sqlite.Warehouse {
 	warehouse, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(data, "warehouse.db")})
@@ -324,7 +318,7 @@ func TestSandboxNodeExpelled(t *testing.T) {
 	data := t.TempDir()
 	log := sandboxTopic(t)
 	warehouse := loadedWarehouse(t, data, log, 8)
-	h := openSandboxHouse(t, data, log, warehouse, sandboxOn(data, log))
+	h := openSandboxHouse(t, data, log, warehouse, sandboxAlone)
 	v := h.visitor(true)
 	h.deliver(v)
 	nodes := map[string]bool{}
@@ -346,7 +340,7 @@ func TestSandboxNodeExpelled(t *testing.T) {
 	last := h.nodeOf(v)
 	h.stop()
 
-	h = openSandboxHouse(t, data, log, warehouse, sandboxOn(data, log))
+	h = openSandboxHouse(t, data, log, warehouse, sandboxAlone)
 	h.deliver(v)
 	h.verifies(h.sealed(v))
 	require.Equal(t, last, h.nodeOf(v))
@@ -360,7 +354,7 @@ func TestSandboxNodeAskedToLeave(t *testing.T) {
 	data := t.TempDir()
 	log := sandboxTopic(t)
 	warehouse := loadedWarehouse(t, data, log, 8)
-	h := openSandboxHouse(t, data, log, warehouse, sandboxOn(data, log))
+	h := openSandboxHouse(t, data, log, warehouse, sandboxAlone)
 	v := h.visitor(true)
 	h.deliver(v)
 	first := h.nodeOf(v)
@@ -381,7 +375,7 @@ func TestSandboxNodeAskedToLeave(t *testing.T) {
 	require.ErrorContains(t, err, "does not ask for the feed")
 	h.stop()
 
-	h = openSandboxHouse(t, data, log, warehouse, sandboxOn(data, log))
+	h = openSandboxHouse(t, data, log, warehouse, sandboxAlone)
 	h.deliver(v)
 	third := h.nodeOf(v)
 	require.NotContains(t, []string{first, second}, third)
@@ -401,14 +395,14 @@ func TestSandboxNodeKilledAsItJoined(t *testing.T) {
 	data := t.TempDir()
 	log := sandboxTopic(t)
 	warehouse := loadedWarehouse(t, data, log, 8)
-	h := openSandboxHouse(t, data, log, warehouse, sandboxOn(data, log))
+	h := openSandboxHouse(t, data, log, warehouse, sandboxAlone)
 	v := h.visitor(true)
 	h.deliver(v)
 	first := h.nodeOf(v)
 	h.stop()
 	forgetCredential(t, data, 1)
 
-	h = openSandboxHouse(t, data, log, warehouse, sandboxOn(data, log))
+	h = openSandboxHouse(t, data, log, warehouse, sandboxAlone)
 	h.deliver(v)
 	h.verifies(h.sealed(v))
 	require.NotEqual(t, first, h.nodeOf(v))
@@ -428,7 +422,7 @@ func TestSandboxNodeKilledAsItJoined(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, "tcp", to.Host)
 	}}}
 	defer client.CloseIdleConnections()
-	slots := &slots{cfg: &sandboxConfig{Plane: h.ctl, Dir: filepath.Join(data, "sandbox"), Logger: slog.New(slog.DiscardHandler)}, client: client}
+	slots := &slots{plane: h.ctl, client: client}
 	before := h.invitations()
 	for range 3 {
 		_, err := slots.join(t.Context(), nil)
@@ -499,7 +493,7 @@ func TestSandboxNodesOfSeveralProcesses(t *testing.T) {
 	data := t.TempDir()
 	log := sandboxTopic(t)
 	warehouse := loadedWarehouse(t, data, log, 8)
-	start := func() *sandboxHouse { return openSandboxHouse(t, data, log, warehouse, sandboxOn(data, log)) }
+	start := func() *sandboxHouse { return openSandboxHouse(t, data, log, warehouse, sandboxAlone) }
 	a, b := start(), start()
 	v := a.visitor(true)
 	for range 3 {

@@ -30,7 +30,7 @@ const (
 // slots are the folder of the identities that a sandbox's node may have: each slot holds
 // one, of which nobody but a process that runs has a claim.
 type slots struct {
-	cfg    *sandboxConfig
+	plane  *plane
 	client *http.Client
 	// invitation is one that no node has joined by yet, as far as is known: to try again
 	// and again makes no others.
@@ -42,15 +42,16 @@ type slots struct {
 // control refuses is passed over: who was expelled, and who was killed after control had
 // let it join, but before that was on disk. The volume has to know locks.
 func (s *slots) join(ctx context.Context, metrics prometheus.Registerer) (*identity.Node, error) {
-	if err := store.MakeDir(s.cfg.Dir); err != nil {
+	folder := filepath.Join(s.plane.cfg.Data, "sandbox") // which control processes share
+	if err := store.MakeDir(folder); err != nil {
 		return nil, err
 	}
 	refused := 0
 	for slot := 1; slot <= mostSlots; slot++ {
-		dir := filepath.Join(s.cfg.Dir, strconv.Itoa(slot))
+		dir := filepath.Join(folder, strconv.Itoa(slot))
 		n, err := identity.Open(ctx, identity.Config{
 			Dir: dir, Control: insideURL, Client: s.client, RotateEvery: 90 * 24 * time.Hour,
-			Invite: s.invite, Logger: s.cfg.Logger, Registerer: metrics,
+			Invite: s.invite, Logger: s.plane.cfg.Logger, Registerer: metrics,
 		})
 		notJoined := errors.Is(err, identity.ErrNotJoined)
 		if err == nil || notJoined && expelled(err) {
@@ -62,17 +63,17 @@ func (s *slots) join(ctx context.Context, metrics prometheus.Registerer) (*ident
 			if notJoined {
 				refused++
 			}
-			s.cfg.Logger.Warn("an identity of the sandbox's nodes is of no use any more, another takes its place", "dir", dir, "err", err)
+			s.plane.cfg.Logger.Warn("an identity of the sandbox's nodes is of no use any more, another takes its place", "dir", dir, "err", err)
 		default:
 			return n, err
 		}
 	}
-	return nil, fmt.Errorf("none of the %d identities in %s can be used", mostSlots, s.cfg.Dir)
+	return nil, fmt.Errorf("none of the %d identities in %s can be used", mostSlots, folder)
 }
 
 func (s *slots) invite(ctx context.Context) (token string, err error) {
 	if time.Until(s.invitation.ExpiresAt.Time) < time.Minute {
-		s.invitation, err = s.cfg.Plane.nodes.InviteSandbox(ctx)
+		s.invitation, err = s.plane.nodes.InviteSandbox(ctx)
 	}
 	return s.invitation.Token, err
 }
