@@ -1,8 +1,10 @@
 package main
 
 import (
+	"encoding/json"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -75,4 +77,51 @@ func TestSandboxOnTheStack(t *testing.T) {
 	strangers(t, c.Exe, packs, keys)
 	require.InDelta(t, turns.sent[0], turns.sent[1], 1)
 	t.Logf("%d requests of visitors, half of them through each control process", turns.sent[0]+turns.sent[1])
+	expelledOnTheStack(t, c, visitor, turns, packs)
+}
+
+// expelledOnTheStack puts out the sandbox's node of one control process, asked for through
+// the other, which started last: it signs nothing more, and another takes its place. Then that process is
+// killed, and its node put out, which nobody can ask any more. What they signed is
+// verified by strangers all the time.
+func expelledOnTheStack(t *testing.T, c *bench.Cluster, visitor *saver, turns *inTurn, packs []string) {
+	through := func(i int) (keyID string) {
+		turns.hosts = []string{hostPort(c.Gateways[i].API)}
+		pack, keyID := visitor.play(`{"eventCount":1}`, 1)
+		packs = append(packs, pack)
+		return keyID
+	}
+	type key struct{ KeyID, NodeID, State string }
+	keyOf := func(keyID string) key {
+		var list struct{ Keys []key }
+		require.NoError(t, json.Unmarshal([]byte(command(t, c.Exe, "signing-key", "list", "--json", "--data", c.Operator().Data)), &list))
+		i := slices.IndexFunc(list.Keys, func(k key) bool { return k.KeyID == keyID })
+		require.GreaterOrEqual(t, i, 0, "%s in %v", keyID, list.Keys)
+		return list.Keys[i]
+	}
+	stays, out := keyOf(through(1)), map[string]bool{}
+	for _, alive := range []bool{true, false} {
+		k := keyOf(through(0))
+		require.NotEqual(t, stays.NodeID, k.NodeID)
+		require.False(t, out[k.NodeID], "the node that was put out is there again")
+		require.Equal(t, "ACTIVE", k.State)
+		expel := []string{"node", "expel", "--data", c.Operator().Data, k.NodeID}
+		if !alive {
+			c.Controls[0].Kill()
+			expel = append(expel, "--force")
+		}
+		told := command(t, c.Exe, expel...)
+		require.Contains(t, told, k.NodeID+" is expelled since ")
+		out[k.NodeID] = true
+		require.Equal(t, "REVOKED", keyOf(k.KeyID).State)
+		if !alive {
+			require.NoError(t, c.StartControl(t.Context(), 0))
+		}
+		require.Equal(t, stays.KeyID, through(1), "the other process's is out as well")
+		next := keyOf(through(0))
+		require.NotEqual(t, k.KeyID, next.KeyID, "it signs, though it is out")
+		require.False(t, out[next.NodeID], "its node came back")
+		require.NotEqual(t, stays.NodeID, next.NodeID)
+		strangers(t, c.Exe, packs, visitor.save("runtime-keys.json", "GET", "/runtime-keys", "", new(struct{})))
+	}
 }

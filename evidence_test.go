@@ -53,22 +53,26 @@ func (s *saver) evidence() (packs []string, keys string) {
 	s.Helper()
 	var tenant struct{ Rights []struct{ ID string } }
 	s.save("tenant", "POST", "/tenant", "", &tenant)
-	play := func(body string, deliveries int) {
-		var demo struct {
-			PackID     string
-			Deliveries []struct{ Signature struct{ KeyID string } }
-		}
-		s.save("demo", "POST", "/run-demo", body, &demo)
-		require.Len(s, demo.Deliveries, deliveries)
-		for _, d := range demo.Deliveries {
-			s.signers[d.Signature.KeyID] = true
-		}
-		packs = append(packs, s.save(demo.PackID+".json", "GET", "/proof-packs/"+demo.PackID, "", new(struct{})))
-	}
-	play(`{"eventCount":30,"seed":4}`, 30)
+	first, _ := s.play(`{"eventCount":30,"seed":4}`, 30)
 	s.save("suspended", "POST", "/rights/suspend", `{"rightId":"`+tenant.Rights[0].ID+`","reason":"<&>\u2028\u00e9😀\"\\"}`, new(struct{}))
-	play("", 12)
-	return packs, s.save("runtime-keys.json", "GET", "/runtime-keys", "", new(struct{}))
+	second, _ := s.play("", 12)
+	return []string{first, second}, s.save("runtime-keys.json", "GET", "/runtime-keys", "", new(struct{}))
+}
+
+// play runs the demo. It returns the answer about the pack, and the key of the last receipt.
+func (s *saver) play(body string, deliveries int) (pack, keyID string) {
+	s.Helper()
+	var demo struct {
+		PackID     string
+		Deliveries []struct{ Signature struct{ KeyID string } }
+	}
+	s.save("demo", "POST", "/run-demo", body, &demo)
+	require.Len(s, demo.Deliveries, deliveries)
+	for _, d := range demo.Deliveries {
+		keyID = d.Signature.KeyID
+		s.signers[keyID] = true
+	}
+	return s.save(demo.PackID+".json", "GET", "/proof-packs/"+demo.PackID, "", new(struct{})), keyID
 }
 
 // strangers have two verifiers judge what a visitor saved, given nothing but that: our
