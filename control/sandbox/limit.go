@@ -1,7 +1,9 @@
 package sandbox
 
 import (
+	"container/list"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -42,23 +44,20 @@ type Limiter struct {
 	start  time.Time // stamps count from here
 
 	mu    sync.Mutex
-	known map[netip.Addr]*guest
-	ring  guest // next is the one accepted most recently, prev the least
+	order list.List // of *guest, the one accepted most recently first
+	known map[netip.Addr]*list.Element
 }
 
-// guest is an address with a place in the ring.
+// guest is an address that had a request accepted.
 type guest struct {
-	addr       netip.Addr
-	prev, next *guest
-	last       time.Duration // since start, of the last request that was accepted
-	window     window
+	addr   netip.Addr
+	last   time.Duration // since start, of the last request that was accepted
+	window window
 }
 
 // NewLimiter counts by a clock, which is read as a monotonic one where it has that.
 func NewLimiter(l Limits, now func() time.Time) *Limiter {
-	m := &Limiter{limits: l, most: mostAddresses, now: now, start: now(), known: map[netip.Addr]*guest{}}
-	m.ring.prev, m.ring.next = &m.ring, &m.ring
-	return m
+	return &Limiter{limits: l, most: mostAddresses, now: now, start: now(), known: map[netip.Addr]*list.Element{}}
 }
 
 // Accept counts a request, or says after how long one would be accepted, unless others
@@ -68,13 +67,15 @@ func (m *Limiter) Accept(address netip.Addr) (wait time.Duration, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at := m.now().Sub(m.start).Truncate(time.Millisecond)
-	v := m.known[address]
-	if v == nil {
+	place := m.known[address]
+	if place == nil {
 		m.forget(at)
-		v = &guest{addr: address}
+		place = m.order.PushFront(&guest{addr: address}) // whose first request is accepted
+		m.known[address] = place
 	}
+	v := place.Value.(*guest)
 	if at-v.last >= sustainedWindow {
-		v.window = window{} // nothing in it counts any more, nor may its stamps come round
+		v.window = nil // nothing in it counts any more, nor may its stamps come round
 	}
 	at = max(at, v.last) // a clock that was set back must not open a window
 	if wait := v.window.wait(m.limits, stampOf(at)); wait > 0 {
@@ -82,30 +83,15 @@ func (m *Limiter) Accept(address netip.Addr) (wait time.Duration, ok bool) {
 	}
 	v.window.add(m.limits, stampOf(at))
 	v.last = at
-	m.known[address] = v
-	m.front(v)
+	m.order.MoveToFront(place)
 	return 0, true
 }
 
 // forget drops who has had nothing accepted for an hour, and makes room for one more.
 func (m *Limiter) forget(at time.Duration) {
-	for last := m.ring.prev; last != &m.ring && (at-last.last >= sustainedWindow || len(m.known) >= m.most); last = m.ring.prev {
-		m.remove(last)
-		delete(m.known, last.addr)
+	for e := m.order.Back(); e != nil && (at-e.Value.(*guest).last >= sustainedWindow || len(m.known) >= m.most); e = m.order.Back() {
+		delete(m.known, m.order.Remove(e).(*guest).addr)
 	}
-}
-
-func (m *Limiter) front(v *guest) {
-	if v.next != nil {
-		m.remove(v)
-	}
-	v.prev, v.next = &m.ring, m.ring.next
-	v.prev.next, v.next.prev = v, v
-}
-
-func (m *Limiter) remove(v *guest) {
-	v.prev.next, v.next.prev = v.next, v.prev
-	v.prev, v.next = nil, nil
 }
 
 // subscriber is whom an address stands for.
@@ -127,34 +113,17 @@ func (s stamp) since(earlier stamp) time.Duration {
 	return time.Duration(s-earlier) * time.Millisecond
 }
 
-// window holds the last accepted requests, as many as the sustained limit: a ring once
-// it is full, with the oldest at next.
-type window struct {
-	stamps []stamp
-	next   int32
-	full   bool
-}
-
-// nth is the n-th last request that was accepted, if there were as many.
-func (w *window) nth(n int) (s stamp, ok bool) {
-	held := len(w.stamps)
-	if n > held {
-		return 0, false
-	}
-	if !w.full {
-		return w.stamps[held-n], true
-	}
-	return w.stamps[(int(w.next)-n+held)%held], true
-}
+// window holds the last accepted requests, the oldest first, as many as the longer limit.
+type window []stamp
 
 // wait is how long until both limits accept a request.
-func (w *window) wait(l Limits, at stamp) (wait time.Duration) {
+func (w window) wait(l Limits, at stamp) (wait time.Duration) {
 	for _, limit := range [...]struct {
 		requests int
 		within   time.Duration
 	}{{l.Burst, burstWindow}, {l.Sustained, sustainedWindow}} {
-		if s, ok := w.nth(limit.requests); ok {
-			wait = max(wait, limit.within-at.since(s))
+		if oldest := len(w) - limit.requests; oldest >= 0 {
+			wait = max(wait, limit.within-at.since(w[oldest]))
 		}
 	}
 	return wait
@@ -162,17 +131,11 @@ func (w *window) wait(l Limits, at stamp) (wait time.Duration) {
 
 func (w *window) add(l Limits, at stamp) {
 	most := max(l.Burst, l.Sustained)
-	if w.full {
-		w.stamps[w.next] = at
-		w.next = (w.next + 1) % int32(most)
-		return
+	if len(*w) == most {
+		*w = slices.Delete(*w, 0, 1)
 	}
-	if held := len(w.stamps); held == cap(w.stamps) {
-		// In few steps, and never beyond what is needed.
-		grown := make([]stamp, held, min(max(4, 3*held), most))
-		copy(grown, w.stamps)
-		w.stamps = grown
+	if len(*w) == cap(*w) { // it grows in few steps, and never beyond what is needed
+		*w = append(make(window, 0, min(max(4, 3*len(*w)), most)), *w...)
 	}
-	w.stamps = append(w.stamps, at)
-	w.full = len(w.stamps) == most
+	*w = append(*w, at)
 }
