@@ -49,7 +49,9 @@ func (r *Room) createBasis(ctx context.Context, b *Basis, by sealer.Ref) error {
 		if err := insertBasis(ctx, tx, b); err != nil {
 			return err
 		}
-		return emit(ctx, tx, "basis.created", b.TenantID, by, sealer.Ref{Kind: "basis", ID: b.ID}, b.CreatedAt, b)
+		return tx.EmitRecord(ctx, sealer.Event{
+			TenantID: b.TenantID, Type: "basis.created", At: b.CreatedAt.Time, Actor: by, Subject: sealer.Ref{Kind: "basis", ID: b.ID},
+		}, b)
 	})
 }
 
@@ -93,14 +95,11 @@ func (r *Room) move(ctx context.Context, tenantID, id string, a Action, reason *
 // announce tells of a right's new state: in its audit event, whose data is the
 // record, and in the feed.
 func announce(ctx context.Context, tx *store.Tx, event string, r *Right, by sealer.Ref) error {
-	if err := emit(ctx, tx, event, r.TenantID, by, sealer.Ref{Kind: "right", ID: r.ID}, r.UpdatedAt, r); err != nil {
+	e := sealer.Event{TenantID: r.TenantID, Type: event, At: r.UpdatedAt.Time, Actor: by, Subject: sealer.Ref{Kind: "right", ID: r.ID}}
+	if err := tx.EmitRecord(ctx, e, r); err != nil {
 		return err
 	}
 	return tx.Publish(ctx, api.Change{Revision: r.Revision, Right: r.snapshot()})
-}
-
-func emit(ctx context.Context, tx *store.Tx, event, tenantID string, by, subject sealer.Ref, at store.Instant, record any) error {
-	return tx.EmitRecord(ctx, sealer.Event{TenantID: tenantID, Type: event, At: at.Time, Actor: by, Subject: subject}, record)
 }
 
 // View is a right as it is answered: its record, and what its ancestors make of it.

@@ -3,7 +3,6 @@ package sandbox
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -231,10 +230,7 @@ func (r *Room) RotateSecret(ctx context.Context, by sealer.Ref) (at store.Instan
 		if err := replaceSecret(ctx, tx, newSecret(), at); err != nil {
 			return err
 		}
-		return tx.Emit(ctx, sealer.Event{
-			TenantID: api.SystemTenant, Type: rotatedEvent, At: at.Time, Actor: by,
-			Subject: sealer.Ref{Kind: "sandbox", ID: "cookies"}, Data: json.RawMessage(`{}`),
-		})
+		return tx.EmitSystem(ctx, rotatedEvent, by, sealer.Ref{Kind: "sandbox", ID: "cookies"}, struct{}{})
 	})
 	return at, err
 }
