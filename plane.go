@@ -102,7 +102,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 				return ctl.Ask(ctx, caller, method, target, body)
 			},
 			Deliver: issuer.Deliver, CountPacks: packs.CountPacks, MaxTenants: int64(cfg.Sandbox.Tenants),
-			Limits: sandbox.Limits{Burst: cfg.Sandbox.Burst, Sustained: cfg.Sandbox.Sustained}, Shared: cfg.Shared, Idle: cfg.Sandbox.Idle, Logger: cfg.Logger,
+			Limits: cfg.Sandbox.Limits, Shared: cfg.Shared, Idle: cfg.Sandbox.Idle, Logger: cfg.Logger,
 		})
 		if err != nil {
 			return nil, err

@@ -55,7 +55,7 @@ func openSandboxHouse(t *testing.T, data string, log pipeline.Log, warehouse *sq
 	quiet := slog.New(slog.DiscardHandler)
 	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url, Logger: quiet})
 	require.NoError(t, err)
-	ctl, err := openPlane(t.Context(), planeConfig{DB: db, Log: log, Warehouse: warehouse, Data: data, Bound: 5 * time.Second, Sandbox: sandbox.Flags{Tenants: 100, Burst: 1000, Sustained: 1000},
+	ctl, err := openPlane(t.Context(), planeConfig{DB: db, Log: log, Warehouse: warehouse, Data: data, Bound: 5 * time.Second, Sandbox: sandbox.Flags{Tenants: 100, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}},
 		Token: "operator", Logger: quiet, Registerer: prometheus.NewRegistry()})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -7,10 +7,9 @@ import (
 
 // Flags are those of a command that serves the sandbox, in the form that kong reads.
 type Flags struct {
-	Tenants   int           `default:"5000" help:"How many visitors have a tenant of the sandbox at a time, in all processes together; for another one who is idle for more than an hour has to go, else the answer is 503. 0 turns the sandbox off; the tenants that there are then stay, with their keys and rights, until it is on again and finds them idle." placeholder:"N"`
-	Burst     int           `default:"10" help:"How many requests of one address the sandbox takes within 10 seconds; more are answered 429." placeholder:"N"`
-	Sustained int           `default:"200" help:"How many requests of one address the sandbox takes within an hour." placeholder:"N"`
-	Idle      time.Duration `default:"24h" help:"After how long without a request a tenant of the sandbox is dropped."`
+	Tenants int `default:"5000" help:"How many visitors have a tenant of the sandbox at a time, in all processes together; for another one who is idle for more than an hour has to go, else the answer is 503. 0 turns the sandbox off; the tenants that there are then stay, with their keys and rights, until it is on again and finds them idle." placeholder:"N"`
+	Limits  `embed:""`
+	Idle    time.Duration `default:"24h" help:"After how long without a request a tenant of the sandbox is dropped."`
 }
 
 // Validate refuses what a sandbox can't be run with.

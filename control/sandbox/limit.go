@@ -11,8 +11,8 @@ import (
 // Limits are how many requests of one address are accepted within any stretch of 10
 // seconds, and within any hour.
 type Limits struct {
-	Burst     int
-	Sustained int
+	Burst     int `default:"10" help:"How many requests of one address the sandbox takes within 10 seconds; more are answered 429." placeholder:"N"`
+	Sustained int `default:"200" help:"How many requests of one address the sandbox takes within an hour." placeholder:"N"`
 }
 
 // The contract's limits.
