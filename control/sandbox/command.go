@@ -10,6 +10,7 @@ import (
 	"muniment/control/node"
 	"muniment/control/route"
 	"muniment/control/store"
+	"muniment/sealer"
 )
 
 // Commands are what "muniment sandbox" does, in the form that kong reads.
@@ -46,4 +47,19 @@ func (r *Room) OperatorRoutes(a route.API) {
 		at, err := r.RotateSecret(ctx, store.ByOperator())
 		return store.Tell(Rotated{at}, err)
 	})
+}
+
+const rotatedEvent = "sandbox.secret_rotated"
+
+// RotateSecret takes every visitor's tenant away from its cookie, at once and in every
+// process.
+func (r *Room) RotateSecret(ctx context.Context, by sealer.Ref) (at store.Instant, err error) {
+	err = r.db.Change(ctx, func(tx *store.Tx) error {
+		at = store.At(tx.Now())
+		if err := replaceSecret(ctx, tx, newSecret(), at); err != nil {
+			return err
+		}
+		return tx.EmitSystem(ctx, rotatedEvent, by, sealer.Ref{Kind: "sandbox", ID: "cookies"}, struct{}{})
+	})
+	return at, err
 }

@@ -7,14 +7,12 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"muniment/control/right"
 	"muniment/control/store"
 	"muniment/control/tenant"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
-	"muniment/sealer"
 )
 
 // Tenant is that of a visitor, as /v1 has it.
@@ -77,162 +75,6 @@ func (r *Room) provision(ctx context.Context) (auth.Principal, error) {
 		err = errors.Join(err, also)
 	}
 	return of, err
-}
-
-// over is how many tenants have to go before there is a place for one more; 0 or less: none.
-func (r *Room) over(ctx context.Context, q store.Querier) (int64, error) {
-	n, err := countLodgers(ctx, q)
-	return n - r.cfg.MaxTenants + 1, err
-}
-
-const (
-	// crowdedIdle is after how long without a request a tenant has to go for another one
-	// when there is no place left: else who makes tenants and leaves them, be it from an
-	// address or two, keeps everybody out for Config.Idle.
-	crowdedIdle = time.Hour
-	// crowdedTries bounds how many are tried to be dropped for one visitor.
-	crowdedTries = 10
-)
-
-// makeRoom drops whom nobody has used for longest, for at least crowdedIdle, if there is no
-// place for one more. It refuses if that makes none.
-func (r *Room) makeRoom(ctx context.Context) error {
-	over, err := r.over(ctx, r.db.Read())
-	if err != nil || over <= 0 {
-		return err
-	}
-	quiet := min(crowdedIdle, r.cfg.Idle)
-	list, err := listIdle(ctx, r.db.Read(), lastSeen(r.db.Now(), quiet), lodger{}, crowdedTries)
-	if err != nil {
-		return err
-	}
-	for _, l := range list {
-		dropped, err := r.dropUnused(ctx, l.tenantID, quiet)
-		if _, unavailable := errors.AsType[*api.Error](err); unavailable || ctx.Err() != nil {
-			return err
-		}
-		if err != nil {
-			r.cfg.Logger.Error("cannot drop an idle tenant of the sandbox for another visitor", "tenantId", l.tenantID, "err", err)
-		}
-		if dropped {
-			over--
-		}
-		if over <= 0 {
-			return nil
-		}
-	}
-	return full()
-}
-
-// Why a tenant is dropped.
-const (
-	wasReset   = "RESET"
-	idle       = "IDLE"
-	unfinished = "NOT_PROVISIONED"
-)
-
-// drop deletes a tenant, and tells of it; false if it was gone.
-func (r *Room) drop(ctx context.Context, tenantID, reason string, by sealer.Ref) (dropped bool, err error) {
-	return r.dropIf(ctx, tenantID, reason, by, func(*lodger, *store.Tx) bool { return true })
-}
-
-// dropUnused is drop for a tenant that nobody has used for so long; false if it came back.
-func (r *Room) dropUnused(ctx context.Context, tenantID string, quiet time.Duration) (dropped bool, err error) {
-	return r.dropIf(ctx, tenantID, idle, store.BySystem(), func(l *lodger, tx *store.Tx) bool {
-		return !l.seenAt.After(lastSeen(tx.Now(), quiet))
-	})
-}
-
-func (r *Room) dropIf(ctx context.Context, tenantID, reason string, by sealer.Ref, may func(*lodger, *store.Tx) bool) (dropped bool, err error) {
-	err = r.db.Change(ctx, func(tx *store.Tx) error {
-		l, err := findLodger(ctx, tx, tenantID)
-		if err != nil || l == nil || !may(l, tx) {
-			return err
-		}
-		dropped = true
-		return dropAndTell(ctx, tx, tenantID, reason, by)
-	})
-	return dropped && err == nil, err
-}
-
-const droppedEvent = "tenant.dropped"
-
-func dropAndTell(ctx context.Context, tx *store.Tx, tenantID, reason string, by sealer.Ref) error {
-	if err := tx.DropTenant(ctx, tenantID); err != nil {
-		return err
-	}
-	return tx.EmitRecord(ctx, sealer.Event{
-		TenantID: tenantID, Type: droppedEvent, At: tx.Now(), Actor: by, Subject: sealer.Ref{Kind: "tenant", ID: tenantID},
-	}, object{"tenantId": tenantID, "reason": reason})
-}
-
-// Replay is the sandbox's store.Replay: a tenant that was dropped is dropped again, and a
-// secret that was replaced is replaced once more, as whoever had it may have it still.
-func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
-	switch e.Type {
-	case rotatedEvent:
-		return true, replaceSecret(ctx, tx, newSecret(), store.At(e.At))
-	case droppedEvent:
-	default:
-		return false, nil
-	}
-	l, err := findLodger(ctx, tx, e.TenantID)
-	if err != nil || l == nil {
-		return false, err
-	}
-	return true, tx.DropTenant(ctx, e.TenantID)
-}
-
-const evictBatch = 100
-
-// lastSeen is the latest moment noted of a tenant that was not used for so long: it may
-// have been used for touchEvery after that.
-func lastSeen(now time.Time, quiet time.Duration) time.Time { return now.Add(-quiet - touchEvery) }
-
-// Evict forgets windows that are over, and drops, one by one, who was idle when it began
-// to look. It goes on behind one that can't be dropped, and tells of the first. Any number
-// of processes may do so.
-func (r *Room) Evict(ctx context.Context) error {
-	if r.shared != nil {
-		if err := r.shared.forget(ctx); err != nil {
-			return err
-		}
-	}
-	until := lastSeen(r.db.Now(), r.cfg.Idle)
-	var failed error
-	for last := (lodger{}); ; {
-		list, err := listIdle(ctx, r.db.Read(), until, last, evictBatch)
-		if err != nil {
-			return errors.Join(failed, err)
-		}
-		for _, last = range list {
-			_, err := r.dropUnused(ctx, last.tenantID, r.cfg.Idle)
-			if _, unavailable := errors.AsType[*api.Error](err); unavailable || ctx.Err() != nil {
-				return errors.Join(failed, err)
-			}
-			if failed == nil {
-				failed = err
-			}
-		}
-		if len(list) < evictBatch {
-			return failed
-		}
-	}
-}
-
-const rotatedEvent = "sandbox.secret_rotated"
-
-// RotateSecret takes every visitor's tenant away from its cookie, at once and in every
-// process.
-func (r *Room) RotateSecret(ctx context.Context, by sealer.Ref) (at store.Instant, err error) {
-	err = r.db.Change(ctx, func(tx *store.Tx) error {
-		at = store.At(tx.Now())
-		if err := replaceSecret(ctx, tx, newSecret(), at); err != nil {
-			return err
-		}
-		return tx.EmitSystem(ctx, rotatedEvent, by, sealer.Ref{Kind: "sandbox", ID: "cookies"}, struct{}{})
-	})
-	return at, err
 }
 
 // Provisioned is the answer that sets the cookie.
