@@ -104,9 +104,9 @@ func (p *launched) invite(t *testing.T, s *scaled) (token string) {
 func (p *launched) join(t *testing.T, s *scaled) (nodeID, credential string) {
 	t.Helper()
 	nodeID = api.NewID(api.PrefixNode, time.Now())
-	var joined api.Joined
-	require.NoError(t, bench.Client{API: p.nodes}.Do(t.Context(), "POST", api.PathJoin, joinRequest(t, nodeID, p.invite(t, s)), &joined))
-	return nodeID, joined.Credential
+	credential, hash := api.NewBearer(nodeID)
+	require.NoError(t, bench.Client{API: p.nodes}.Do(t.Context(), "POST", api.PathJoin, joinRequest(t, nodeID, hash, p.invite(t, s)), nil))
+	return nodeID, credential
 }
 
 // bound is that of nodes here, which it takes to see a lease end.
@@ -401,13 +401,13 @@ func ask(t *testing.T, client bench.Client, method, path string) (*http.Response
 }
 
 // joinRequest is a node's, with a key that it made itself.
-func joinRequest(t *testing.T, nodeID, invitation string) api.JoinRequest {
+func joinRequest(t *testing.T, nodeID, credentialHash, invitation string) api.JoinRequest {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)
 	require.NoError(t, err)
 	key := base64.RawURLEncoding.EncodeToString(public)
 	return api.JoinRequest{
-		Invitation: invitation, NodeID: nodeID, PublicKey: key,
-		Signature: base64.RawURLEncoding.EncodeToString(ed25519.Sign(private, api.JoinText(nodeID, key, invitation))),
+		Invitation: invitation, NodeID: nodeID, PublicKey: key, CredentialHash: credentialHash,
+		Signature: base64.RawURLEncoding.EncodeToString(ed25519.Sign(private, api.JoinText(nodeID, key, credentialHash, invitation))),
 	}
 }

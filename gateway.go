@@ -37,7 +37,7 @@ type gatewayCmd struct {
 	Admin          string        `default:"127.0.0.1:9090" help:"Address for operators: metrics, health."`
 	Control        string        `required:"" help:"Where control, or a balancer in front of several, takes the API's requests: all but deliveries." placeholder:"HOST:PORT"`
 	Nodes          string        `required:"" help:"Where control, or such a balancer, listens for nodes. Over http only on this machine." placeholder:"URL"`
-	Invitation     string        `help:"What lets the node join, for its first start: muniment node invite." placeholder:"TOKEN"`
+	Invitation     string        `help:"What lets the node join: muniment node invite. Of no use once it has." placeholder:"TOKEN"`
 	Bound          time.Duration `default:"30s" help:"How long the node signs without news of rights."`
 	Patience       time.Duration `default:"2s" help:"How long a record waits for Kafka before the node's own disk makes the promise."`
 	SpoolBytes     int64         `default:"8589934592" help:"Size of the spool, in bytes. When it is full, deliveries are refused."`

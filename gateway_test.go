@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -24,6 +26,7 @@ import (
 	"muniment/control/node"
 	"muniment/control/store"
 	"muniment/control/tenant"
+	"muniment/gateway/api"
 	"muniment/gateway/certs"
 	"muniment/pipeline/conform"
 )
@@ -105,6 +108,62 @@ func TestGatewayThatMayNotSign(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	_, err = rooms.Expel(t.Context(), nodeID, node.Expulsion{}, store.ByOperator())
 	require.NoError(t, err, "it leaves all the same")
+	p.stop(t)
+}
+
+// TestGatewayKilledAsItJoins kills the process at one request after the other of its first
+// start, before control has heard it or before the answer is there, and starts it again
+// with another invitation each time. It ends as one node with one key.
+func TestGatewayKilledAsItJoins(t *testing.T) {
+	exe, data := muniment(t), t.TempDir()
+	rooms, at := nodesControl(t, nil)
+	to, err := url.Parse(at)
+	require.NoError(t, err)
+	type moment struct {
+		path  string
+		heard bool // by control
+	}
+	kills := []moment{{api.PathStart, false}, {api.PathJoin, false}, {api.PathJoin, true}, {api.PathStart, false}, {api.PathStart, true}}
+	var next atomic.Pointer[moment]
+	hangs, killed := make(chan struct{}), make(chan struct{})
+	forward := httputil.NewSingleHostReverseProxy(to)
+	door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		m := next.Load()
+		if m == nil || m.path != q.URL.Path {
+			forward.ServeHTTP(w, q)
+			return
+		}
+		if m.heard {
+			forward.ServeHTTP(httptest.NewRecorder(), q)
+		}
+		hangs <- struct{}{}
+		<-killed
+		panic(http.ErrAbortHandler)
+	}))
+	defer door.Close()
+	start := func() *launched {
+		invited, err := rooms.Invite(t.Context(), store.ByOperator())
+		require.NoError(t, err)
+		return launch(t, exec.Command(exe, "gateway", "--kafka", "127.0.0.1:1", "--control", "127.0.0.1:1", "--nodes", door.URL,
+			"--invitation", invited.Token, "--data", data, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"))
+	}
+	for _, m := range kills {
+		next.Store(&m)
+		p := start()
+		<-hangs
+		require.NoError(t, p.cmd.Process.Kill())
+		<-p.exited
+		killed <- struct{}{}
+	}
+	next.Store(nil)
+	p := start()
+	p.awaitReady(t, http.StatusOK)
+	list, err := rooms.SigningKeys(t.Context())
+	require.NoError(t, err)
+	joined := slices.DeleteFunc(list.Keys, func(k node.SigningKey) bool { return !strings.HasPrefix(k.NodeID, "nod_") })
+	require.Len(t, joined, 1)
+	_, err = rooms.Expel(t.Context(), joined[0].NodeID, node.Expulsion{}, store.ByOperator())
+	require.NoError(t, err)
 	p.stop(t)
 }
 

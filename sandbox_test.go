@@ -7,13 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -29,7 +26,7 @@ import (
 	"muniment/control/store/storetest"
 	"muniment/control/tenant"
 	"muniment/gateway"
-	"muniment/gateway/identity"
+	"muniment/gateway/api"
 	"muniment/gateway/snapshot"
 	"muniment/pipeline"
 	"muniment/pipeline/kafka"
@@ -387,82 +384,71 @@ func TestSandboxNodeAskedToLeave(t *testing.T) {
 	h.verifies(h.sealed(v))
 }
 
-// TestSandboxNodeKilledAsItJoined: one that control has let join, but that does not know
-// it, is refused for good. The next slot's takes its place, and whoever tries again makes
-// no other invitation.
+// TestSandboxNodeKilledAsItJoined: the next start goes on with the same node in the same
+// slot, whether or not control had let it join; and to try again makes no other invitation.
 func TestSandboxNodeKilledAsItJoined(t *testing.T) {
-	t.Setenv("MUNIMENT_TEST_POSTGRES", "")
 	data := t.TempDir()
 	log := sandboxTopic(t)
 	warehouse := loadedWarehouse(t, data, log, 8)
-	h := openSandboxHouse(t, data, log, warehouse, sandboxAlone)
-	v := h.visitor(true)
-	h.deliver(v)
-	first := h.nodeOf(v)
+	h := openSandboxHouse(t, data, log, warehouse, func(context.Context, *plane) error { return nil })
+	// joining has another process join, which is told answer when it asks to.
+	joining := func(answer func(*http.Request) (*http.Response, error)) *slots {
+		ask := func(q *http.Request) (*http.Response, error) {
+			if q.URL.Path == api.PathJoin {
+				return answer(q)
+			}
+			return h.answer(q)
+		}
+		return &slots{plane: h.ctl, client: &http.Client{Transport: roundTrip(ask)}}
+	}
+
+	s := joining(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusConflict, Body: http.NoBody}, nil
+	})
+	for range 3 {
+		_, err := s.join(t.Context(), nil)
+		require.ErrorContains(t, err, "cannot join")
+	}
+	require.Equal(t, 1, h.invitations())
+	for i, heard := range []bool{false, true} { // by control
+		ctx, kill := context.WithCancel(t.Context())
+		_, err := joining(func(q *http.Request) (*http.Response, error) {
+			if heard {
+				_, err := h.answer(q)
+				require.NoError(t, err)
+			}
+			kill()
+			return nil, errors.New("killed")
+		}).join(ctx, nil)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, 2+i, h.invitations())
+	}
 	h.stop()
-	forgetCredential(t, data, 1)
 
 	h = openSandboxHouse(t, data, log, warehouse, sandboxAlone)
+	v := h.visitor(true)
 	h.deliver(v)
 	h.verifies(h.sealed(v))
-	require.NotEqual(t, first, h.nodeOf(v))
-	h.stop()
-	forgetCredential(t, data, 2)
-
-	// More of them than are passed over: it is refused, again and again.
-	for slot := 3; slot <= mostRefused+1; slot++ {
-		copySlot(t, data, 2, slot)
-	}
-	h = openSandboxHouse(t, data, log, warehouse, func(context.Context, *plane) error { return nil })
-	door := httptest.NewServer(h.ctl.Nodes())
-	defer door.Close()
-	to, err := url.Parse(door.URL)
+	joined, err := store.List(t.Context(), h.db.Read(), "the nodes", store.Text, `SELECT node_id FROM nodes`)
 	require.NoError(t, err)
-	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "tcp", to.Host)
-	}}}
-	defer client.CloseIdleConnections()
-	slots := &slots{plane: h.ctl, client: client}
-	before := h.invitations()
-	for range 3 {
-		_, err := slots.join(t.Context(), nil)
-		require.ErrorIs(t, err, identity.ErrNotJoined)
-		require.ErrorContains(t, err, "is known already")
-	}
-	require.Equal(t, before+1, h.invitations())
-	require.NoError(t, os.RemoveAll(filepath.Join(data, "sandbox", strconv.Itoa(mostRefused+1))))
-	n, err := slots.join(t.Context(), nil)
+	require.Equal(t, []string{h.nodeOf(v)}, joined)
+	require.Equal(t, 3, h.invitations())
+	entries, err := os.ReadDir(filepath.Join(data, "sandbox"))
 	require.NoError(t, err)
-	require.NoError(t, n.Close())
-	require.Equal(t, before+1, h.invitations(), "the one that nobody had used")
+	require.Len(t, entries, 1)
 }
 
-// forgetCredential has a slot's node not know that control let it join.
-func forgetCredential(t *testing.T, data string, slot int) {
-	t.Helper()
-	name := filepath.Join(data, "sandbox", strconv.Itoa(slot), "node.json")
-	text, err := os.ReadFile(name)
-	require.NoError(t, err)
-	var saved map[string]string
-	require.NoError(t, json.Unmarshal(text, &saved))
-	require.NotEmpty(t, saved["credential"])
-	delete(saved, "credential")
-	text, err = json.Marshal(saved)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(name, text, 0o600))
-}
+// roundTrip is a transport.
+type roundTrip func(*http.Request) (*http.Response, error)
 
-func copySlot(t *testing.T, data string, from, to int) {
-	t.Helper()
-	dir := filepath.Join(data, "sandbox", strconv.Itoa(to))
-	require.NoError(t, os.Mkdir(dir, 0o700))
-	names, err := filepath.Glob(filepath.Join(data, "sandbox", strconv.Itoa(from), "[^L]*"))
-	require.NoError(t, err)
-	for _, name := range names {
-		text, err := os.ReadFile(name)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(name)), text, 0o600))
-	}
+// RoundTrip implements http.RoundTripper.
+func (r roundTrip) RoundTrip(q *http.Request) (*http.Response, error) { return r(q) }
+
+// answer is control's to a node.
+func (h *sandboxHouse) answer(q *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	h.ctl.Nodes().ServeHTTP(w, q)
+	return w.Result(), nil
 }
 
 // invitations is how many there ever were.

@@ -19,13 +19,8 @@ import (
 // insideURL is control, for who dials it inside the process.
 const insideURL = "http://localhost"
 
-const (
-	// mostSlots bounds how many control processes that share a folder have a node each.
-	mostSlots = 1000
-	// mostRefused is how many slots that control lets no node join from are passed over.
-	// If there are more, it is not the slots: a clock stands wrong, for instance.
-	mostRefused = 10
-)
+// mostSlots bounds how many control processes that share a folder have a node each.
+const mostSlots = 1000
 
 // slots are the folder of the identities that a sandbox's node may have: each slot holds
 // one, of which nobody but a process that runs has a claim.
@@ -38,31 +33,29 @@ type slots struct {
 }
 
 // join opens the first identity of the folder that no other process has, and makes one
-// where there is none: so their number is that of the processes that ran at a time. What
-// control refuses is passed over: who was expelled, and who was killed after control had
-// let it join, but before that was on disk. The volume has to know locks.
+// where there is none: so their number is that of the processes that ran at a time. Who was
+// expelled is passed over. The volume has to know locks.
 func (s *slots) join(ctx context.Context, metrics prometheus.Registerer) (*identity.Node, error) {
 	folder := filepath.Join(s.plane.cfg.Data, "sandbox") // which control processes share
 	if err := store.MakeDir(folder); err != nil {
 		return nil, err
 	}
-	refused := 0
 	for slot := 1; slot <= mostSlots; slot++ {
-		dir := filepath.Join(folder, strconv.Itoa(slot))
+		dir, offered := filepath.Join(folder, strconv.Itoa(slot)), false
+		invite := func(ctx context.Context) (string, error) {
+			offered = true
+			return s.invite(ctx)
+		}
 		n, err := identity.Open(ctx, identity.Config{
 			Dir: dir, Control: insideURL, Client: s.client, RotateEvery: 90 * 24 * time.Hour,
-			Invite: s.invite, Logger: s.plane.cfg.Logger, Registerer: metrics,
+			Invite: invite, Logger: s.plane.cfg.Logger, Registerer: metrics,
 		})
-		notJoined := errors.Is(err, identity.ErrNotJoined)
-		if err == nil || notJoined && expelled(err) {
+		if offered && (err == nil || expelled(err)) {
 			s.invitation = node.Invitation{} // it is used, or of no use
 		}
 		switch {
 		case errors.Is(err, store.ErrInUse):
-		case expelled(err), notJoined && refused < mostRefused:
-			if notJoined {
-				refused++
-			}
+		case expelled(err):
 			s.plane.cfg.Logger.Warn("an identity of the sandbox's nodes is of no use any more, another takes its place", "dir", dir, "err", err)
 		default:
 			return n, err

@@ -28,7 +28,7 @@ func TestExpelNode(t *testing.T) {
 	require.Contains(t, expel("nod_embedded", `{"force":true}`).refused(409, api.StateConflict), "part of a control process")
 
 	n, invitation := newNewcomer(t), h.invite()
-	credential := get[string](t, h.join(n.request(invitation)).ok(), "credential")
+	credential := h.admit(n, invitation)
 	start := func() answer { return send(t, h.control.Nodes(), credential, "POST", api.PathStart, "") }
 	start().ok()
 	refused := expel(n.id, `{"reason":"not needed"}`).refused(409, api.StateConflict)
@@ -105,7 +105,7 @@ func TestLeavingNodeGetsNoKey(t *testing.T) {
 			h := newHouse(t)
 			n, next := newNewcomer(t), newNewcomer(t).key
 			id := sealer.KeyID(n.key.Public().(ed25519.PublicKey))
-			credential := get[string](t, h.join(n.request(h.invite())).ok(), "credential")
+			credential := h.admit(n, h.invite())
 			start := func() api.Started {
 				body, err := json.Marshal(api.StartRequest{SigningKeys: []string{id}})
 				require.NoError(t, err)
@@ -152,7 +152,7 @@ func TestLeavingNodeGetsNoKey(t *testing.T) {
 func TestLeavingNodeDisownsNothing(t *testing.T) {
 	h := newHouse(t)
 	n := newNewcomer(t)
-	credential := get[string](t, h.join(n.request(h.invite())).ok(), "credential")
+	credential := h.admit(n, h.invite())
 	id := sealer.KeyID(n.key.Public().(ed25519.PublicKey))
 	h.admin("POST", "/admin/nodes/"+n.id+"/expel", "").refused(409, api.StateConflict)
 	signed := time.Now().UTC().Truncate(time.Millisecond)
@@ -169,9 +169,9 @@ func TestNodesTellOfTheirSpools(t *testing.T) {
 		return send(t, h.control.Nodes(), credential, "POST", api.PathFeed, `{"nodeId":"x","after":0,"limit":0,"spooled":`+spooled+`}`)
 	}
 	n, other := newNewcomer(t), newNewcomer(t)
-	credential := get[string](t, h.join(n.request(h.invite())).ok(), "credential")
+	credential := h.admit(n, h.invite())
 	ask(credential, "5").ok()
-	ask(get[string](t, h.join(other.request(h.invite())).ok(), "credential"), "0").ok()
+	ask(h.admit(other, h.invite()), "0").ok()
 	live, silent, err := h.nodes.Spooled(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{n.id: 5}, live)
@@ -188,7 +188,7 @@ func TestAbandonSpool(t *testing.T) {
 			h := newHouseOn(t, t.TempDir(), node.Config{Bound: 30 * time.Second, Clock: func() time.Duration { return time.Duration(ran.Load()) }})
 			expel := func(n newcomer, body string) answer { return h.admin("POST", "/admin/nodes/"+n.id+"/expel", body) }
 			n := newNewcomer(t)
-			credential := get[string](t, h.join(n.request(h.invite())).ok(), "credential")
+			credential := h.admit(n, h.invite())
 			send(t, h.control.Nodes(), credential, "POST", api.PathStart, "").ok()
 			send(t, h.control.Nodes(), credential, "POST", api.PathFeed, `{"nodeId":"x","after":0,"limit":0,"spooled":7}`).ok()
 			require.Contains(t, expel(n, `{"abandonSpool":true,"force":true}`).refused(409, api.StateConflict), "stop it first")

@@ -229,7 +229,7 @@ type actor struct {
 }
 
 func (s *stage) newActor(i int) *actor {
-	credential := get[string](s.t, s.house.join(newNewcomer(s.t).request(s.house.invite())).ok(), "credential")
+	credential := s.house.admit(newNewcomer(s.t), s.house.invite())
 	r := s.random(i)
 	return &actor{
 		s: s, r: r, credential: credential, skew: upTo(r, 1000*time.Hour),

@@ -5,14 +5,18 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/node"
 	"muniment/gateway/api"
 	"muniment/gateway/snapshot"
 	"muniment/sealer"
@@ -20,21 +24,24 @@ import (
 
 // newcomer is a node that wants to join.
 type newcomer struct {
-	id  string
-	key ed25519.PrivateKey
+	id, credential string
+	key            ed25519.PrivateKey
 }
 
 func newNewcomer(t *testing.T) newcomer {
 	_, key, err := ed25519.GenerateKey(nil)
 	require.NoError(t, err)
-	return newcomer{api.NewID(api.PrefixNode, time.Now()), key}
+	n := newcomer{id: api.NewID(api.PrefixNode, time.Now()), key: key}
+	n.credential, _ = api.NewBearer(n.id)
+	return n
 }
 
 func (n newcomer) request(invitation string) api.JoinRequest {
 	pub := base64.RawURLEncoding.EncodeToString(n.key.Public().(ed25519.PublicKey))
+	_, hash, _ := api.ReadBearer(api.PrefixNode, n.credential)
 	return api.JoinRequest{
-		Invitation: invitation, NodeID: n.id, PublicKey: pub,
-		Signature: base64.RawURLEncoding.EncodeToString(ed25519.Sign(n.key, api.JoinText(n.id, pub, invitation))),
+		Invitation: invitation, NodeID: n.id, PublicKey: pub, CredentialHash: hash,
+		Signature: base64.RawURLEncoding.EncodeToString(ed25519.Sign(n.key, api.JoinText(n.id, pub, hash, invitation))),
 	}
 }
 
@@ -50,11 +57,24 @@ func (h *house) join(q api.JoinRequest) answer {
 	return send(h.t, h.control.Nodes(), "", "POST", api.PathJoin, string(body))
 }
 
+// admit lets a node join, and returns its credential.
+func (h *house) admit(n newcomer, invitation string) string {
+	h.t.Helper()
+	h.join(n.request(invitation)).ok()
+	return n.credential
+}
+
+// start counts a start of the node.
+func (n newcomer) start(h *house) answer {
+	h.t.Helper()
+	return send(h.t, h.control.Nodes(), n.credential, "POST", api.PathStart, "")
+}
+
 func TestJoin(t *testing.T) {
 	h := newHouse(t)
 	n, invitation := newNewcomer(t), h.invite()
+	n.start(h).refused(401, api.AuthInvalid)
 	joined := h.join(n.request(invitation)).ok()
-	first := get[string](t, joined, "credential")
 
 	directory, err := sealer.ReadDirectory([]byte(h.call("", "GET", "/.well-known/muniment/keys.json", "").text))
 	require.NoError(t, err)
@@ -69,29 +89,113 @@ func TestJoin(t *testing.T) {
 	require.Equal(t, sealer.PurposeReceipt, directory.Keys[i].Purpose)
 	require.Equal(t, directory.Keys[i].NotBefore.Format(time.RFC3339Nano), get[string](t, joined, "notBefore"))
 	require.Equal(t, []string{"node.invited", "node.enrolled", "key.enrolled"}, h.newest(api.SystemTenant, 3))
-
-	start := func(credential string) answer {
-		return send(t, h.control.Nodes(), credential, "POST", api.PathStart, "")
-	}
 	for epoch := 1.; epoch < 3; epoch++ {
-		require.Equal(t, epoch, get[float64](t, start(first).ok(), "epoch"))
+		require.Equal(t, epoch, get[float64](t, n.start(h).ok(), "epoch"))
 	}
 
-	// The answer was lost: the same again, and the old credential is void.
-	second := get[string](t, h.join(n.request(invitation)).ok(), "credential")
-	start(first).refused(401, api.AuthInvalid)
-	require.Equal(t, 3., get[float64](t, start(second).ok(), "epoch"))
-	require.Equal(t, []string{"node.invited", "node.enrolled", "key.enrolled"}, h.newest(api.SystemTenant, 3), "nothing was enrolled again")
-
-	// The invitation was for one node, and with one key.
+	// The invitation was for one node.
 	h.join(newNewcomer(t).request(invitation)).refused(401, api.AuthInvalid)
-	h.join(newcomer{n.id, newNewcomer(t).key}.request(invitation)).refused(401, api.AuthInvalid)
-	require.Equal(t, 4., get[float64](t, start(second).ok(), "epoch"), "who was refused changed nothing")
+	require.Equal(t, []string{"node.invited", "node.enrolled", "key.enrolled"}, h.newest(api.SystemTenant, 3))
+}
 
-	// A second invitation makes nobody a node that is there, nor its key another's.
-	h.join(n.request(h.invite())).refused(409, api.StateConflict)
-	h.join(newcomer{n.id, newNewcomer(t).key}.request(h.invite())).refused(409, api.StateConflict)
-	h.join(newcomer{newNewcomer(t).id, n.key}.request(h.invite())).refused(409, api.StateConflict)
+// TestJoinAgain is asked for by a node that did not get the answer, or was killed: nothing
+// changes, and the answer is the same.
+func TestJoinAgain(t *testing.T) {
+	ahead := new(atomic.Int64) // of the clock
+	h := newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
+	join := func(n newcomer, invitation string) string {
+		return get[string](t, h.join(n.request(invitation)).ok(), "notBefore")
+	}
+	n, invitation := newNewcomer(t), h.invite()
+	first := join(n, invitation)
+	require.Equal(t, 1., get[float64](t, n.start(h).ok(), "epoch"))
+	require.Equal(t, first, join(n, invitation))
+	fresh := h.invite()
+	told := h.newest(api.SystemTenant, 4)
+	require.Equal(t, first, join(n, fresh))
+	require.Equal(t, told, h.newest(api.SystemTenant, 4), "nothing was enrolled again")
+	require.Equal(t, 2., get[float64](t, n.start(h).ok(), "epoch"), "the credential is what it was")
+
+	h.admit(newNewcomer(t), fresh) // nobody had used it
+	h.join(n.request(fresh)).refused(401, api.AuthInvalid)
+	ahead.Store(int64(time.Hour))
+	h.join(n.request(invitation)).refused(401, api.AuthInvalid)
+	require.Equal(t, 3., get[float64](t, n.start(h).ok(), "epoch"))
+}
+
+// TestLeakedInvitation is in the hands of somebody else, and with it all that the node
+// sent: neither lets him in, nor has control tell him anything that lets him in, nor
+// takes from the node what it has.
+func TestLeakedInvitation(t *testing.T) {
+	h := newHouse(t)
+	n, thief := newNewcomer(t), newNewcomer(t)
+	seen := n.request(h.invite())
+	h.join(seen).ok()
+	before := h.newest(api.SystemTenant, 3)
+
+	// What was seen once more: a moment that the directory tells everybody.
+	require.Equal(t, []string{"notBefore"}, slices.Collect(maps.Keys(h.join(seen).ok())))
+
+	// By his own name; by the node's with a key or a credential of his own, which he can
+	// sign for as himself only.
+	theirs := thief
+	theirs.id = n.id
+	h.join(thief.request(seen.Invitation)).refused(401, api.AuthInvalid)
+	h.join(theirs.request(seen.Invitation)).refused(401, api.AuthInvalid)
+	forged := seen
+	forged.CredentialHash = thief.request("").CredentialHash
+	h.join(forged).refused(422, api.ValidationFailed)
+	forged.Signature = theirs.request(seen.Invitation).Signature
+	h.join(forged).refused(422, api.ValidationFailed)
+	theirs.start(h).refused(401, api.AuthInvalid)
+
+	// With an invitation that nobody has used he is somebody, but not the node. Nor is
+	// anything of the node changed by its own key: what joined stays as it joined.
+	fresh := h.invite()
+	h.join(theirs.request(fresh)).refused(409, api.StateConflict)
+	forged = seen
+	forged.Invitation = fresh
+	h.join(forged).refused(422, api.ValidationFailed)
+	other := n
+	other.credential, _ = api.NewBearer(n.id)
+	h.join(other.request(fresh)).refused(409, api.StateConflict)
+	h.join(other.request(seen.Invitation)).refused(401, api.AuthInvalid)
+	renamed := n
+	renamed.id = thief.id
+	h.join(renamed.request(fresh)).refused(409, api.StateConflict)
+	require.Equal(t, append(before[1:], "node.invited"), h.newest(api.SystemTenant, 3))
+	require.Equal(t, 1., get[float64](t, n.start(h).ok(), "epoch"))
+	h.admit(thief, fresh)
+}
+
+// TestJoinAtSeveralProcesses: one request at two control processes, and again and again.
+func TestJoinAtSeveralProcesses(t *testing.T) {
+	dir := t.TempDir()
+	houses := []*house{newHouseOn(t, dir, node.Config{})}
+	if os.Getenv("MUNIMENT_TEST_POSTGRES") != "" { // a SQLite file is one process's
+		houses = append(houses, newHouseOn(t, dir, node.Config{}))
+	}
+	h := houses[0]
+	n := newNewcomer(t)
+	invitations := []string{h.invite(), h.invite()}
+	answers := make(chan answer, 16)
+	for i := range cap(answers) {
+		q := n.request(invitations[i/2%2])
+		go func() { answers <- houses[i%len(houses)].join(q) }()
+	}
+	first := get[string](t, (<-answers).ok(), "notBefore")
+	for range cap(answers) - 1 {
+		require.Equal(t, first, get[string](t, (<-answers).ok(), "notBefore"))
+	}
+	require.Equal(t, []string{"node.invited", "node.invited", "node.enrolled", "key.enrolled"}, h.newest(api.SystemTenant, 4))
+	for _, table := range []string{"nodes", "node_credentials"} {
+		var rows int
+		require.NoError(t, h.db.Read().QueryRowContext(t.Context(), `SELECT COUNT(*) FROM `+table).Scan(&rows))
+		require.Equal(t, 1, rows, table)
+	}
+	for i, h := range houses {
+		require.Equal(t, float64(i+1), get[float64](t, n.start(h).ok(), "epoch"))
+	}
 }
 
 // TestSandboxNode joins for the sandbox: all of its keys are for that.
@@ -100,7 +204,7 @@ func TestSandboxNode(t *testing.T) {
 	invitation, err := h.nodes.InviteSandbox(t.Context())
 	require.NoError(t, err)
 	n, next := newNewcomer(t), newNewcomer(t).key
-	credential := get[string](t, h.join(n.request(invitation.Token)).ok(), "credential")
+	credential := h.admit(n, invitation.Token)
 	n.enrol(h, credential, next, time.Now().UTC().Truncate(time.Millisecond).Add(time.Second)).ok()
 
 	directory, err := sealer.ReadDirectory([]byte(h.call("", "GET", "/.well-known/muniment/keys.json", "").text))
@@ -119,9 +223,10 @@ func TestJoinRefusesWhatIsForged(t *testing.T) {
 	h := newHouse(t)
 	good := newNewcomer(t).request(h.invite())
 	for name, spoil := range map[string]func(*api.JoinRequest){
-		"nodeId":    func(q *api.JoinRequest) { q.NodeID = "nod_embedded" },
-		"publicKey": func(q *api.JoinRequest) { q.PublicKey += "AA" },
-		"signature": func(q *api.JoinRequest) { q.Signature = newNewcomer(t).request(q.Invitation).Signature },
+		"nodeId":         func(q *api.JoinRequest) { q.NodeID = "nod_embedded" },
+		"publicKey":      func(q *api.JoinRequest) { q.PublicKey += "AA" },
+		"credentialHash": func(q *api.JoinRequest) { q.CredentialHash = strings.ToUpper(q.CredentialHash) },
+		"signature":      func(q *api.JoinRequest) { q.Signature = newNewcomer(t).request(q.Invitation).Signature },
 	} {
 		q := good
 		spoil(&q)
@@ -156,7 +261,7 @@ func TestNodeFollowsOverHTTP(t *testing.T) {
 	server := httptest.NewServer(h.control.Nodes())
 	defer server.Close()
 	n := newNewcomer(t)
-	credential := get[string](t, h.join(n.request(h.invite())).ok(), "credential")
+	credential := h.admit(n, h.invite())
 	source, err := snapshot.NewRemote(server.URL, credential, server.Client())
 	require.NoError(t, err)
 	view, err := snapshot.New(snapshot.Config{Source: source, NodeID: "nod_somebody_else"})
@@ -193,8 +298,8 @@ func TestNodeFollowsOverHTTP(t *testing.T) {
 func TestNodeRoutesAskForTheCredential(t *testing.T) {
 	h := newHouse(t)
 	n := newNewcomer(t)
-	credential := get[string](t, h.join(n.request(h.invite())).ok(), "credential")
-	other := get[string](t, h.join(newNewcomer(t).request(h.invite())).ok(), "credential")
+	credential := h.admit(n, h.invite())
+	other := h.admit(newNewcomer(t), h.invite())
 	_, key := h.tenant()
 	id, secret, _ := strings.Cut(credential, ".")
 	otherID, _, _ := strings.Cut(other, ".")
@@ -270,9 +375,9 @@ func (h *house) retire(credential, keyID string, at time.Time) answer {
 func TestNodeKeys(t *testing.T) {
 	h := newHouse(t)
 	n, next := newNewcomer(t), newNewcomer(t).key
-	credential := get[string](t, h.join(n.request(h.invite())).ok(), "credential")
+	credential := h.admit(n, h.invite())
 	other := newNewcomer(t)
-	foreign := get[string](t, h.join(other.request(h.invite())).ok(), "credential")
+	foreign := h.admit(other, h.invite())
 	id := func(key ed25519.PrivateKey) string { return sealer.KeyID(key.Public().(ed25519.PublicKey)) }
 	told := func(a answer) (k api.SigningKey) {
 		text, err := json.Marshal(a.ok())
@@ -321,7 +426,7 @@ func TestNodeKeys(t *testing.T) {
 func TestStolenCredential(t *testing.T) {
 	h := newHouse(t)
 	n, second, third, thief := newNewcomer(t), newNewcomer(t).key, newNewcomer(t).key, newNewcomer(t).key
-	credential := get[string](t, h.join(n.request(h.invite())).ok(), "credential")
+	credential := h.admit(n, h.invite())
 	steal := func(vouchers ...ed25519.PrivateKey) {
 		t.Helper()
 		for _, voucher := range vouchers {
@@ -354,7 +459,7 @@ func TestRevokeKeyOfANodeThatHasGone(t *testing.T) {
 	require.Contains(t, told, "its spool may hold receipts")
 	require.Equal(t, "REVOKED", get[string](t, revoke(gone.key, `{"force":true}`).ok(), "key", "state"))
 
-	credential := get[string](t, h.join(back.request(h.invite())).ok(), "credential")
+	credential := h.admit(back, h.invite())
 	revoke(back.key, "").refused(409, api.StateConflict)
 	next := newNewcomer(t).key
 	from, err := time.Parse(time.RFC3339Nano, get[string](t, back.enrol(h, credential, next, time.Now()).ok(), "notBefore"))

@@ -104,7 +104,7 @@ func TestTwoProcessesCommit(t *testing.T) {
 		for k, c := range controls {
 			both.wires = append(both.wires, &wire{to: c.Nodes(), r: rand.New(rand.NewPCG(uint64(i), uint64(k))), slow: 300 * time.Millisecond, goes: closed()})
 		}
-		credential := get[string](t, first.join(newNewcomer(t).request(first.invite())).ok(), "credential")
+		credential := first.admit(newNewcomer(t), first.invite())
 		source, err := snapshot.NewRemote("https://control.internal", credential, &http.Client{Transport: both})
 		require.NoError(t, err)
 		v, err := snapshot.New(snapshot.Config{Source: source, NodeID: "nod_x", Capacity: 5})

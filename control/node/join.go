@@ -4,15 +4,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/sha256"
 	"crypto/subtle"
 	"database/sql"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"muniment/control/store"
@@ -24,9 +20,20 @@ import (
 //
 // An operator makes an invitation, which lets one node join, within an hour. The
 // node brings the public half of a key that it made itself, proves that it has the
-// other half, and gets a credential for all that it asks later. Until its key is in
-// the directory it has signed nothing. Its later keys: enrol.go; how it
-// leaves: expel.go.
+// other half, and tells the hash of a credential, which it made as well, for all that it
+// asks later. Until its key is in the directory it has signed nothing. Its later keys:
+// enrol.go; how it leaves: expel.go.
+//
+// A node may be killed at any moment of this, and starts again: what it joins with is on
+// its disk before control hears of it. If control knows the credential, the node has
+// joined, and asks for nothing more; else it joins now, by that invitation or by another,
+// as the same node with the same key. A join that is asked for again changes nothing.
+//
+// So control hands out no secret. Who gets hold of an invitation that was used, or of a
+// whole request to join, can have that answered once more, by a moment that the directory
+// tells everybody. For another name, key or credential it takes a signature by that
+// very key, and an invitation that nobody has used; and what has joined is not changed by
+// anybody's request to join.
 
 // prefixInvitation begins an invitation's id.
 const prefixInvitation api.Prefix = "inv_"
@@ -58,7 +65,7 @@ func (r *Room) InviteSandbox(ctx context.Context) (Invitation, error) {
 func (r *Room) invite(ctx context.Context, purpose string, by sealer.Ref) (v Invitation, err error) {
 	now := r.db.Now()
 	v = Invitation{ID: api.NewID(prefixInvitation, now), ExpiresAt: store.At(now.Add(invitationLife))}
-	token, hash := newBearer(v.ID)
+	token, hash := api.NewBearer(v.ID)
 	v.Token = token
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO invitations (invitation_id, secret_hash, expires_at, purpose) VALUES ($1, $2, $3, $4)`, v.ID, hash, v.ExpiresAt, purpose)
@@ -78,8 +85,8 @@ func (r *Room) invite(ctx context.Context, purpose string, by sealer.Ref) (v Inv
 var refusedJoin = &api.Error{Code: api.AuthInvalid, Message: "the invitation is not valid: unknown, expired, or used by another node"}
 
 // Join lets a node in: its key and its name are in the directory when Join returns.
-// A node that did not get the answer may send the same request again, within the
-// invitation's hour; the credential of the answer before is void then.
+// The same request once more, or the same node with another invitation that is good, is
+// answered as the first time and changes nothing; that invitation stays unused.
 func (r *Room) Join(ctx context.Context, q api.JoinRequest) (joined api.Joined, err error) {
 	key, err := presented(q)
 	if err == nil {
@@ -88,36 +95,39 @@ func (r *Room) Join(ctx context.Context, q api.JoinRequest) (joined api.Joined, 
 	if err != nil {
 		return joined, err
 	}
-	id, hash, ok := readBearer(prefixInvitation, q.Invitation)
+	id, hash, ok := api.ReadBearer(prefixInvitation, q.Invitation)
 	if !ok {
 		return joined, refusedJoin
 	}
-	credential, credentialHash := newBearer(q.NodeID)
+	made := false
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
 		if m, err := r.member(ctx, tx, q.NodeID); err != nil || m != nil && !m.expelledAt.IsZero() {
 			return cmp.Or[error](err, errExpelled(q.NodeID))
 		}
-		purpose, again, err := useInvitation(ctx, tx, id, hash, q.NodeID)
+		purpose, used, err := readInvitation(ctx, tx, id, hash, q.NodeID)
 		if err != nil {
 			return err
 		}
-		row := &signingKey{Key: sealer.NewKey(key, purpose, r.db.Now()), node: q.NodeID}
-		if again {
-			if row, err = sameKey(ctx, tx, row); err != nil {
-				return err
-			}
-		} else if err := newNode(ctx, tx, row); err != nil {
+		row, err := sameNode(ctx, tx, q.NodeID, sealer.KeyID(key), q.CredentialHash)
+		if err != nil {
 			return err
 		}
-		joined = api.Joined{Credential: credential, NotBefore: row.NotBefore}
-		_, err = tx.ExecContext(ctx, `INSERT INTO node_credentials (node_id, secret_hash) VALUES ($1, $2)
-			ON CONFLICT (node_id) DO UPDATE SET secret_hash = excluded.secret_hash`, q.NodeID, credentialHash)
+		if made = row == nil; made {
+			if used {
+				return refusedJoin
+			}
+			row = &signingKey{Key: sealer.NewKey(key, purpose, r.db.Now()), node: q.NodeID}
+			err = newNode(ctx, tx, row, id, q.CredentialHash)
+		}
+		joined = api.Joined{NotBefore: row.NotBefore}
 		return err
 	})
 	if err != nil {
 		return api.Joined{}, fmt.Errorf("cannot let the node %q join: %w", q.NodeID, err)
 	}
-	r.cfg.Logger.Info("a node joined", "nodeId", q.NodeID, "keyId", sealer.KeyID(key))
+	if made {
+		r.cfg.Logger.Info("a node joined", "nodeId", q.NodeID, "keyId", sealer.KeyID(key))
+	}
 	return joined, nil
 }
 
@@ -130,15 +140,17 @@ func presented(q api.JoinRequest) (ed25519.PublicKey, error) {
 		return nil, api.Invalid(api.ValidationError{Field: "nodeId", Message: "must be nod_ and a ULID"})
 	case err != nil || len(key) != ed25519.PublicKeySize:
 		return nil, api.Invalid(api.ValidationError{Field: "publicKey", Message: "must be 32 bytes in base64url"})
-	case signatureErr != nil || !ed25519.Verify(key, api.JoinText(q.NodeID, q.PublicKey, q.Invitation), signature):
+	case !api.IsHash(q.CredentialHash):
+		return nil, api.Invalid(api.ValidationError{Field: "credentialHash", Message: "must be 32 bytes in lower-case hexadecimal"})
+	case signatureErr != nil || !ed25519.Verify(key, api.JoinText(q.NodeID, q.PublicKey, q.CredentialHash, q.Invitation), signature):
 		return nil, api.Invalid(api.ValidationError{Field: "signature", Message: "is not by publicKey over this request"})
 	}
 	return key, nil
 }
 
-// useInvitation spends an invitation, and says what for. again is true if the same node
-// has spent it.
-func useInvitation(ctx context.Context, tx *store.Tx, id, hash, nodeID string) (purpose string, again bool, err error) {
+// readInvitation says what an invitation is for, and whether the node has used it; it is
+// an error if the invitation is not good for that node.
+func readInvitation(ctx context.Context, tx *store.Tx, id, hash, nodeID string) (purpose string, used bool, err error) {
 	var known string
 	var expires store.Instant
 	var usedBy sql.NullString
@@ -150,15 +162,20 @@ func useInvitation(ctx context.Context, tx *store.Tx, id, hash, nodeID string) (
 		return "", false, err
 	case subtle.ConstantTimeCompare([]byte(known), []byte(hash)) != 1, !tx.Now().Before(expires.Time), usedBy.Valid && usedBy.String != nodeID:
 		return "", false, refusedJoin
-	case usedBy.Valid:
-		return purpose, true, nil
 	}
-	_, err = tx.ExecContext(ctx, `UPDATE invitations SET node_id = $1 WHERE invitation_id = $2`, nodeID, id)
-	return purpose, false, err
+	return purpose, usedBy.Valid, nil
 }
 
-// newNode writes a node that was unknown, and its key.
-func newNode(ctx context.Context, tx *store.Tx, row *signingKey) (err error) {
+// sameNode is the key of a node that has joined with it and with that credential; nil if
+// there is none.
+func sameNode(ctx context.Context, tx *store.Tx, nodeID, keyID, credentialHash string) (*signingKey, error) {
+	return store.One(ctx, tx, "the node "+nodeID, scanKey, `SELECT `+readColumns+` FROM signing_keys WHERE key_id = $1 AND node_id = $2
+		AND EXISTS (SELECT 1 FROM node_credentials c WHERE c.node_id = $2 AND c.secret_hash = $3)`, keyID, nodeID, credentialHash)
+}
+
+// newNode writes a node that was unknown, its key and its credential, and uses up the
+// invitation.
+func newNode(ctx context.Context, tx *store.Tx, row *signingKey, invitationID, credentialHash string) (err error) {
 	if row.revision, err = tx.Revision(ctx); err != nil {
 		return err
 	}
@@ -171,12 +188,18 @@ func newNode(ctx context.Context, tx *store.Tx, row *signingKey) (err error) {
 	var taken int
 	err = tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM signing_keys WHERE key_id = $1`, row.KeyID).Scan(&taken)
 	if err == nil && (!made || taken > 0) {
-		err = api.Conflict("the node's id or its key is known already: a node makes its own")
+		err = api.Conflict("the node's id or its key is known already, but is not what this node has: one that has lost a part of its folder joins anew, with an empty one")
 	}
 	if err != nil {
 		return err
 	}
 	if err := insertKey(ctx, tx, row); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `INSERT INTO node_credentials (node_id, secret_hash) VALUES ($1, $2)`, row.node, credentialHash); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `UPDATE invitations SET node_id = $1 WHERE invitation_id = $2`, row.node, invitationID); err != nil {
 		return err
 	}
 	by := sealer.Ref{Kind: "node", ID: row.node}
@@ -186,19 +209,10 @@ func newNode(ctx context.Context, tx *store.Tx, row *signingKey) (err error) {
 	return emit(ctx, tx, "key.enrolled", row, by, row.describe())
 }
 
-// sameKey finds the row of a key that is presented once more.
-func sameKey(ctx context.Context, tx *store.Tx, row *signingKey) (*signingKey, error) {
-	known, err := scanKey(tx.QueryRowContext(ctx, `SELECT `+readColumns+` FROM signing_keys WHERE key_id = $1 AND node_id = $2`, row.KeyID, row.node))
-	if errors.Is(err, sql.ErrNoRows) {
-		err = refusedJoin
-	}
-	return &known, err
-}
-
 // Authenticate names the node that bears a credential.
 func (r *Room) Authenticate(ctx context.Context, credential string) (nodeID string, err error) {
 	invalid := &api.Error{Code: api.AuthInvalid, Message: "the node's credential is not valid"}
-	nodeID, hash, ok := readBearer(api.PrefixNode, credential)
+	nodeID, hash, ok := api.ReadBearer(api.PrefixNode, credential)
 	if !ok {
 		return "", invalid
 	}
@@ -251,23 +265,4 @@ func (r *Room) onTime(at time.Time) error {
 		return api.Conflict(fmt.Sprintf("it is %s at the node, but %s here: set the node's clock", sealer.FormatTime(at), sealer.FormatTime(now)))
 	}
 	return nil
-}
-
-// newBearer makes a bearer token for an id, and the hash to know it by.
-func newBearer(id string) (token, hash string) {
-	var secret [32]byte
-	_, _ = rand.Read(secret[:]) // never fails
-	text := secretCoding.EncodeToString(secret[:])
-	return id + "." + text, hashOf(text)
-}
-
-// readBearer parses a bearer token.
-func readBearer(prefix api.Prefix, token string) (id, hash string, ok bool) {
-	id, secret, ok := strings.Cut(token, ".")
-	return id, hashOf(secret), ok && api.IsID(prefix, id)
-}
-
-func hashOf(secret string) string {
-	sum := sha256.Sum256([]byte(secret))
-	return hex.EncodeToString(sum[:])
 }

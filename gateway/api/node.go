@@ -37,7 +37,8 @@ type KeyAnswer struct {
 const ClockSlack = time.Minute
 
 // JoinRequest is how a node presents itself for the first time. Sent again, because
-// the answer was lost, it is answered again.
+// the answer was lost, it is answered again, and changes nothing. Neither it nor its
+// answer holds a secret but the invitation, which is used up by it.
 type JoinRequest struct {
 	// Invitation is the token that an operator made for one node.
 	Invitation string `json:"invitation"`
@@ -46,21 +47,23 @@ type JoinRequest struct {
 	// PublicKey is the key that its receipts will be signed with: 32 bytes in
 	// base64url. The private half never leaves the node.
 	PublicKey string `json:"publicKey"`
+	// CredentialHash is that of the node's credential, by NewBearer, which the node made
+	// itself.
+	CredentialHash string `json:"credentialHash"`
 	// Signature of JoinText by that key, in base64url.
 	Signature string `json:"signature"`
 	// At is the node's time.
 	At time.Time `json:"at,omitzero"`
 }
 
-// JoinText is what a node signs to prove that it has the key that it presents.
-func JoinText(nodeID, publicKey, invitation string) []byte {
-	return fmt.Appendf(nil, "muniment node/v1\n%s\n%s\n%s\n", nodeID, publicKey, invitation)
+// JoinText is what a node signs to prove that it has the key that it presents, and that
+// the credential is its own.
+func JoinText(nodeID, publicKey, credentialHash, invitation string) []byte {
+	return fmt.Appendf(nil, "muniment node/v2\n%s\n%s\n%s\n%s\n", nodeID, publicKey, credentialHash, invitation)
 }
 
 // Joined is the answer to a node that was let in.
 type Joined struct {
-	// Credential is the node's own secret; control keeps its hash only.
-	Credential string `json:"credential"`
 	// NotBefore is the moment from which on the node's key may sign.
 	NotBefore time.Time `json:"notBefore"`
 }

@@ -15,7 +15,7 @@ import (
 
 // # The folder
 //
-//	node.json       the id, and once it has joined the credential; mode 0600
+//	node.json       the id and the credential, with which it has joined or will; mode 0600
 //	<key id>.key    a private key each (keyfile)
 //	latest          before when everything was signed
 //	LOCK            whose the folder is
@@ -27,7 +27,7 @@ const savedFile = "node.json"
 // saved is node.json.
 type saved struct {
 	NodeID     string `json:"nodeId"`
-	Credential string `json:"credential,omitempty"`
+	Credential string `json:"credential"`
 }
 
 func makeDir(dir string) error {

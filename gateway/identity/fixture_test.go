@@ -20,6 +20,7 @@ import (
 	"muniment/control/store"
 	"muniment/control/store/storetest"
 	"muniment/control/tenant"
+	"muniment/gateway/api"
 	"muniment/gateway/snapshot"
 	"muniment/sealer"
 )
@@ -66,6 +67,9 @@ func newHouse(t *testing.T) *house {
 	require.NoError(t, err)
 	nodes := c.Nodes()
 	h.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == api.PathJoin && r.Header.Get("Authorization") != "" {
+			t.Error("a request to join holds a secret")
+		}
 		h.mu.Lock()
 		befalls := none
 		if h.fault != nil {

@@ -1,11 +1,18 @@
 // Package identity is who a gateway in a process of its own is: its id, its signing
 // keys, and its credential at control. All of it lives in one folder of the node.
 //
-// The node makes its id and its first key before it asks for anything, and joins by
-// an invitation that an operator made (muniment node invite). From then on it speaks
-// for itself by its credential, and counts each start at control. What is asked while
-// control is away is asked again, the same thing, so a lost answer harms nothing; a
+// The node makes its first key, its id and its credential before it asks for anything, and
+// joins by an invitation that an operator made (muniment node invite). From then on it
+// speaks for itself by its credential, and counts each start at control. What is asked
+// while control is away is asked again, the same thing, so a lost answer harms nothing; a
 // refusal ends with an error that says what to do. A private key never leaves the node.
+//
+// A start begins with the question whether control knows the credential. So a node that
+// was killed while it joined is simply started again: with the same invitation, another,
+// or none if control had let it join. It is the same node with the same key. Control
+// learns the hash of the credential from a request that the key signs, and hands out
+// nothing: whoever gets hold of a used invitation, or sees the request, can't become the
+// node (muniment/control/node tells more).
 //
 // What signs. The directory's windows of the node's keys, in the node's own time, say
 // which key signs for a moment; what is signed verifies by them. A key signs nothing
@@ -66,10 +73,10 @@ type Config struct {
 	Control string
 	// Client holds what is trusted; default a plain one.
 	Client *http.Client
-	// Invitation lets the node join at its first start; of no use later.
+	// Invitation lets the node join; of no use once it has.
 	Invitation string
-	// Invite makes the invitation if the node has to join and none is given; nil: there is
-	// nobody who could.
+	// Invite makes the invitation if the node has to join for the first time and none is
+	// given; nil: there is nobody who could.
 	Invite func(ctx context.Context) (string, error)
 	// RotateEvery is the age at which a key is rotated. Default 0: only when control
 	// asks for it.
@@ -177,14 +184,8 @@ func (n *Node) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if n.saved.NodeID == "" {
-		n.saved.NodeID = api.NewID(api.PrefixNode, n.cfg.Now())
-		if err := n.saved.save(n.cfg.Dir); err != nil {
-			return err
-		}
-	}
 	if n.saved.Credential == "" {
-		if files, err = n.join(ctx, files); err != nil {
+		if files, err = n.create(files); err != nil {
 			return err
 		}
 	}
@@ -263,7 +264,11 @@ const (
 func (n *Node) once(ctx context.Context, path string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	return n.control.Ask(ctx, n.saved.Credential, http.MethodPost, path, in, out)
+	credential := n.saved.Credential
+	if path == api.PathJoin {
+		credential = "" // it is the invitation that counts
+	}
+	return n.control.Ask(ctx, credential, http.MethodPost, path, in, out)
 }
 
 // refusal is control's answer that to ask the same again won't change; nil if there

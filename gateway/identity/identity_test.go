@@ -54,12 +54,13 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	dir := t.TempDir()
 	_, err := Open(t.Context(), h.config(dir))
 	require.ErrorContains(t, err, "muniment node invite")
+	require.NoFileExists(t, filepath.Join(dir, savedFile))
 
 	cfg := h.config(dir)
 	cfg.Invitation = "inv_x.y"
 	_, err = Open(t.Context(), cfg)
 	require.ErrorContains(t, err, "401 AUTH_INVALID")
-	require.ErrorContains(t, err, "remove "+dir)
+	require.ErrorContains(t, err, "make an invitation")
 	require.NotContains(t, err.Error(), "inv_x.y")
 
 	// An invitation is for one node; who was refused may come with another.
@@ -79,7 +80,12 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 
 	// Control does not know the credential any more.
 	require.NoError(t, n.Close())
-	_, err = Open(t.Context(), Config{Dir: dir, Control: newHouse(t).server.URL})
+	elsewhere := Config{Dir: dir, Control: newHouse(t).server.URL}
+	_, err = Open(t.Context(), elsewhere)
+	require.ErrorContains(t, err, "or control was restored from a time before it had, make an invitation")
+	elsewhere.Invitation = used
+	require.NoError(t, os.Rename(keyFiles(t, dir)[0], filepath.Join(dir, "aside")))
+	_, err = Open(t.Context(), elsewhere)
 	require.ErrorContains(t, err, "remove "+dir)
 
 	require.NoError(t, os.Chmod(filepath.Join(dir, savedFile), 0o644))

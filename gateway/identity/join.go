@@ -17,19 +17,10 @@ import (
 // invite tells what an operator has to do.
 const invite = "make an invitation with muniment node invite, and start the node with it"
 
-// ErrNotJoined is in Open's error if control refused to let the node join.
-var ErrNotJoined = errors.New("control does not let the node join")
-
-// join presents the node to control, with the one key that it has, which it makes if
-// it has none, and keeps the credential.
-func (n *Node) join(ctx context.Context, files []*keyfile.Key) ([]*keyfile.Key, error) {
-	if n.cfg.Invitation == "" && n.cfg.Invite != nil {
-		var err error
-		if n.cfg.Invitation, err = n.cfg.Invite(ctx); err != nil {
-			return nil, err
-		}
-	}
-	if n.cfg.Invitation == "" {
+// create makes what the node joins with: a key, unless a start that was killed has left one,
+// and then its id and its credential. All of it is on disk when create returns.
+func (n *Node) create(files []*keyfile.Key) ([]*keyfile.Key, error) {
+	if n.cfg.Invitation == "" && n.cfg.Invite == nil {
 		return nil, errors.New("the node has not joined yet, and has no invitation: " + invite)
 	}
 	if len(files) == 0 {
@@ -39,23 +30,45 @@ func (n *Node) join(ctx context.Context, files []*keyfile.Key) ([]*keyfile.Key, 
 		}
 		files = []*keyfile.Key{key}
 	}
-	pub := base64.RawURLEncoding.EncodeToString(files[0].Pub)
-	signature, err := sign(files[0], api.JoinText(n.saved.NodeID, pub, n.cfg.Invitation))
-	if err != nil {
-		return nil, err
+	if n.saved.NodeID == "" {
+		n.saved.NodeID = api.NewID(api.PrefixNode, n.cfg.Now())
 	}
-	q := api.JoinRequest{Invitation: n.cfg.Invitation, NodeID: n.saved.NodeID, PublicKey: pub, Signature: signature, At: n.cfg.Now()}
-	n.saved.Credential = "" // it is the invitation that counts
-	var joined api.Joined
-	if err := n.ask(ctx, "join", api.PathJoin, q, &joined); err != nil {
-		if refusal(err) != nil {
-			err = fmt.Errorf("%w: %w\nIf the invitation is used up or too old, remove %s, %s", ErrNotJoined, err, n.cfg.Dir, invite)
-		}
-		return nil, err
-	}
-	n.saved.Credential = joined.Credential
-	n.cfg.Logger.Info("the node has joined", "nodeId", n.saved.NodeID, "keyId", sealer.KeyID(files[0].Pub))
+	n.saved.Credential, _ = api.NewBearer(n.saved.NodeID)
 	return files, n.saved.save(n.cfg.Dir)
+}
+
+// join presents the node to control, which has said that it does not know it.
+func (n *Node) join(ctx context.Context, files []*keyfile.Key, unknown error) error {
+	// One that was ever open has joined before, and who has it join again should know that.
+	if n.cfg.Invitation == "" && n.cfg.Invite != nil && n.highWater.IsZero() {
+		var err error
+		if n.cfg.Invitation, err = n.cfg.Invite(ctx); err != nil {
+			return err
+		}
+	}
+	switch {
+	case n.cfg.Invitation == "":
+		return fmt.Errorf("%w\nIf the node has never joined, or control was restored from a time before it had, %s", unknown, invite)
+	case len(files) == 0:
+		return fmt.Errorf("%w\nThe node has no keys any more: remove %s, %s", unknown, n.cfg.Dir, invite)
+	}
+	_, hash, _ := api.ReadBearer(api.PrefixNode, n.saved.Credential)
+	pub := base64.RawURLEncoding.EncodeToString(files[0].Pub)
+	signature, err := sign(files[0], api.JoinText(n.saved.NodeID, pub, hash, n.cfg.Invitation))
+	if err != nil {
+		return err
+	}
+	q := api.JoinRequest{
+		Invitation: n.cfg.Invitation, NodeID: n.saved.NodeID, PublicKey: pub, CredentialHash: hash, Signature: signature, At: n.cfg.Now(),
+	}
+	if err := n.ask(ctx, "join", api.PathJoin, q, &api.Joined{}); err != nil {
+		if refusal(err) != nil {
+			err = fmt.Errorf("%w\nIf the invitation is used up or too old, %s", err, invite)
+		}
+		return err
+	}
+	n.cfg.Logger.Info("the node has joined", "nodeId", n.saved.NodeID, "keyId", sealer.KeyID(files[0].Pub))
+	return nil
 }
 
 func sign(key *keyfile.Key, text []byte) (string, error) {
@@ -63,9 +76,9 @@ func sign(key *keyfile.Key, text []byte) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(signature), err
 }
 
-// start counts the start, and learns what the directory says of the keys. A credential
-// that is refused may be void because the request to join went out twice, and the
-// answer of the first came last: then the node joins once more.
+// start counts the start, and learns what the directory says of the keys. Whether the
+// node has joined control knows, and nobody else: a start that was killed may not have
+// heard.
 func (n *Node) start(ctx context.Context, files []*keyfile.Key) ([]api.SigningKey, error) {
 	q := api.StartRequest{At: n.cfg.Now()}
 	for _, f := range files {
@@ -74,10 +87,7 @@ func (n *Node) start(ctx context.Context, files []*keyfile.Key) ([]api.SigningKe
 	var started api.Started
 	err := n.ask(ctx, "tell control of the start", api.PathStart, q, &started)
 	if r := refusal(err); r != nil && r.Status == http.StatusUnauthorized {
-		if n.cfg.Invitation == "" || len(files) == 0 {
-			return nil, fmt.Errorf("%w\nIf control was restored from a time before the node joined, remove %s, %s", err, n.cfg.Dir, invite)
-		}
-		if _, err = n.join(ctx, files); err == nil {
+		if err = n.join(ctx, files, err); err == nil {
 			err = n.ask(ctx, "tell control of the start", api.PathStart, q, &started)
 		}
 	}

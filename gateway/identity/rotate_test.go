@@ -153,7 +153,7 @@ func TestLostAnswers(t *testing.T) {
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	for _, befalls := range []trouble{away, lost} {
-		for at := 1; at <= 4; at++ { // join, start, enrol, retire
+		for at := 1; at <= 5; at++ { // start, join, start again, enrol, retire
 			t.Run(fmt.Sprint(at, befalls), func(t *testing.T) {
 				t.Parallel()
 				h := newHouse(t)
@@ -186,7 +186,7 @@ func TestCrashes(t *testing.T) {
 						require.NoError(t, err)
 						all = append(all, s)
 						keys := h.keys(n.ID())
-						if at == 3 && befalls == away {
+						if at == 4 && befalls == away {
 							return len(keys) == 1
 						}
 						return len(keys) == 2 && s.at.After(keys[1].NotBefore.Time)
@@ -223,7 +223,8 @@ func TestCrashBeforeAnythingIsAsked(t *testing.T) {
 
 	dir = t.TempDir()
 	id = api.NewID(api.PrefixNode, time.Now())
-	require.NoError(t, saved{NodeID: id}.save(dir))
+	credential, _ := api.NewBearer(id)
+	require.NoError(t, saved{id, credential}.save(dir))
 	key, err := makeKey(dir)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, ".new-1"), []byte("half"), 0o600))

@@ -1,0 +1,35 @@
+package api
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"strings"
+)
+
+// NewBearer makes a bearer token for an id, <id>.<secret>, and the hash that whoever it
+// is presented to keeps of it: a secret of 256 random bits needs no slow one.
+func NewBearer(id string) (token, hash string) {
+	var secret [32]byte
+	_, _ = rand.Read(secret[:]) // never fails
+	text := base64.RawURLEncoding.EncodeToString(secret[:])
+	return id + "." + text, hashOf(text)
+}
+
+// ReadBearer takes a bearer token apart: for whom it is, and its hash.
+func ReadBearer(prefix Prefix, token string) (id, hash string, ok bool) {
+	id, secret, ok := strings.Cut(token, ".")
+	return id, hashOf(secret), ok && IsID(prefix, id)
+}
+
+// IsHash says whether a text is as a hash of NewBearer's.
+func IsHash(text string) bool {
+	sum, err := hex.DecodeString(text)
+	return err == nil && len(sum) == sha256.Size && text == strings.ToLower(text)
+}
+
+func hashOf(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}

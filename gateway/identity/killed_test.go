@@ -1,0 +1,143 @@
+package identity
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/gateway/api"
+)
+
+// TestKilledAsItJoins starts a node again that was killed at each moment of its first
+// start, by each way in which an operator may start it: it ends as one node with one key,
+// of which control says everything once.
+func TestKilledAsItJoins(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	at := func(path string, nth int, befalls trouble) func() func(string) trouble {
+		return func() func(string) trouble {
+			asked := 0
+			return func(p string) trouble {
+				if p == path {
+					asked++
+				}
+				if p == path && asked == nth {
+					return befalls
+				}
+				return none
+			}
+		}
+	}
+	for name, kill := range map[string]struct {
+		// fault is the request at which the node is killed: what its folder holds then is
+		// what the next start finds.
+		fault func() func(path string) trouble
+		gone  []string // files that it had not come to write
+		known bool     // control has let it join
+	}{
+		"before its key was on disk":            {fault: at(api.PathStart, 1, away), gone: []string{"*.key", savedFile}},
+		"before its name was on disk":           {fault: at(api.PathStart, 1, away), gone: []string{savedFile}},
+		"before control heard of it":            {fault: at(api.PathStart, 1, away)},
+		"before control let it join":            {fault: at(api.PathJoin, 1, away)},
+		"after control let it join":             {fault: at(api.PathJoin, 1, lost), known: true},
+		"once it had joined":                    {fault: at(api.PathStart, 2, away), known: true},
+		"after control counted its first start": {fault: at(api.PathStart, 2, lost), known: true},
+	} {
+		for again, invitation := range map[string]func(used string) string{
+			"the same invitation": func(used string) string { return used },
+			"a fresh invitation":  func(string) string { return h.invite() },
+			"no invitation":       func(string) string { return "" },
+		} {
+			if again == "no invitation" && !kill.known {
+				continue
+			}
+			t.Run(name+", with "+again, func(t *testing.T) {
+				before := h.count()
+				cfg := h.config(t.TempDir())
+				cfg.Invitation = h.invite()
+				cfg = h.killed(t, cfg, kill.fault(), kill.gone)
+				cfg.Invitation = invitation(cfg.Invitation)
+				n, err := Open(t.Context(), cfg)
+				require.NoError(t, err)
+				s, err := n.sign(time.Now())
+				require.NoError(t, err)
+				h.requireValid(s)
+				require.Len(t, h.keys(n.ID()), 1)
+				require.Len(t, keyFiles(t, cfg.Dir), 1)
+				after := h.count()
+				for what := range before {
+					before[what]++
+				}
+				require.Equal(t, before, after)
+				require.NoError(t, n.Close())
+			})
+		}
+	}
+}
+
+// killed opens a node that is killed at a request, and returns its config on the folder
+// as it was left.
+func (h *house) killed(t *testing.T, cfg Config, fault func(path string) trouble, gone []string) Config {
+	t.Helper()
+	left := filepath.Join(t.TempDir(), "identity")
+	ctx, stop := context.WithCancel(t.Context())
+	dead := false
+	h.setFault(func(path string) trouble {
+		if dead { // and control has done what it was asked before
+			stop()
+			return away
+		}
+		befalls := fault(path)
+		if dead = befalls != none; dead {
+			require.NoError(t, os.CopyFS(left, os.DirFS(cfg.Dir)))
+		}
+		return befalls
+	})
+	defer h.setFault(nil)
+	_, err := Open(ctx, cfg)
+	require.ErrorIs(t, err, context.Canceled)
+	for _, pattern := range gone {
+		files, err := filepath.Glob(filepath.Join(left, pattern))
+		require.NoError(t, err)
+		require.Len(t, files, 1)
+		require.NoError(t, os.Remove(files[0]))
+	}
+	cfg.Dir = left
+	require.NoError(t, filepath.WalkDir(left, func(path string, _ os.DirEntry, err error) error {
+		if err != nil || path == left {
+			return err
+		}
+		return os.Chmod(path, 0o600)
+	}))
+	return cfg
+}
+
+// count is what control has of nodes that joined, and what it said of it.
+func (h *house) count() map[string]int {
+	h.t.Helper()
+	n := map[string]int{"node.enrolled": 0, "key.enrolled": 0}
+	for _, table := range []string{"nodes", "signing_keys", "node_credentials"} {
+		var rows int
+		require.NoError(h.t, h.db.Read().QueryRowContext(h.t.Context(), `SELECT COUNT(*) FROM `+table).Scan(&rows))
+		n[table] = rows
+	}
+	rows, err := h.db.Read().QueryContext(h.t.Context(), `SELECT event FROM outbox`)
+	require.NoError(h.t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var event string
+		require.NoError(h.t, rows.Scan(&event))
+		for kind := range n {
+			if strings.Contains(event, `"`+kind+`"`) { // no table is named so
+				n[kind]++
+			}
+		}
+	}
+	require.NoError(h.t, rows.Err())
+	return n
+}
