@@ -43,7 +43,7 @@ func Derivable(ctx context.Context, q store.Querier, d Derivation, now store.Ins
 	if err != nil {
 		return Right{}, err
 	}
-	from, err := readLineage(ctx, q, d.TenantID, parent.BasisID, &parent.ID)
+	from, err := readLineage(ctx, q, d.TenantID, parent.BasisID, parent)
 	if err != nil {
 		return Right{}, err
 	}

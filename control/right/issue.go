@@ -16,9 +16,6 @@ import (
 // maxScope is the most bytes of a scope in its canonical form.
 const maxScope = 16 << 10
 
-// span is a window of time; a zero end is open.
-type span struct{ from, until store.Instant }
-
 // lineage is what a new right rests on, as the database has it.
 type lineage struct {
 	basis  *Basis
@@ -50,7 +47,7 @@ func issue(r Right, from lineage, now store.Instant) (Right, error) {
 		r.EffectiveUntil = b.EffectiveUntil
 	}
 	if from.parent == nil { // else the parent was held against the basis
-		faults = append(faults, r.within("basis", span{b.EffectiveFrom, b.EffectiveUntil})...)
+		faults = append(faults, r.within("basis", b.EffectiveFrom, b.EffectiveUntil)...)
 	}
 	if !r.EffectiveUntil.IsZero() && !r.EffectiveFrom.Before(r.EffectiveUntil.Time) {
 		faults = append(faults, api.ValidationError{Field: "effectiveUntil", Message: "must be after effectiveFrom"})
@@ -77,7 +74,7 @@ func (r *Right) beyondParent(p *Right, scope map[string]json.RawMessage) (faults
 	if !covers(p.Substrate, r.Substrate) {
 		faults = append(faults, api.ValidationError{Field: "substrate", Message: "is not covered by the parent right's " + p.Substrate})
 	}
-	faults = append(faults, r.within("parent right", span{p.EffectiveFrom, p.EffectiveUntil})...)
+	faults = append(faults, r.within("parent right", p.EffectiveFrom, p.EffectiveUntil)...)
 	limits, bad := readScope(p.Substrate, p.Scope)
 	if len(bad) > 0 { // it passed when the parent was issued
 		return append(faults, api.ValidationError{Field: "parentRightId", Message: "has a scope that can't be read"})
@@ -174,19 +171,14 @@ func AskedScope(text json.RawMessage) (json.RawMessage, error) {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// readLineage reads what a right would rest on. A basis or a parent that the tenant
-// does not have is RESOURCE_NOT_FOUND.
-func readLineage(ctx context.Context, q store.Querier, tenantID, basisID string, parentID *string) (from lineage, err error) {
-	if from.basis, err = findBasis(ctx, q, tenantID, basisID); err != nil {
+// readLineage reads what a right would rest on, but for its parent, which may be nil. A
+// basis that the tenant does not have is RESOURCE_NOT_FOUND.
+func readLineage(ctx context.Context, q store.Querier, tenantID, basisID string, parent *Right) (from lineage, err error) {
+	from.parent = parent
+	if from.basis, err = findBasis(ctx, q, tenantID, basisID); err != nil || parent == nil {
 		return from, err
 	}
-	if parentID == nil {
-		return from, nil
-	}
-	if from.parent, err = findRight(ctx, q, tenantID, *parentID); err != nil {
-		return from, err
-	}
-	v, err := view(ctx, q, *from.parent)
+	v, err := view(ctx, q, *parent)
 	if err != nil {
 		return from, err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"muniment/control/store"
 	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/sealer"
@@ -87,14 +88,14 @@ func number(text json.RawMessage) (f float64) {
 	return f
 }
 
-// window says whether [from, until) lies within [outerFrom, outerUntil), a zero
-// end being open, and names the field that does not.
-func (r *Right) within(whose string, outer span) (faults []api.ValidationError) {
-	if !outer.from.IsZero() && r.EffectiveFrom.Before(outer.from.Time) {
-		faults = append(faults, api.ValidationError{Field: "effectiveFrom", Message: fmt.Sprintf("is before the %s's %s", whose, sealer.FormatTime(outer.from.Time))})
+// within lists what of the right's window is outside of [from, until), a zero end being
+// open.
+func (r *Right) within(whose string, from, until store.Instant) (faults []api.ValidationError) {
+	if !from.IsZero() && r.EffectiveFrom.Before(from.Time) {
+		faults = append(faults, api.ValidationError{Field: "effectiveFrom", Message: fmt.Sprintf("is before the %s's %s", whose, sealer.FormatTime(from.Time))})
 	}
-	if !outer.until.IsZero() && (r.EffectiveUntil.IsZero() || r.EffectiveUntil.After(outer.until.Time)) {
-		faults = append(faults, api.ValidationError{Field: "effectiveUntil", Message: fmt.Sprintf("is after the %s's %s", whose, sealer.FormatTime(outer.until.Time))})
+	if !until.IsZero() && (r.EffectiveUntil.IsZero() || r.EffectiveUntil.After(until.Time)) {
+		faults = append(faults, api.ValidationError{Field: "effectiveUntil", Message: fmt.Sprintf("is after the %s's %s", whose, sealer.FormatTime(until.Time))})
 	}
 	return faults
 }

@@ -57,8 +57,14 @@ func (r *Room) createBasis(ctx context.Context, b *Basis, by sealer.Ref) error {
 
 // issueRight writes a right, of which the caller has filled in what was asked for.
 func (r *Room) issueRight(ctx context.Context, asked Right, parentID *string, by sealer.Ref) (issued Right, err error) {
-	err = r.db.Change(ctx, func(tx *store.Tx) error {
-		from, err := readLineage(ctx, tx, asked.TenantID, asked.BasisID, parentID)
+	err = r.db.Change(ctx, func(tx *store.Tx) (err error) {
+		var parent *Right
+		if parentID != nil {
+			if parent, err = findRight(ctx, tx, asked.TenantID, *parentID); err != nil {
+				return err
+			}
+		}
+		from, err := readLineage(ctx, tx, asked.TenantID, asked.BasisID, parent)
 		if err != nil {
 			return err
 		}
