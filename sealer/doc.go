@@ -215,12 +215,20 @@
 //
 // A delivery is a duplicate if another with the same idempotency hash stands at a
 // lower leaf and is at most 24 h older by the events' at, or younger; first is the
-// lowest such leaf, and duplicates rise by leaf. metering adds up the deliveries by
-// the five names of a row, sorted by rightId, substrate, basisId, meteringBasis and
-// reason, byte by byte; a duplicate counts with reason DUPLICATE, meteringBasis none
-// and quantity 0. A duplicate of a leaf in an earlier pack can be checked only with
-// that pack at hand. settlement is an empty list while the log holds no settlement rule;
-// else it is explained below.
+// lowest such leaf, and duplicates rise by leaf, all of them leaves of the pack. metering
+// adds up the deliveries by the five names of a row, sorted by rightId, substrate, basisId,
+// meteringBasis and reason, byte by byte; a duplicate counts with reason DUPLICATE,
+// meteringBasis none and quantity 0. settlement is an empty list while the log holds no
+// settlement rule; else it is explained below.
+//
+// What a delivery repeats in an earlier pack can be checked only with that pack at hand.
+// While any earlier leaf is not, the list is the header's word for it, in what it names
+// and in what it does not: a verifier says so of each pack that has deliveries with an
+// idempotency hash (duplicates.unproven). But the list must not contradict rows, entries or
+// itself (duplicates.mismatch). Rows count as many duplicates as it makes of the entries.
+// An earlier leaf is repeated under one hash only. And where a delivery repeats an earlier
+// leaf, every other one of the pack with its hash that is not younger repeats that as well,
+// or a lower one: it too is at most 24 h older.
 //
 // duplicates is a list of its own, so that who bills can see what is not billed.
 //

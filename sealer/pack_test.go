@@ -55,7 +55,7 @@ func TestPackBothForms(t *testing.T) {
 			require.Empty(t, failures(v), "%v", v)
 			want := []Code{DirectoryOK, SignatureOK, CheckpointOK, InclusionOK, WitnessOK, MeteringOK}
 			if w.packs > 1 {
-				want = append(slices.Insert(want, 1, ConsistencyOK), SettlementUnproven) // earlier packs are not at hand
+				want = append(slices.Insert(want, 1, ConsistencyOK), DuplicatesUnproven, SettlementUnproven) // earlier packs are not at hand
 			}
 			require.Equal(t, want, okCodes(v))
 		}
@@ -325,7 +325,8 @@ func (w *world) resign(p *SealedPack, events [][]byte, change func(h *PackHeader
 	return forge(slices.Concat([][]byte{text}, events, [][]byte{signatureLine(h.SigningKeyID, signature)})...)
 }
 
-// unbilled is a pack of deliveries in which each is said to repeat leaf 0.
+// unbilled is a pack of deliveries in which each is said to repeat an earlier leaf of its
+// own, as far as there are any.
 func (w *world) unbilled(p *SealedPack, events [][]byte) []byte {
 	w.tb.Helper()
 	return w.resign(p, events, func(h *PackHeader) {
@@ -334,8 +335,11 @@ func (w *world) unbilled(p *SealedPack, events [][]byte) []byte {
 		for i, e := range events {
 			d, err := ReadDelivery(e)
 			require.NoError(w.tb, err)
-			m.Add(&d, true)
-			h.Duplicates = append(h.Duplicates, Duplicate{Leaf: h.FirstIndex + uint64(i)})
+			repeats := uint64(i) < h.FirstIndex
+			m.Add(&d, repeats)
+			if repeats {
+				h.Duplicates = append(h.Duplicates, Duplicate{Leaf: h.FirstIndex + uint64(i), First: uint64(i)})
+			}
 		}
 		h.Metering = m.Rows()
 	})

@@ -244,7 +244,7 @@ func TestRulesOfAChain(t *testing.T) {
 	dropped := w.resign(three, third, func(h *PackHeader) { h.Settlement = nil })
 	alone := w.verdicts(dropped)
 	require.Empty(t, failures(alone), "by itself it has no rules")
-	require.Equal(t, []Code{MeteringOK, SettlementUnproven}, okCodes(alone)[len(okCodes(alone))-2:], "which is its word only")
+	require.Equal(t, []Code{MeteringOK, DuplicatesUnproven, SettlementUnproven}, okCodes(alone)[len(okCodes(alone))-3:], "which is its word only")
 	r := w.files(t, bundle(t, one, first), bundle(t, two, second), bundle(t, three, third))
 	require.NotContains(t, okCodes(r.Files[2].Verdicts), SettlementUnproven, "now it is proven")
 	r = w.files(t, bundle(t, one, first), bundle(t, three, third))

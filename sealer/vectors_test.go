@@ -179,6 +179,10 @@ func (v *vectors) forged(p *SealedPack, events [][]byte, before PackHeader) {
 	}
 	lie("lie-metering", "a row bills more than the entries", func(h *PackHeader) { h.Metering[1].QuantityMs++ }, MeteringMismatch)
 	lie("lie-duplicates", "a repetition within the pack is not listed, so it is billed", func(h *PackHeader) { h.Duplicates = h.Duplicates[:1] }, DuplicatesMismatch)
+	lie("lie-duplicates-counted", "a row counts one repetition more than are listed", func(h *PackHeader) {
+		h.Metering[slices.IndexFunc(h.Metering, func(r MeterRow) bool { return r.Reason == ReasonDuplicate })].Receipts++
+	}, DuplicatesMismatch, MeteringMismatch)
+	lie("lie-duplicates-order", "the repetitions are listed backwards", func(h *PackHeader) { slices.Reverse(h.Duplicates) }, FormatInvalid)
 	lie("lie-tenant", "the entries are of another tenant", func(h *PackHeader) { h.TenantID = tenantID("other") }, CheckpointMismatch, TenantMismatch)
 	lie("lie-checkpoint", "the checkpoint is that of the pack before", func(h *PackHeader) { h.Checkpoint = before.Checkpoint }, CheckpointMismatch)
 	lie("lie-checkpoint-time", "the checkpoint says that it was sealed an hour later", func(h *PackHeader) {

@@ -36,7 +36,8 @@ const (
 	// DirectoryIgnored: the key of the directory in a pack or an export was revoked;
 	// another directory, whose key was delegated to later, decides.
 	DirectoryIgnored Code = "directory.ignored"
-	// DuplicatesUnproven: a duplicate names an earlier leaf that no given pack holds.
+	// DuplicatesUnproven: no given pack holds all earlier leaves; which deliveries repeat one
+	// of the others, if any, is the header's word.
 	DuplicatesUnproven Code = "duplicates.unproven"
 	// SettlementUnproven: no given pack holds all earlier leaves; which settlement rules
 	// stand in the others, if any, is the header's word.

@@ -250,16 +250,14 @@ func namedFaults(faults []Verdict) []Verdict {
 	return faults
 }
 
-// metering compares rows and duplicates, unless entries are missing from them
+// metering compares duplicates and rows, unless entries are missing from them
 // because they are at fault themselves.
 func (c *packCheck) metering() {
 	h, l := c.header, c.ledger
 	if len(l.faults) > 0 || len(l.leaves) != h.Count {
 		return
 	}
-	if !slices.Equal(l.duplicates, h.Duplicates) {
-		c.fail(DuplicatesMismatch, "the header lists %s, the entries hold %d", count(len(h.Duplicates), "duplicate"), len(l.duplicates))
-	}
+	c.duplicates()
 	rows := l.meter.Rows()
 	if !slices.Equal(rows, h.Metering) {
 		c.fail(MeteringMismatch, "%s", differingRow(rows, h.Metering))
@@ -270,15 +268,7 @@ func (c *packCheck) metering() {
 		}
 		c.pass(MeteringOK, "%s recomputed: %s, %s ms billed", count(len(rows), "row"), count(int(receipts), "receipt"), grouped(quantity))
 	}
-	unproven := 0
-	for _, d := range h.Duplicates {
-		if l.unknown(d.First) {
-			unproven++
-		}
-	}
-	if unproven > 0 {
-		c.pass(DuplicatesUnproven, "%s of earlier leaves, which no pack at hand holds: give those packs as well to have them checked", count(unproven, "duplicate"))
-	}
+	c.unproven()
 }
 
 // differingRow describes the first row that is not the same.

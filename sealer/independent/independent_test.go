@@ -46,6 +46,8 @@ type verdict struct {
 	Codes []sealer.Code // of what is wrong; the stranger names the first thing only
 	// Sandbox is set if a key of the sandbox has signed it.
 	Sandbox bool
+	// Unproven are the codes of what is its header's word alone, if nothing is wrong.
+	Unproven []sealer.Code
 }
 
 // anchor is a file of what is trusted: a root key, or a list of keys.
@@ -77,11 +79,12 @@ func (a anchor) stranger(t *testing.T, sets [][]string) [][]verdict {
 				OK   bool
 				Code sealer.Code
 
-				Sandbox bool
+				Sandbox  bool
+				Unproven []sealer.Code
 			}
 			require.NoError(t, d.Decode(&v))
 			require.Equal(t, name, v.File)
-			verdicts[i] = append(verdicts[i], verdict{name, v.OK, []sealer.Code{v.Code}, v.Sandbox})
+			verdicts[i] = append(verdicts[i], verdict{name, v.OK, []sealer.Code{v.Code}, v.Sandbox, append([]sealer.Code(nil), v.Unproven...)})
 		}
 	}
 	require.False(t, d.More())
@@ -105,6 +108,12 @@ func (a anchor) ours(t *testing.T, set []string) []verdict {
 				v.OK, v.Codes = false, append(v.Codes, each.Code)
 			}
 			v.Sandbox = v.Sandbox || each.Code == sealer.KeySandbox
+			if each.Code == sealer.DuplicatesUnproven || each.Code == sealer.SettlementUnproven {
+				v.Unproven = append(v.Unproven, each.Code)
+			}
+		}
+		if !v.OK {
+			v.Unproven = nil
 		}
 		verdicts = append(verdicts, v)
 	}
@@ -251,6 +260,7 @@ func TestPacks(t *testing.T) {
 			require.True(t, v.OK, "sealer about %s: %v", f.begin(v.File), v.Codes)
 			require.True(t, theirs[n].OK, "verify.py about %s: %v", f.begin(v.File), theirs[n].Codes)
 			require.Equal(t, v.Sandbox, theirs[n].Sandbox, f.begin(v.File))
+			require.Equal(t, v.Unproven, theirs[n].Unproven, f.begin(v.File))
 			if v.Sandbox {
 				plays++
 			}

@@ -445,6 +445,10 @@ var lies = []struct {
 		f.header["duplicates"] = slices.Delete(list, i, i+1)
 		return true
 	}},
+	{"a list of repetitions that contradicts itself, the rows or the entries", func(f *forgery) bool {
+		list := f.header.list("duplicates")
+		return len(list) > 0 && repetitions[f.next("repetitions", len(repetitions))](f, list)
+	}},
 	{"all is billed as a repetition", func(f *forgery) bool {
 		list := []object{}
 		for i := range f.events {

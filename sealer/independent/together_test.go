@@ -78,6 +78,17 @@ func TestTogether(t *testing.T) {
 			spoilt := bytes.Replace(two.file, []byte("evt_"), []byte("evt-"), 1)
 			return []evidence{{one.file, sealer.KeyRevoked}, {spoilt, sealer.EntryAltered}, {s.directory(l.now), ""}}
 		},
+		"two packs of the same leaves, one of which lists repetitions in disorder": func(s *service, l *log) []evidence {
+			l.sealed([][]byte{l.notice(), l.notice()}, nil)
+			event, again := l.twice()
+			aside := *l
+			lied := aside.sealed([][]byte{event, again}, map[string]uint64{eventID(s, event): 0, eventID(s, again): 0})
+			header := s.parse(lied.HeaderText)
+			slices.Reverse(header.list("duplicates"))
+			text := s.canonical(header)
+			file := bytes.Join([][]byte{text, event, again, s.canonical(object{"signature": signature(l.sealing, text)}), nil}, []byte("\n"))
+			return []evidence{{l.sealed([][]byte{event, again}, nil).file, ""}, {file, sealer.FormatInvalid}}
+		},
 		"a repetition of the pack before is not listed": func(s *service, l *log) []evidence {
 			event, again := l.twice()
 			one := l.sealed([][]byte{event}, nil)
@@ -260,6 +271,7 @@ func TestTogether(t *testing.T) {
 			for i, e := range said {
 				require.Equal(t, e.code == "", us[i].OK, "sealer about file %d: %v", i, us[i].Codes)
 				require.Equal(t, e.code == "", theirs[i].OK, "verify.py about file %d: %v", i, theirs[i].Codes)
+				require.Equal(t, us[i].Unproven, theirs[i].Unproven, "file %d", i)
 				if e.code != "" {
 					require.Contains(t, us[i].Codes, e.code, "sealer about file %d", i)
 					require.Equal(t, e.code, theirs[i].Codes[0], "verify.py about file %d", i)
@@ -325,6 +337,7 @@ func TestSubsets(t *testing.T) {
 	for i, theirs := range stranger(t, f.root, sets) {
 		for n, v := range ours(t, f.root, sets[i]) {
 			require.Equal(t, v.OK, theirs[n].OK, "file %d of %v: sealer %v, verify.py %v", n, sets[i], v.Codes, theirs[n].Codes)
+			require.Equal(t, v.Unproven, theirs[n].Unproven, "file %d of %v", n, sets[i])
 			said[theirs[n].Codes[0]]++
 		}
 	}

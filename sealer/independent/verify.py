@@ -8,9 +8,9 @@
 Receipts, key directories, proof packs, inclusion and consistency proofs, checkpoints
 and audit exports. Written from the manual alone, the package comment in ../doc.go,
 and in its order. The root key, or the list of keys, is all that is trusted. Prints
-"ok FILE", with " sandbox" behind if a key of the sandbox has signed it, or "bad FILE
-CODE", the code being that of the first check that failed; the exit status is 1 if any
-file is bad.
+"ok FILE", with " sandbox" behind if a key of the sandbox has signed it, and the codes of
+what no other file proves, or "bad FILE CODE", the code being that of the first check that
+failed; the exit status is 1 if any file is bad.
 """
 import argparse, base64, datetime, hashlib, json, math, re, sys
 from collections import defaultdict
@@ -514,10 +514,14 @@ class Pack:
         need(self.end == self.first + h["count"] and 1 <= h["count"] <= 100_000 and len(self.lines) <= h["count"])
         need(self.previous["treeSize"] == self.first > 0 if self.previous else self.first == 0)
         need(self.signature["keyId"] == h["signingKeyId"])
+        listed = [(d["leaf"], d["first"]) for d in h["duplicates"]]
+        need(all(first < leaf and self.first <= leaf < self.end for leaf, first in listed))
+        self.repeated = dict(listed)
+        need(list(self.repeated) == sorted(self.repeated) and len(self.repeated) == len(listed))
         self.rules = h["settlement"][0]["rules"] if h["settlement"] else []
         leaves = [r["leaf"] for r in self.rules]
         need(leaves == sorted(set(leaves)) and all(leaf < self.end for leaf in leaves))
-        self.events = []
+        self.events, self.unproven = [], []
         self.revoked = False  # its key is, but after sealedAt: the next pack has to vouch for it
 
     def check_beside(self, keys):
@@ -572,8 +576,7 @@ class Pack:
 
     def check_totals(self, log):
         """Checks event ids, duplicates, totals and settlement, in the light of the packs before."""
-        listed = {d["leaf"]: d["first"] for d in self.header["duplicates"]}
-        need(self.header["duplicates"] == [{"first": listed[l], "leaf": l} for l in sorted(listed)], "duplicates.mismatch")
+        listed = dict(self.repeated)
         rows, metered, ids, deliveries = defaultdict(lambda: [0, 0]), [], {}, defaultdict(dict)
         for leaf, (event, _) in enumerate(self.events, self.first):
             id = event["eventId"]
@@ -598,12 +601,29 @@ class Pack:
             row = rows[data["rightId"], data["substrate"], data["basisId"], basis, reason]
             row[:] = row[0] + 1, row[1] + quantity
         need(not listed, "duplicates.mismatch")
+        self.check_repeated(log, deliveries)
+        repetitions = [row["receipts"] for row in self.header["metering"] if (row["meteringBasis"], row["reason"]) == ("none", "DUPLICATE")]
+        need(sum(repetitions) == sum(n for row, (n, _) in rows.items() if row[3:] == ("none", "DUPLICATE")), "duplicates.mismatch")
         names = ("rightId", "substrate", "basisId", "meteringBasis", "reason")
         totals = sorted(rows.items(), key=lambda row: [name.encode() for name in row[0]])
         want = [dict(zip(names, row), receipts=n, quantityMs=ms) for row, (n, ms) in totals]
         need(self.header["metering"] == want, "metering.mismatch")
         rules = self.check_settlement(log, metered)
+        if not log.complete(self.first):  # what the other leaves hold is the header's word
+            self.unproven = ["duplicates.unproven"] * bool(deliveries) + ["settlement.unproven"]
         log.note(range(self.first, self.end), ids, deliveries, rules)  # unless something is wrong
+
+    def check_repeated(self, log, deliveries):
+        """Of leaves that are not at hand the list can say much, but not that one holds two
+        idempotency hashes, nor that one is repeated by a delivery, and not by one that has
+        the same hash and is not younger."""
+        hashes = {}
+        for hash, moments in deliveries.items():
+            lowest = self.end
+            for _, first in sorted((-at, self.repeated.get(leaf, leaf)) for leaf, at in moments.items()):
+                need(first <= lowest and hashes.setdefault(first, hash) == hash, "duplicates.mismatch")
+                if first < self.first and first not in log:
+                    lowest = first
 
     def check_settlement(self, log, metered):
         """Checks the rules, of which those of leaves that lie between the packs at hand and
@@ -818,6 +838,13 @@ class Log:
     def __contains__(self, leaf):
         return any(leaf in r for r in self.ranges)
 
+    def complete(self, end):
+        """Whether all leaves below end are at hand."""
+        covered = 0
+        for leaves in sorted(self.ranges, key=lambda r: r.start):
+            covered = max(covered, leaves.stop) if leaves.start <= covered else covered
+        return covered >= end
+
     def note(self, leaves, ids, deliveries, rules):
         """Adds a sound pack, which may be there already."""
         self.ranges.append(leaves)
@@ -886,6 +913,10 @@ class File:
     def sandbox(self):
         """Whether it is sound and by a key of the sandbox: a play, which anybody can have made."""
         return self.code is None and getattr(self.holds, "sandbox", False)
+
+    def unproven(self):
+        """Codes of what is, in a sound pack, the word of its header alone."""
+        return getattr(self.holds, "unproven", []) if self.code is None else []
 
     def attempt(self, check, *args):
         if self.code is None:
@@ -1003,9 +1034,9 @@ def main():
     for f in (f for names in sets for f in verify(names, root, listed)):
         bad = bad or f.code is not None
         if options.json:
-            print(json.dumps({"file": f.name, "ok": f.code is None, "code": f.code, "sandbox": f.sandbox()}))
+            print(json.dumps({"file": f.name, "ok": f.code is None, "code": f.code, "sandbox": f.sandbox(), "unproven": f.unproven()}))
         else:
-            print(f"bad {f.name} {f.code}" if f.code else f"ok {f.name}" + " sandbox" * f.sandbox())
+            print(f"bad {f.name} {f.code}" if f.code else " ".join(["ok", f.name] + ["sandbox"] * f.sandbox() + f.unproven()))
     return 1 if bad else 0
 
 

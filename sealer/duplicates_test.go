@@ -1,0 +1,57 @@
+package sealer
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestDuplicatesOfLeavesThatAreNotAtHand: what a pack alone says of them is its word, unless
+// it contradicts itself.
+func TestDuplicatesOfLeavesThatAreNotAtHand(t *testing.T) {
+	const none = ^uint64(0)
+	for name, c := range map[string]struct {
+		keys   string          // of the deliveries
+		hours  []time.Duration // when they were
+		firsts []uint64        // the leaves that they are said to repeat
+		want   string
+	}{
+		"none":                            {"ab", []time.Duration{0, 0}, []uint64{none, none}, ""},
+		"each of its own":                 {"ab", []time.Duration{0, 0}, []uint64{1, 0}, ""},
+		"two of one key":                  {"aa", []time.Duration{0, 1}, []uint64{1, 1}, ""},
+		"the older a lower one":           {"aa", []time.Duration{0, 1}, []uint64{1, 2}, ""},
+		"the younger none":                {"aa", []time.Duration{0, 1}, []uint64{1, none}, ""},
+		"two keys":                        {"ab", []time.Duration{0, 0}, []uint64{1, 1}, "leaf 1 is listed as what deliveries of two idempotency keys repeat"},
+		"two keys, far apart":             {"acb", []time.Duration{0, 0, 100}, []uint64{2, none, 2}, "leaf 2 is listed as what deliveries of two idempotency keys repeat"},
+		"the older none":                  {"aa", []time.Duration{1, 0}, []uint64{none, 1}, ""},
+		"the older none, and it is first": {"aa", []time.Duration{0, 1}, []uint64{none, 1}, "leaf 1 is listed as what leaf 4 repeats, but not as what leaf 3 does"},
+		"of one moment":                   {"aa", []time.Duration{5, 5}, []uint64{none, 0}, "leaf 0 is listed as what leaf 4 repeats, but not as what leaf 3 does"},
+		"the younger a lower one":         {"aa", []time.Duration{1, 2}, []uint64{2, 1}, "leaf 1 is listed as what leaf 4 repeats, but not as what leaf 3 does"},
+		"the older one in the pack":       {"aaa", []time.Duration{5, 1, 9}, []uint64{none, none, 2}, "leaf 2 is listed as what leaf 5 repeats, but not as what leaf 3 does"},
+	} {
+		w := newWorld(t)
+		first := w.run(3)
+		w.seal(first)
+		var events [][]byte
+		earlier := map[string]uint64{}
+		for i := range c.keys {
+			w.now = epoch.Add(c.hours[i] * time.Hour)
+			events = append(events, w.delivery(i, c.keys[i:i+1]))
+			e, err := ParseEvent(events[i])
+			require.NoError(t, err)
+			if c.firsts[i] != none {
+				earlier[e.EventID] = c.firsts[i]
+			}
+		}
+		w.now = epoch.Add(200 * time.Hour)
+		v := w.verdicts(bundle(t, w.seal(events, func(c *PackConfig) { c.Earlier = earlier }), events))
+		require.Contains(t, okCodes(v), DuplicatesUnproven, name)
+		if c.want == "" {
+			require.Empty(t, failures(v), name)
+			continue
+		}
+		require.Equal(t, []Code{DuplicatesMismatch}, failures(v), name)
+		require.Contains(t, message(v, DuplicatesMismatch), c.want, name)
+	}
+}

@@ -1,0 +1,111 @@
+package sealer
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// duplicates holds the header's list against the entries, the rows, the packs at hand, and
+// itself. What it says of leaves that no pack at hand holds is its word, but it can't say
+// of them what contradicts itself.
+func (c *packCheck) duplicates() {
+	h, l := c.header, c.ledger
+	stated, made := repetitions(h.Metering), repetitions(l.meter.Rows())
+	switch fault := l.contradiction(); {
+	case !slices.Equal(l.duplicates, h.Duplicates):
+		c.fail(DuplicatesMismatch, "the header lists %s, the entries hold %d", count(len(h.Duplicates), "duplicate"), len(l.duplicates))
+	case fault != "":
+		c.fail(DuplicatesMismatch, "%s", fault)
+	case stated != made:
+		c.fail(DuplicatesMismatch, "by the header's list its rows count %s as %s, they state %s", grouped(made), ReasonDuplicate, grouped(stated))
+	}
+}
+
+// unproven remarks that the packs at hand don't tell all duplicates.
+func (c *packCheck) unproven() {
+	h, l := c.header, c.ledger
+	keyed, unproven := 0, 0
+	for _, list := range l.history.seen {
+		keyed += len(list)
+	}
+	for _, d := range h.Duplicates {
+		if l.unknown(d.First) {
+			unproven++
+		}
+	}
+	if keyed > 0 && !l.history.below.complete(l.first) {
+		c.pass(DuplicatesUnproven, "that of %s with an idempotency key %s repeated one in leaves that no pack at hand holds, and no others, is the header's word: give those packs as well to have it checked",
+			count(keyed, "receipt"), grouped(int64(unproven)))
+	}
+}
+
+// repetitions are how many receipts rows count as duplicates.
+func repetitions(rows []MeterRow) (n int64) {
+	for i := range rows {
+		if r := &rows[i]; r.Reason == ReasonDuplicate && r.MeteringBasis == BasisNone {
+			n += r.Receipts
+		}
+	}
+	return n
+}
+
+// keyedDelivery is a delivery of the pack with an idempotency hash.
+type keyedDelivery struct {
+	sighting
+	first uint64 // that it repeats; its own leaf if it repeats none
+}
+
+// contradiction says where the duplicates of leaves that are not at hand contradict each
+// other; empty if they don't. A leaf holds one event, with one hash. And an earlier leaf
+// that a delivery repeats is at most DuplicateWindow older: so every delivery of that hash
+// which is not younger repeats it as well, or one before it.
+func (l *ledger) contradiction() (fault string) {
+	tell := func(f string) {
+		if fault == "" || f < fault { // the same one at every time
+			fault = f
+		}
+	}
+	firsts := make(map[uint64]uint64, len(l.duplicates)) // by leaf
+	for _, d := range l.duplicates {
+		firsts[d.Leaf] = d.First
+	}
+	hashes := make(map[uint64]Hash) // of leaves that are not at hand
+	for hash, seen := range l.history.seen {
+		same := make([]keyedDelivery, 0, len(seen))
+		for _, s := range seen {
+			first, duplicate := firsts[s.leaf]
+			if !duplicate {
+				first = s.leaf
+			}
+			if other, told := hashes[first]; told && other != hash {
+				tell(fmt.Sprintf("leaf %d is listed as what deliveries of two idempotency keys repeat", first))
+			}
+			if l.unknown(first) {
+				hashes[first] = hash
+			}
+			same = append(same, keyedDelivery{s, first})
+		}
+		if f := l.missed(same); f != "" {
+			tell(f)
+		}
+	}
+	return fault
+}
+
+// missed finds, among deliveries of one hash, one that does not repeat a leaf that it has to.
+func (l *ledger) missed(same []keyedDelivery) string {
+	slices.SortFunc(same, func(a, b keyedDelivery) int { return cmp.Or(b.at.Compare(a.at), cmp.Compare(a.first, b.first)) })
+	var lowest *keyedDelivery // of those from the youngest on, that repeats a leaf that is not at hand
+	for i := range same {
+		d := &same[i]
+		if lowest != nil && d.first > lowest.first {
+			return fmt.Sprintf("leaf %d is listed as what leaf %d repeats, but not as what leaf %d does, which has the same idempotency key and is not younger",
+				lowest.first, lowest.leaf, d.leaf)
+		}
+		if l.unknown(d.first) {
+			lowest = d
+		}
+	}
+	return ""
+}
