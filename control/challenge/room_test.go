@@ -9,45 +9,21 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/node"
 	"muniment/control/right"
+	"muniment/control/roomtest"
 	"muniment/control/store"
-	"muniment/control/store/storetest"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
 
 const tenantID = "tnt_a"
 
-// alone is a service without nodes.
-type alone struct{}
-
-func (alone) Await(context.Context, int64) node.Propagation { return node.Propagation{Applied: true} }
-func (alone) Propagation(context.Context, int64) (node.Propagation, error) {
-	return node.Propagation{Applied: true}, nil
-}
-
 // newRoom is a room on the database of a folder, with one tenant. Made again on the
 // same folder it is another process's.
 func newRoom(t *testing.T, dir string) *Room {
 	t.Helper()
-	path, url := storetest.Place(t, dir)
-	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	require.NoError(t, db.Change(t.Context(), func(tx *store.Tx) error {
-		for _, statement := range []string{
-			`INSERT INTO tenants (tenant_id, org_id, created_at, updated_at, revision) VALUES ('tnt_a', 'org_a', 0, 0, 0) ON CONFLICT DO NOTHING`,
-			`INSERT INTO bases (basis_id, tenant_id, kind, title, holder_org_id, created_at, updated_at, revision)
-				VALUES ('bas_a', 'tnt_a', 'CONTRACT', 'Frame agreement', 'org_a', 0, 0, 0) ON CONFLICT DO NOTHING`,
-		} {
-			if _, err := tx.ExecContext(t.Context(), statement); err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
-	r, err := New(Config{DB: db, Nodes: alone{}})
+	db := roomtest.Open(t, dir, nil)
+	r, err := New(Config{DB: db, Nodes: roomtest.Alone{}})
 	require.NoError(t, err)
 	return r
 }
@@ -55,11 +31,7 @@ func newRoom(t *testing.T, dir string) *Room {
 // right puts an ACTIVE one into the database.
 func (r *Room) right(t *testing.T, id string) string {
 	t.Helper()
-	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
-		_, err := tx.ExecContext(t.Context(), `INSERT INTO rights (right_id, tenant_id, basis_id, substrate, scope, effective_from, ancestors, holder_org_id,
-			state, created_at, updated_at, revision) VALUES ($1, 'tnt_a', 'bas_a', 'CTV', '{}', 0, '', 'org_a', 'ACTIVE', 0, 0, 0)`, id)
-		return err
-	}))
+	roomtest.Right(t, r.db, id, `{}`)
 	return id
 }
 
@@ -76,22 +48,9 @@ func (r *Room) do(ctx context.Context, id string, a Action) (Challenge, right.Vi
 	return r.close(ctx, closing{tenantID: tenantID, id: id, action: a, resolution: new("why"), tenantOrgID: "org_a", by: byKey})
 }
 
-func (r *Room) events(t *testing.T) []sealer.Event {
-	t.Helper()
-	events, err := store.List(t.Context(), r.db.Read(), "the outbox", func(row store.Row) (sealer.Event, error) {
-		text, err := store.Text(row)
-		if err != nil {
-			return sealer.Event{}, err
-		}
-		return sealer.ParseEvent([]byte(text))
-	}, `SELECT event FROM outbox ORDER BY epoch, seq`)
-	require.NoError(t, err)
-	return events
-}
-
 func (r *Room) told(t *testing.T) (list []string) {
 	t.Helper()
-	for _, e := range r.events(t) {
+	for _, e := range roomtest.Events(t, r.db) {
 		var data struct{ ActingOrgID string }
 		require.NoError(t, json.Unmarshal(e.Data, &data))
 		list = append(list, e.Type+" "+e.Subject.ID+" "+data.ActingOrgID)
@@ -234,7 +193,7 @@ func TestReplay(t *testing.T) {
 	}
 	still := r.mustOpen(t, r.right(t, "rgh_other"))
 	replayed := 0
-	for _, e := range r.events(t) {
+	for _, e := range roomtest.Events(t, r.db) {
 		if replay(e) {
 			replayed++
 			require.False(t, replay(e), "nothing new")

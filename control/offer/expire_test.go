@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/roomtest"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/sealer"
@@ -41,7 +42,7 @@ func (r *Room) proposeMany(t *testing.T, n int) {
 func (r *Room) requireEachToldOnce(t *testing.T, n int) {
 	t.Helper()
 	seen := map[string]bool{}
-	for _, e := range outbox(t, r.db) {
+	for _, e := range roomtest.Events(t, r.db) {
 		require.Equal(t, "offer.expired", e.Type)
 		require.Equal(t, store.BySystem(), e.Actor)
 		require.False(t, seen[e.Subject.ID], "%s was told twice", e.Subject.ID)
@@ -71,7 +72,7 @@ func TestExpireInBatches(t *testing.T) {
 	r.proposeMany(t, 25)
 	c.pass(lifetime - time.Millisecond)
 	require.NoError(t, r.Expire(t.Context()))
-	require.Empty(t, outbox(t, r.db), "nothing is due yet")
+	require.Empty(t, roomtest.Events(t, r.db), "nothing is due yet")
 	c.pass(time.Millisecond)
 	for _, left := range []int{15, 5, 0} {
 		n, err := r.expire(t.Context(), 10)
@@ -184,7 +185,7 @@ func TestReplay(t *testing.T) {
 	}
 	stranger := r.mustPropose(t)
 	replayed := 0
-	for _, e := range outbox(t, r.db) {
+	for _, e := range roomtest.Events(t, r.db) {
 		if replay(e) {
 			replayed++
 			require.False(t, replay(e), "nothing new")

@@ -13,10 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/right"
+	"muniment/control/roomtest"
 	"muniment/control/store"
-	"muniment/control/store/storetest"
 	"muniment/gateway/api"
-	"muniment/sealer"
 )
 
 const (
@@ -47,24 +46,8 @@ func (c *clock) pass(d time.Duration) {
 // again on the same folder it is another process's.
 func newRoom(t *testing.T, dir string, c *clock) *Room {
 	t.Helper()
-	path, url := storetest.Place(t, dir)
-	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url, Now: c.Now})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	require.NoError(t, db.Change(t.Context(), func(tx *store.Tx) error {
-		for _, statement := range []string{
-			`INSERT INTO tenants (tenant_id, org_id, created_at, updated_at, revision) VALUES ('tnt_a', 'org_a', 0, 0, 0) ON CONFLICT DO NOTHING`,
-			`INSERT INTO bases (basis_id, tenant_id, kind, title, holder_org_id, created_at, updated_at, revision)
-				VALUES ('bas_a', 'tnt_a', 'CONTRACT', 'Frame agreement', 'org_a', 0, 0, 0) ON CONFLICT DO NOTHING`,
-			`INSERT INTO rights (right_id, tenant_id, basis_id, substrate, scope, effective_from, ancestors, holder_org_id, state, created_at, updated_at, revision)
-				VALUES ('rgh_root', 'tnt_a', 'bas_a', 'CTV', '{"regions":["US","CA"]}', 0, '', 'org_a', 'ACTIVE', 0, 0, 0) ON CONFLICT DO NOTHING`,
-		} {
-			if _, err := tx.ExecContext(t.Context(), statement); err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
+	db := roomtest.Open(t, dir, c.Now)
+	roomtest.Right(t, db, rightID, `{"regions":["US","CA"]}`)
 	r, err := New(Config{DB: db})
 	require.NoError(t, err)
 	return r
@@ -89,22 +72,10 @@ func (r *Room) moveRight(t require.TestingT, id string, a right.Action) error {
 
 // told lists the events that no relay has taken yet, as "type subject".
 func told(t require.TestingT, db *store.DB) (list []string) {
-	for _, e := range outbox(t, db) {
+	for _, e := range roomtest.Events(t, db) {
 		list = append(list, e.Type+" "+e.Subject.ID)
 	}
 	return list
-}
-
-func outbox(t require.TestingT, db *store.DB) []sealer.Event {
-	events, err := store.List(context.Background(), db.Read(), "the outbox", func(row store.Row) (sealer.Event, error) {
-		text, err := store.Text(row)
-		if err != nil {
-			return sealer.Event{}, err
-		}
-		return sealer.ParseEvent([]byte(text))
-	}, `SELECT event FROM outbox ORDER BY epoch, seq`)
-	require.NoError(t, err)
-	return events
 }
 
 func conflict(t require.TestingT, err error) {
@@ -139,7 +110,7 @@ func TestAcceptIsOneChange(t *testing.T) {
 
 	// Whoever has the event computes the right's contentHash.
 	var data map[string]any
-	e := outbox(t, r.db)[3]
+	e := roomtest.Events(t, r.db)[3]
 	require.NoError(t, json.Unmarshal(e.Data, &data))
 	require.Equal(t, "org_b", data["actingOrgId"])
 	delete(data, "actingOrgId")
@@ -167,7 +138,7 @@ func TestCounterIsOneChange(t *testing.T) {
 	}
 	require.Equal(t, []string{"offer.proposed " + o.ID, "offer.countered " + o.ID, "offer.proposed " + made.ID}, told(t, r.db))
 	var acted []string
-	for _, e := range outbox(t, r.db) {
+	for _, e := range roomtest.Events(t, r.db) {
 		var data struct{ ActingOrgID string }
 		require.NoError(t, json.Unmarshal(e.Data, &data))
 		acted = append(acted, data.ActingOrgID)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/roomtest"
 	"muniment/control/store"
 	"muniment/gateway/api"
 )
@@ -72,18 +73,18 @@ func TestOneChangeOfSeveralRooms(t *testing.T) {
 		require.Equal(t, revoked, again)
 		return err
 	}
-	before := len(outbox(t, room.db))
+	before := len(roomtest.Events(t, room.db))
 	require.ErrorIs(t, room.db.Change(ctx, func(tx *store.Tx) error {
 		require.NoError(t, change(tx))
 		return context.Canceled
 	}), context.Canceled)
-	require.Len(t, outbox(t, room.db), before)
+	require.Len(t, roomtest.Events(t, room.db), before)
 	_, err := Find(ctx, room.db.Read(), tenantID, id)
 	require.Equal(t, api.ResourceNotFound, api.From(err).Code)
 
 	require.NoError(t, room.db.Change(ctx, change))
 	var told []string
-	for _, e := range outbox(t, room.db)[before:] {
+	for _, e := range roomtest.Events(t, room.db)[before:] {
 		told = append(told, e.Type+" "+e.Subject.ID)
 	}
 	require.Equal(t, []string{"right.issued " + id, "right.revoked " + parent.ID}, told)

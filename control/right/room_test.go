@@ -11,35 +11,18 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"muniment/control/node"
+	"muniment/control/roomtest"
 	"muniment/control/store"
-	"muniment/control/store/storetest"
 	"muniment/gateway/api"
-	"muniment/sealer"
 )
 
 const tenantID = "tnt_a"
 
-// alone is a service without nodes.
-type alone struct{}
-
-func (alone) Await(context.Context, int64) node.Propagation { return node.Propagation{Applied: true} }
-func (alone) Propagation(context.Context, int64) (node.Propagation, error) {
-	return node.Propagation{Applied: true}, nil
-}
-
 // newRoom is a room over a database file with one tenant and one open basis.
 func newRoom(t *testing.T) (*Room, Basis) {
 	t.Helper()
-	path, url := storetest.Place(t, t.TempDir())
-	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	require.NoError(t, db.Change(t.Context(), func(tx *store.Tx) error {
-		_, err := tx.ExecContext(t.Context(), `INSERT INTO tenants (tenant_id, org_id, created_at, updated_at, revision) VALUES ($1, 'org_a', 0, 0, 0)`, tenantID)
-		return err
-	}))
-	r, err := New(Config{DB: db, Nodes: alone{}})
+	db := roomtest.Open(t, t.TempDir(), nil)
+	r, err := New(Config{DB: db, Nodes: roomtest.Alone{}})
 	require.NoError(t, err)
 	b := Basis{TenantID: tenantID, Kind: "CONTRACT", Title: "Frame agreement", HolderOrgID: "org_a"}
 	require.NoError(t, r.createBasis(t.Context(), &b, store.ByOperator()))
@@ -52,22 +35,6 @@ func (r *Room) mustIssue(t require.TestingT, b Basis, parent *string) Right {
 	got, err := r.issueRight(context.Background(), asked, parent, store.ByKey("key_a"))
 	require.NoError(t, err)
 	return got
-}
-
-// outbox reads the events that no relay has taken yet.
-func outbox(t require.TestingT, db *store.DB) (events []sealer.Event) {
-	rows, err := db.Read().Query(`SELECT event FROM outbox ORDER BY epoch, seq`)
-	require.NoError(t, err)
-	defer rows.Close()
-	for rows.Next() {
-		var text []byte
-		require.NoError(t, rows.Scan(&text))
-		e, err := sealer.ParseEvent(text)
-		require.NoError(t, err)
-		events = append(events, e)
-	}
-	require.NoError(t, rows.Err())
-	return events
 }
 
 // TestRightsAgainstAModel plays random moves on a growing tree of rights. The
@@ -89,7 +56,7 @@ func TestRightsAgainstAModel(t *testing.T) {
 			return state
 		}
 		var told []string
-		before := len(outbox(t, room.db))
+		before := len(roomtest.Events(t, room.db))
 		f, err := room.db.Feed(ctx, api.FeedRequest{After: 1})
 		require.NoError(t, err)
 		newest := f.Newest
@@ -148,7 +115,7 @@ func TestRightsAgainstAModel(t *testing.T) {
 		}
 		var got []string
 		last := newest
-		for _, e := range outbox(t, room.db)[before:] {
+		for _, e := range roomtest.Events(t, room.db)[before:] {
 			got = append(got, e.Type+" "+e.Subject.ID)
 			var record Right
 			require.NoError(t, json.Unmarshal(e.Data, &record))
@@ -178,7 +145,7 @@ func TestOneOfManySuspensionsWins(t *testing.T) {
 		require.Equal(t, api.StateConflict, api.From(err).Code)
 	}
 	require.Equal(t, 1, won)
-	require.Len(t, outbox(t, room.db), 3, "basis.created, right.issued, and one right.suspended")
+	require.Len(t, roomtest.Events(t, room.db), 3, "basis.created, right.issued, and one right.suspended")
 }
 
 // TestStaleRecordLoses is the race that one writing connection hides, and that a

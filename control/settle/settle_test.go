@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/roomtest"
 	"muniment/control/settle/rate"
 	"muniment/control/store"
-	"muniment/control/store/storetest"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
@@ -19,13 +19,10 @@ const tenantID = "tnt_a"
 // open is a database with the tenants tnt_a and tnt_b.
 func open(t *testing.T) *store.DB {
 	t.Helper()
-	path, url := storetest.Place(t, t.TempDir())
-	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	db := roomtest.Open(t, t.TempDir(), nil)
 	require.NoError(t, db.Change(t.Context(), func(tx *store.Tx) error {
 		_, err := tx.ExecContext(t.Context(), `INSERT INTO tenants (tenant_id, org_id, created_at, updated_at, revision)
-			VALUES ('tnt_a', 'org_a', 0, 0, 0), ('tnt_b', 'org_b', 0, 0, 0)`)
+			VALUES ('tnt_b', 'org_b', 0, 0, 0)`)
 		return err
 	}))
 	return db
@@ -47,20 +44,6 @@ func createRule(t *testing.T, db *store.DB, asked Rule) (r Rule, err error) {
 		return err
 	})
 	return r, err
-}
-
-// events reads those that no relay has taken yet.
-func events(t *testing.T, db *store.DB) []sealer.Event {
-	t.Helper()
-	texts, err := store.List(t.Context(), db.Read(), "the outbox", store.Text, `SELECT event FROM outbox ORDER BY epoch, seq`)
-	require.NoError(t, err)
-	var list []sealer.Event
-	for _, text := range texts {
-		e, err := sealer.ParseEvent([]byte(text))
-		require.NoError(t, err)
-		list = append(list, e)
-	}
-	return list
 }
 
 func payee(t *testing.T, db *store.DB, tenantID string) Counterparty {
@@ -87,7 +70,7 @@ func TestCounterparty(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, list)
 
-	all := events(t, db)
+	all := roomtest.Events(t, db)
 	require.Len(t, all, 1)
 	e := all[0]
 	require.Equal(t, []any{"counterparty.created", tenantID, store.ByKey("key_a"), sealer.Ref{Kind: "counterparty", ID: c.ID}, c.CreatedAt.Time},
@@ -107,7 +90,7 @@ func TestCounterparty(t *testing.T) {
 		_, err := createCounterparty(t, db, bad)
 		require.Equal(t, field, api.From(err).Field)
 	}
-	require.Len(t, events(t, db), 1, "what is refused is told to nobody")
+	require.Len(t, roomtest.Events(t, db), 1, "what is refused is told to nobody")
 }
 
 func TestRule(t *testing.T) {
@@ -122,7 +105,7 @@ func TestRule(t *testing.T) {
 	require.Nil(t, r.Match.Substrate, "ANY is any")
 	require.Equal(t, r.CreatedAt, r.EffectiveFrom)
 
-	all := events(t, db)
+	all := roomtest.Events(t, db)
 	e := all[len(all)-1]
 	require.Equal(t, []any{"settlement_rule.created", tenantID, store.ByKey("key_a"), sealer.Ref{Kind: "settlement_rule", ID: r.ID}},
 		[]any{e.Type, e.TenantID, e.Actor, e.Subject})
@@ -148,7 +131,7 @@ func TestRuleRefuses(t *testing.T) {
 		_, err := tx.ExecContext(t.Context(), `UPDATE counterparties SET state = 'INACTIVE' WHERE counterparty_id = $1`, idle.ID)
 		return err
 	}))
-	before := len(events(t, db))
+	before := len(roomtest.Events(t, db))
 	for name, k := range map[string]struct {
 		field  string
 		change func(*Rule)
@@ -179,7 +162,7 @@ func TestRuleRefuses(t *testing.T) {
 		refused := api.From(err)
 		require.Equal(t, []any{api.ValidationFailed, k.field}, []any{refused.Code, refused.Field}, "%s: %v", name, err)
 	}
-	require.Len(t, events(t, db), before, "what is refused is told to nobody")
+	require.Len(t, roomtest.Events(t, db), before, "what is refused is told to nobody")
 	list, err := Rules(t.Context(), db.Read(), tenantID, store.Instant{})
 	require.NoError(t, err)
 	require.Empty(t, list)

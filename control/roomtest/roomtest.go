@@ -1,0 +1,69 @@
+// Package roomtest is what tests of rooms stand on: a database with a tenant, what was
+// told of it, and a service without nodes.
+package roomtest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/node"
+	"muniment/control/store"
+	"muniment/control/store/storetest"
+	"muniment/sealer"
+)
+
+// Open opens the database of a folder, with the tenant tnt_a, of org_a, and its basis
+// bas_a. Opened again on the same folder it is another process's. A nil clock is time.Now.
+func Open(t *testing.T, dir string, now func() time.Time) *store.DB {
+	t.Helper()
+	path, url := storetest.Place(t, dir)
+	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url, Now: now})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	write(t, db, `INSERT INTO tenants (tenant_id, org_id, created_at, updated_at, revision) VALUES ('tnt_a', 'org_a', 0, 0, 0) ON CONFLICT DO NOTHING`)
+	write(t, db, `INSERT INTO bases (basis_id, tenant_id, kind, title, holder_org_id, created_at, updated_at, revision)
+		VALUES ('bas_a', 'tnt_a', 'CONTRACT', 'Frame agreement', 'org_a', 0, 0, 0) ON CONFLICT DO NOTHING`)
+	return db
+}
+
+// Right puts an ACTIVE right on CTV under bas_a into the database, unless it is there.
+func Right(t *testing.T, db *store.DB, id, scope string) {
+	t.Helper()
+	write(t, db, `INSERT INTO rights (right_id, tenant_id, basis_id, substrate, scope, effective_from, ancestors, holder_org_id, state, created_at, updated_at, revision)
+		VALUES ($1, 'tnt_a', 'bas_a', 'CTV', $2, 0, '', 'org_a', 'ACTIVE', 0, 0, 0) ON CONFLICT DO NOTHING`, id, scope)
+}
+
+func write(t *testing.T, db *store.DB, statement string, args ...any) {
+	t.Helper()
+	require.NoError(t, db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), statement, args...)
+		return err
+	}))
+}
+
+// Events are those that no relay has taken yet.
+func Events(t require.TestingT, db *store.DB) []sealer.Event {
+	events, err := store.List(context.Background(), db.Read(), "the outbox", func(row store.Row) (sealer.Event, error) {
+		text, err := store.Text(row)
+		if err != nil {
+			return sealer.Event{}, err
+		}
+		return sealer.ParseEvent([]byte(text))
+	}, `SELECT event FROM outbox ORDER BY epoch, seq`)
+	require.NoError(t, err)
+	return events
+}
+
+// Alone is a service without nodes.
+type Alone struct{}
+
+// Await implements right.Nodes.
+func (Alone) Await(context.Context, int64) node.Propagation { return node.Propagation{Applied: true} }
+
+// Propagation implements right.Nodes.
+func (Alone) Propagation(context.Context, int64) (node.Propagation, error) {
+	return node.Propagation{Applied: true}, nil
+}
