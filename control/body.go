@@ -86,17 +86,17 @@ func check(body []byte) error {
 			return nil
 		}
 		if bad, ok := errors.AsType[*jsontext.SyntacticError](err); ok && errors.Is(err, jsontext.ErrDuplicateName) {
-			return api.Invalid(api.ValidationError{Field: fieldOf(bad.JSONPointer), Message: "is given twice"})
+			return api.InvalidField(fieldOf(bad.JSONPointer), "is given twice")
 		}
 		if err != nil {
 			return &api.Error{Code: api.BadRequest, Message: "the body is not valid JSON"}
 		}
 		if token.Kind() == jsontext.KindString && !store.Storable(token.String()) {
-			return api.Invalid(api.ValidationError{Field: fieldOf(d.StackPointer()), Message: "must not contain U+0000"})
+			return api.InvalidField(fieldOf(d.StackPointer()), "must not contain U+0000")
 		}
 		if token.Kind() == jsontext.KindNumber {
 			if _, err := strconv.ParseFloat(token.String(), 64); err != nil {
-				return api.Invalid(api.ValidationError{Field: fieldOf(d.StackPointer()), Message: "must be a number that a double holds"})
+				return api.InvalidField(fieldOf(d.StackPointer()), "must be a number that a double holds")
 			}
 		}
 		if d.StackDepth() > maxDepth {

@@ -265,7 +265,7 @@ func (o *observation) refusal(err error) error {
 	if len(field) > maxFaultPath {
 		field = strings.ToValidUTF8(field[:maxFaultPath], "")
 	}
-	return api.Invalid(api.ValidationError{Field: field, Message: msgTwice})
+	return api.InvalidField(field, msgTwice)
 }
 
 func invalid(faults []gate.Fault) *api.Error {

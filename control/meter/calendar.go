@@ -33,7 +33,7 @@ func newCalendar(unit, zone string) (calendar, error) {
 	}
 	at, err := time.LoadLocation(zone)
 	if err != nil || zone == "Local" || strings.HasPrefix(zone, "right/") || strings.HasPrefix(zone, "posix/") {
-		return calendar{}, api.Invalid(api.ValidationError{Field: "timeZone", Message: "is no IANA time zone, such as Europe/Berlin"})
+		return calendar{}, api.InvalidField("timeZone", "is no IANA time zone, such as Europe/Berlin")
 	}
 	return calendar{unit, at}, nil
 }

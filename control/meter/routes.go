@@ -51,7 +51,7 @@ func (in *Question) read(ctx context.Context, r *Room, unit string) (a asked, er
 		unit = in.Bucket
 	}
 	if unit == "" && in.TimeZone != "" {
-		return a, api.Invalid(api.ValidationError{Field: "timeZone", Message: "is of use with bucket only"})
+		return a, api.InvalidField("timeZone", "is of use with bucket only")
 	}
 	if a.calendar, err = newCalendar(unit, in.TimeZone); err != nil {
 		return a, err
@@ -64,7 +64,7 @@ func (in *Question) read(ctx context.Context, r *Room, unit string) (a asked, er
 		// A cursor stands for one asOf; another beside it is refused.
 		at, ok := parsePlace(key)
 		if !ok || (in.AsOf.AsOf != "" && in.AsOf.AsOf != at.asOf.String()) {
-			return a, api.Invalid(api.ValidationError{Field: "cursor", Message: "is no cursor of this list"})
+			return a, api.InvalidField("cursor", "is no cursor of this list")
 		}
 		a.row, in.AsOf.AsOf = at.row, at.asOf.String()
 	}
@@ -88,8 +88,8 @@ func (a *asked) buckets(first, last time.Time) ([]time.Time, error) {
 	}
 	starts, ok := a.calendar.starts(first, last.Add(time.Millisecond), maxBuckets)
 	if !ok {
-		return nil, api.Invalid(api.ValidationError{Field: "bucket",
-			Message: fmt.Sprintf("the window has more than %d buckets of one %s: narrow from and to, or take a larger bucket", maxBuckets, a.calendar.unit)})
+		return nil, api.InvalidField("bucket",
+			fmt.Sprintf("the window has more than %d buckets of one %s: narrow from and to, or take a larger bucket", maxBuckets, a.calendar.unit))
 	}
 	return starts, nil
 }

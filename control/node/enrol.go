@@ -75,11 +75,11 @@ func (r *Room) EnrolKey(ctx context.Context, nodeID string, q api.EnrolRequest) 
 func nextKey(nodeID string, q api.EnrolRequest) (ed25519.PublicKey, error) {
 	key, err := secretCoding.DecodeString(q.PublicKey)
 	if err != nil || len(key) != ed25519.PublicKeySize {
-		return nil, api.Invalid(api.ValidationError{Field: "publicKey", Message: "must be 32 bytes in base64url"})
+		return nil, api.InvalidField("publicKey", "must be 32 bytes in base64url")
 	}
 	signature, err := secretCoding.DecodeString(q.Signature)
 	if err != nil || !ed25519.Verify(key, api.EnrolText(nodeID, q.PublicKey), signature) {
-		return nil, api.Invalid(api.ValidationError{Field: "signature", Message: "is not by publicKey over this request"})
+		return nil, api.InvalidField("signature", "is not by publicKey over this request")
 	}
 	return key, nil
 }

@@ -169,7 +169,7 @@ func (r *Room) postRelease(ctx context.Context, in *releaseRequest) (*store.Answ
 	for _, text := range in.Body.Positions {
 		at, err := sealer.ParsePosition(text)
 		if err != nil {
-			return nil, api.Invalid(api.ValidationError{Field: "positions", Message: fmt.Sprintf("%q is no position of this log", text)})
+			return nil, api.InvalidField("positions", fmt.Sprintf("%q is no position of this log", text))
 		}
 		if !slices.Contains(positions, at) {
 			positions = append(positions, at)

@@ -54,7 +54,7 @@ func (r *Room) proveConsistency(ctx context.Context, in *consistencyRequest) (*s
 		return nil, err
 	}
 	if from.Sequence > to.Sequence {
-		return nil, api.Invalid(api.ValidationError{Field: "from", Message: fmt.Sprintf("pack %s is newer than %s", from.ID, to.ID)})
+		return nil, api.InvalidField("from", fmt.Sprintf("pack %s is newer than %s", from.ID, to.ID))
 	}
 	detail := consistencyDetail{Consistency: []string{}}
 	hashes, err := r.consistency(ctx, from, to)

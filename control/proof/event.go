@@ -64,7 +64,7 @@ func (in *eventsRequest) query(tenantID string, partition int32, asOf *sealer.Po
 	}
 	if in.RightID != "" {
 		if q.SubjectKind != "" && q.SubjectKind != "right" || q.SubjectID != "" && q.SubjectID != in.RightID {
-			return q, api.Invalid(api.ValidationError{Field: "rightId", Message: "contradicts the subject"})
+			return q, api.InvalidField("rightId", "contradicts the subject")
 		}
 		q.SubjectKind, q.SubjectID = "right", in.RightID
 	}

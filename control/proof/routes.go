@@ -19,7 +19,7 @@ import (
 
 // badCursor refuses a cursor of another list.
 func badCursor() error {
-	return api.Invalid(api.ValidationError{Field: "cursor", Message: "is no cursor of this list"})
+	return api.InvalidField("cursor", "is no cursor of this list")
 }
 
 // Routes adds the room's operations to the API: proof packs, what they prove, and

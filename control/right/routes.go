@@ -80,10 +80,10 @@ func (r *Room) postBasis(ctx context.Context, in *basisInput) (*store.Answer[One
 		return nil, err
 	}
 	if h := b.ContentHash; h != nil && !isHash(*h) {
-		return nil, api.Invalid(api.ValidationError{Field: "contentHash", Message: "must be a SHA-256 in base64url, without padding"})
+		return nil, api.InvalidField("contentHash", "must be a SHA-256 in base64url, without padding")
 	}
 	if !b.EffectiveUntil.IsZero() && !b.EffectiveFrom.Before(b.EffectiveUntil.Time) {
-		return nil, api.Invalid(api.ValidationError{Field: "effectiveUntil", Message: "must be after effectiveFrom"})
+		return nil, api.InvalidField("effectiveUntil", "must be after effectiveFrom")
 	}
 	if err := r.createBasis(ctx, &b, store.ByKey(caller.ID)); err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ type rightInput struct {
 func (r *Room) postRight(ctx context.Context, in *rightInput) (*store.Answer[OneRight], error) {
 	caller, asked := auth.PrincipalFrom(ctx), in.Body
 	if _, known := gate.ParseSubstrate(asked.Substrate); !known {
-		return nil, api.Invalid(api.ValidationError{Field: "substrate", Message: "is no substrate"})
+		return nil, api.InvalidField("substrate", "is no substrate")
 	}
 	right := Right{TenantID: caller.TenantID, BasisID: asked.BasisID, Substrate: asked.Substrate, HolderOrgID: string(asked.HolderOrgID)}
 	if right.HolderOrgID == "" {

@@ -53,7 +53,7 @@ var meteringBases = []string{gate.BasisGross.String(), gate.BasisViewable.String
 func (r *Rule) spell() error {
 	price, err := rate.ParsePrice(r.Price)
 	if err != nil {
-		return invalid("price", err.Error())
+		return api.InvalidField("price", err.Error())
 	}
 	r.Price = price.String()
 	if s := r.Match.Substrate; s != nil && *s == gate.Any.String() {
@@ -70,15 +70,15 @@ func (r *Rule) text() ([]byte, error) {
 	m := &r.Match
 	switch {
 	case m.RightID != nil && !api.IsID(api.PrefixRight, *m.RightID):
-		return nil, invalid("match.rightId", "must be the id of a right")
+		return nil, api.InvalidField("match.rightId", "must be the id of a right")
 	case m.BasisID != nil && !api.IsID(api.PrefixBasis, *m.BasisID):
-		return nil, invalid("match.basisId", "must be the id of a basis")
+		return nil, api.InvalidField("match.basisId", "must be the id of a basis")
 	case m.MeteringBasis != nil && !slices.Contains(meteringBases, *m.MeteringBasis):
-		return nil, invalid("match.meteringBasis", "must be gross, viewable, audible or delivered")
+		return nil, api.InvalidField("match.meteringBasis", "must be gross, viewable, audible or delivered")
 	}
 	if m.Substrate != nil {
 		if _, ok := gate.ParseSubstrate(*m.Substrate); !ok {
-			return nil, invalid("match.substrate", "is no substrate")
+			return nil, api.InvalidField("match.substrate", "is no substrate")
 		}
 	}
 	text, err := sealer.Canonical(r)
@@ -87,13 +87,9 @@ func (r *Rule) text() ([]byte, error) {
 	}
 	if _, err = rate.ParseRule(text); err != nil {
 		if fault, ok := errors.AsType[*rate.Fault](err); ok {
-			err = invalid(fault.Field, fault.Message)
+			err = api.InvalidField(fault.Field, fault.Message)
 		}
 		return nil, err
 	}
 	return text, nil
-}
-
-func invalid(field, message string) error {
-	return api.Invalid(api.ValidationError{Field: field, Message: message})
 }

@@ -42,13 +42,13 @@ func CreateCounterparty(ctx context.Context, tx *store.Tx, asked Counterparty, b
 	c := asked
 	switch {
 	case c.Name == "" || len(c.Name) > 256:
-		return c, invalid("name", "must be 1 to 256 bytes")
+		return c, api.InvalidField("name", "must be 1 to 256 bytes")
 	case !slices.Contains(kinds, c.Kind):
-		return c, invalid("kind", "must be RIGHTS_HOLDER, PUBLISHER, PLATFORM, AGENCY or OTHER")
+		return c, api.InvalidField("kind", "must be RIGHTS_HOLDER, PUBLISHER, PLATFORM, AGENCY or OTHER")
 	case c.OrgID != nil && !api.IsOrgID(*c.OrgID):
-		return c, invalid("orgId", "must be the id of an organisation")
+		return c, api.InvalidField("orgId", "must be the id of an organisation")
 	case !rate.IsCurrency(c.Currency):
-		return c, invalid("currency", "must be three capital letters")
+		return c, api.InvalidField("currency", "must be three capital letters")
 	}
 	now := tx.Now()
 	c.ID, c.State = api.NewID(api.PrefixCounterparty, now), Active
@@ -100,9 +100,9 @@ func CreateRule(ctx context.Context, tx *store.Tx, asked Rule, by sealer.Ref) (R
 		case err != nil:
 			return r, err
 		case payee == nil || payee.State != Active:
-			return r, invalid(field, "is no active counterparty of this tenant")
+			return r, api.InvalidField(field, "is no active counterparty of this tenant")
 		case payee.Currency != r.Currency:
-			return r, invalid(field, "is paid in "+payee.Currency+", not in the rule's "+r.Currency)
+			return r, api.InvalidField(field, "is paid in "+payee.Currency+", not in the rule's "+r.Currency)
 		}
 	}
 	if err := insertRule(ctx, tx, &r, text); err != nil {

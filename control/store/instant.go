@@ -32,7 +32,7 @@ func Given(field string, t *time.Time) (Instant, error) {
 		return Instant{}, nil
 	}
 	if y := t.UTC().Year(); y < 1970 || y > 9999 {
-		return Instant{}, api.Invalid(api.ValidationError{Field: field, Message: "must be within the years 1970 to 9999"})
+		return Instant{}, api.InvalidField(field, "must be within the years 1970 to 9999")
 	}
 	return At(*t), nil
 }

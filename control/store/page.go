@@ -44,7 +44,7 @@ func (p Page) Key() (string, error) {
 	text, err := cursorCoding.DecodeString(p.Cursor)
 	key, ok := strings.CutPrefix(string(text), cursorVersion)
 	if err != nil || !ok || key == "" || !Storable(key) {
-		return "", api.Invalid(api.ValidationError{Field: "cursor", Message: "is no cursor of this list"})
+		return "", api.InvalidField("cursor", "is no cursor of this list")
 	}
 	return key, nil
 }

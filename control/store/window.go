@@ -25,7 +25,7 @@ func (w Window) Bounds() (from, to Instant, err error) {
 		return from, to, err
 	}
 	if !from.IsZero() && !to.IsZero() && !from.Before(to.Time) {
-		return from, to, api.Invalid(api.ValidationError{Field: "to", Message: "must be later than from"})
+		return from, to, api.InvalidField("to", "must be later than from")
 	}
 	return from, to, nil
 }
@@ -36,7 +36,7 @@ func bound(field, text string) (Instant, error) {
 	}
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		return Instant{}, api.Invalid(api.ValidationError{Field: field, Message: "must be an RFC 3339 time"})
+		return Instant{}, api.InvalidField(field, "must be an RFC 3339 time")
 	}
 	if whole := t.Truncate(time.Millisecond); whole.Before(t) {
 		t = whole.Add(time.Millisecond)
@@ -112,5 +112,5 @@ func GivenPosition(field, text string, partition int32) (*sealer.Position, error
 }
 
 func neverNamed(field string) error {
-	return api.Invalid(api.ValidationError{Field: field, Message: "is no position that the service has named"})
+	return api.InvalidField(field, "is no position that the service has named")
 }

@@ -114,7 +114,7 @@ func (r *Room) makeKey(ctx context.Context, c changer, owner Key, env string, q 
 	now := r.db.Now()
 	set, err := scopeSet(q.Scopes)
 	if err != nil {
-		return Made{}, api.Invalid(api.ValidationError{Field: "scopes", Message: err.Error()})
+		return Made{}, api.InvalidField("scopes", err.Error())
 	}
 	if len(q.Scopes) == 0 && !c.scopes.Allows(api.Wildcard) {
 		set &= c.scopes // everything means everything that can be given
@@ -139,7 +139,7 @@ func (r *Room) makeKey(ctx context.Context, c changer, owner Key, env string, q 
 func inFuture(field string, t *time.Time, now time.Time) (store.Instant, error) {
 	at, err := store.Given(field, t)
 	if err == nil && !at.IsZero() && !at.After(now) {
-		err = api.Invalid(api.ValidationError{Field: field, Message: "must be in the future"})
+		err = api.InvalidField(field, "must be in the future")
 	}
 	return at, err
 }

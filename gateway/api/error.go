@@ -193,6 +193,11 @@ func Invalid(faults ...ValidationError) *Error {
 	return e
 }
 
+// InvalidField is Invalid for one fault.
+func InvalidField(field, message string) *Error {
+	return Invalid(ValidationError{Field: field, Message: message})
+}
+
 // Unavailable is a 503.
 func Unavailable(reason Reason, message string, retryAfter time.Duration) *Error {
 	return &Error{Code: InternalError, Message: message, HTTPStatus: http.StatusServiceUnavailable, Reason: reason, RetryAfter: retryAfter}
