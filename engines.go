@@ -64,7 +64,7 @@ func (f *kafkaHop) config(cfg kafka.Config) (kafka.Config, error) {
 // clickhouseFlags are those of a command that can't do without the warehouse.
 type clickhouseFlags struct {
 	ClickHouse string `name:"clickhouse" required:"" group:"ClickHouse:" help:"URL of the warehouse: clickhouse://user:password@host:9000/database, or http(s)://…" placeholder:"URL"`
-	Cluster    string `group:"ClickHouse:" help:"Name of the ClickHouse cluster whose replicas hold the tables: run one muniment pipeline then, as the inserts of several refuse each other and are tried again. Not tested on a cluster. Default: one server."`
+	Cluster    string `group:"ClickHouse:" help:"Name of the ClickHouse cluster whose replicas hold the tables. A write waits for a majority of them: of two, for both. Several muniment pipeline take turns at each table. Default: one server."`
 	clickhouseHop
 }
 

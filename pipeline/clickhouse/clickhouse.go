@@ -37,12 +37,16 @@
 // loader keeps the batch and tries again. Every call has a deadline.
 //
 // On a cluster (Config.Cluster) tables are replicated, a write waits for a majority
-// of the replicas, and a question sees every write that was answered before it. For the
-// sake of that, quorum inserts are not parallel: while one into a table is under way, the
-// servers refuse another. One process loads one group at a time, and is in its own way
-// only behind a group that has failed; several loader processes are right, but hold each
-// other up with errors and tries, as does a repair of rollups. No test of ours has run on
-// a cluster.
+// of the replicas, and a question to any of them sees every write that was answered
+// before it, or is refused. For the sake of that, quorum inserts are not parallel: while
+// one into a table is under way, the servers refuse another, which then takes its turn
+// (see quorum.go). Loaders of several processes, and repairs of rollups, are right beside
+// each other, and together no faster than one of them. Of two replicas both are the
+// majority: while one is away nothing is loaded, and all is read. Withdrawing an event whose
+// record was set aside and released takes all replicas: while one is away, a batch that
+// brings such a record, or a release, is not loaded. The replicas' clocks should agree: of
+// two rollups of the same rows the one with the later time counts.
+//
 // Not here: shards (one tenant's rows are on every replica) and retention (drop a
 // month with ALTER TABLE … DROP PARTITION).
 package clickhouse
@@ -80,8 +84,7 @@ type Config struct {
 	// Password is asked for each connection, in place of the URL's; nil: that counts.
 	Password func() (string, error)
 	// Cluster is the name of a cluster, as the servers' configuration has it, whose
-	// replicas hold the tables; better with one loader process (see the package).
-	// Default: one server.
+	// replicas hold the tables (see the package). Default: one server.
 	Cluster string
 	// Timeout bounds each call to the warehouse. Default 1 min.
 	Timeout time.Duration
@@ -149,6 +152,8 @@ func (c Config) options() (*clickhouse.Options, error) {
 	if c.Cluster != "" {
 		settings["insert_quorum"] = "auto"
 		settings["insert_quorum_parallel"] = 0
+		settings["insert_quorum_timeout"] = c.timeout().Milliseconds()
+		settings["lightweight_deletes_sync"] = 2 // a delete is answered when all have done it
 		settings["select_sequential_consistency"] = 1
 	}
 	maps.Copy(settings, opt.Settings)

@@ -157,15 +157,17 @@ func (w *Warehouse) send(ctx context.Context, statement string, fill func(add fu
 	if err := fill(func(...any) error { return some }); err == nil {
 		return nil
 	}
-	batch, err := w.conn.PrepareBatch(ctx, statement)
-	if err != nil {
-		return err
-	}
-	defer batch.Close()
-	if err := fill(batch.Append); err != nil {
-		return err
-	}
-	return batch.Send()
+	return w.inTurn(ctx, func() error {
+		batch, err := w.conn.PrepareBatch(ctx, statement)
+		if err != nil {
+			return err
+		}
+		defer batch.Close()
+		if err := fill(batch.Append); err != nil {
+			return err
+		}
+		return batch.Send()
+	})
 }
 
 // Resume returns where the partition's loader goes on.

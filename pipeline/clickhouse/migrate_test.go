@@ -37,7 +37,8 @@ func TestConfigBecomesOptions(t *testing.T) {
 	require.Same(t, secure, opt.TLS)
 	require.Equal(t, clickhouse.Settings{
 		"async_insert": 0, "do_not_merge_across_partitions_select_final": 0, "max_threads": 3,
-		"insert_quorum": "auto", "insert_quorum_parallel": 0, "select_sequential_consistency": 1,
+		"insert_quorum": "auto", "insert_quorum_parallel": 0, "insert_quorum_timeout": int64(60_000),
+		"lightweight_deletes_sync": 2, "select_sequential_consistency": 1,
 	}, opt.Settings)
 
 	opt, err = Config{URL: "https://u:p@a:8443/db"}.options()
@@ -61,7 +62,7 @@ func TestOpenSaysWhatIsAway(t *testing.T) {
 
 func TestMigrate(t *testing.T) {
 	const name = "muniment_migrate"
-	cfg := Config{URL: inDatabase(t, variable(t, native), name)}
+	cfg := onServer(t, variable(t, native), name)
 	dropped(t, cfg, name)
 	all := []string{"0001_warehouse.sql", "0002_views.sql", "0003_released.sql"}
 

@@ -38,7 +38,7 @@ func (w *Warehouse) withdrawn(ctx context.Context) ([]pipeline.Row, error) {
 // withdraw takes the rows away whose record is set aside and released, and returns
 // all that ever were: a call that failed half-way is made good by the next one.
 func (w *Warehouse) withdraw(ctx context.Context) ([]pipeline.Row, error) {
-	err := w.conn.Exec(ctx, `INSERT INTO withdrawn (tenant_id, event_id, generation, position, at, rendered_at, delivery, idempotency)
+	err := w.exec(ctx, `INSERT INTO withdrawn (tenant_id, event_id, generation, position, at, rendered_at, delivery, idempotency)
 		SELECT tenant_id, event_id, generation, position, at, rendered_at, receipt_id != '', idempotency FROM events FINAL
 		WHERE (tenant_id, event_id) IN (SELECT tenant_id, event_id FROM set_aside)
 			AND (tenant_id, event_id, generation, log_partition, position) IN (

@@ -150,7 +150,7 @@ func (w *Warehouse) replace(ctx context.Context, touchedSlices iter.Seq[slice]) 
 	from := lowest(f)
 	// A place that was read once never goes back, even if a copy at a lower one has
 	// replaced the row that stood there: hence the second half.
-	return w.conn.Exec(clickhouse.Context(ctx, clickhouse.WithExternalTable(touched)), `
+	return w.exec(clickhouse.Context(ctx, clickhouse.WithExternalTable(touched)), `
 		INSERT INTO metering_hours (tenant_id, hour, generation, slice, place, stamp, lines)
 		SELECT tenant_id, hour, generation, slice, max(top), toUInt64(`+fmt.Sprint(stamp)+`), groupArrayIf(line, receipts > 0) FROM (
 			SELECT `+sliceColumns+`, max(place) AS top, count() AS receipts,
