@@ -6,7 +6,7 @@ FUZZTIME ?= 2m
 FUZZFLAGS ?= -fuzzminimizetime 1s
 FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
-.PHONY: demo demo-stack run build test test-independent check lint-openapi race contract stack stack-down test-stack test-stack-tls deploy-test faults fuzz bench bench-parts bench-update bench-stack bench-stack-update soak help
+.PHONY: demo demo-stack run build test test-independent check lint-openapi race contract stack stack-down test-stack test-stack-tls test-cluster deploy-test faults fuzz bench bench-parts bench-update bench-stack bench-stack-update soak help
 
 demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
 	@./bin/muniment demo
@@ -49,6 +49,11 @@ test-stack-tls: ## the story with TLS and passwords on every hop, and what is re
 	trap './deploy/stack/stack.sh down' EXIT; \
 	./deploy/stack/stack.sh up && eval "$$(./deploy/stack/stack.sh env)" && \
 	go test -count 1 -timeout 10m -run '^(TestStoryOverTLS|TestWrongCredentials)$$' .
+
+test-cluster: ## the warehouse's tests on two replicas of a ClickHouse cluster, and those that kill them: a quarter of an hour
+	@trap './deploy/stack/clickhouse-cluster.sh down' EXIT; \
+	./deploy/stack/clickhouse-cluster.sh up && eval "$$(./deploy/stack/clickhouse-cluster.sh env)" && \
+	go test -count 1 -timeout 40m ./pipeline/clickhouse
 
 # The tools that read deploy/, but for Prometheus; Helm is built from source, minutes once.
 HELM = helm.sh/helm/v3/cmd/helm@v3.20.2

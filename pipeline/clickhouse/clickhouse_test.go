@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -18,10 +18,12 @@ import (
 	"muniment/pipeline/conform"
 )
 
-// Where the servers under test are: deploy/stack/clickhouse.sh env prints both.
+// Where the servers under test are, and which cluster they are replicas of, if any:
+// deploy/stack/clickhouse.sh env and clickhouse-cluster.sh env print them.
 const (
-	native = "MUNIMENT_TEST_CLICKHOUSE"
-	http   = "MUNIMENT_TEST_CLICKHOUSE_HTTP"
+	native  = "MUNIMENT_TEST_CLICKHOUSE"
+	http    = "MUNIMENT_TEST_CLICKHOUSE_HTTP"
+	cluster = "MUNIMENT_TEST_CLICKHOUSE_CLUSTER"
 )
 
 // variable is an address of the environment, without which the test is skipped.
@@ -29,7 +31,7 @@ func variable(tb testing.TB, name string) string {
 	tb.Helper()
 	value := os.Getenv(name)
 	if value == "" {
-		tb.Skipf("SKIPPED: %s is not set, nothing was tested against ClickHouse (deploy/stack/clickhouse.sh up starts one)", name)
+		tb.Skipf("SKIPPED: %s is not set, nothing was tested against ClickHouse (deploy/stack/clickhouse.sh up starts one, clickhouse-cluster.sh up two)", name)
 	}
 	return value
 }
@@ -39,17 +41,28 @@ var databases atomic.Int64
 // inDatabase is the server's URL for a database.
 func inDatabase(tb testing.TB, server, name string) string {
 	tb.Helper()
-	u, err := url.Parse(server)
-	require.NoError(tb, err)
-	u.Path = "/" + name
-	return u.String()
+	scheme, rest, ok := strings.Cut(server, "://")
+	require.True(tb, ok, "no URL: %s", server)
+	hosts, _, _ := strings.Cut(rest, "/") // of several hosts net/url can make nothing
+	return scheme + "://" + hosts + "/" + name
+}
+
+// onServer is how to reach a database. On a cluster the connections go to the replicas by
+// turns: what one has answered is asked of the other.
+func onServer(tb testing.TB, server, name string) Config {
+	tb.Helper()
+	cfg := Config{URL: inDatabase(tb, server, name), Cluster: os.Getenv(cluster)}
+	if cfg.Cluster != "" {
+		cfg.URL += "?connection_open_strategy=round_robin"
+	}
+	return cfg
 }
 
 // fresh is a database of its own, dropped when the test ends.
 func fresh(tb testing.TB, server string) Config {
 	tb.Helper()
 	name := fmt.Sprintf("muniment_test_%d_%d", os.Getpid(), databases.Add(1))
-	cfg := Config{URL: inDatabase(tb, server, name)}
+	cfg := onServer(tb, server, name)
 	dropped(tb, cfg, name)
 	_, err := Migrate(tb.Context(), cfg, false)
 	require.NoError(tb, err)
@@ -61,9 +74,11 @@ func dropped(tb testing.TB, cfg Config, name string) {
 	tb.Helper()
 	opt, err := cfg.options()
 	require.NoError(tb, err)
-	drop := func() {
-		require.NoError(tb, execute(context.Background(), opt, "", "DROP DATABASE IF EXISTS "+quoted(name)))
+	statement := "DROP DATABASE IF EXISTS " + quoted(name) + onCluster(cfg.Cluster)
+	if cfg.Cluster != "" {
+		statement += " SYNC" // else the name of a table's replica stays taken for minutes
 	}
+	drop := func() { require.NoError(tb, execute(context.Background(), opt, "", statement)) }
 	drop()
 	tb.Cleanup(drop)
 }
