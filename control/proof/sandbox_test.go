@@ -81,9 +81,14 @@ func (h *house) verifyBySandboxKeys(t *testing.T, answers map[string][]byte) {
 	var keys []map[string]any
 	for _, k := range d.Keys {
 		if k.Purpose == sealer.PurposeSandbox {
-			keys = append(keys, map[string]any{
-				"keyId": k.KeyID, "algorithm": k.Algorithm, "publicKey": k.PublicKey, "purpose": k.Purpose, "notBefore": k.NotBefore, "notAfter": k.NotAfter, "revokedAt": k.RevokedAt,
-			})
+			key := map[string]any{"keyId": k.KeyID, "algorithm": k.Algorithm, "publicKey": k.PublicKey, "purpose": k.Purpose,
+				"notBefore": sealer.FormatTime(k.NotBefore), "notAfter": nil, "revokedAt": nil}
+			for name, at := range map[string]*time.Time{"notAfter": k.NotAfter, "revokedAt": k.RevokedAt} {
+				if at != nil {
+					key[name] = sealer.FormatTime(*at)
+				}
+			}
+			keys = append(keys, key)
 		}
 	}
 	list["keys"] = keys
