@@ -41,7 +41,7 @@
 // before it, or is refused. For the sake of that, quorum inserts are not parallel: while
 // one into a table is under way, the servers refuse another, which then takes its turn
 // (see quorum.go). Loaders of several processes, and repairs of rollups, are right beside
-// each other, and together no faster than one of them. Of two replicas both are the
+// each other, and together slower than one of them. Of two replicas both are the
 // majority: while one is away nothing is loaded, and all is read. Withdrawing an event whose
 // record was set aside and released takes all replicas: while one is away, a batch that
 // brings such a record, or a release, is not loaded. The replicas' clocks should agree: of
@@ -173,6 +173,7 @@ func withDatabase(opt *clickhouse.Options, name string) *clickhouse.Options {
 type Warehouse struct {
 	conn    driver.Conn
 	probes  driver.Conn // for Ready, which must neither wait for the calls at work nor delay them
+	cluster string
 	opt     *clickhouse.Options
 	timeout time.Duration
 	groups  *groups
@@ -192,7 +193,7 @@ func Open(ctx context.Context, cfg Config) (_ *Warehouse, err error) {
 			err = fmt.Errorf("cannot open ClickHouse database %s: %w", opt.Auth.Database, err)
 		}
 	}()
-	w := &Warehouse{opt: opt, timeout: cfg.timeout()}
+	w := &Warehouse{cluster: cfg.Cluster, opt: opt, timeout: cfg.timeout()}
 	w.groups = newGroups(w.load)
 	if w.probes, err = openProbes(opt); err != nil {
 		return nil, err
@@ -222,7 +223,7 @@ func (w *Warehouse) Ready(ctx context.Context) error {
 func (w *Warehouse) upToDate(ctx context.Context) error {
 	ctx, cancel := w.deadline(ctx)
 	defer cancel()
-	have, err := schemaVersion(ctx, w.probes, w.opt.Auth.Database)
+	have, err := schemaVersion(ctx, w.probes, w.cluster, w.opt.Auth.Database)
 	if err != nil {
 		return err
 	}

@@ -90,6 +90,32 @@ func withdrawing(row pipeline.Row) pipeline.Batch {
 	return b
 }
 
+// Whoever forgets the cluster, or names one for tables that are not replicated, would lose
+// what it promises, and is told so.
+func TestClusterIsNamedWhereItIs(t *testing.T) {
+	variable(t, cluster)
+	cfg := fresh(t, variable(t, native))
+	cfg.Cluster = ""
+	_, err := Open(t.Context(), cfg)
+	require.ErrorContains(t, err, "are replicated, and no cluster is named")
+	_, err = Migrate(t.Context(), cfg, true)
+	require.ErrorContains(t, err, "are replicated, and no cluster is named")
+
+	const name = "muniment_alone"
+	alone := replicas(t, onServer(t, variable(t, native), name))[0]
+	dropped(t, alone, name)
+	with := alone.Cluster
+	alone.Cluster = ""
+	_, err = Migrate(t.Context(), alone, false)
+	require.NoError(t, err)
+	mustOpen(t, alone)
+	alone.Cluster = with
+	_, err = Open(t.Context(), alone)
+	require.ErrorContains(t, err, "are not replicated")
+	_, err = Migrate(t.Context(), alone, true)
+	require.ErrorContains(t, err, "are not replicated")
+}
+
 // errCut is what a loader gets whose connection is cut.
 var errCut = errors.New("the connection is cut")
 

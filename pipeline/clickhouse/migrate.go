@@ -2,6 +2,8 @@ package clickhouse
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
@@ -41,7 +43,7 @@ func Migrate(ctx context.Context, cfg Config, dryRun bool) (names []string, err 
 		return nil, err
 	}
 	defer probes.Close()
-	have, err := schemaVersion(ctx, probes, name)
+	have, err := schemaVersion(ctx, probes, cfg.Cluster, name)
 	if err != nil {
 		return nil, err
 	}
@@ -105,12 +107,19 @@ func openProbes(opt *clickhouse.Options) (driver.Conn, error) {
 }
 
 // schemaVersion is the newest migration that a database has, 0 for none. It creates
-// nothing.
-func schemaVersion(ctx context.Context, probes driver.Conn, name string) (version int64, err error) {
-	var there uint64
-	err = probes.QueryRow(ctx, `SELECT count() FROM system.tables WHERE database = ? AND name = ?`, name, versions).Scan(&there)
-	if err != nil || there == 0 {
+// nothing, and refuses tables that were not made for the cluster, empty for one server.
+func schemaVersion(ctx context.Context, probes driver.Conn, cluster, name string) (version int64, err error) {
+	var engine string
+	err = probes.QueryRow(ctx, `SELECT engine FROM system.tables WHERE database = ? AND name = ?`, name, versions).Scan(&engine)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return 0, nil
+	case err != nil:
 		return 0, err
+	case cluster == "" && strings.HasPrefix(engine, "Replicated"):
+		return 0, errors.New("its tables are replicated, and no cluster is named: without it a write waits for no replica but one")
+	case cluster != "" && strings.HasPrefix(engine, "Replacing"):
+		return 0, fmt.Errorf("its tables are not replicated: they were not made for cluster %s", cluster)
 	}
 	err = probes.QueryRow(ctx, `SELECT max(version_id) FROM `+quoted(name)+`.`+versions).Scan(&version)
 	return version, err
