@@ -50,7 +50,7 @@ test-stack-tls: ## the story with TLS and passwords on every hop, and what is re
 	./deploy/stack/stack.sh up && eval "$$(./deploy/stack/stack.sh env)" && \
 	go test -count 1 -timeout 10m -run '^(TestStoryOverTLS|TestWrongCredentials)$$' .
 
-test-cluster: ## the warehouse's tests on two replicas of a ClickHouse cluster, and those that kill them: a quarter of an hour
+test-cluster: ## the warehouse's tests on two replicas of a ClickHouse cluster, and those that kill them: eight minutes
 	@trap './deploy/stack/clickhouse-cluster.sh down' EXIT; \
 	./deploy/stack/clickhouse-cluster.sh up && eval "$$(./deploy/stack/clickhouse-cluster.sh env)" && \
 	go test -count 1 -timeout 40m ./pipeline/clickhouse

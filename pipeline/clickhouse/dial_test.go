@@ -59,7 +59,7 @@ func TestReadyGivesUpOnAServerThatHangs(t *testing.T) {
 // TestProbesShareAConnection: a probe every few seconds costs the server no connection
 // each.
 func TestProbesShareAConnection(t *testing.T) {
-	cfg := fresh(t, variable(t, native))
+	cfg := replicas(t, fresh(t, variable(t, native)))[0]
 	u, err := url.Parse(cfg.URL)
 	require.NoError(t, err)
 	server := u.Host
@@ -79,7 +79,8 @@ func TestProbesShareAConnection(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, ln.Close()); relaying.Wait() })
 
 	u.Host = ln.Addr().String()
-	w, err := Open(t.Context(), Config{URL: u.String(), Away: true})
+	cfg.URL, cfg.Away = u.String(), true
+	w, err := Open(t.Context(), cfg)
 	require.NoError(t, err)
 	defer w.Close()
 	for range 5 {
