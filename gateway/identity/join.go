@@ -19,9 +19,21 @@ const invite = "make an invitation with muniment node invite, and start the node
 
 // create makes what the node joins with: a key, unless a start that was killed has left one,
 // and then its id and its credential. All of it is on disk when create returns.
+//
+// An id without a credential is an older version's, which was killed as it joined: control
+// may know it, and nobody has the credential. It has signed nothing, so nothing is lost with
+// it.
 func (n *Node) create(files []*keyfile.Key) ([]*keyfile.Key, error) {
 	if n.cfg.Invitation == "" && n.cfg.Invite == nil {
 		return nil, errors.New("the node has not joined yet, and has no invitation: " + invite)
+	}
+	if n.saved.NodeID != "" {
+		for _, f := range files {
+			if err := f.Destroy(); err != nil {
+				return nil, err
+			}
+		}
+		files = nil
 	}
 	if len(files) == 0 {
 		key, err := makeKey(n.cfg.Dir)
@@ -30,9 +42,7 @@ func (n *Node) create(files []*keyfile.Key) ([]*keyfile.Key, error) {
 		}
 		files = []*keyfile.Key{key}
 	}
-	if n.saved.NodeID == "" {
-		n.saved.NodeID = api.NewID(api.PrefixNode, n.cfg.Now())
-	}
+	n.saved.NodeID = api.NewID(api.PrefixNode, n.cfg.Now())
 	n.saved.Credential, _ = api.NewBearer(n.saved.NodeID)
 	return files, n.saved.save(n.cfg.Dir)
 }

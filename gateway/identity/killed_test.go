@@ -80,6 +80,40 @@ func TestKilledAsItJoins(t *testing.T) {
 	}
 }
 
+// TestFolderOfAnOlderVersion: what it says of a node that had joined is read as it is; one
+// that was killed as it joined, which control may know, joins as another.
+func TestFolderOfAnOlderVersion(t *testing.T) {
+	h := newHouse(t)
+	cfg := h.config(t.TempDir())
+	n := h.open(cfg.Dir)
+	id, credential, key := n.ID(), n.Credential(), keyFiles(t, cfg.Dir)
+	require.NoError(t, n.Close())
+	write := func(text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(cfg.Dir, savedFile), []byte(text), 0o600))
+	}
+	write(`{"nodeId":"` + id + `","credential":"` + credential + `"}`)
+	n, err := Open(t.Context(), cfg)
+	require.NoError(t, err)
+	require.Equal(t, id, n.ID())
+	require.NoError(t, n.Close())
+
+	write(`{"nodeId":"` + id + `"}`)
+	require.NoError(t, os.Remove(filepath.Join(cfg.Dir, highWaterFile)))
+	_, err = Open(t.Context(), cfg)
+	require.ErrorContains(t, err, invite)
+	require.Equal(t, key, keyFiles(t, cfg.Dir))
+	cfg.Invitation = h.invite()
+	n, err = Open(t.Context(), cfg)
+	require.NoError(t, err)
+	defer n.Close()
+	require.NotEqual(t, id, n.ID())
+	require.Len(t, keyFiles(t, cfg.Dir), 1)
+	require.NoFileExists(t, key[0])
+	s, err := n.sign(time.Now())
+	require.NoError(t, err)
+	h.requireValid(s)
+}
+
 // killed opens a node that is killed at a request, and returns its config on the folder
 // as it was left.
 func (h *house) killed(t *testing.T, cfg Config, fault func(path string) trouble, gone []string) Config {
