@@ -12,7 +12,8 @@ const mostAside = 4
 // Aside runs fn in a transaction that is no change of state: it takes no revision and emits
 // nothing, so on PostgreSQL it has no turn among the changes and keeps none of them waiting.
 // fn itself has to lock the rows that it reads to write them. When it fails nothing of it
-// remains, and fn's error comes back as it is. While PostgreSQL is away the error is a 503.
+// remains, and fn's error comes back as it is. While PostgreSQL is away the error is that of
+// Change.
 func (db *DB) Aside(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	return db.unavailable(db.room(db.asideOf(ctx, fn)))
 }
@@ -30,7 +31,7 @@ func (db *DB) asideOf(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	if err := fn(tx); err != nil {
 		return err
 	}
-	if err := tx.Commit(); err != nil {
+	if err := db.commit(tx); err != nil {
 		return fmt.Errorf("cannot commit beside the changes: %w", err)
 	}
 	return nil

@@ -21,9 +21,9 @@ import (
 // Stopped, restarted or failing over, it refuses connections or breaks those that
 // stand; of a machine that is gone the kernel notices after deadAfter. Callers are
 // answered 503 DATABASE_UNAVAILABLE; whoever works behind the requests tries again
-// until it is back. Once it is, nobody is told of connections that broke meanwhile
-// (call.go). Nothing has to start again, unless the database that comes back is an
-// older one (forward.go).
+// until it is back. Once it is, who begins anything is not told of the connections that
+// broke meanwhile (call.go). Nothing has to start again, unless the database that comes
+// back is an older one (forward.go).
 //
 // A connection that breaks while a change is committed leaves it in doubt. It is never
 // told as a success. Nor is it made again here: a caller who asks again, having read
@@ -79,6 +79,15 @@ func Unreachable(err error) bool {
 		}
 	}
 	return false
+}
+
+// commit tells a commit that may have been made from one that was not.
+func (db *DB) commit(tx *sql.Tx) error {
+	err := tx.Commit()
+	if db.pg != nil && Unreachable(err) {
+		return fmt.Errorf("%w: %w", errDoubt, err)
+	}
+	return err
 }
 
 // unavailable makes the error of a change what its caller is told.

@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"database/sql"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -167,6 +171,23 @@ func TestCommitInDoubt(t *testing.T) {
 	}
 	require.Eventually(t, committed, time.Minute, time.Millisecond, "it was made, once")
 	require.Equal(t, int64(3), db.mustPublish(t, "rgh_b", api.RightActive))
+
+	require.NoError(t, db.Aside(t.Context(), seen(t.Context(), "192.0.2.2"))) // so it is connected
+	wire.CutBehind("commit")
+	require.Contains(t, unavailable(t, db.Aside(t.Context(), seen(t.Context(), "192.0.2.1"))), "read whether it was made")
+}
+
+// TestSilent: a connection that broke is not one whose end was waited for in vain.
+func TestSilent(t *testing.T) {
+	for err, want := range map[error]bool{
+		&net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ETIMEDOUT)}:  true,
+		&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}:                         true,
+		&net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)}: false,
+		&net.OpError{Op: "write", Err: os.NewSyscallError("write", syscall.EPIPE)}:    false,
+		io.ErrUnexpectedEOF: false,
+	} {
+		require.Equal(t, want, silent(fmt.Errorf("cannot ask: %w", err)), "%v", err)
+	}
 }
 
 func TestAwayIsNotWrong(t *testing.T) {

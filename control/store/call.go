@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 
 	"github.com/jackc/pgx/v5/stdlib"
 )
@@ -51,12 +52,19 @@ type marked struct {
 
 // again is mark for a call before which nothing was done. A connection that broke since it
 // was used last is noticed by such a call; database/sql makes it again on another one, in
-// the end on a new one, if it is told so.
+// the end on a new one, if it is told so. Not after a silence: the caller has waited for
+// long, and would wait as long again.
 func (c marked) again(err error) error {
-	if err != nil && c.Conn.Conn().IsClosed() && Unreachable(err) {
+	if c.Conn.Conn().IsClosed() && Unreachable(err) && !silent(err) {
 		err = fmt.Errorf("%w: %w", driver.ErrBadConn, err)
 	}
 	return mark(err)
+}
+
+// silent says whether the other end was waited for in vain (endSilent).
+func silent(err error) bool {
+	timeout, ok := errors.AsType[net.Error](err)
+	return ok && timeout.Timeout()
 }
 
 func (c marked) BeginTx(ctx context.Context, options driver.TxOptions) (driver.Tx, error) {

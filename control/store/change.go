@@ -51,10 +51,7 @@ func (db *DB) change(ctx context.Context, fn func(tx *Tx) error) error {
 			return fmt.Errorf("cannot commit a change: %w", err)
 		}
 	}
-	if err := inner.Commit(); err != nil {
-		if db.pg != nil && Unreachable(err) {
-			return fmt.Errorf("%w: %w", errDoubt, err)
-		}
+	if err := db.commit(inner); err != nil {
 		return fmt.Errorf("cannot commit a change: %w", err)
 	}
 	if tx.revision != 0 {
