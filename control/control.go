@@ -99,6 +99,11 @@ func New(cfg Config) (*Control, error) {
 	case cfg.Log == nil:
 		return nil, errors.New("cannot open control: Log is missing")
 	}
+	for _, j := range cfg.Jobs {
+		if j.Every <= 0 || j.Do == nil {
+			return nil, fmt.Errorf("cannot open control: the job %q has no Every or no Do", j.Name)
+		}
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

@@ -59,7 +59,7 @@ func (r *Room) createBasis(ctx context.Context, b *Basis, by sealer.Ref) error {
 func (r *Room) issueRight(ctx context.Context, asked Right, parentID *string, by sealer.Ref) (issued Right, err error) {
 	err = r.db.Change(ctx, func(tx *store.Tx) (err error) {
 		var parent *Right
-		if parentID != nil {
+		if parentID != nil { // of two that are not there, the parent is missed first
 			if parent, err = findRight(ctx, tx, asked.TenantID, *parentID); err != nil {
 				return err
 			}
