@@ -89,11 +89,12 @@ type verifyCmd struct {
 	Keys  once     `help:"A weaker anchor: a key directory, or the answer of the sandbox's runtime-keys, that is believed as it is; one alone." placeholder:"FILE"`
 	JSON  bool     `help:"Print one JSON object."`
 
-	ExpectCheckpoint string `help:"A checkpoint that was kept elsewhere, or anything that holds one: the files must prove that its log has only grown since." placeholder:"FILE" type:"path"`
+	ExpectCheckpoint once `help:"A checkpoint that was kept elsewhere, or anything that holds one: the files must prove that its log has only grown since; one alone." placeholder:"FILE"`
 }
 
-// once is an option that is refused when it is given twice: what is trusted is one thing,
-// and whoever names two would not know which.
+// once is an option that is refused when it is given twice, or empty: what is trusted is
+// one thing. Whoever names two would not know which, and whoever means to name a root key
+// by a variable that is not set would get a weaker anchor.
 type once string
 
 // Decode implements kong.MapperValue.
@@ -102,8 +103,11 @@ func (o *once) Decode(ctx *kong.DecodeContext) error {
 	if err := ctx.Scan.PopValueInto("string", &value); err != nil {
 		return err
 	}
-	if *o != "" {
+	switch {
+	case *o != "":
 		return errors.New("it is given twice, and one alone decides")
+	case value == "":
+		return errors.New("it is empty")
 	}
 	*o = once(value)
 	return nil
@@ -113,8 +117,12 @@ func (o *once) Decode(ctx *kong.DecodeContext) error {
 func (c *verifyCmd) Run() error {
 	ctx, stop := interrupted()
 	defer stop()
+	expect := string(c.ExpectCheckpoint)
+	if expect != "" {
+		expect = kong.ExpandPath(expect) // a shell leaves the ~ of --option=~/file
+	}
 	os.Exit(sealer.VerifyFiles(ctx, sealer.Options{
-		Files: c.Files, Root: string(c.Root), Keys: string(c.Keys), Expect: c.ExpectCheckpoint, Rate: settle.Rate, JSON: c.JSON,
+		Files: c.Files, Root: string(c.Root), Keys: string(c.Keys), Expect: expect, Rate: settle.Rate, JSON: c.JSON,
 	}, os.Stdout))
 	return nil
 }

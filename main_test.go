@@ -113,23 +113,30 @@ func TestReadmeSession(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, "muniment-data", "keys", "root.skey"))
 }
 
-// TestOneAnchor: of two lists of keys, or two roots, none is dropped without a word.
+// TestOneAnchor: of two lists of keys, two roots or two checkpoints, none is dropped
+// without a word, and an empty one is not taken for none.
 func TestOneAnchor(t *testing.T) {
 	exe := muniment(t)
-	const keys, root = "sealer/testdata/good/keys.json", "sealer/testdata/root.vkey"
+	const keys, root, pack = "sealer/testdata/good/keys.json", "sealer/testdata/root.vkey", "sealer/testdata/good/chain-1.ndjson"
 	for _, c := range []struct {
-		args  []string
-		sound bool
+		args    []string
+		refused string
 	}{
-		{[]string{"--keys", keys}, true},
-		{[]string{"--root", root, "--keys", keys}, true},
-		{[]string{"--keys", keys, "--keys", keys}, false},
-		{[]string{"--keys=/dev/null", "--keys", keys}, false},
-		{[]string{"--root=/dev/null", "--root", root}, false},
+		{[]string{"--keys", keys}, ""},
+		{[]string{"--root", root, "--keys", keys}, ""},
+		{[]string{"--root", root, "--expect-checkpoint", pack}, ""},
+		{[]string{"--keys", keys, "--keys", keys}, "it is given twice"},
+		{[]string{"--keys=/dev/null", "--keys", keys}, "it is given twice"},
+		{[]string{"--root=/dev/null", "--root", root}, "it is given twice"},
+		{[]string{"--root", root, "--expect-checkpoint=/dev/null", "--expect-checkpoint", pack}, "it is given twice"},
+		{[]string{"--root=", "--keys", keys}, "it is empty"},
+		{[]string{"--keys=", "--keys", keys}, "it is empty"},
+		{[]string{"--root", root, "--keys="}, "it is empty"},
+		{[]string{"--root", root, "--expect-checkpoint="}, "it is empty"},
 	} {
-		out, err := exec.Command(exe, append(append([]string{"verify"}, c.args...), "sealer/testdata/good/chain-1.ndjson")...).CombinedOutput()
-		require.Equal(t, c.sound, err == nil, "%v: %s", c.args, out)
-		require.Equal(t, !c.sound, strings.Contains(string(out), "it is given twice"), "%v: %s", c.args, out)
+		out, err := exec.Command(exe, append(append([]string{"verify"}, c.args...), pack)...).CombinedOutput()
+		require.Equal(t, c.refused == "", err == nil, "%v: %s", c.args, out)
+		require.Contains(t, string(out), c.refused, c.args)
 	}
 }
 
