@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/node"
+	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/snapshot"
 	"muniment/sealer"
@@ -121,6 +122,84 @@ func TestJoinAgain(t *testing.T) {
 	ahead.Store(int64(time.Hour))
 	h.join(n.request(invitation)).refused(401, api.AuthInvalid)
 	require.Equal(t, 3., get[float64](t, n.start(h).ok(), "epoch"))
+}
+
+// TestJoinAfterRestore: the log has told a restored database of the node's keys, but not of
+// the node. It joins once more, with the newest of them and no other, and what was said of
+// that key stays; nobody else joins by the node's name, and who was put out stays out.
+func TestJoinAfterRestore(t *testing.T) {
+	for name, c := range map[string]struct {
+		before func(h *house, n newcomer, key string)
+		status int
+	}{
+		"in force": {func(*house, newcomer, string) {}, 200},
+		"asked to leave": {func(h *house, n newcomer, _ string) {
+			h.admin("POST", "/admin/nodes/"+n.id+"/expel", "").refused(409, api.StateConflict)
+		}, 200},
+		"out of use": {func(h *house, n newcomer, key string) {
+			h.admin("POST", "/admin/nodes/"+n.id+"/expel", "").refused(409, api.StateConflict)
+			h.retire(n.credential, key, time.Now()).ok()
+		}, 409},
+		"revoked": {func(h *house, _ newcomer, key string) {
+			h.admin("POST", "/admin/signing-keys/"+key+"/revoke", `{"force":true}`).ok()
+		}, 409},
+		"expelled": {func(h *house, n newcomer, _ string) {
+			h.admin("POST", "/admin/nodes/"+n.id+"/expel", `{"force":true}`).ok()
+		}, 401},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lost, h := newHouse(t), newHouse(t)
+			n, newest, stranger := newNewcomer(t), newNewcomer(t), newNewcomer(t)
+			lost.admit(n, lost.invite())
+			n.enrol(lost, n.credential, newest.key, time.Now()).ok()
+			newest.id, newest.credential = n.id, n.credential
+			c.before(lost, n, newest.keyID())
+			for _, e := range lost.events(api.SystemTenant) {
+				if strings.Contains(string(e.Data), n.id) {
+					require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+						_, err := node.Replay(t.Context(), tx, &e)
+						return err
+					}))
+				}
+			}
+			told := h.key(newest.keyID())
+			require.Equal(t, lost.key(newest.keyID()), told)
+			n.start(h).refused(401, api.AuthInvalid)
+
+			sandbox, err := h.nodes.InviteSandbox(t.Context())
+			require.NoError(t, err)
+			invitation, refused := h.invite(), max(c.status, 409)
+			if c.status == 401 {
+				refused = 401
+			}
+			stranger.id = n.id
+			for _, q := range []api.JoinRequest{stranger.request(invitation), n.request(invitation), newest.request(sandbox.Token)} {
+				require.Equal(t, refused, h.join(q).status)
+			}
+			require.Equal(t, c.status, h.join(newest.request(invitation)).status)
+			require.Equal(t, told, h.key(newest.keyID()))
+			if c.status != 200 {
+				n.start(h).refused(401, api.AuthInvalid)
+				return
+			}
+			require.Equal(t, []string{"node.invited", "node.enrolled"}, h.newest(api.SystemTenant, 2))
+			started := n.start(h).ok()
+			require.Equal(t, name == "asked to leave", started["last"] == true)
+			require.Equal(t, 409, h.join(stranger.request(h.invite())).status)
+		})
+	}
+}
+
+func (n newcomer) keyID() string { return sealer.KeyID(n.key.Public().(ed25519.PublicKey)) }
+
+// key is what operators are told of a signing key.
+func (h *house) key(id string) node.SigningKey {
+	h.t.Helper()
+	list, err := h.nodes.SigningKeys(h.t.Context())
+	require.NoError(h.t, err)
+	i := slices.IndexFunc(list.Keys, func(k node.SigningKey) bool { return k.KeyID == id })
+	require.GreaterOrEqual(h.t, i, 0)
+	return list.Keys[i]
 }
 
 // TestLeakedInvitation is in the hands of somebody else, and with it all that the node

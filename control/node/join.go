@@ -27,7 +27,9 @@ import (
 // A node may be killed at any moment of this, and starts again: what it joins with is on
 // its disk before control hears of it. If control knows the credential, the node has
 // joined, and asks for nothing more; else it joins now, by that invitation or by another,
-// as the same node with the same key. A join that is asked for again changes nothing.
+// as the same node with the same key. A join that is asked for again changes nothing. So it
+// is with a node whose joining a restored database has forgotten: it joins once more, and
+// the key that the log has told of stays what it was.
 //
 // So control hands out no secret. Who gets hold of an invitation that was used, or of a
 // whole request to join, can have that answered once more, by a moment that the directory
@@ -101,7 +103,8 @@ func (r *Room) Join(ctx context.Context, q api.JoinRequest) (joined api.Joined, 
 	}
 	made := false
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
-		if m, err := r.member(ctx, tx, q.NodeID); err != nil || m != nil && !m.expelledAt.IsZero() {
+		m, err := r.member(ctx, tx, q.NodeID)
+		if err != nil || m != nil && !m.expelledAt.IsZero() {
 			return cmp.Or[error](err, errExpelled(q.NodeID))
 		}
 		purpose, used, err := readInvitation(ctx, tx, id, hash, q.NodeID)
@@ -117,10 +120,12 @@ func (r *Room) Join(ctx context.Context, q api.JoinRequest) (joined api.Joined, 
 				return refusedJoin
 			}
 			row = &signingKey{Key: sealer.NewKey(key, purpose, r.db.Now()), node: q.NodeID}
-			err = newNode(ctx, tx, row, id, q.CredentialHash)
+			if row, err = newNode(ctx, tx, row, m, id, q.CredentialHash); err != nil {
+				return err
+			}
 		}
 		joined = api.Joined{NotBefore: row.NotBefore}
-		return err
+		return nil
 	})
 	if err != nil {
 		return api.Joined{}, fmt.Errorf("cannot let the node %q join: %w", q.NodeID, err)
@@ -173,40 +178,58 @@ func sameNode(ctx context.Context, tx *store.Tx, nodeID, keyID, credentialHash s
 		AND EXISTS (SELECT 1 FROM node_credentials c WHERE c.node_id = $2 AND c.secret_hash = $3)`, keyID, nodeID, credentialHash)
 }
 
+// errKnown refuses a node that is not what control knows by its id or its key. Its field
+// tells a node that another invitation would not help.
+var errKnown = &api.Error{Code: api.StateConflict, Field: "nodeId", Message: "the node's id or its key is known already, and is another node's, or has another key or credential"}
+
 // newNode writes a node that was unknown, its key and its credential, and uses up the
 // invitation.
-func newNode(ctx context.Context, tx *store.Tx, row *signingKey, invitationID, credentialHash string) (err error) {
-	if row.revision, err = tx.Revision(ctx); err != nil {
-		return err
-	}
-	now := tx.Now()
-	made, err := affected(tx.ExecContext(ctx, `INSERT INTO nodes (node_id, epoch, created_at, updated_at, revision) VALUES ($1, 0, $2, $2, $3)
-		ON CONFLICT (node_id) DO NOTHING`, row.node, store.Millis(now), row.revision))
+func newNode(ctx context.Context, tx *store.Tx, row *signingKey, m *member, invitationID, credentialHash string) (*signingKey, error) {
+	known, err := keyOf(ctx, tx, row.KeyID)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var taken int
-	err = tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM signing_keys WHERE key_id = $1`, row.KeyID).Scan(&taken)
-	if err == nil && (!made || taken > 0) {
-		err = api.Conflict("the node's id or its key is known already, but is not what this node has: one that has lost a part of its folder joins anew, with an empty one")
+	all, err := nodeKeys(ctx, tx, row.node)
+	switch {
+	case err != nil:
+		return nil, err
+	case m == nil && len(all) == 0 && known == nil:
+	case (m == nil || m.leaving && !m.joined) && len(all) > 0 && isBack(row, &all[len(all)-1], tx.Now()):
+	default:
+		return nil, errKnown
 	}
+	revision, err := tx.Revision(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := insertKey(ctx, tx, row); err != nil {
-		return err
+	_, err = tx.ExecContext(ctx, `INSERT INTO nodes (node_id, epoch, created_at, updated_at, revision) VALUES ($1, 0, $2, $2, $3)
+		ON CONFLICT (node_id) DO NOTHING`, row.node, store.Millis(tx.Now()), revision)
+	if err != nil {
+		return nil, err
 	}
 	if _, err := tx.ExecContext(ctx, `INSERT INTO node_credentials (node_id, secret_hash) VALUES ($1, $2)`, row.node, credentialHash); err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := tx.ExecContext(ctx, `UPDATE invitations SET node_id = $1 WHERE invitation_id = $2`, row.node, invitationID); err != nil {
-		return err
+		return nil, err
 	}
 	by := sealer.Ref{Kind: "node", ID: row.node}
-	if err := tx.EmitSystem(ctx, "node.enrolled", by, by, map[string]any{"nodeId": row.node}); err != nil {
-		return err
+	if err := tx.EmitSystem(ctx, "node.enrolled", by, by, map[string]any{"nodeId": row.node}); err != nil || known != nil {
+		return known, err
 	}
-	return emit(ctx, tx, "key.enrolled", row, by, row.describe())
+	row.revision = revision
+	if err := insertKey(ctx, tx, row); err != nil {
+		return nil, err
+	}
+	return row, emit(ctx, tx, "key.enrolled", row, by, row.describe())
+}
+
+// isBack says whether a node is one whose keys a database that went back has from the log
+// (Replay), though not the node itself: it has the newest of them, which is in force and
+// stays as it is. With any other key it could be somebody else.
+func isBack(row, newest *signingKey, now time.Time) bool {
+	return newest.KeyID == row.KeyID && newest.Purpose == row.Purpose &&
+		newest.RevokedAt == nil && !newest.retired && (newest.NotAfter == nil || now.Before(*newest.NotAfter))
 }
 
 // Authenticate names the node that bears a credential.

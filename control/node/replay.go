@@ -73,11 +73,12 @@ func (k *retold) replay(ctx context.Context, tx *store.Tx) (changed bool, err er
 	return enrolled || ended, err
 }
 
-// recallAgain has a node leave that an older database would keep.
+// recallAgain has a node leave that an older database would keep, or lets join yet.
 func recallAgain(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	revision, err := tx.Revision(ctx)
 	if err == nil {
-		changed, err = affected(tx.ExecContext(ctx, `UPDATE nodes SET leaving_at = $2, revision = $3 WHERE node_id = $1 AND leaving_at IS NULL`,
+		changed, err = affected(tx.ExecContext(ctx, `INSERT INTO nodes (node_id, epoch, created_at, updated_at, revision, leaving_at) VALUES ($1, 0, $2, $2, $3, $2)
+			ON CONFLICT (node_id) DO UPDATE SET leaving_at = excluded.leaving_at, revision = excluded.revision WHERE nodes.leaving_at IS NULL`,
 			e.Subject.ID, store.At(e.At), revision))
 	}
 	if err != nil {

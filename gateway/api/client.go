@@ -55,6 +55,7 @@ type Refused struct {
 	Status  int
 	Code    Code // "" if it was not control that answered
 	Message string
+	Field   string // the first at fault; "" if none was named
 }
 
 func (e *Refused) Error() string {
@@ -96,7 +97,7 @@ func (c *Client) Ask(ctx context.Context, credential, method, path string, in, o
 		if err := answer.Decode(&told); err != nil || told.Code == "" {
 			return &Refused{Status: resp.StatusCode, Message: resp.Status}
 		}
-		return &Refused{resp.StatusCode, told.Code, told.Message}
+		return &Refused{resp.StatusCode, told.Code, told.Message, told.Field}
 	}
 	envelope := struct {
 		OK   bool `json:"ok"`

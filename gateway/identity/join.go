@@ -62,23 +62,45 @@ func (n *Node) join(ctx context.Context, files []*keyfile.Key, unknown error) er
 	case len(files) == 0:
 		return fmt.Errorf("%w\nThe node has no keys any more: remove %s, %s", unknown, n.cfg.Dir, invite)
 	}
+	// After a restore control may know keys of the node: then it lets it join with the newest
+	// of them alone, and which that is the node can't tell.
+	var err error
+	for _, f := range files {
+		if err = n.present(ctx, f); err == nil {
+			n.cfg.Logger.Info("the node has joined", "nodeId", n.saved.NodeID, "keyId", sealer.KeyID(f.Pub))
+			return nil
+		}
+		if !IsKnown(err) {
+			break
+		}
+	}
+	switch {
+	case IsKnown(err):
+		err = fmt.Errorf("%w\nMove %s away (only that, not the spool beside it), %s", err, n.cfg.Dir, invite)
+	case refusal(err) != nil:
+		err = fmt.Errorf("%w\nIf the invitation is used up or too old, %s", err, invite)
+	}
+	return err
+}
+
+// IsKnown says whether Open has failed because control knows the node's id or its key
+// otherwise: an identity of which a part was lost. It is of no use any more.
+func IsKnown(err error) bool {
+	r := refusal(err)
+	return r != nil && r.Code == api.StateConflict && r.Field == "nodeId"
+}
+
+// present asks to join with a key.
+func (n *Node) present(ctx context.Context, key *keyfile.Key) error {
 	_, hash, _ := api.ReadBearer(api.PrefixNode, n.saved.Credential)
-	pub := base64.RawURLEncoding.EncodeToString(files[0].Pub)
-	signature, err := sign(files[0], api.JoinText(n.saved.NodeID, pub, hash, n.cfg.Invitation))
+	pub := base64.RawURLEncoding.EncodeToString(key.Pub)
+	signature, err := sign(key, api.JoinText(n.saved.NodeID, pub, hash, n.cfg.Invitation))
 	if err != nil {
 		return err
 	}
-	q := api.JoinRequest{
+	return n.ask(ctx, "join", api.PathJoin, api.JoinRequest{
 		Invitation: n.cfg.Invitation, NodeID: n.saved.NodeID, PublicKey: pub, CredentialHash: hash, Signature: signature, At: n.cfg.Now(),
-	}
-	if err := n.ask(ctx, "join", api.PathJoin, q, &api.Joined{}); err != nil {
-		if refusal(err) != nil {
-			err = fmt.Errorf("%w\nIf the invitation is used up or too old, %s", err, invite)
-		}
-		return err
-	}
-	n.cfg.Logger.Info("the node has joined", "nodeId", n.saved.NodeID, "keyId", sealer.KeyID(files[0].Pub))
-	return nil
+	}, &api.Joined{})
 }
 
 func sign(key *keyfile.Key, text []byte) (string, error) {

@@ -10,7 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/node"
+	"muniment/control/store"
 	"muniment/gateway/api"
+	"muniment/sealer"
 )
 
 // TestKilledAsItJoins starts a node again that was killed at each moment of its first
@@ -112,6 +115,55 @@ func TestFolderOfAnOlderVersion(t *testing.T) {
 	s, err := n.sign(time.Now())
 	require.NoError(t, err)
 	h.requireValid(s)
+}
+
+// TestControlRestored: control has the node's keys from the log again, but not the node. By
+// an invitation it is the same node with the same keys, whichever of them control asks for.
+func TestControlRestored(t *testing.T) {
+	lost, h := newHouse(t), newHouse(t)
+	dir := t.TempDir()
+	n := lost.open(dir)
+	before, err := n.sign(time.Now())
+	require.NoError(t, err)
+	require.NoError(t, n.enrol(t.Context()))
+	keys := keyFiles(t, dir)
+	require.Len(t, keys, 2)
+	require.NoError(t, n.Close())
+	texts, err := store.List(t.Context(), lost.db.Read(), "the events", store.Text, `SELECT event FROM outbox ORDER BY epoch, seq`)
+	require.NoError(t, err)
+	for _, text := range texts {
+		if strings.Contains(text, n.ID()) {
+			e, err := sealer.ParseEvent([]byte(text))
+			require.NoError(t, err)
+			require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+				_, err := node.Replay(t.Context(), tx, &e)
+				return err
+			}))
+		}
+	}
+	cfg := h.config(dir)
+	_, err = Open(t.Context(), cfg)
+	require.ErrorContains(t, err, "control was restored from a time before it had, make an invitation")
+	cfg.Invitation = h.invite()
+	again, err := Open(t.Context(), cfg)
+	require.NoError(t, err)
+	defer again.Close()
+	require.Equal(t, n.ID(), again.ID())
+	require.Len(t, h.keys(n.ID()), 2)
+	after, err := again.sign(time.Now())
+	require.NoError(t, err)
+	h.requireValid(before, after)
+
+	// What has lost its name is nobody, and its spool is not to go with it.
+	require.NoError(t, again.Close())
+	require.NoError(t, os.Remove(filepath.Join(dir, savedFile)))
+	_, err = Open(t.Context(), cfg)
+	require.ErrorContains(t, err, "401 AUTH_INVALID")
+	cfg.Invitation = h.invite()
+	_, err = Open(t.Context(), cfg)
+	require.ErrorContains(t, err, "is known already")
+	require.ErrorContains(t, err, "Move "+dir+" away (only that, not the spool beside it), make an invitation")
+	require.True(t, IsKnown(err))
 }
 
 // killed opens a node that is killed at a request, and returns its config on the folder
