@@ -96,7 +96,8 @@ func (b *PackBuilder) Abort() { b.crew.wait() }
 
 // Seal ends the pack and signs it. It fails, naming the first, if an entry is not
 // what it has to be: canonical, of this tenant, of an id of its own, not of a moment
-// after the seal, a delivery with its own witness and a valid signature.
+// after the seal, a delivery with its own witness and a valid signature; and if what
+// Earlier says can't be so.
 func (b *PackBuilder) Seal() (*SealedPack, error) {
 	p, err := b.seal()
 	if err != nil {
@@ -112,6 +113,16 @@ func (b *PackBuilder) seal() (*SealedPack, error) {
 		f := l.faults[0]
 		return nil, fmt.Errorf("entry %d: %s: %s", *f.Index, f.Code, f.Message)
 	}
+	// A log holds what was signed for good, and nobody would take this.
+	if fault := l.contradiction(); fault != "" {
+		return nil, fmt.Errorf("what is known of earlier packs contradicts itself: %s", fault)
+	}
+	return b.sign()
+}
+
+// sign signs what was added, as it is.
+func (b *PackBuilder) sign() (*SealedPack, error) {
+	l := b.ledger
 	pub, err := publicKey(b.cfg.Key)
 	if err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 )
 
 // TestDuplicatesOfLeavesThatAreNotAtHand: what a pack alone says of them is its word, unless
-// it contradicts itself.
+// it contradicts itself. That is neither signed nor sound.
 func TestDuplicatesOfLeavesThatAreNotAtHand(t *testing.T) {
 	const none = ^uint64(0)
 	for name, c := range map[string]struct {
@@ -45,12 +45,18 @@ func TestDuplicatesOfLeavesThatAreNotAtHand(t *testing.T) {
 			}
 		}
 		w.now = epoch.Add(200 * time.Hour)
-		v := w.verdicts(bundle(t, w.seal(events, func(c *PackConfig) { c.Earlier = earlier }), events))
+		b := w.builder(events, func(c *PackConfig) { c.Earlier = earlier })
+		_, err := b.Seal()
+		require.Equal(t, c.want == "", err == nil, "%s: %v", name, err)
+		p, signed := b.sign()
+		require.NoError(t, signed)
+		v := w.verdicts(bundle(t, p, events))
 		require.Contains(t, okCodes(v), DuplicatesUnproven, name)
 		if c.want == "" {
 			require.Empty(t, failures(v), name)
 			continue
 		}
+		require.ErrorContains(t, err, c.want, name)
 		require.Equal(t, []Code{DuplicatesMismatch}, failures(v), name)
 		require.Contains(t, message(v, DuplicatesMismatch), c.want, name)
 	}

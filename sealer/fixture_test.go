@@ -228,6 +228,12 @@ func (w *world) seal(events [][]byte, change ...func(*PackConfig)) *SealedPack {
 
 func (w *world) trySeal(events [][]byte, change ...func(*PackConfig)) (*SealedPack, error) {
 	w.tb.Helper()
+	return w.builder(events, change...).Seal()
+}
+
+// builder is that of the next pack, with the events.
+func (w *world) builder(events [][]byte, change ...func(*PackConfig)) *PackBuilder {
+	w.tb.Helper()
 	w.now = w.now.Add(time.Second)
 	cfg := PackConfig{
 		PackID: w.packID(w.packs + 1), TenantID: w.tenant, Before: w.tree, Previous: w.previous,
@@ -241,7 +247,7 @@ func (w *world) trySeal(events [][]byte, change ...func(*PackConfig)) (*SealedPa
 	for _, e := range events {
 		b.Add(e)
 	}
-	return b.Seal()
+	return b
 }
 
 // bundle is the pack as NDJSON.

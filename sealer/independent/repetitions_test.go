@@ -83,6 +83,7 @@ func TestRepetitions(t *testing.T) {
 		p := l.sealed(events, earlier)
 		file := f.put(p.file)
 		possible = append(possible, p.possible(hashes, at))
+		require.Equal(t, !possible[len(possible)-1], p.refused, "what nobody would take is not signed")
 		sets = append(sets, []string{file}, []string{f.put(before[0].file), file}, []string{file, f.put(before[1].file)})
 	}
 	said := map[bool]int{}

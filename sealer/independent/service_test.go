@@ -368,6 +368,7 @@ type pack struct {
 	before  *sealer.Tree
 	events  [][]byte
 	file    []byte // of either form
+	refused bool   // by the builder
 }
 
 // seal makes n entries and seals them.
@@ -400,21 +401,24 @@ func (l *log) entries(n int) (events [][]byte, earlier map[string]uint64) {
 }
 
 // sealed is the next pack, of these events. earlier names, by event id, the leaves
-// of packs before that they repeat.
+// of packs before that they repeat. What no service would sign is signed behind its back.
 func (l *log) sealed(events [][]byte, earlier map[string]uint64) *pack {
 	p := &pack{log: l, sealing: l.sealing, before: l.tree, events: events}
 	l.now = l.now.Add(time.Second)
-	b, err := sealer.NewPackBuilder(sealer.PackConfig{
+	cfg := sealer.PackConfig{
 		PackID: l.id("ppk_", l.now), TenantID: l.tenant, Before: l.tree, Previous: l.previous,
 		SealedAt: l.now, Directory: l.directory(l.now), Key: l.sealing, Earlier: earlier,
 		Rules: l.rules, Rate: settle.Rate,
-	})
-	require.NoError(l, err)
-	for _, e := range events {
-		b.Add(e)
 	}
-	p.SealedPack, err = b.Seal()
-	require.NoError(l, err)
+	var err error
+	if p.SealedPack, err = build(l, cfg, events); err != nil {
+		require.ErrorContains(l, err, "what is known of earlier packs contradicts itself")
+		p.refused = true
+		cfg.Earlier = nil
+		p.SealedPack, err = build(l, cfg, events)
+		require.NoError(l, err)
+		p.repeat(earlier)
+	}
 	ref := p.Header.Ref()
 	l.tree, l.previous, l.rules = p.Tree, &ref, p.Header.Rules()
 	l.packs = append(slices.Clip(l.packs), p)
@@ -436,6 +440,52 @@ func (l *log) sealed(events [][]byte, earlier map[string]uint64) *pack {
 	require.NoError(l, w.Close())
 	p.file = bundle.Bytes()
 	return p
+}
+
+func build(t require.TestingT, cfg sealer.PackConfig, events [][]byte) (*sealer.SealedPack, error) {
+	b, err := sealer.NewPackBuilder(cfg)
+	require.NoError(t, err)
+	for _, e := range events {
+		b.Add(e)
+	}
+	return b.Seal()
+}
+
+// repeat has the pack list what earlier names, rows included, and signs that. What was
+// rated stays as it was.
+func (p *pack) repeat(earlier map[string]uint64) {
+	firsts := map[uint64]uint64{}
+	for _, d := range p.Header.Duplicates {
+		firsts[d.Leaf] = d.First
+	}
+	var m sealer.Meter
+	list, rows := []sealer.Duplicate{}, []object{}
+	for leaf, event := p.Header.FirstIndex, 0; event < len(p.events); leaf, event = leaf+1, event+1 {
+		d, err := sealer.ReadDelivery(p.events[event])
+		if err != nil {
+			continue // another event
+		}
+		first, repeats := firsts[leaf]
+		if named, ok := earlier[d.Event.EventID]; ok && d.Idempotency != "" {
+			first, repeats = named, true
+		}
+		m.Add(&d, repeats)
+		if repeats {
+			list = append(list, sealer.Duplicate{Leaf: leaf, First: first})
+		}
+	}
+	p.Header.Duplicates, p.Header.Metering = list, m.Rows()
+	for _, r := range p.Header.Metering {
+		rows = append(rows, object{"rightId": r.RightID, "substrate": r.Substrate, "basisId": r.BasisID,
+			"meteringBasis": r.MeteringBasis, "reason": r.Reason, "receipts": r.Receipts, "quantityMs": r.QuantityMs})
+	}
+	said, header := []object{}, p.parse(p.HeaderText)
+	for _, d := range list {
+		said = append(said, object{"leaf": d.Leaf, "first": d.First})
+	}
+	header["duplicates"], header["metering"] = said, rows
+	p.HeaderText = p.canonical(header)
+	p.Signature = ed25519.Sign(p.sealing, p.HeaderText)
 }
 
 // answer is what the caller of a delivery holds.
