@@ -226,10 +226,10 @@ func (u *untilExpelled) Feed(ctx context.Context, q api.FeedRequest) (api.Feed, 
 }
 
 // expelled says whether control refused a node's credential: an operator has expelled the
-// node, or the database is of a time before it joined.
+// node (403), or the database is of a time before it joined (401).
 func expelled(err error) bool {
 	refused, ok := errors.AsType[*api.Refused](err)
-	return ok && refused.Status == http.StatusUnauthorized
+	return ok && (refused.Status == http.StatusForbidden || refused.Status == http.StatusUnauthorized)
 }
 
 // termRegisterer gives metrics back when a node's term ends, for those of the next.

@@ -342,6 +342,31 @@ func TestSandboxNodeExpelled(t *testing.T) {
 	h.verifies(h.sealed(v))
 	require.Equal(t, last, h.nodeOf(v))
 	require.Len(t, h.signers(v), 4)
+	invited := h.invitations()
+	h.stop()
+
+	// Who was expelled before it had signed anything is not invited again.
+	folder := filepath.Join(data, "sandbox")
+	written, err := filepath.Glob(filepath.Join(folder, "*", "latest"))
+	require.NoError(t, err)
+	require.Len(t, written, 4)
+	for _, file := range written {
+		require.NoError(t, os.Remove(file))
+	}
+	h = openSandboxHouse(t, data, log, warehouse, sandboxAlone)
+	h.deliver(v)
+	require.Equal(t, last, h.nodeOf(v))
+	require.Equal(t, invited, h.invitations())
+	h.stop()
+
+	// What has lost its name is passed over.
+	for _, file := range []string{"latest", "node.json"} {
+		require.NoError(t, os.Remove(filepath.Join(folder, "4", file)))
+	}
+	h = openSandboxHouse(t, data, log, warehouse, sandboxAlone)
+	h.deliver(v)
+	require.NotEqual(t, last, h.nodeOf(v))
+	require.Equal(t, invited+1, h.invitations())
 }
 
 // TestSandboxNodeAskedToLeave: a node whose expulsion does not come to its end has a

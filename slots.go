@@ -33,8 +33,9 @@ type slots struct {
 }
 
 // join opens the first identity of the folder that no other process has, and makes one
-// where there is none: so their number is that of the processes that ran at a time. Who was
-// expelled is passed over. The volume has to know locks.
+// where there is none: so their number is that of the processes that ran at a time. What is
+// of no use is passed over: who was expelled, whom a restored control does not know any
+// more, and what has lost a part of its folder. The volume has to know locks.
 func (s *slots) join(ctx context.Context, metrics prometheus.Registerer) (*identity.Node, error) {
 	folder := filepath.Join(s.plane.cfg.Data, "sandbox") // which control processes share
 	if err := store.MakeDir(folder); err != nil {
@@ -55,7 +56,7 @@ func (s *slots) join(ctx context.Context, metrics prometheus.Registerer) (*ident
 		}
 		switch {
 		case errors.Is(err, store.ErrInUse):
-		case expelled(err):
+		case expelled(err), identity.IsKnown(err):
 			s.plane.cfg.Logger.Warn("an identity of the sandbox's nodes is of no use any more, another takes its place", "dir", dir, "err", err)
 		default:
 			return n, err

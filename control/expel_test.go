@@ -58,9 +58,9 @@ func TestExpelNode(t *testing.T) {
 	told = events[len(events)-1]
 	require.Equal(t, sealer.Ref{Kind: "node", ID: n.id}, told.Subject)
 	require.Contains(t, string(told.Data), `"reason":"stolen"`)
-	require.Contains(t, start().refused(401, api.AuthInvalid), "the node "+n.id+" was expelled")
-	require.Contains(t, h.join(n.request(invitation)).refused(401, api.AuthInvalid), "was expelled")
-	require.Contains(t, h.join(n.request(h.invite())).refused(401, api.AuthInvalid), "was expelled")
+	require.Contains(t, start().refused(403, api.AuthInvalid), "the node "+n.id+" was expelled")
+	require.Contains(t, h.join(n.request(invitation)).refused(403, api.AuthInvalid), "was expelled")
+	require.Contains(t, h.join(n.request(h.invite())).refused(403, api.AuthInvalid), "was expelled")
 	events = h.events(api.SystemTenant)
 	require.Equal(t, v, expel(n.id, "").ok(), "once more changes nothing")
 	require.Equal(t, events, h.events(api.SystemTenant))
@@ -92,7 +92,7 @@ func TestExpelNode(t *testing.T) {
 				return err
 			}))
 		}
-		h.join(n.request(h.invite())).refused(401, api.AuthInvalid)
+		h.join(n.request(h.invite())).refused(403, api.AuthInvalid)
 	}
 	require.Equal(t, 2., get[float64](t, expel(n.id, "").ok(), "epoch"))
 }

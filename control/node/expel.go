@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	"muniment/control/store"
 	"muniment/gateway/api"
@@ -60,9 +61,10 @@ func (r *Room) member(ctx context.Context, q store.Querier, nodeID string) (*mem
 		WHERE n.node_id = $1`, nodeID)
 }
 
-// errExpelled is what an expelled node is told.
+// errExpelled is what an expelled node is told: by its status it knows that no invitation
+// helps.
 func errExpelled(nodeID string) *api.Error {
-	return &api.Error{Code: api.AuthInvalid, Message: "the node " + nodeID + " was expelled: it may not ask for anything any more"}
+	return &api.Error{Code: api.AuthInvalid, HTTPStatus: http.StatusForbidden, Message: "the node " + nodeID + " was expelled: it may not ask for anything any more"}
 }
 
 // Expel puts a node in a process of its own out for good, because it was stolen, is

@@ -98,7 +98,8 @@ type Started struct {
 // Control asks for another key by ending the window of the current one, KeyOverlap
 // ahead, or by revoking it. The node learns that from Started or Feed. A node that is
 // to leave learns it there, too: it signs nothing from then on, retires all of its keys
-// once what they signed is in the log, and is refused with 401 AUTH_INVALID afterwards.
+// once what they signed is in the log, and is refused with status 403 afterwards: for good, while
+// 401 means that control does not know it.
 
 // KeyOverlap is for how long the windows of two keys of a node overlap at most.
 const KeyOverlap = time.Hour

@@ -86,7 +86,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	elsewhere.Invitation = used
 	require.NoError(t, os.Rename(keyFiles(t, dir)[0], filepath.Join(dir, "aside")))
 	_, err = Open(t.Context(), elsewhere)
-	require.ErrorContains(t, err, "remove "+dir)
+	require.ErrorContains(t, err, "move "+dir+" away (only that, not the spool beside it)")
 
 	require.NoError(t, os.Chmod(filepath.Join(dir, savedFile), 0o644))
 	_, err = Open(t.Context(), h.config(dir))

@@ -60,7 +60,7 @@ func (n *Node) join(ctx context.Context, files []*keyfile.Key, unknown error) er
 	case n.cfg.Invitation == "":
 		return fmt.Errorf("%w\nIf the node has never joined, or control was restored from a time before it had, %s", unknown, invite)
 	case len(files) == 0:
-		return fmt.Errorf("%w\nThe node has no keys any more: remove %s, %s", unknown, n.cfg.Dir, invite)
+		return fmt.Errorf("%w\nThe node has no keys any more: %s", unknown, n.another())
 	}
 	// After a restore control may know keys of the node: then it lets it join with the newest
 	// of them alone, and which that is the node can't tell.
@@ -76,11 +76,17 @@ func (n *Node) join(ctx context.Context, files []*keyfile.Key, unknown error) er
 	}
 	switch {
 	case IsKnown(err):
-		err = fmt.Errorf("%w\nMove %s away (only that, not the spool beside it), %s", err, n.cfg.Dir, invite)
+		err = fmt.Errorf("%w\nAs it is this node can't join: %s", err, n.another())
 	case refusal(err) != nil:
 		err = fmt.Errorf("%w\nIf the invitation is used up or too old, %s", err, invite)
 	}
 	return err
+}
+
+// another tells an operator how to have another node join in place of this one, whose
+// spool it takes over.
+func (n *Node) another() string {
+	return fmt.Sprintf("move %s away (only that, not the spool beside it), %s", n.cfg.Dir, invite)
 }
 
 // IsKnown says whether Open has failed because control knows the node's id or its key
@@ -118,7 +124,11 @@ func (n *Node) start(ctx context.Context, files []*keyfile.Key) ([]api.SigningKe
 	}
 	var started api.Started
 	err := n.ask(ctx, "tell control of the start", api.PathStart, q, &started)
-	if r := refusal(err); r != nil && r.Status == http.StatusUnauthorized {
+	switch r := refusal(err); {
+	case r == nil:
+	case r.Status == http.StatusForbidden:
+		err = fmt.Errorf("%w\nIt can't come back: %s", err, n.another())
+	case r.Status == http.StatusUnauthorized:
 		if err = n.join(ctx, files, err); err == nil {
 			err = n.ask(ctx, "tell control of the start", api.PathStart, q, &started)
 		}
@@ -165,7 +175,7 @@ func (n *Node) ready(ctx context.Context) error {
 		switch {
 		case err == nil, n.dropNext(err):
 		case refusal(err) != nil && len(n.SigningKeys()) == 0:
-			return fmt.Errorf("%w\nIf the node's keys are lost, remove %s, %s", err, n.cfg.Dir, invite)
+			return fmt.Errorf("%w\nIf the node's keys are lost, %s", err, n.another())
 		case ctx.Err() != nil, refusal(err) != nil && n.over():
 			return err
 		case refusal(err) != nil:

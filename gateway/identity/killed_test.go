@@ -162,7 +162,7 @@ func TestControlRestored(t *testing.T) {
 	cfg.Invitation = h.invite()
 	_, err = Open(t.Context(), cfg)
 	require.ErrorContains(t, err, "is known already")
-	require.ErrorContains(t, err, "Move "+dir+" away (only that, not the spool beside it), make an invitation")
+	require.ErrorContains(t, err, "move "+dir+" away (only that, not the spool beside it), make an invitation")
 	require.True(t, IsKnown(err))
 }
 

@@ -66,10 +66,18 @@ func TestExpulsion(t *testing.T) {
 	end()
 	require.NoError(t, n.Close())
 
+	h.setFault(func(path string) trouble {
+		if path == api.PathJoin {
+			t.Error("it asked to join")
+		}
+		return none
+	})
 	for _, invitation := range []string{cfg.Invitation, h.invite(), ""} {
 		cfg.Invitation = invitation
 		_, err = Open(t.Context(), cfg)
 		require.ErrorContains(t, err, "the node "+n.ID()+" was expelled")
+		require.ErrorContains(t, err, "It can't come back: move "+cfg.Dir+" away (only that, not the spool beside it), "+invite)
+		require.NotContains(t, err.Error(), "If the ")
 	}
 }
 

@@ -266,7 +266,7 @@ func TestLostKeys(t *testing.T) {
 	cfg.Invitation = h.invite()
 	_, err := Open(t.Context(), cfg)
 	require.ErrorContains(t, err, "is not vouched for by the node's newest one")
-	require.ErrorContains(t, err, "If the node's keys are lost, remove "+dir+", "+invite)
+	require.ErrorContains(t, err, "If the node's keys are lost, move "+dir+" away (only that, not the spool beside it), "+invite)
 }
 
 // TestClockOfTheNode is two minutes ahead of control's: nothing rotates, and the
