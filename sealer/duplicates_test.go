@@ -61,3 +61,27 @@ func TestDuplicatesOfLeavesThatAreNotAtHand(t *testing.T) {
 		require.Contains(t, message(v, DuplicatesMismatch), c.want, name)
 	}
 }
+
+// TestDuplicatesAreNamed: of a list that is not that of the entries the first difference is told.
+func TestDuplicatesAreNamed(t *testing.T) {
+	w := newWorld(t)
+	w.seal(w.run(3))
+	events := [][]byte{w.delivery(0, "a"), w.delivery(1, "b"), w.delivery(2, "a"), w.delivery(3, "b"), w.delivery(4, "a")}
+	p := w.seal(events)
+	require.Equal(t, []Duplicate{{5, 3}, {6, 4}, {7, 3}}, p.Header.Duplicates)
+	for want, list := range map[string][]Duplicate{
+		"leaf 6 is listed as repeating leaf 5, it repeats leaf 4": {{5, 3}, {6, 5}, {7, 3}},
+		"leaf 5 repeats leaf 3, and is not listed":                {{6, 4}, {7, 3}},
+		"leaf 6 repeats leaf 4, and is not listed":                {{5, 3}, {7, 3}},
+		"leaf 7 repeats leaf 3, and is not listed":                {{5, 3}, {6, 4}},
+		"leaf 4 is listed as repeating leaf 3, and repeats none":  {{4, 3}, {5, 3}, {6, 4}, {7, 3}},
+		"leaf 7 is listed as repeating leaf 5, it repeats leaf 3": {{5, 3}, {6, 4}, {7, 5}},
+	} {
+		v := w.verdicts(w.resign(p, events, func(h *PackHeader) { h.Duplicates = list }))
+		require.Equal(t, want, message(v, DuplicatesMismatch))
+	}
+	events = [][]byte{w.delivery(0, "c"), w.delivery(1, "")}
+	p = w.seal(events)
+	v := w.verdicts(w.resign(p, events, func(h *PackHeader) { h.Duplicates = []Duplicate{{9, 0}} }))
+	require.Equal(t, "leaf 9 is listed as repeating leaf 0, and repeats none", message(v, DuplicatesMismatch), "for it has no idempotency key")
+}

@@ -14,12 +14,26 @@ func (c *packCheck) duplicates() {
 	stated, made := repetitions(h.Metering), repetitions(l.meter.Rows())
 	switch fault := l.contradiction(); {
 	case !slices.Equal(l.duplicates, h.Duplicates):
-		c.fail(DuplicatesMismatch, "the header lists %s, the entries hold %d", count(len(h.Duplicates), "duplicate"), len(l.duplicates))
+		c.fail(DuplicatesMismatch, "%s", differingDuplicate(l.duplicates, h.Duplicates))
 	case fault != "":
 		c.fail(DuplicatesMismatch, "%s", fault)
 	case stated != made:
 		c.fail(DuplicatesMismatch, "by the header's list its rows count %s as %s, they state %s", grouped(made), ReasonDuplicate, grouped(stated))
 	}
+}
+
+// differingDuplicate describes the lowest leaf that is not the same in both; there is one.
+func differingDuplicate(computed, stated []Duplicate) string {
+	for len(computed) > 0 && len(stated) > 0 && computed[0] == stated[0] {
+		computed, stated = computed[1:], stated[1:]
+	}
+	switch {
+	case len(stated) == 0 || len(computed) > 0 && computed[0].Leaf < stated[0].Leaf:
+		return fmt.Sprintf("leaf %d repeats leaf %d, and is not listed", computed[0].Leaf, computed[0].First)
+	case len(computed) == 0 || stated[0].Leaf < computed[0].Leaf:
+		return fmt.Sprintf("leaf %d is listed as repeating leaf %d, and repeats none", stated[0].Leaf, stated[0].First)
+	}
+	return fmt.Sprintf("leaf %d is listed as repeating leaf %d, it repeats leaf %d", stated[0].Leaf, stated[0].First, computed[0].First)
 }
 
 // unproven remarks that the packs at hand don't tell all duplicates.
