@@ -162,8 +162,9 @@
 // is, {"ok":true,"data":…,"contractVersion":"ws30.v1"}. In the last two spacing, the order
 // of members and the escapes in strings are free, as in all JSON. Nothing else is: a member
 // that is missing, or there twice, or not listed here, and whatever stands behind the end,
-// make it no list. A verifier says what it refuses, and where that is. The list decides
-// alone: a directory in the evidence has to agree with itself, and is not asked.
+// make it no list. A verifier says what it refuses and, of a list or an answer, where that
+// is. The list decides alone: a directory in the evidence has to agree with itself, and is
+// not asked.
 //
 // # Proof pack
 //
@@ -215,11 +216,13 @@
 //
 // A delivery is a duplicate if another with the same idempotency hash stands at a
 // lower leaf and is at most 24 h older by the events' at, or younger; first is the
-// lowest such leaf, and duplicates rise by leaf, all of them leaves of the pack. metering
-// adds up the deliveries by the five names of a row, sorted by rightId, substrate, basisId,
-// meteringBasis and reason, byte by byte; a duplicate counts with reason DUPLICATE,
-// meteringBasis none and quantity 0. settlement is an empty list while the log holds no
-// settlement rule; else it is explained below.
+// lowest such leaf. duplicates rise by leaf; each leaf is one of the pack, and each first is
+// lower than its leaf, be it of the pack or not: a header in which that is not so has not
+// the form (format.invalid), and whatever else is wrong with the list is
+// duplicates.mismatch. metering adds up the deliveries by the five names of a row, sorted by
+// rightId, substrate, basisId, meteringBasis and reason, byte by byte; a duplicate counts
+// with reason DUPLICATE, meteringBasis none and quantity 0. settlement is an empty list
+// while the log holds no settlement rule; else it is explained below.
 //
 // What a delivery repeats in an earlier pack can be checked only with that pack at hand.
 // While any earlier leaf is not, the list is the header's word for it, in what it names
@@ -228,7 +231,8 @@
 // itself (duplicates.mismatch). Rows count as many duplicates as it makes of the entries.
 // An earlier leaf is repeated under one hash only. And where a delivery repeats an earlier
 // leaf, every other one of the pack with its hash that is not younger repeats that as well,
-// or a lower one: it too is at most 24 h older.
+// or a lower one: it too is at most 24 h older. What two packs say of leaves that are not at
+// hand is not held against each other.
 //
 // duplicates is a list of its own, so that who bills can see what is not billed.
 //

@@ -20,7 +20,7 @@ const (
 	InclusionOK Code = "inclusion.ok"
 	// WitnessOK: every receipt stands in the event that it was signed for.
 	WitnessOK Code = "witness.ok"
-	// MeteringOK: rows and duplicates are what the entries add up to.
+	// MeteringOK: the rows are what the entries and the list of duplicates add up to.
 	MeteringOK Code = "metering.ok"
 	// SettlementOK: rules, lines and counts are what the rules make of the entries.
 	SettlementOK Code = "settlement.ok"
@@ -36,10 +36,10 @@ const (
 	// DirectoryIgnored: the key of the directory in a pack or an export was revoked;
 	// another directory, whose key was delegated to later, decides.
 	DirectoryIgnored Code = "directory.ignored"
-	// DuplicatesUnproven: no given pack holds all earlier leaves; which deliveries repeat one
-	// of the others, if any, is the header's word.
+	// DuplicatesUnproven: the given packs don't hold all earlier leaves; which deliveries repeat
+	// one of the others, if any, is the header's word.
 	DuplicatesUnproven Code = "duplicates.unproven"
-	// SettlementUnproven: no given pack holds all earlier leaves; which settlement rules
+	// SettlementUnproven: the given packs don't hold all earlier leaves; which settlement rules
 	// stand in the others, if any, is the header's word.
 	SettlementUnproven Code = "settlement.unproven"
 	// ChainVouched: the key of a pack or checkpoint was revoked later, and a later

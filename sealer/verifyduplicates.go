@@ -6,9 +6,10 @@ import (
 	"slices"
 )
 
-// duplicates holds the header's list against the entries, the rows, the packs at hand, and
-// itself. What it says of leaves that no pack at hand holds is its word, but it can't say
-// of them what contradicts itself.
+// duplicates holds the header's list against the entries of this and of the packs at hand,
+// the rows, and itself. What it says of leaves that no pack at hand holds is its word, but
+// it can't say of them what contradicts itself. What contradicts the word of another pack
+// is not seen.
 func (c *packCheck) duplicates() {
 	h, l := c.header, c.ledger
 	stated, made := repetitions(h.Metering), repetitions(l.meter.Rows())

@@ -31,7 +31,7 @@ func (r *Room) Routes(a route.API) {
 	route.Key(a, api.AuditRead, "Proof packs", "list-proof-packs", http.MethodGet, "/v1/proof-packs", "List the proof packs, newest last", r.list)
 	route.Key(a, api.AuditRead, "Proof packs", "get-proof-pack", http.MethodGet, "/v1/proof-packs/{packId}", "Get a pack's header and summary, and the keys it was made with", r.get,
 		route.Described("header.duplicates lists what is not billed, as {leaf, first}: the delivery at leaf repeats that at first, the lowest "+
-			"leaf of the tenant's log with the same idempotency key, at most 24 h older. header.settlement is empty until the tenant has "+
+			"leaf of the tenant's log with the same idempotency key, at most 24 h older, or younger. header.settlement is empty until the tenant has "+
 			"settlement rules. Then it has one element: rules, the records as their events have them; lines, what each rule makes of the "+
 			"receipts of one right and metering basis, with the amounts of its shares; and unrated, the metered receipts without a line."))
 	route.Key(a, api.AuditRead, "Proof packs", "download-proof-pack", http.MethodGet, "/v1/proof-packs/{packId}/bundle", "Download a pack as it was sealed", r.download,

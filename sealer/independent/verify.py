@@ -615,8 +615,8 @@ class Pack:
 
     def check_repeated(self, log, deliveries):
         """Of leaves that are not at hand the list can say much, but not that one holds two
-        idempotency hashes, nor that one is repeated by a delivery, and not by one that has
-        the same hash and is not younger."""
+        idempotency hashes, nor that one is repeated by a delivery, and neither it nor a
+        lower one by another that has the same hash and is not younger."""
         hashes = {}
         for hash, moments in deliveries.items():
             lowest = self.end
