@@ -8,19 +8,26 @@ import (
 	"strings"
 )
 
+const secretBytes = 32
+
 // NewBearer makes a bearer token for an id, <id>.<secret>, and the hash that whoever it
 // is presented to keeps of it: a secret of 256 random bits needs no slow one.
 func NewBearer(id string) (token, hash string) {
-	var secret [32]byte
+	var secret [secretBytes]byte
 	_, _ = rand.Read(secret[:]) // never fails
 	text := base64.RawURLEncoding.EncodeToString(secret[:])
 	return id + "." + text, hashOf(text)
 }
 
-// ReadBearer takes a bearer token apart: for whom it is, and its hash.
+// ReadBearer takes a bearer token apart: for whom it is, and its hash. It is not ok, and
+// there is neither, for a text that NewBearer can't have made.
 func ReadBearer(prefix Prefix, token string) (id, hash string, ok bool) {
-	id, secret, ok := strings.Cut(token, ".")
-	return id, hashOf(secret), ok && IsID(prefix, id)
+	id, secret, _ := strings.Cut(token, ".")
+	raw, err := base64.RawURLEncoding.DecodeString(secret)
+	if err != nil || len(raw) != secretBytes || strings.ContainsAny(secret, "\r\n") || !IsID(prefix, id) {
+		return "", "", false
+	}
+	return id, hashOf(secret), true
 }
 
 // IsHash says whether a text is as a hash of NewBearer's.

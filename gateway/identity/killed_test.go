@@ -117,6 +117,25 @@ func TestFolderOfAnOlderVersion(t *testing.T) {
 	h.requireValid(s)
 }
 
+// TestBadCredential is nothing to join with: control would take whatever stands there for
+// the node's, for good.
+func TestBadCredential(t *testing.T) {
+	h := newHouse(t)
+	cfg := h.config(t.TempDir())
+	id := api.NewID(api.PrefixNode, time.Now())
+	credential, _ := api.NewBearer(id)
+	other, _ := api.NewBearer(api.NewID(api.PrefixNode, time.Now()))
+	before := h.count()
+	for _, bad := range []string{id, id + ".", credential[:len(credential)-1], other} {
+		require.NoError(t, saved{id, bad}.save(cfg.Dir))
+		cfg.Invitation = h.invite()
+		_, err := Open(t.Context(), cfg)
+		require.ErrorContains(t, err, savedFile+": the credential is cut, or another node's")
+		require.NotContains(t, err.Error(), other)
+	}
+	require.Equal(t, before, h.count())
+}
+
 // TestControlRestored: control has the node's keys from the log again, but not the node. By
 // an invitation it is the same node with the same keys, whichever of them control asks for.
 func TestControlRestored(t *testing.T) {
