@@ -183,6 +183,20 @@ func TestRoot(t *testing.T) {
 	}
 }
 
+// TestNoAnchor: an anchor that can't be read, or has no name, is no verdict of a file.
+func TestNoAnchor(t *testing.T) {
+	for _, anchor := range [][]string{
+		{"--root="}, {"--keys="}, {"--root", "nowhere.vkey"}, {"--keys", "nowhere.json"}, {"--root", "."}, {"--keys", "."},
+		{"--root=", "--keys", "../testdata/good/keys.json"}, {"--keys", "nowhere.json", "--keys", "../testdata/good/keys.json"}, {},
+	} {
+		cmd := python(append(append([]string{"verify.py"}, anchor...), "../testdata/good/keys.json")...)
+		out, err := cmd.CombinedOutput()
+		require.Error(t, err, anchor)
+		require.Equal(t, 2, cmd.ProcessState.ExitCode(), "%v: %s", anchor, out)
+		require.NotContains(t, string(out), "Traceback", anchor)
+	}
+}
+
 // TestVectors asks for the verdict, and a reason, of every case of testdata.
 func TestVectors(t *testing.T) {
 	text, err := os.ReadFile("../testdata/vectors.json")

@@ -1021,14 +1021,17 @@ def main():
     parser.add_argument("files", nargs="*", metavar="FILE")
     options = parser.parse_args()
     root = listed = None
-    with open(options.root or options.keys, "rb") as f:
-        try:
-            if options.root:
-                root = root_key(f.read().decode())
-            else:
-                listed = listed_keys(f.read())
-        except (Bad, ValueError, ArithmeticError, RecursionError) as wrong:
-            parser.error(f"{f.name} holds no {'root key' if options.root else 'list of keys'}: {wrong}")
+    by_root = options.root is not None
+    name = options.root if by_root else options.keys
+    try:
+        with open(name, "rb") as f:
+            content = f.read()
+        if by_root:
+            root = root_key(content.decode())
+        else:
+            listed = listed_keys(content)
+    except (OSError, Bad, ValueError, ArithmeticError, RecursionError) as wrong:
+        parser.error(f"{name} holds no {'root key' if by_root else 'list of keys'}: {wrong}")
     sets = [options.files] if options.files else (line.rstrip("\n").split("\t") for line in sys.stdin)
     bad = False
     for f in (f for names in sets for f in verify(names, root, listed)):
