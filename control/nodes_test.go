@@ -278,6 +278,43 @@ func TestJoinAtSeveralProcesses(t *testing.T) {
 	}
 }
 
+// TestOneInvitationAtSeveralProcesses: of two nodes that come with it at a time one is let
+// in, and nobody hears of the other.
+func TestOneInvitationAtSeveralProcesses(t *testing.T) {
+	dir := t.TempDir()
+	houses := []*house{newHouseOn(t, dir, node.Config{})}
+	if os.Getenv("MUNIMENT_TEST_POSTGRES") != "" { // a SQLite file is one process's
+		houses = append(houses, newHouseOn(t, dir, node.Config{}))
+	}
+	h := houses[0]
+	for range 8 {
+		invitation, answers := h.invite(), make(chan answer, 2)
+		for i := range cap(answers) {
+			q := newNewcomer(t).request(invitation)
+			go func() { answers <- houses[i%len(houses)].join(q) }()
+		}
+		require.ElementsMatch(t, []int{200, 401}, []int{(<-answers).status, (<-answers).status})
+		require.Equal(t, []string{"node.invited", "node.enrolled", "key.enrolled"}, h.newest(api.SystemTenant, 3))
+	}
+}
+
+// TestStrangerTakesNoTurn: who has no invitation does not hold up the changes of others, nor
+// wait for them, and is told of no node.
+func TestStrangerTakesNoTurn(t *testing.T) {
+	h := newHouse(t)
+	n, invitation := newNewcomer(t), h.invite()
+	h.admit(n, invitation)
+	h.admin("POST", "/admin/nodes/"+n.id+"/expel", `{"force":true}`).ok()
+	stranger, _ := api.NewBearer(api.NewID("inv_", time.Now()))
+	asked := []api.JoinRequest{newNewcomer(t).request(stranger), n.request(stranger), n.request(invitation)}
+	require.NoError(t, h.db.Change(t.Context(), func(*store.Tx) error { // it has the turn
+		for _, q := range asked {
+			require.NotContains(t, h.join(q).refused(401, api.AuthInvalid), "was expelled")
+		}
+		return nil
+	}))
+}
+
 // TestSandboxNode joins for the sandbox: all of its keys are for that.
 func TestSandboxNode(t *testing.T) {
 	h := newHouse(t)

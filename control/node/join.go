@@ -101,15 +101,19 @@ func (r *Room) Join(ctx context.Context, q api.JoinRequest) (joined api.Joined, 
 	if !ok {
 		return joined, refusedJoin
 	}
+	// A stranger takes no turn of those that changes have, and is told of no node.
+	if _, _, err := readInvitation(ctx, r.db.Read(), r.db.Now(), id, hash, q.NodeID); err != nil {
+		return joined, fmt.Errorf("cannot let the node %q join: %w", q.NodeID, err)
+	}
 	made := false
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
+		purpose, used, err := readInvitation(ctx, tx, tx.Now(), id, hash, q.NodeID)
+		if err != nil {
+			return err
+		}
 		m, err := r.member(ctx, tx, q.NodeID)
 		if err != nil || m != nil && !m.expelledAt.IsZero() {
 			return cmp.Or[error](err, errExpelled(q.NodeID))
-		}
-		purpose, used, err := readInvitation(ctx, tx, id, hash, q.NodeID)
-		if err != nil {
-			return err
 		}
 		row, err := sameNode(ctx, tx, q.NodeID, sealer.KeyID(key), q.CredentialHash)
 		if err != nil {
@@ -155,20 +159,29 @@ func presented(q api.JoinRequest) (ed25519.PublicKey, error) {
 
 // readInvitation says what an invitation is for, and whether the node has used it; it is
 // an error if the invitation is not good for that node.
-func readInvitation(ctx context.Context, tx *store.Tx, id, hash, nodeID string) (purpose string, used bool, err error) {
+func readInvitation(ctx context.Context, from store.Querier, now time.Time, id, hash, nodeID string) (purpose string, used bool, err error) {
 	var known string
 	var expires store.Instant
 	var usedBy sql.NullString
-	err = tx.QueryRowContext(ctx, `SELECT secret_hash, expires_at, node_id, purpose FROM invitations WHERE invitation_id = $1`, id).Scan(&known, &expires, &usedBy, &purpose)
+	err = from.QueryRowContext(ctx, `SELECT secret_hash, expires_at, node_id, purpose FROM invitations WHERE invitation_id = $1`, id).Scan(&known, &expires, &usedBy, &purpose)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return "", false, refusedJoin
 	case err != nil:
 		return "", false, err
-	case subtle.ConstantTimeCompare([]byte(known), []byte(hash)) != 1, !tx.Now().Before(expires.Time), usedBy.Valid && usedBy.String != nodeID:
+	case subtle.ConstantTimeCompare([]byte(known), []byte(hash)) != 1, !now.Before(expires.Time), usedBy.Valid && usedBy.String != nodeID:
 		return "", false, refusedJoin
 	}
 	return purpose, usedBy.Valid, nil
+}
+
+// useInvitation spends an invitation, which is one node's.
+func useInvitation(ctx context.Context, tx *store.Tx, id, nodeID string) error {
+	used, err := affected(tx.ExecContext(ctx, `UPDATE invitations SET node_id = $1 WHERE invitation_id = $2 AND node_id IS NULL`, nodeID, id))
+	if err == nil && !used {
+		err = refusedJoin
+	}
+	return err
 }
 
 // sameNode is the key of a node that has joined with it and with that credential; nil if
@@ -210,7 +223,7 @@ func newNode(ctx context.Context, tx *store.Tx, row *signingKey, m *member, invi
 	if _, err := tx.ExecContext(ctx, `INSERT INTO node_credentials (node_id, secret_hash) VALUES ($1, $2)`, row.node, credentialHash); err != nil {
 		return nil, err
 	}
-	if _, err := tx.ExecContext(ctx, `UPDATE invitations SET node_id = $1 WHERE invitation_id = $2`, row.node, invitationID); err != nil {
+	if err := useInvitation(ctx, tx, invitationID, row.node); err != nil {
 		return nil, err
 	}
 	by := sealer.Ref{Kind: "node", ID: row.node}
