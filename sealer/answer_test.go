@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/stretchr/testify/require"
 )
 
@@ -224,6 +226,35 @@ func TestKeysAnswer(t *testing.T) {
 	} {
 		_, err := readKeys([]byte(text))
 		require.ErrorContains(t, err, says, text)
+	}
+}
+
+// TestNamesOnTheScreen: a terminal obeys neither the name of a file, nor what is in it, nor
+// a report in JSON, which is to be read back as it was nevertheless.
+func TestNamesOnTheScreen(t *testing.T) {
+	f := newFolder(t)
+	lie := "k\x1b[2K\u009b2J\x7f\u202e\U000e0001"
+	keys := f.write(lie, append(f.w.directory(), '\n'))
+	pack := f.pack("pack", f.w.run(1))
+	refusal := f.write("refusal", []byte(`{"ok":false,"error":"`+"\u009b2J\u007f"+`"}`))
+	visible := func(told string) {
+		for _, r := range told {
+			require.True(t, r == '\n' || strconv.IsGraphic(r), "%q in %s", r, told)
+		}
+	}
+	for _, o := range []Options{{Keys: keys, Files: []string{pack, keys, "\xff"}}, {Keys: refusal, Files: []string{pack}}} {
+		for _, o.JSON = range []bool{false, true} {
+			var told strings.Builder
+			VerifyFiles(t.Context(), o, &told)
+			visible(told.String())
+			if o.JSON && o.Keys == keys {
+				var r Report
+				require.NoError(t, json.Unmarshal([]byte(told.String()), &r))
+				require.Equal(t, keys, r.Files[1].File)
+				require.Equal(t, "\ufffd", r.Files[2].File, "of which JSON has no spelling")
+				require.Contains(t, r.Files[0].Verdicts[0].Message, "keys are taken from "+keys)
+			}
+		}
 	}
 }
 

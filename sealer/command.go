@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -71,8 +72,24 @@ func VerifyFiles(ctx context.Context, o Options, stdout io.Writer) int {
 	return ExitSound
 }
 
-func writeJSON(w io.Writer, r Report) {
-	_ = json.MarshalWrite(w, r, jsontext.WithIndent("  ")) // a broken pipe has no reader to tell
+// writeJSON writes a report for programs. It may pass a screen all the same, so what is no
+// visible character is escaped in there, too.
+func writeJSON(w *bufio.Writer, r Report) {
+	text, err := json.Marshal(r, jsontext.WithIndent("  "), jsontext.AllowInvalidUTF8(true)) // as names of files may be
+	if err != nil {
+		panic(err) // it is plain data
+	}
+	for _, c := range string(text) {
+		switch {
+		case c == '\n', strconv.IsGraphic(c):
+			_, _ = w.WriteRune(c) // a broken pipe has no reader to tell
+		case c > 0xffff:
+			high, low := utf16.EncodeRune(c)
+			fmt.Fprintf(w, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(w, `\u%04x`, c)
+		}
+	}
 	fmt.Fprintln(w)
 }
 
@@ -81,7 +98,7 @@ func writeText(w io.Writer, t *trust, r *Report) {
 	if t.root != "" {
 		fmt.Fprintf(w, "Trusting root key %s\n", t.root)
 	} else {
-		fmt.Fprintf(w, "Trusting the keys in %s: a weaker anchor than --root, for whoever wrote that file can forge everything below\n", t.file)
+		fmt.Fprintf(w, "Trusting the keys in %s: a weaker anchor than --root, for whoever wrote that file can forge everything below\n", shown(t.file))
 	}
 	unsound, played := 0, 0
 	for i := range r.Files {
