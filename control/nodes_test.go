@@ -117,10 +117,13 @@ func TestJoinAgain(t *testing.T) {
 	require.Equal(t, told, h.newest(api.SystemTenant, 4), "nothing was enrolled again")
 	require.Equal(t, 2., get[float64](t, n.start(h).ok(), "epoch"), "the credential is what it was")
 
-	h.admit(newNewcomer(t), fresh) // nobody had used it
-	h.join(n.request(fresh)).refused(401, api.AuthInvalid)
+	h.join(newNewcomer(t).request(fresh)).refused(401, api.AuthInvalid) // the node has used it up
+	other := h.invite()
 	ahead.Store(int64(time.Hour))
-	h.join(n.request(invitation)).refused(401, api.AuthInvalid)
+	require.Equal(t, first, join(n, invitation), "it took the node so long to ask again")
+	require.Equal(t, first, join(n, fresh))
+	h.join(n.request(other)).refused(401, api.AuthInvalid)
+	h.join(newNewcomer(t).request(other)).refused(401, api.AuthInvalid)
 	require.Equal(t, 3., get[float64](t, n.start(h).ok(), "epoch"))
 }
 
@@ -221,7 +224,7 @@ func TestLeakedInvitation(t *testing.T) {
 	theirs := thief
 	theirs.id = n.id
 	h.join(thief.request(seen.Invitation)).refused(401, api.AuthInvalid)
-	h.join(theirs.request(seen.Invitation)).refused(401, api.AuthInvalid)
+	require.Contains(t, h.join(theirs.request(seen.Invitation)).refused(409, api.StateConflict), "is known already")
 	forged := seen
 	forged.CredentialHash = thief.request("").CredentialHash
 	h.join(forged).refused(422, api.ValidationFailed)
@@ -239,7 +242,7 @@ func TestLeakedInvitation(t *testing.T) {
 	other := n
 	other.credential, _ = api.NewBearer(n.id)
 	h.join(other.request(fresh)).refused(409, api.StateConflict)
-	h.join(other.request(seen.Invitation)).refused(401, api.AuthInvalid)
+	h.join(other.request(seen.Invitation)).refused(409, api.StateConflict)
 	renamed := n
 	renamed.id = thief.id
 	h.join(renamed.request(fresh)).refused(409, api.StateConflict)

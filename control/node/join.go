@@ -87,8 +87,8 @@ func (r *Room) invite(ctx context.Context, purpose string, by sealer.Ref) (v Inv
 var refusedJoin = &api.Error{Code: api.AuthInvalid, Message: "the invitation is not valid: unknown, expired, or used by another node"}
 
 // Join lets a node in: its key and its name are in the directory when Join returns.
-// The same request once more, or the same node with another invitation that is good, is
-// answered as the first time and changes nothing; that invitation stays unused.
+// The same request once more, however late, is answered as the first time and changes
+// nothing. So is the same node with another invitation that is good, which is used up by it.
 func (r *Room) Join(ctx context.Context, q api.JoinRequest) (joined api.Joined, err error) {
 	key, err := presented(q)
 	if err == nil {
@@ -119,14 +119,18 @@ func (r *Room) Join(ctx context.Context, q api.JoinRequest) (joined api.Joined, 
 		if err != nil {
 			return err
 		}
-		if made = row == nil; made {
-			if used {
-				return refusedJoin
-			}
+		made = row == nil
+		switch {
+		case made && used: // with another key or credential
+			return errKnown
+		case !made && !used:
+			err = useInvitation(ctx, tx, id, q.NodeID)
+		case made:
 			row = &signingKey{Key: sealer.NewKey(key, purpose, r.db.Now()), node: q.NodeID}
-			if row, err = newNode(ctx, tx, row, m, id, q.CredentialHash); err != nil {
-				return err
-			}
+			row, err = newNode(ctx, tx, row, m, id, q.CredentialHash)
+		}
+		if err != nil {
+			return err
 		}
 		joined = api.Joined{NotBefore: row.NotBefore}
 		return nil
@@ -158,7 +162,7 @@ func presented(q api.JoinRequest) (ed25519.PublicKey, error) {
 }
 
 // readInvitation says what an invitation is for, and whether the node has used it; it is
-// an error if the invitation is not good for that node.
+// an error if the invitation is not good for that node. What it has used stays good for it.
 func readInvitation(ctx context.Context, from store.Querier, now time.Time, id, hash, nodeID string) (purpose string, used bool, err error) {
 	var known string
 	var expires store.Instant
@@ -169,7 +173,7 @@ func readInvitation(ctx context.Context, from store.Querier, now time.Time, id, 
 		return "", false, refusedJoin
 	case err != nil:
 		return "", false, err
-	case subtle.ConstantTimeCompare([]byte(known), []byte(hash)) != 1, !now.Before(expires.Time), usedBy.Valid && usedBy.String != nodeID:
+	case subtle.ConstantTimeCompare([]byte(known), []byte(hash)) != 1, !usedBy.Valid && !now.Before(expires.Time), usedBy.Valid && usedBy.String != nodeID:
 		return "", false, refusedJoin
 	}
 	return purpose, usedBy.Valid, nil

@@ -38,7 +38,8 @@ const ClockSlack = time.Minute
 
 // JoinRequest is how a node presents itself for the first time. Sent again, because
 // the answer was lost, it is answered again, and changes nothing. Neither it nor its
-// answer holds a secret but the invitation, which is used up by it.
+// answer holds a secret but the invitation, which is used up by it, also if the node has
+// joined before. One that is never presented is good for anybody until its time is over.
 type JoinRequest struct {
 	// Invitation is the token that an operator made for one node.
 	Invitation string `json:"invitation"`
