@@ -153,6 +153,8 @@ func presented(q api.JoinRequest) (ed25519.PublicKey, error) {
 		return nil, api.Invalid(api.ValidationError{Field: "nodeId", Message: "must be nod_ and a ULID"})
 	case err != nil || len(key) != ed25519.PublicKeySize:
 		return nil, api.Invalid(api.ValidationError{Field: "publicKey", Message: "must be 32 bytes in base64url"})
+	case q.CredentialHash == "":
+		return nil, api.Invalid(api.ValidationError{Field: "credentialHash", Message: "is missing: the node is of an older version than control, and can join once it is upgraded"})
 	case !api.IsHash(q.CredentialHash):
 		return nil, api.Invalid(api.ValidationError{Field: "credentialHash", Message: "must be 32 bytes in lower-case hexadecimal"})
 	case signatureErr != nil || !ed25519.Verify(key, api.JoinText(q.NodeID, q.PublicKey, q.CredentialHash, q.Invitation), signature):

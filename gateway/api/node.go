@@ -49,8 +49,8 @@ type JoinRequest struct {
 	// base64url. The private half never leaves the node.
 	PublicKey string `json:"publicKey"`
 	// CredentialHash is that of the node's credential, by NewBearer, which the node made
-	// itself.
-	CredentialHash string `json:"credentialHash"`
+	// itself. Join requires it, and tells who lacks it that it is of an older version.
+	CredentialHash string `json:"credentialHash" required:"false"`
 	// Signature of JoinText by that key, in base64url.
 	Signature string `json:"signature"`
 	// At is the node's time.

@@ -77,6 +77,8 @@ func (n *Node) join(ctx context.Context, files []*keyfile.Key, unknown error) er
 	switch {
 	case IsKnown(err):
 		err = fmt.Errorf("%w\nAs it is this node can't join: %s", err, n.another())
+	case refusal(err) != nil && refusal(err).Status == http.StatusUnprocessableEntity:
+		err = fmt.Errorf("%w\nIt seems that control is of another version than this node: upgrade control first, then the node", err)
 	case refusal(err) != nil:
 		err = fmt.Errorf("%w\nIf the invitation is used up or too old, %s", err, invite)
 	}

@@ -2,6 +2,8 @@ package identity
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -115,6 +117,25 @@ func TestFolderOfAnOlderVersion(t *testing.T) {
 	s, err := n.sign(time.Now())
 	require.NoError(t, err)
 	h.requireValid(s)
+}
+
+// TestControlOfAnotherVersion does not know what the node has signed.
+func TestControlOfAnotherVersion(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e := &api.Error{Code: api.AuthInvalid, Message: "the node's credential is not valid"}
+		if r.URL.Path == api.PathJoin {
+			e = api.InvalidField("signature", "is not by publicKey over this request")
+		}
+		body, err := e.Body()
+		require.NoError(t, err)
+		w.WriteHeader(e.GetStatus())
+		_, _ = w.Write(body)
+	}))
+	defer server.Close()
+	_, err := Open(t.Context(), Config{Dir: t.TempDir(), Control: server.URL, Invitation: "inv_x.y"})
+	require.ErrorContains(t, err, "422 VALIDATION_FAILED")
+	require.ErrorContains(t, err, "is of another version than this node: upgrade control first")
+	require.NotContains(t, err.Error(), "make an invitation")
 }
 
 // TestBadCredential is nothing to join with: control would take whatever stands there for
