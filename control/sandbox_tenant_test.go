@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -201,10 +202,16 @@ func TestSandboxProvisionsAsOne(t *testing.T) {
 }
 
 func TestSandboxRotation(t *testing.T) {
-	p := newPlayground(t)
+	var read atomic.Int64 // how often the clock was, which goes on each time
+	h := newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return time.Now().Add(time.Duration(read.Add(1)) * time.Millisecond) })
+	p := openPlayground(t, h, sandbox.Config{Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
 	v, _ := p.visit()
-	_, err := p.sandbox.RotateSecret(t.Context(), store.ByOperator())
+	at, err := p.sandbox.RotateSecret(t.Context(), store.ByOperator())
 	require.NoError(t, err)
+	events := h.events(api.SystemTenant)
+	told := events[len(events)-1]
+	require.Equal(t, "sandbox.secret_rotated", told.Type)
+	require.Equal(t, at.UTC(), told.At.UTC(), "the log, the answer and the database name one moment")
 	v.isRefused(404, sandbox.NoTenant, "GET", "/tenant", "")
 	require.Contains(t, v.send("POST", "/tenant", "").text, `"rebound":false`)
 	v.does("GET", "/tenant", "")

@@ -10,6 +10,7 @@ import (
 	"muniment/control/node"
 	"muniment/control/route"
 	"muniment/control/store"
+	"muniment/gateway/api"
 	"muniment/sealer"
 )
 
@@ -59,7 +60,9 @@ func (r *Room) RotateSecret(ctx context.Context, by sealer.Ref) (at store.Instan
 		if err := replaceSecret(ctx, tx, newSecret(), at); err != nil {
 			return err
 		}
-		return tx.EmitSystem(ctx, rotatedEvent, by, sealer.Ref{Kind: "sandbox", ID: "cookies"}, struct{}{})
+		return tx.EmitRecord(ctx, sealer.Event{
+			TenantID: api.SystemTenant, Type: rotatedEvent, At: at.Time, Actor: by, Subject: sealer.Ref{Kind: "sandbox", ID: "cookies"},
+		}, struct{}{})
 	})
 	return at, err
 }
