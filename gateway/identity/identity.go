@@ -177,6 +177,9 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 }
 
 func (n *Node) open(ctx context.Context) (err error) {
+	if err := keyfile.Sweep(n.cfg.Dir); err != nil {
+		return err
+	}
 	if n.saved, err = load(n.cfg.Dir); err != nil {
 		return err
 	}

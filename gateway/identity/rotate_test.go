@@ -226,6 +226,7 @@ func TestCrashBeforeAnythingIsAsked(t *testing.T) {
 	n := h.open(dir)
 	require.Equal(t, id, n.ID())
 	require.Equal(t, key.Path, keyFiles(t, dir)[0])
+	require.NoFileExists(t, filepath.Join(dir, ".new-1"), "it may be half of a secret, or all of it")
 }
 
 // TestKeyEndsWhileTheNodeIsDown: it signs nothing any more, and vouches for the next.

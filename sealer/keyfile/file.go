@@ -8,6 +8,19 @@ import (
 	"path/filepath"
 )
 
+// unfinished names what Write has not come to rename.
+const unfinished = ".new-*"
+
+// Sweep destroys what a process that was killed in Write has left in a folder. The caller
+// has claimed the folder, and nobody but it writes there.
+func Sweep(dir string) error {
+	left, err := fs.Glob(os.DirFS(dir), unfinished)
+	for _, name := range left {
+		err = errors.Join(err, Destroy(filepath.Join(dir, name)))
+	}
+	return err
+}
+
 // Write makes a file that is wholly on disk under its name, or not there, and its
 // folder with it. It takes the place of an older one.
 func Write(path string, text []byte, mode fs.FileMode) error {
@@ -15,7 +28,7 @@ func Write(path string, text []byte, mode fs.FileMode) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".new-*") // mode 0600
+	f, err := os.CreateTemp(dir, unfinished) // mode 0600
 	if err != nil {
 		return err
 	}
