@@ -32,9 +32,12 @@ type history struct {
 // leafRange is the leaves from first to below end.
 type leafRange struct{ first, end uint64 }
 
+// sighting is a delivery among those of one idempotency hash, which rise by leaf.
 type sighting struct {
 	leaf uint64
 	at   time.Time
+	// latest is the latest at of those up to it, so that it rises as well.
+	latest time.Time
 }
 
 // newHistory begins to note entries above those that are known, which may be nil.
@@ -53,7 +56,9 @@ func (h *history) join(l *ledger) {
 	l.history = nil
 	maps.Copy(h.ids, above.ids)
 	for hash, list := range above.seen {
-		h.seen[hash] = append(h.seen[hash], list...)
+		for _, s := range list {
+			h.sight(hash, s.leaf, s.at)
+		}
 	}
 	if n := len(h.known); n > 0 && h.known[n-1].end == first {
 		h.known[n-1].end = end
@@ -98,8 +103,16 @@ func (h *history) first(leaf uint64, d *RecordedDelivery) (first uint64, ok bool
 		return 0, false // given without a key
 	}
 	first, ok = h.sighted(hash, d.Event.At)
-	h.seen[hash] = append(h.seen[hash], sighting{leaf, d.Event.At})
+	h.sight(hash, leaf, d.Event.At)
 	return first, ok
+}
+
+func (h *history) sight(hash Hash, leaf uint64, at time.Time) {
+	list, latest := h.seen[hash], at
+	if n := len(list); n > 0 && list[n-1].latest.After(at) {
+		latest = list[n-1].latest
+	}
+	h.seen[hash] = append(list, sighting{leaf, at, latest})
 }
 
 func (h *history) sighted(hash Hash, at time.Time) (leaf uint64, ok bool) {
@@ -109,12 +122,14 @@ func (h *history) sighted(hash Hash, at time.Time) (leaf uint64, ok bool) {
 	if leaf, ok = h.below.sighted(hash, at); ok {
 		return leaf, true
 	}
-	for _, s := range h.seen[hash] {
-		if at.Sub(s.at) <= DuplicateWindow {
-			return s.leaf, true
-		}
+	// The first one up to which there is one that is young enough is that itself. To walk
+	// them all would take hours for a pack that was made to.
+	list, oldest := h.seen[hash], at.Add(-DuplicateWindow)
+	i, _ := slices.BinarySearchFunc(list, oldest, func(s sighting, oldest time.Time) int { return s.latest.Compare(oldest) })
+	if i == len(list) {
+		return 0, false
 	}
-	return 0, false
+	return list[i].leaf, true
 }
 
 // amend notes the rule whose record the event at leaf holds, in place of the one of its id.

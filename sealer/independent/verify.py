@@ -12,7 +12,7 @@ and in its order. The root key, or the list of keys, is all that is trusted. Pri
 what no other file proves, or "bad FILE CODE", the code being that of the first check that
 failed; the exit status is 1 if any file is bad.
 """
-import argparse, base64, datetime, hashlib, json, math, re, sys
+import argparse, base64, bisect, datetime, hashlib, json, math, re, sys
 from collections import defaultdict
 from decimal import Decimal
 from itertools import combinations
@@ -577,7 +577,7 @@ class Pack:
     def check_totals(self, log):
         """Checks event ids, duplicates, totals and settlement, in the light of the packs before."""
         listed = dict(self.repeated)
-        rows, metered, ids, deliveries = defaultdict(lambda: [0, 0]), [], {}, defaultdict(dict)
+        rows, metered, ids, deliveries = defaultdict(lambda: [0, 0]), [], {}, defaultdict(Sightings)
         for leaf, (event, _) in enumerate(self.events, self.first):
             id = event["eventId"]
             need(log.ids.get(id, leaf) == ids.setdefault(id, leaf) == leaf, "entry.repeated")
@@ -585,10 +585,10 @@ class Pack:
                 continue
             data, first = event["data"], None
             if "idempotency" in data:
-                at, mine = millis(event["at"]), deliveries[data["idempotency"]]
-                mine[leaf] = at
-                same = log.deliveries[data["idempotency"]] | mine
-                first = min((l for l in same if l < leaf and at - same[l] <= DAY), default=None)
+                at, hash = millis(event["at"]), data["idempotency"]
+                same = log.deliveries[hash].first(at), deliveries[hash].first(at)
+                first = min((l for l in same if l is not None and l < leaf), default=None)
+                deliveries[hash].add(leaf, at)
                 claimed = listed.get(leaf)
                 if claimed is not None and claimed < self.first and claimed not in log:
                     first = claimed if first is None else min(first, claimed)  # can't be told
@@ -618,9 +618,9 @@ class Pack:
         idempotency hashes, nor that one is repeated by a delivery, and neither it nor a
         lower one by another that has the same hash and is not younger."""
         hashes = {}
-        for hash, moments in deliveries.items():
+        for hash, same in deliveries.items():
             lowest = self.end
-            for _, first in sorted((-at, self.repeated.get(leaf, leaf)) for leaf, at in moments.items()):
+            for _, first in sorted((-at, self.repeated.get(leaf, leaf)) for leaf, at in same.all):
                 need(first <= lowest and hashes.setdefault(first, hash) == hash, "duplicates.mismatch")
                 if first < self.first and first not in log:
                     lowest = first
@@ -826,13 +826,32 @@ class Export(Note):
 # --- Files that are verified together ------------------------------------------------------
 
 
+class Sightings:
+    """The deliveries of one idempotency hash, by rising leaf."""
+
+    def __init__(self):
+        self.all = []
+        self.leaves, self.moments = [], []  # of those that are younger than all before
+
+    def add(self, leaf, at):
+        self.all.append((leaf, at))
+        if not self.moments or at > self.moments[-1]:
+            self.leaves.append(leaf)
+            self.moments.append(at)
+
+    def first(self, at):
+        """The lowest leaf that is at most 24 h older, or younger."""
+        i = bisect.bisect_left(self.moments, at - DAY)
+        return self.leaves[i] if i < len(self.leaves) else None
+
+
 class Log:
     """What the packs at hand tell of one tenant's log."""
 
     def __init__(self):
-        self.ranges = []  # of leaves
+        self.ranges = []  # of leaves, rising, with gaps in between
         self.ids = {}  # leaf by event id
-        self.deliveries = defaultdict(dict)  # moment by leaf, by idempotency hash
+        self.deliveries = defaultdict(Sightings)  # by idempotency hash
         self.rules, self.settled = {}, 0  # settlement rules by id, as of a size
 
     def __contains__(self, leaf):
@@ -840,17 +859,19 @@ class Log:
 
     def complete(self, end):
         """Whether all leaves below end are at hand."""
-        covered = 0
-        for leaves in sorted(self.ranges, key=lambda r: r.start):
-            covered = max(covered, leaves.stop) if leaves.start <= covered else covered
-        return covered >= end
+        return end == 0 or bool(self.ranges) and self.ranges[0].start == 0 and end <= self.ranges[0].stop
 
     def note(self, leaves, ids, deliveries, rules):
-        """Adds a sound pack, which may be there already."""
-        self.ranges.append(leaves)
+        """Adds a sound pack behind those that are there, which may be the last of them again."""
+        last = self.ranges[-1] if self.ranges else range(0)
+        if leaves.start == last.stop:
+            self.ranges[-1:] = [range(last.start, leaves.stop)]
+        elif leaves.start > last.stop:
+            self.ranges.append(leaves)
         self.ids.update(ids)
-        for hash, moments in deliveries.items():
-            self.deliveries[hash].update(moments)
+        for hash, same in deliveries.items():
+            for leaf, at in same.all:
+                self.deliveries[hash].add(leaf, at)
         self.rules, self.settled = rules, leaves.stop
 
 

@@ -1,0 +1,40 @@
+package sealer
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// TestFirstIsTheLowest holds the search of what a delivery repeats against a walk over all
+// that stands before, in leaves that were joined and in those that were not.
+func TestFirstIsTheLowest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h, joined := newHistory(newHistory(nil)), uint64(0)
+		var moments []time.Time
+		for leaf := range uint64(rapid.IntRange(1, 60).Draw(t, "deliveries")) {
+			if rapid.IntRange(0, 9).Draw(t, "pack ends") == 0 && leaf > joined {
+				below, tree := h.below, NewTree()
+				for range leaf {
+					tree.Append(Hash{})
+				}
+				below.join(&ledger{history: h, first: joined, tree: tree})
+				h, joined = newHistory(below), leaf
+			}
+			at := epoch.Add(time.Duration(rapid.IntRange(0, 100).Draw(t, "hour")) * time.Hour)
+			want, repeats := uint64(0), false
+			for l, before := range moments {
+				if at.Sub(before) <= DuplicateWindow {
+					want, repeats = uint64(l), true
+					break
+				}
+			}
+			first, ok := h.first(leaf, &RecordedDelivery{Event: Event{At: at}, Idempotency: Hash{}.String()})
+			require.Equal(t, repeats, ok)
+			require.Equal(t, want, first)
+			moments = append(moments, at)
+		}
+	})
+}
