@@ -73,11 +73,11 @@ func (r *Room) EnrolKey(ctx context.Context, nodeID string, q api.EnrolRequest) 
 
 // nextKey checks a key that a node presents.
 func nextKey(nodeID string, q api.EnrolRequest) (ed25519.PublicKey, error) {
-	key, err := secretCoding.DecodeString(q.PublicKey)
+	key, err := textCoding.DecodeString(q.PublicKey)
 	if err != nil || len(key) != ed25519.PublicKeySize {
 		return nil, api.InvalidField("publicKey", "must be 32 bytes in base64url")
 	}
-	signature, err := secretCoding.DecodeString(q.Signature)
+	signature, err := textCoding.DecodeString(q.Signature)
 	if err != nil || !ed25519.Verify(key, api.EnrolText(nodeID, q.PublicKey), signature) {
 		return nil, api.InvalidField("signature", "is not by publicKey over this request")
 	}
@@ -87,11 +87,11 @@ func nextKey(nodeID string, q api.EnrolRequest) (ed25519.PublicKey, error) {
 // vouches says whether the newest key of a node lets another take over from it. Who is
 // not trusted any more is not asked.
 func (k *signingKey) vouches(nodeID string, q api.EnrolRequest) bool {
-	key, err := secretCoding.DecodeString(k.PublicKey)
+	key, err := textCoding.DecodeString(k.PublicKey)
 	if k.RevokedAt != nil || err != nil {
 		return err == nil
 	}
-	signature, err := secretCoding.DecodeString(q.Voucher)
+	signature, err := textCoding.DecodeString(q.Voucher)
 	return err == nil && ed25519.Verify(key, api.EnrolText(nodeID, q.PublicKey), signature)
 }
 

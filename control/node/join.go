@@ -43,7 +43,8 @@ const prefixInvitation api.Prefix = "inv_"
 // invitationLife is how long an invitation is good for.
 const invitationLife = time.Hour
 
-var secretCoding = base64.RawURLEncoding.Strict()
+// textCoding is that of keys and signatures in what nodes ask.
+var textCoding = base64.RawURLEncoding.Strict()
 
 // Invitation lets one node join.
 type Invitation struct {
@@ -146,8 +147,8 @@ func (r *Room) Join(ctx context.Context, q api.JoinRequest) (joined api.Joined, 
 
 // presented checks what a node says of itself.
 func presented(q api.JoinRequest) (ed25519.PublicKey, error) {
-	key, err := secretCoding.DecodeString(q.PublicKey)
-	signature, signatureErr := secretCoding.DecodeString(q.Signature)
+	key, err := textCoding.DecodeString(q.PublicKey)
+	signature, signatureErr := textCoding.DecodeString(q.Signature)
 	switch {
 	case !api.IsID(api.PrefixNode, q.NodeID):
 		return nil, api.Invalid(api.ValidationError{Field: "nodeId", Message: "must be nod_ and a ULID"})
