@@ -1,6 +1,7 @@
 package sealer
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -218,6 +219,9 @@ func TestKeysAnswer(t *testing.T) {
 		edit(k.PublicKey, k.PublicKey+"="):                     `"/data/keys/0/publicKey": `,
 		edit(PurposeSandbox, ""):                               `"/data/keys/0/purpose": want a non-empty string`,
 		edit(`"snapshotId":"`, `"snapshotId":7,"a":"`):         `"/data/a": there is no such member`,
+		"":    "it is empty",
+		" \n": "it is empty",
+		`{"issuedAt":"2026-05-01T12:00:00.000Z","keys":[],"snapshotId":""}`: `"/keys": it lists no keys`,
 		good + "{}":                              "more behind it, at byte ",
 		"\ufeff" + good:                          "invalid character",
 		string(newWorld(t).directory()) + "\n\n": "want the end",
@@ -226,6 +230,19 @@ func TestKeysAnswer(t *testing.T) {
 	} {
 		_, err := readKeys([]byte(text))
 		require.ErrorContains(t, err, says, text)
+	}
+}
+
+// TestAnchorThatIsTooLarge: what is trusted is read at once, so it has a bound.
+func TestAnchorThatIsTooLarge(t *testing.T) {
+	f := newFolder(t)
+	pack := f.pack("pack", f.w.run(1))
+	large := f.write("large", append(f.w.directory(), bytes.Repeat([]byte(" "), maxSmallBytes)...))
+	for _, o := range []Options{{Keys: large}, {Root: large}, {Root: f.w.vkey, Keys: large}} {
+		var told strings.Builder
+		o.Files = []string{pack}
+		require.Equal(t, ExitUnreadable, VerifyFiles(t.Context(), o, &told))
+		require.Contains(t, told.String(), "is larger than 16777216 bytes")
 	}
 }
 

@@ -33,7 +33,10 @@ func readKeys(text []byte) (*Directory, error) {
 func readKeyList(text []byte) (*Directory, error) {
 	in := jsontext.NewDecoder(bytes.NewReader(text))
 	v, err := in.ReadValue() // refuses names that are there twice
-	if err != nil {
+	switch {
+	case err == io.EOF:
+		return nil, errors.New("it is empty")
+	case err != nil:
 		return nil, err
 	}
 	v = v.Clone()
@@ -62,13 +65,13 @@ func readKeyList(text []byte) (*Directory, error) {
 		return nil, errors.New("a key directory in another spelling: save what was answered as it is, every byte counts")
 	}
 	r.exactly(at, members, "issuedAt", "keys", "snapshotId")
+	keys := r.list(at+"/keys", members["keys"])
+	if len(keys) == 0 { // which a service answers before it has one, with an empty snapshotId
+		r.fail(at+"/keys", "it lists no keys")
+	}
 	d := &Directory{
 		IssuedAt: r.time(at+"/issuedAt", members["issuedAt"]), SnapshotID: r.name(at+"/snapshotId", members["snapshotId"]),
 		byID: make(map[string]int),
-	}
-	keys := r.list(at+"/keys", members["keys"])
-	if len(keys) == 0 {
-		r.fail(at+"/keys", "it lists no keys")
 	}
 	for i, v := range keys {
 		at := fmt.Sprintf("%s/keys/%d", at, i)

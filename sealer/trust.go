@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -45,7 +46,7 @@ func readTrust(root, keys string) (*trust, error) {
 	if keys == "" {
 		return t, nil
 	}
-	text, err := os.ReadFile(keys)
+	text, err := readSmall(keys)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read keys: %w", err)
 	}
@@ -61,11 +62,25 @@ func readTrust(root, keys string) (*trust, error) {
 	return t, nil
 }
 
+// readSmall reads a file that is read at once.
+func readSmall(name string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxSmallBytes+1))
+	if err == nil && len(text) > maxSmallBytes {
+		err = fmt.Errorf("%s is larger than %d bytes", name, maxSmallBytes)
+	}
+	return text, err
+}
+
 func readRoot(root string) (string, error) {
 	if _, err := note.NewVerifier(root); err == nil {
 		return root, nil
 	}
-	text, err := os.ReadFile(root)
+	text, err := readSmall(root)
 	if err != nil {
 		return "", fmt.Errorf("cannot use root key: neither a C2SP vkey nor a readable file: %w", err)
 	}

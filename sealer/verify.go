@@ -175,7 +175,8 @@ func (f *FileReport) unreadable(err error) {
 	f.add(Verdict{Code: InputUnreadable, Message: err.Error()})
 }
 
-// maxSmallBytes bounds files that are read at once: receipts and directories.
+// maxSmallBytes bounds files that are read at once: receipts, directories, and what is
+// trusted.
 const maxSmallBytes = 16 << 20
 
 // open tells the kind of a file by its beginning. Packs and exports are left to be
