@@ -1,6 +1,7 @@
 package sealer
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -84,4 +85,18 @@ func TestDuplicatesAreNamed(t *testing.T) {
 	p = w.seal(events)
 	v := w.verdicts(w.resign(p, events, func(h *PackHeader) { h.Duplicates = []Duplicate{{9, 0}} }))
 	require.Equal(t, "leaf 9 is listed as repeating leaf 0, and repeats none", message(v, DuplicatesMismatch), "for it has no idempotency key")
+}
+
+// TestRowsOfMoreDuplicatesThanThereAre: rows may count up to 2^53 each, and more than once.
+func TestRowsOfMoreDuplicatesThanThereAre(t *testing.T) {
+	w := newWorld(t)
+	events := [][]byte{w.delivery(0, "a"), w.delivery(1, "a")}
+	p := w.seal(events)
+	v := w.verdicts(w.resign(p, events, func(h *PackHeader) {
+		h.Metering = slices.Clone(h.Metering)
+		for range 2048 { // 2^64 in all
+			h.Metering = append(h.Metering, MeterRow{"rgh_1", "dooh", "bas_1", BasisNone, ReasonDuplicate, 1 << 53, 0})
+		}
+	}))
+	require.Equal(t, []Code{DuplicatesMismatch, MeteringMismatch}, failures(v))
 }

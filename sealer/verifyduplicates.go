@@ -55,11 +55,12 @@ func (c *packCheck) unproven() {
 	}
 }
 
-// repetitions are how many receipts rows count as duplicates.
+// repetitions are how many receipts rows count as duplicates: of more than a pack may hold
+// any number, for rows may count whatever they like.
 func repetitions(rows []MeterRow) (n int64) {
 	for i := range rows {
 		if r := &rows[i]; r.Reason == ReasonDuplicate && r.MeteringBasis == BasisNone {
-			n += r.Receipts
+			n = min(n+r.Receipts, MaxPackEntries+1)
 		}
 	}
 	return n
