@@ -109,11 +109,19 @@ func TestBase64IsCheckedAsItIsDecoded(t *testing.T) {
 // TestTimesAreRFC3339 holds the writer by hand against the one that knows layouts.
 func TestTimesAreRFC3339(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		first, last := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC).Unix(), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC).Unix()
+		first, last := time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).Unix(), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC).Unix()
 		zone := time.FixedZone("", rapid.IntRange(-12*3600, 14*3600).Draw(t, "zone"))
 		at := time.Unix(rapid.Int64Range(first, last).Draw(t, "second"), rapid.Int64Range(0, 999_999_999).Draw(t, "nano")).In(zone)
 		require.Equal(t, FormatTime(at), string(AppendTime(nil, at)))
+		back, err := ParseTime(FormatTime(at))
+		require.NoError(t, err)
+		require.Equal(t, at.Truncate(time.Millisecond).UTC(), back, "a reader takes what a writer writes")
 	})
+	for _, text := range []string{"0001-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z"} {
+		at, err := ParseTime(text)
+		require.NoError(t, err)
+		require.Equal(t, text, string(AppendTime(nil, at)))
+	}
 }
 
 func TestTimes(t *testing.T) {
