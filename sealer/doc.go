@@ -119,8 +119,8 @@
 //	NOTAFTER
 //
 // whose window, NOTBEFORE ≤ moment < NOTAFTER, is not empty and holds issuedAt. No key
-// is listed twice. The root key, a C2SP vkey, is the one thing that a verifier must be
-// given.
+// is listed twice. Behind a directory in a file of its own a newline may stand. The root
+// key, a C2SP vkey, is the one thing that a verifier must be given.
 //
 // If several directories under the root key are at hand, one decides about all keys:
 // that of the delegation with the latest NOTBEFORE, and of one delegation that with
@@ -154,7 +154,7 @@
 // vouched for in turn.
 //
 // Who has no root key may be given one list of keys to trust instead. It is a directory, of
-// which it is then not asked who delegated, and behind which a newline may stand; or
+// which it is then not asked who delegated; or
 //
 //	{"issuedAt":…,"keys":[…],"snapshotId":…}
 //

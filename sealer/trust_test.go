@@ -221,3 +221,16 @@ func TestIDsOfPacksAndTenants(t *testing.T) {
 	b.add(3)
 	require.True(t, b.verify(keys, nil, file{"pack", bundle(t, b.packs[0], b.events)}, file{"export", b.export(0, 2)}, file{"proof", b.proofAnswer(1, 0)}).OK)
 }
+
+// TestNewlineBehindADirectory: one may stand there, whatever the file is given for.
+func TestNewlineBehindADirectory(t *testing.T) {
+	f := newFolder(t)
+	one := f.write("one", append(f.w.directory(), '\n'))
+	two := f.write("two", append(f.w.directory(), "\n\n"...))
+	for _, o := range []Options{{Root: f.w.vkey}, {Root: f.w.vkey, Keys: one}, {Keys: one}} {
+		o.Files = []string{one}
+		f.run(ExitSound, o)
+		o.Files = []string{two}
+		f.run(ExitUnsound, o)
+	}
+}

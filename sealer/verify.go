@@ -141,6 +141,7 @@ func (v *verification) open(f *FileReport) {
 		p := v.openPack(f)
 		v.packs[p.header.TenantID] = append(v.packs[p.header.TenantID], p)
 	case f.Kind == kindDirectory:
+		text = bytes.TrimSuffix(text, []byte("\n")) // as under --keys
 		v.trust.learn(text)
 		v.directories = append(v.directories, directoryFile{f, text})
 	case f.Kind == kindUnknown:

@@ -104,6 +104,9 @@ func TestTogether(t *testing.T) {
 			l.sealed([][]byte{event}, nil)
 			return []evidence{{l.sealed([][]byte{again}, nil).file, ""}}
 		},
+		"a directory and a newline": func(s *service, l *log) []evidence {
+			return []evidence{{append(s.directory(l.now), '\n'), ""}, {l.seal(3).file, ""}}
+		},
 		"an event of the pack before": func(s *service, l *log) []evidence {
 			event := l.notice()
 			one := l.sealed([][]byte{event}, nil)

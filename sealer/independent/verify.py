@@ -878,7 +878,7 @@ class Log:
 
 class Directory:
     def __init__(self, content):
-        directory = parse(content)
+        directory = parse(content.removesuffix(b"\n"))
         need(fits(directory, DIRECTORY))
         self.header = {"directory": directory}
 
