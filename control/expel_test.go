@@ -81,7 +81,10 @@ func TestExpelNode(t *testing.T) {
 	for _, before := range []string{"the expulsion", "it joined"} {
 		if before == "it joined" {
 			require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
-				_, err := tx.ExecContext(t.Context(), `DELETE FROM nodes WHERE node_id = $1`, n.id)
+				if _, err := tx.ExecContext(t.Context(), `DELETE FROM nodes WHERE node_id = $1`, n.id); err != nil {
+					return err
+				}
+				_, err := node.Replay(t.Context(), tx, &recalled)
 				return err
 			}))
 		}
@@ -95,6 +98,17 @@ func TestExpelNode(t *testing.T) {
 		h.join(n.request(h.invite())).refused(403, api.AuthInvalid)
 	}
 	require.Equal(t, 2., get[float64](t, expel(n.id, "").ok(), "epoch"))
+
+	// Nor is it a part of control because a database from before knows only that it is to leave.
+	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+		if _, err := tx.ExecContext(t.Context(), `DELETE FROM nodes WHERE node_id = $1`, n.id); err != nil {
+			return err
+		}
+		_, err := node.Replay(t.Context(), tx, &recalled)
+		return err
+	}))
+	expel(n.id, `{"force":true}`).ok()
+	h.join(n.request(h.invite())).refused(403, api.AuthInvalid)
 }
 
 // TestLeavingNodeGetsNoKey: a node that was asked to leave enrols none, and is told, though

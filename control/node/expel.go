@@ -89,7 +89,7 @@ func (r *Room) expel(ctx context.Context, nodeID string, q Expulsion, by sealer.
 		return v, err
 	case m == nil:
 		return v, &api.Error{Code: api.ResourceNotFound, Message: "no such node"}
-	case m.expelledAt.IsZero() && !m.joined:
+	case m.expelledAt.IsZero() && !m.joined && !m.leaving:
 		return v, api.Conflict("the node is part of a control process: its keys can be revoked, but it can't be expelled")
 	}
 	if q.AbandonSpool {

@@ -100,7 +100,8 @@ func expelAgain(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed boo
 		return false, err
 	}
 	changed, err = affected(tx.ExecContext(ctx, `INSERT INTO nodes (node_id, epoch, created_at, updated_at, revision, leaving_at, expelled_at) VALUES ($1, $4, $2, $2, $3, $2, $2)
-		ON CONFLICT (node_id) DO UPDATE SET expelled_at = excluded.expelled_at, revision = excluded.revision WHERE nodes.expelled_at IS NULL`,
+		ON CONFLICT (node_id) DO UPDATE SET expelled_at = excluded.expelled_at, revision = excluded.revision,
+			epoch = CASE WHEN nodes.epoch < excluded.epoch THEN excluded.epoch ELSE nodes.epoch END WHERE nodes.expelled_at IS NULL`,
 		e.Subject.ID, store.At(e.At), revision, said.Epoch))
 	if err == nil && changed {
 		err = shutOut(ctx, tx, e.Subject.ID)
