@@ -103,7 +103,11 @@ func (r *Room) Join(ctx context.Context, q api.JoinRequest) (joined api.Joined, 
 		return joined, refusedJoin
 	}
 	// A stranger takes no turn of those that changes have, and is told of no node.
-	if _, _, err := readInvitation(ctx, r.db.Read(), r.db.Now(), id, hash, q.NodeID); err != nil {
+	err = r.db.View(ctx, func(from store.Querier) error {
+		_, _, err := readInvitation(ctx, from, r.db.Now(), id, hash, q.NodeID)
+		return err
+	})
+	if err != nil {
 		return joined, fmt.Errorf("cannot let the node %q join: %w", q.NodeID, err)
 	}
 	made := false
