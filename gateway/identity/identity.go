@@ -187,13 +187,13 @@ func (n *Node) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if n.highWater, err = readHighWater(n.cfg.Dir); err != nil {
+		return err
+	}
 	if n.saved.Credential == "" {
 		if files, err = n.create(files); err != nil {
 			return err
 		}
-	}
-	if n.highWater, err = readHighWater(n.cfg.Dir); err != nil {
-		return err
 	}
 	known, err := n.start(ctx, files)
 	if err != nil {

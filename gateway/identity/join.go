@@ -22,12 +22,15 @@ const invite = "make an invitation with muniment node invite, and start the node
 //
 // An id without a credential is an older version's, which was killed as it joined: control
 // may know it, and nobody has the credential. It has signed nothing, so nothing is lost with
-// it.
+// it. One that has signed has lost its credential in another way, and keeps its keys.
 func (n *Node) create(files []*keyfile.Key) ([]*keyfile.Key, error) {
 	if n.cfg.Invitation == "" && n.cfg.Invite == nil {
 		return nil, errors.New("the node has not joined yet, and has no invitation: " + invite)
 	}
 	if n.saved.NodeID != "" {
+		if !n.highWater.IsZero() || len(files) > 1 {
+			return nil, fmt.Errorf("%s has no credential, though the node has signed: put it back as it was, or %s", savedFile, n.another())
+		}
 		for _, f := range files {
 			if err := f.Destroy(); err != nil {
 				return nil, err
@@ -128,7 +131,7 @@ func (n *Node) start(ctx context.Context, files []*keyfile.Key) ([]api.SigningKe
 	err := n.ask(ctx, "tell control of the start", api.PathStart, q, &started)
 	switch r := refusal(err); {
 	case r == nil:
-	case r.Status == http.StatusForbidden:
+	case r.Status == http.StatusForbidden && r.Code == api.AuthInvalid: // control's own, not that of what stands before it
 		err = fmt.Errorf("%w\nIt can't come back: %s", err, n.another())
 	case r.Status == http.StatusUnauthorized:
 		if err = n.join(ctx, files, err); err == nil {

@@ -103,6 +103,10 @@ func TestFolderOfAnOlderVersion(t *testing.T) {
 	require.NoError(t, n.Close())
 
 	write(`{"nodeId":"` + id + `"}`)
+	cfg.Invitation = h.invite()
+	_, err = Open(t.Context(), cfg)
+	require.ErrorContains(t, err, "has no credential, though the node has signed")
+	cfg.Invitation = ""
 	require.NoError(t, os.Remove(filepath.Join(cfg.Dir, highWaterFile)))
 	_, err = Open(t.Context(), cfg)
 	require.ErrorContains(t, err, invite)
@@ -117,6 +121,22 @@ func TestFolderOfAnOlderVersion(t *testing.T) {
 	s, err := n.sign(time.Now())
 	require.NoError(t, err)
 	h.requireValid(s)
+}
+
+// TestRefusedOnTheWay: what stands before control knows nothing of expulsions.
+func TestRefusedOnTheWay(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "<h1>Forbidden</h1>", http.StatusForbidden)
+	}))
+	defer server.Close()
+	h := newHouse(t)
+	cfg := h.config(t.TempDir())
+	n := h.open(cfg.Dir)
+	require.NoError(t, n.Close())
+	cfg.Control = server.URL
+	_, err := Open(t.Context(), cfg)
+	require.ErrorContains(t, err, "403 Forbidden")
+	require.NotContains(t, err.Error(), "move")
 }
 
 // TestControlOfAnotherVersion does not know what the node has signed.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -223,10 +224,13 @@ func TestCrashBeforeAnythingIsAsked(t *testing.T) {
 	key, err := makeKey(dir)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, ".new-1"), []byte("half"), 0o600))
+	zeros := keyPath(dir, strings.Repeat("0", 32))
+	require.NoError(t, os.WriteFile(zeros, make([]byte, 119), 0o600))
 	n := h.open(dir)
 	require.Equal(t, id, n.ID())
 	require.Equal(t, key.Path, keyFiles(t, dir)[0])
 	require.NoFileExists(t, filepath.Join(dir, ".new-1"), "it may be half of a secret, or all of it")
+	require.NoFileExists(t, zeros, "a key that was being destroyed")
 }
 
 // TestKeyEndsWhileTheNodeIsDown: it signs nothing any more, and vouches for the next.

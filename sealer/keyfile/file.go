@@ -1,6 +1,7 @@
 package keyfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,10 +12,19 @@ import (
 // unfinished names what Write has not come to rename.
 const unfinished = ".new-*"
 
-// Sweep destroys what a process that was killed in Write has left in a folder. The caller
-// has claimed the folder, and nobody but it writes there.
+// Sweep destroys what a process that was killed in Write or in Destroy has left in a folder:
+// half a file, or one full of zeros. The caller has claimed the folder, and nobody but it
+// writes there.
 func Sweep(dir string) error {
 	left, err := fs.Glob(os.DirFS(dir), unfinished)
+	keys, keysErr := fs.Glob(os.DirFS(dir), "*.key")
+	for _, name := range keys {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err == nil && len(bytes.TrimLeft(text, "\x00")) == 0 {
+			left = append(left, name)
+		}
+	}
+	err = errors.Join(err, keysErr)
 	for _, name := range left {
 		err = errors.Join(err, Destroy(filepath.Join(dir, name)))
 	}
