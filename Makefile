@@ -6,7 +6,7 @@ FUZZTIME ?= 2m
 FUZZFLAGS ?= -fuzzminimizetime 1s
 FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
-.PHONY: demo demo-stack run build test test-independent check lint-openapi race contract stack stack-down test-stack rooms-on-stack commands-on-stack test-stack-tls test-cluster deploy-test faults fuzz bench bench-parts bench-update bench-stack bench-stack-update soak help
+.PHONY: demo demo-stack run build test test-independent check lint-openapi race contract stack stack-down test-stack test-stack-tls test-cluster deploy-test faults fuzz bench bench-parts bench-update bench-stack bench-stack-update soak help
 
 demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
 	@./bin/muniment demo
@@ -40,12 +40,7 @@ test-stack: bin/venv/ready ## the tests that need the engines, on a stack that i
 	@trap './deploy/stack/stack.sh down' EXIT; \
 	./deploy/stack/stack.sh up && eval "$$(./deploy/stack/stack.sh env)" && \
 	export MUNIMENT_TEST_STACK=1 MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) && \
-	$(MAKE) -k -j 2 rooms-on-stack commands-on-stack # they wait more than they compute
-
-rooms-on-stack:
-	go test -count 1 -p 2 -timeout 30m $(ON_STACK)
-
-commands-on-stack:
+	go test -count 1 -p 2 -timeout 30m $(ON_STACK) && \
 	go test -count 1 -timeout 30m -run '^($(COMMANDS_ON_STACK))$$' .
 
 test-stack-tls: ## the story with TLS and passwords on every hop, and what is refused, on a stack of its own
