@@ -73,15 +73,29 @@ func (r *Room) EnrolKey(ctx context.Context, nodeID string, q api.EnrolRequest) 
 
 // nextKey checks a key that a node presents.
 func nextKey(nodeID string, q api.EnrolRequest) (ed25519.PublicKey, error) {
-	key, err := textCoding.DecodeString(q.PublicKey)
+	key, err := givenKey(q.PublicKey)
+	if err == nil {
+		err = signedBy(key, api.EnrolText(nodeID, q.PublicKey), q.Signature)
+	}
+	return key, err
+}
+
+// givenKey reads the key of a request.
+func givenKey(text string) (ed25519.PublicKey, error) {
+	key, err := textCoding.DecodeString(text)
 	if err != nil || len(key) != ed25519.PublicKeySize {
 		return nil, api.InvalidField("publicKey", "must be 32 bytes in base64url")
 	}
-	signature, err := textCoding.DecodeString(q.Signature)
-	if err != nil || !ed25519.Verify(key, api.EnrolText(nodeID, q.PublicKey), signature) {
-		return nil, api.InvalidField("signature", "is not by publicKey over this request")
-	}
 	return key, nil
+}
+
+// signedBy checks the signature of a request by the key in it.
+func signedBy(key ed25519.PublicKey, text []byte, signature string) error {
+	raw, err := textCoding.DecodeString(signature)
+	if err != nil || !ed25519.Verify(key, text, raw) {
+		return api.InvalidField("signature", "is not by publicKey over this request")
+	}
+	return nil
 }
 
 // vouches says whether the newest key of a node lets another take over from it. Who is

@@ -151,21 +151,18 @@ func (r *Room) Join(ctx context.Context, q api.JoinRequest) (joined api.Joined, 
 
 // presented checks what a node says of itself.
 func presented(q api.JoinRequest) (ed25519.PublicKey, error) {
-	key, err := textCoding.DecodeString(q.PublicKey)
-	signature, signatureErr := textCoding.DecodeString(q.Signature)
+	key, err := givenKey(q.PublicKey)
 	switch {
 	case !api.IsID(api.PrefixNode, q.NodeID):
-		return nil, api.Invalid(api.ValidationError{Field: "nodeId", Message: "must be nod_ and a ULID"})
-	case err != nil || len(key) != ed25519.PublicKeySize:
-		return nil, api.Invalid(api.ValidationError{Field: "publicKey", Message: "must be 32 bytes in base64url"})
+		return nil, api.InvalidField("nodeId", "must be nod_ and a ULID")
+	case err != nil:
+		return nil, err
 	case q.CredentialHash == "":
-		return nil, api.Invalid(api.ValidationError{Field: "credentialHash", Message: "is missing: the node is of an older version than control, and can join once it is upgraded"})
+		return nil, api.InvalidField("credentialHash", "is missing: the node is of an older version than control, and can join once it is upgraded")
 	case !api.IsHash(q.CredentialHash):
-		return nil, api.Invalid(api.ValidationError{Field: "credentialHash", Message: "must be 32 bytes in lower-case hexadecimal"})
-	case signatureErr != nil || !ed25519.Verify(key, api.JoinText(q.NodeID, q.PublicKey, q.CredentialHash, q.Invitation), signature):
-		return nil, api.Invalid(api.ValidationError{Field: "signature", Message: "is not by publicKey over this request"})
+		return nil, api.InvalidField("credentialHash", "must be 32 bytes in lower-case hexadecimal")
 	}
-	return key, nil
+	return key, signedBy(key, api.JoinText(q.NodeID, q.PublicKey, q.CredentialHash, q.Invitation), q.Signature)
 }
 
 // readInvitation says what an invitation is for, and whether the node has used it; it is
