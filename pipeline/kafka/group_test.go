@@ -108,7 +108,7 @@ func testGroup(t *testing.T, brokers []string) {
 	cfg := freshTopic(t, brokers, Topic{Partitions: 6})
 	group := quick(t)
 	group.Name = cfg.Topic
-	group.SessionTimeout = 10 * time.Minute // nobody who leaves is waited for
+	group.SessionTimeout = 4 * time.Minute // longer than this test waits for those who take over
 	generation := described(t, cfg).mustGeneration(t)
 	group.Loaded = func(_ context.Context, partition int32) (sealer.Position, bool, error) {
 		return sealer.Position{Generation: generation, Offset: int64(partition)}, partition != 5, nil
