@@ -282,11 +282,11 @@ def listed_keys(content):
     if isinstance(listed, dict) and set(listed) == {"issuedAt", "keys", "snapshotId"}:
         fit(listed["keys"], lambda keys: keys != [], at + "/keys")  # a service without keys has no snapshotId
     fit(listed, {"issuedAt": time, "keys": [KEY], "snapshotId": text}, at)
-    seen = set()
+    keys = {}
     for i, key in enumerate(listed["keys"]):
-        fit(key["keyId"], lambda id: id == key_id(key) and id not in seen, f"{at}/keys/{i}/keyId")
-        seen.add(key["keyId"])
-    return by_id(listed["keys"])
+        fit(key["keyId"], lambda id: id == key_id(key) and id not in keys, f"{at}/keys/{i}/keyId")
+        keys[key["keyId"]] = key
+    return keys
 
 
 def unique(members):
