@@ -251,13 +251,20 @@ func TestLeakedInvitation(t *testing.T) {
 	h.admit(thief, fresh)
 }
 
-// TestJoinAtSeveralProcesses: one request at two control processes, and again and again.
-func TestJoinAtSeveralProcesses(t *testing.T) {
+// processes are two control processes on one database: on SQLite, whose file is one
+// process's, it is one.
+func processes(t *testing.T) []*house {
 	dir := t.TempDir()
 	houses := []*house{newHouseOn(t, dir, node.Config{})}
-	if os.Getenv("MUNIMENT_TEST_POSTGRES") != "" { // a SQLite file is one process's
+	if os.Getenv("MUNIMENT_TEST_POSTGRES") != "" {
 		houses = append(houses, newHouseOn(t, dir, node.Config{}))
 	}
+	return houses
+}
+
+// TestJoinAtSeveralProcesses: one request at two control processes, and again and again.
+func TestJoinAtSeveralProcesses(t *testing.T) {
+	houses := processes(t)
 	h := houses[0]
 	n := newNewcomer(t)
 	invitations := []string{h.invite(), h.invite()}
@@ -284,11 +291,7 @@ func TestJoinAtSeveralProcesses(t *testing.T) {
 // TestOneInvitationAtSeveralProcesses: of two nodes that come with it at a time one is let
 // in, and nobody hears of the other.
 func TestOneInvitationAtSeveralProcesses(t *testing.T) {
-	dir := t.TempDir()
-	houses := []*house{newHouseOn(t, dir, node.Config{})}
-	if os.Getenv("MUNIMENT_TEST_POSTGRES") != "" { // a SQLite file is one process's
-		houses = append(houses, newHouseOn(t, dir, node.Config{}))
-	}
+	houses := processes(t)
 	h := houses[0]
 	for range 8 {
 		invitation, answers := h.invite(), make(chan answer, 2)
