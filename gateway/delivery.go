@@ -150,6 +150,11 @@ func (g *Gateway) issue(ctx *fasthttp.RequestCtx, d *delivery, arrived time.Time
 		lend = g.cfg.SandboxSigner
 	}
 	signer, done, err := lend(d.deadline, issued)
+	if now := g.now(); err != nil && now.After(issued) {
+		// Whoever stood still since may have come too late for the key of that moment.
+		d.receipt.IssuedAt, issued = now, now
+		signer, done, err = lend(d.deadline, issued)
+	}
 	if err != nil {
 		g.keyTrouble.begins(g.logger, signDelivered, err)
 		return errNoKey

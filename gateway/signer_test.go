@@ -61,3 +61,25 @@ func TestSignerIsBorrowed(t *testing.T) {
 	away.Store(false)
 	require.Equal(t, 200, w.post(w.body(), "Idempotency-Key: k").status)
 }
+
+// TestDeliveryThatStoodStill comes for a key when that of the moment it had read is out of
+// use: it is issued a moment later.
+func TestDeliveryThatStoodStill(t *testing.T) {
+	const stood = 10 * time.Second
+	var passed atomic.Int64
+	var w *world
+	w = newWorld(t, func(c *Config) {
+		c.Now = func() time.Time { return today.Add(time.Duration(passed.Load())) }
+		c.Signer = func(_ context.Context, at time.Time) (*sealer.Signer, func(), error) {
+			passed.Store(int64(stood))
+			if at.Before(today.Add(stood)) {
+				return nil, nil, errors.New("the key has ended")
+			}
+			return signerOf(w.key), func() {}, nil
+		}
+	})
+	r := w.post(w.body())
+	require.Equal(t, 200, r.status, r.body)
+	require.Contains(t, r.body, `"issuedAt":"`+sealer.FormatTime(today.Add(stood))+`"`)
+	require.Contains(t, r.body, `"renderedAt":"`+sealer.FormatTime(today)+`"`)
+}
