@@ -285,6 +285,7 @@ func TestLiveNodesWhenTheClockIsSet(t *testing.T) {
 func TestAwait(t *testing.T) {
 	p := newPlace(t)
 	r, _ := p.mustStart(t)
+	r.cfg.WaitFor = time.Minute
 	r.mustPoll(t, "nod_a", 1)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
