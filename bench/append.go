@@ -86,14 +86,19 @@ func (c *Comparison) appendOnce(ctx context.Context, dir string) (perSecond, cpu
 	}
 	var begin, end meters
 	var first int64
-	began := time.Now().Add(c.Warm)
-	err = at(writing, began, func() (err error) {
+	err = pause(writing, c.Warm)
+	if err == nil {
 		begin, err = readMeters(0)
 		first = appended.Load()
-		return err
-	})
+	}
 	if err == nil {
-		err = at(writing, began.Add(c.During), func() (err error) { end, err = readMeters(0); return err })
+		err = pause(writing, c.During)
+	}
+	for err == nil && appended.Load() == first { // held up: nothing is no rate
+		err = pause(writing, time.Millisecond)
+	}
+	if err == nil {
+		end, err = readMeters(0)
 	}
 	last := appended.Load()
 	ended.Store(true)

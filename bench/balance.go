@@ -105,13 +105,16 @@ func (b *Balancer) drop(c net.Conn) {
 	_ = c.Close()
 }
 
+// dialTimeout is for a backend that neither accepts nor refuses.
+const dialTimeout = 10 * time.Second
+
 func (b *Balancer) relay(client net.Conn) {
 	defer b.drop(client)
 	if !b.hold(client) {
 		return
 	}
 	for _, address := range b.turn() {
-		server, err := net.DialTimeout("tcp", address, time.Second)
+		server, err := net.DialTimeout("tcp", address, dialTimeout)
 		if err != nil {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"time"
 )
 
 // Client calls the JSON operations of the service with one API key.
@@ -19,20 +20,26 @@ type Client struct {
 	HTTP *http.Client
 }
 
+// patience is how long Do waits for the warehouse.
+const patience = 5 * time.Minute
+
 // Do calls an operation and decodes the data of its envelope into out (nil to
-// drop it). Any answer but 200 is an error that holds the answer's text.
+// drop it). Any answer but 200 is an error that holds the answer's text; only what needs
+// a warehouse that is behind is asked again, until it has caught up.
 func (c Client) Do(ctx context.Context, method, path string, body, out any) error {
-	resp, err := c.send(ctx, method, path, body)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return fmt.Errorf("%s %s: %w", method, path, err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s %s answered %d: %s", method, path, resp.StatusCode, bytes.TrimSpace(text))
+	var text []byte
+	for began := time.Now(); ; {
+		status, got, err := c.ask(ctx, method, path, body)
+		if err != nil {
+			return err
+		}
+		if text = got; status == http.StatusOK {
+			break
+		}
+		behind := status == http.StatusServiceUnavailable && bytes.Contains(text, []byte(`"reason":"WAREHOUSE_BEHIND"`))
+		if !behind || time.Since(began) > patience || pause(ctx, retryPause) != nil {
+			return fmt.Errorf("%s %s answered %d: %s", method, path, status, bytes.TrimSpace(text))
+		}
 	}
 	if out == nil {
 		return nil
@@ -44,6 +51,19 @@ func (c Client) Do(ctx context.Context, method, path string, body, out any) erro
 		return fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	return nil
+}
+
+// ask sends a request once, and reads the answer.
+func (c Client) ask(ctx context.Context, method, path string, body any) (status int, text []byte, err error) {
+	resp, err := c.send(ctx, method, path, body)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	if text, err = io.ReadAll(resp.Body); err != nil {
+		return 0, nil, fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	return resp.StatusCode, text, nil
 }
 
 // Download writes the bytes that a GET answers to a file.

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
@@ -35,7 +34,7 @@ func TestPressure(t *testing.T) {
 	var marks int
 	mark := func() error { marks++; return nil }
 	p := &pressure{
-		addr: addr, senders: []sender{{"secret", bodies}}, connections: 3, during: 50 * time.Millisecond, begin: mark, end: mark,
+		addr: addr, senders: []sender{{"secret", bodies}}, connections: 3, begin: mark, end: mark, // for no time: until each has an answer
 	}
 	var total int
 	for range 2 {
@@ -44,7 +43,7 @@ func TestPressure(t *testing.T) {
 		require.Len(t, got.samples, 3)
 		require.Len(t, got.samples[0], 10_000)
 		require.LessOrEqual(t, len(got.latencies), got.total)
-		require.Positive(t, len(got.latencies))
+		require.GreaterOrEqual(t, len(got.latencies), 3)
 		total += got.total
 	}
 	require.Equal(t, 4, marks)

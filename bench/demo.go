@@ -254,9 +254,14 @@ func (d *Demo) deliver(ctx context.Context, on stage, client Client, deliveries 
 	return r.answers, time.Since(start) - down, r.err
 }
 
+// sealFor is how long the story waits until all that was delivered is loaded and sealed.
+const sealFor = 5 * time.Minute
+
 // seal seals and downloads every pack of the tenant, oldest first.
 func (d *Demo) seal(ctx context.Context, client Client) ([]string, error) {
-	if err := client.Do(ctx, "POST", "/v1/proof-packs/seal", map[string]any{}, nil); err != nil {
+	sealing, cancel := context.WithTimeout(ctx, sealFor)
+	defer cancel()
+	if err := awaitSealed(sealing, client); err != nil {
 		return nil, err
 	}
 	var list struct {

@@ -64,13 +64,15 @@ func (c *StackComparison) lag(ctx context.Context, edge *target) (Lag, error) {
 	if err := c.awaitPositions(ctx, ends); err != nil {
 		return Lag{}, err
 	}
-	if err := pause(ctx, 2*lookEvery); err != nil { // the watcher sees it too
-		return Lag{}, err
-	}
 	stop()
 	if err := <-watched; err != nil {
 		return Lag{}, err
 	}
+	last, err := c.positions(ctx) // which the watcher may have missed
+	if err != nil {
+		return Lag{}, err
+	}
+	seen = append(seen, looked{time.Now(), last})
 	lags := delays(due, before, seen)
 	l := Lag{PerSecond: c.PerSecond, Seconds: c.Lag.Seconds(), Receipts: len(lags), Loss: loss(begin, end)}
 	l.P50, l.P99, l.Most = quantile(lags, 0.5), quantile(lags, 0.99), quantile(lags, 1)
@@ -168,7 +170,7 @@ func delays(due map[int32][]time.Time, before map[int32]int64, seen []looked) (a
 				look++
 			}
 			if look == len(seen) {
-				break // the caller has waited for all: not reached
+				break // the caller has looked when all was loaded: not reached
 			}
 			all = append(all, seen[look].at.Sub(at))
 		}

@@ -3,7 +3,6 @@ package bench
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -19,7 +18,8 @@ type pressure struct {
 	addr        string
 	senders     []sender // connections take turns in being one of them
 	connections int
-	// Answers count from warm after the start on, for the given time.
+	// Answers count from warm after the start on, for the given time, or until one of each
+	// connection has counted.
 	warm, during time.Duration
 	// begin and end are called at both ends of that time.
 	begin, end func() error
@@ -38,8 +38,6 @@ type pressed struct {
 	samples   [][]byte        // the last answer on each connection
 }
 
-var errStopped = errors.New("stopped before its time")
-
 // run presses and returns what was answered. Any answer but 200 is an error.
 // callers numbers the connections, so that no server sees an idempotency key twice.
 func (p *pressure) run(ctx context.Context, callers *atomic.Uint32) (pressed, error) {
@@ -54,17 +52,18 @@ func (p *pressure) run(ctx context.Context, callers *atomic.Uint32) (pressed, er
 		defer conn.Close()
 		all[i] = p.caller(conn, callers.Add(1))
 	}
-	from := time.Now().Add(p.warm)
-	to := from.Add(p.during)
+	w := newSpan(len(all))
+	end := time.Now().Add(p.warm + p.during + time.Minute) // of a server that does not answer
 	var calling sync.WaitGroup
 	for _, c := range all {
 		calling.Go(func() {
-			if err := c.call(from, to); err != nil {
+			if err := c.call(w, end); err != nil {
 				cancel(err)
 			}
 		})
 	}
-	err := errors.Join(at(ctx, from, p.begin), at(ctx, to, p.end))
+	err := w.open(ctx, p)
+	w.phase.Store(over)
 	calling.Wait()
 	if cause := context.Cause(ctx); cause != nil {
 		return pressed{}, cause
@@ -81,16 +80,46 @@ func (p *pressure) run(ctx context.Context, callers *atomic.Uint32) (pressed, er
 	return sum, nil
 }
 
-// at calls f at a moment, unless ctx ends before.
-func at(ctx context.Context, when time.Time, f func() error) error {
-	t := time.NewTimer(time.Until(when))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return f()
-	case <-ctx.Done():
-		return errStopped
+// span is the time in which answers count.
+type span struct {
+	phase   atomic.Int32
+	missing atomic.Int64  // connections on which no answer has counted yet
+	all     chan struct{} // closed when there is none any more
+}
+
+// The phases of a span, after that in which no answer counts yet.
+const (
+	counting int32 = iota + 1
+	over
+)
+
+func newSpan(connections int) *span {
+	w := &span{all: make(chan struct{})}
+	w.missing.Store(int64(connections))
+	return w
+}
+
+// open has answers count for as long as p says, from the moment on at which begin has
+// returned, and until one has counted on each connection: whoever is held up in between
+// measures for longer, and not nothing.
+func (w *span) open(ctx context.Context, p *pressure) error {
+	if err := pause(ctx, p.warm); err != nil {
+		return err
 	}
+	if err := p.begin(); err != nil {
+		return err
+	}
+	w.phase.Store(counting)
+	if err := pause(ctx, p.during); err != nil {
+		return err
+	}
+	select {
+	case <-w.all:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	w.phase.Store(over)
+	return p.end()
 }
 
 // caller is one connection.
@@ -123,12 +152,13 @@ func (p *pressure) caller(conn net.Conn, number uint32) *caller {
 	}
 }
 
-// call sends deliveries until the end and times those that are answered between from and to.
-func (c *caller) call(from, to time.Time) error {
-	if err := c.conn.SetDeadline(to.Add(20 * time.Second)); err != nil {
+// call sends deliveries until the span is over and times those that are answered in it.
+// It gives up at the end.
+func (c *caller) call(w *span, end time.Time) error {
+	if err := c.conn.SetDeadline(end); err != nil {
 		return err
 	}
-	for sent := time.Now(); sent.Before(to); {
+	for sent := time.Now(); w.phase.Load() != over; {
 		copy(c.tail, c.bodies[c.next%len(c.bodies)])
 		c.next++
 		c.number()
@@ -140,8 +170,11 @@ func (c *caller) call(from, to time.Time) error {
 		}
 		answered := time.Now()
 		c.total++
-		if !answered.Before(from) && answered.Before(to) {
+		if w.phase.Load() == counting {
 			c.latencies = append(c.latencies, answered.Sub(sent))
+			if len(c.latencies) == 1 && w.missing.Add(-1) == 0 {
+				close(w.all)
+			}
 		}
 		sent = answered
 	}

@@ -66,7 +66,7 @@ func startAsking(ctx context.Context, cmd *exec.Cmd, data string, client *http.C
 		s.exited <- errors.Join(cmd.Wait(), err)
 	}()
 
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	if err := s.awaitReady(ctx, first); err != nil {
 		s.Kill()
@@ -123,6 +123,7 @@ func (s *Server) awaitReady(ctx context.Context, first <-chan string) error {
 func (s *Server) Kill() {
 	_ = s.cmd.Process.Kill() // it may have ended already
 	s.exited <- <-s.exited
+	s.HTTP.CloseIdleConnections() // or the next request to its address may be lost on one of them
 }
 
 // Stop asks the server to end (SIGTERM) and returns an error unless it drained
@@ -134,6 +135,7 @@ func (s *Server) Stop() error {
 	select {
 	case err := <-s.exited:
 		s.exited <- err
+		s.HTTP.CloseIdleConnections()
 		if err != nil {
 			return fmt.Errorf("the server didn't end cleanly: %w", err)
 		}

@@ -69,7 +69,10 @@ func (c *Comparison) sustain(ctx context.Context, t *target, connections int) (*
 			if end, err = t.read(); err != nil {
 				return err
 			}
-			return <-looked
+			if err := <-looked; err != nil {
+				return err
+			}
+			return look()
 		},
 	}
 	defer stop()
