@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -36,7 +38,7 @@ func listen(t *testing.T, api, key, rightID string) *hearsay {
 	h := &hearsay{stop: func() { end(); callers.Wait() }}
 	t.Cleanup(h.stop)
 	body := fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":4200}`, rightID)
-	client := &http.Client{Timeout: 20 * time.Second}
+	client := &http.Client{Timeout: time.Minute}
 	for range 4 {
 		callers.Go(func() {
 			for ctx.Err() == nil {
@@ -96,15 +98,20 @@ func TestControlAwayForLong(t *testing.T) {
 		t.Helper()
 		require.Eventually(t, func() bool { return callers.since(at)[kind] >= 500 }, time.Minute, 10*time.Millisecond, "%v", callers.since(at))
 	}
+	// A gateway that is held still for the bound refuses until it has asked once more.
+	requireOnly := func(at time.Time, kinds ...string) {
+		t.Helper()
+		require.Subset(t, kinds, slices.Collect(maps.Keys(callers.since(at))), "what else was answered")
+	}
 	enough(time.Time{}, "200")
-	require.Equal(t, callers.since(time.Time{})["200"], len(callers.all), "%v", callers.since(time.Time{}))
+	requireOnly(time.Time{}, "200", "503 RIGHTS_STALE")
 
 	require.NoError(t, p.cmd.Process.Kill())
 	<-p.exited
 	ended := time.Now().Add(bound) // of any lease
 	enough(ended, "503 RIGHTS_STALE")
 	edge.awaitReady(t, http.StatusServiceUnavailable)
-	require.Len(t, callers.since(ended), 1, "nothing else was answered: %v", callers.since(ended))
+	requireOnly(ended, "503 RIGHTS_STALE")
 
 	p = s.start(t)
 	front.Set(hostPort(p.api))
@@ -113,7 +120,7 @@ func TestControlAwayForLong(t *testing.T) {
 	ready := time.Now()
 	enough(ready, "200")
 	callers.stop()
-	require.Len(t, callers.since(ready), 1, "nothing else was answered: %v", callers.since(ready))
+	requireOnly(ready, "200", "503 RIGHTS_STALE")
 	require.NoError(t, bench.Client{API: edge.api, Key: client.Key}.Do(t.Context(), "POST", "/v1/rights/"+rightID+"/suspend", map[string]any{}, nil))
 	edge.stop(t)
 	p.stop(t)

@@ -98,24 +98,30 @@ func TestNoReceiptOnARevokedRight(t *testing.T) {
 		require.NoError(t, h.client.Do(t.Context(), "POST", "/v1/rights", body, &data))
 		return data.Right.ID
 	}
-	do := func(path string, body map[string]any) {
-		require.NoError(t, h.client.Do(t.Context(), "POST", path, body, nil))
+	// stop returns once it is acknowledged and applied: the answer waits for that, but not
+	// for ever.
+	stop := func(right, path string, body map[string]any) {
+		var told struct{ Propagation struct{ Applied bool } }
+		require.NoError(t, h.client.Do(t.Context(), "POST", path, body, &told))
+		for !told.Propagation.Applied {
+			require.NoError(t, h.client.Do(t.Context(), "GET", "/v1/rights/"+right+"/propagation", nil, &told))
+		}
 	}
 	// Each makes a right, and returns how it is revoked.
 	ways := []func() (right string, revoke func()){
 		func() (string, func()) {
 			right := issue("")
-			return right, func() { do("/v1/rights/"+right+"/revoke", map[string]any{"reason": "drill"}) }
+			return right, func() { stop(right, "/v1/rights/"+right+"/revoke", map[string]any{"reason": "drill"}) }
 		},
 		func() (string, func()) {
 			parent := issue("")
-			return issue(issue(parent)), func() { do("/v1/rights/"+parent+"/revoke", map[string]any{}) }
+			return issue(issue(parent)), func() { stop(parent, "/v1/rights/"+parent+"/revoke", map[string]any{}) }
 		},
 		func() (string, func()) {
 			right := issue("")
 			var opened struct{ Challenge struct{ ID string } }
 			require.NoError(t, h.client.Do(t.Context(), "POST", "/v1/challenges", map[string]any{"rightId": right, "challengerOrgId": "org_other", "reason": "ours"}, &opened))
-			return right, func() { do("/v1/challenges/"+opened.Challenge.ID+"/resolve", map[string]any{"upheld": true}) }
+			return right, func() { stop(right, "/v1/challenges/"+opened.Challenge.ID+"/resolve", map[string]any{"upheld": true}) }
 		},
 	}
 
@@ -124,10 +130,10 @@ func TestNoReceiptOnARevokedRight(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	tried := new(attempts)
 	var now atomic.Pointer[revokedRight]
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, halt := context.WithCancel(t.Context())
 	var load sync.WaitGroup
 	defer load.Wait()
-	defer stop()
+	defer halt()
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}, Timeout: time.Minute}
 	defer client.CloseIdleConnections()
 	began := time.Now()
@@ -147,7 +153,7 @@ func TestNoReceiptOnARevokedRight(t *testing.T) {
 		close(on.done)
 		tried.until(t, "answers after it was revoked", 3*clients, &on.late)
 	}
-	stop()
+	halt()
 	load.Wait()
 	took := time.Since(began)
 	h.stop()

@@ -82,7 +82,7 @@ func callThrough(ctx context.Context, n int, addr, key string, bodies [][]byte) 
 	ctx, c.stop = context.WithCancel(ctx)
 	for i := range n {
 		c.all.Go(func() {
-			client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}, Timeout: 20 * time.Second}
+			client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}, Timeout: time.Minute}
 			defer client.CloseIdleConnections()
 			for k := i; ctx.Err() == nil; k++ {
 				req, _ := http.NewRequest(http.MethodPost, "http://"+addr+"/v1/delivery", bytes.NewReader(bodies[k%len(bodies)]))
