@@ -360,6 +360,30 @@ func (h *house) sealErr() *api.Error {
 	return api.From(err)
 }
 
+// behind is what a caller sees of a seal that the warehouse keeps waiting. One whose time
+// was over before it came to that is tried again.
+func (h *house) behind() *api.Error {
+	h.t.Helper()
+	for {
+		if refused := h.sealErr(); refused.Reason != api.LogUnavailable {
+			return refused
+		}
+	}
+}
+
+// pause stops a loader that has loaded all there is: one that is about to read would still
+// find what comes now.
+func (h *house) pause(partition int32) {
+	h.t.Helper()
+	_, end, err := h.log.Bounds(h.t.Context(), partition)
+	require.NoError(h.t, err)
+	require.Eventually(h.t, func() bool {
+		next, _, err := h.warehouse.Resume(h.t.Context(), partition)
+		return err == nil && next == end
+	}, time.Minute, time.Millisecond)
+	h.loaders[partition].Pause()
+}
+
 // packs are the tenant's packs, as the database lists them.
 func (h *house) packs() []Pack {
 	packs, err := listPacks(h.t.Context(), h.db.Read(), h.tenant, 0, 1_000_000)

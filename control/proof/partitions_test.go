@@ -82,7 +82,7 @@ func TestTenantsOfSeveralPartitions(t *testing.T) {
 	}
 
 	// b's loader stands still: a is told all that there is, b that it has to wait.
-	h.loaders[h.partition(b)].Pause()
+	h.pause(h.partition(b))
 	receipts := map[string]string{}
 	for _, id := range []string{a, b} {
 		record := h.event(delivery{tenant: id, dwellMs: 1})
@@ -94,7 +94,7 @@ func TestTenantsOfSeveralPartitions(t *testing.T) {
 	h.room.cfg.WaitFor = 100 * time.Millisecond // nothing comes
 	require.Equal(t, http.StatusServiceUnavailable, ask(server, b, receipts[b]).Code)
 	h.tenant = b
-	require.Equal(t, api.WarehouseBehind, h.sealErr().Reason)
+	require.Equal(t, api.WarehouseBehind, h.behind().Reason)
 	h.room.cfg.WaitFor = patience
 	h.tenant = a
 	require.Equal(t, 2, h.seal()[0].Count, "the delivery and the event of the first pack")

@@ -2,6 +2,7 @@ package proof
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -224,15 +225,28 @@ func TestForeignReceiptIsNotThere(t *testing.T) {
 	}
 }
 
-// TestReceiptsBehindTheWarehouse: what may be on its way is not said to be missing.
+// TestReceiptsBehindTheWarehouse: what may be on its way is not said to be missing, nor
+// while the log does not say where it ends.
 func TestReceiptsBehindTheWarehouse(t *testing.T) {
 	h := build(t, Config{WaitFor: 50 * time.Millisecond})
 	h.loaders[0].Pause()
 	record := h.event(delivery{substrate: gate.DOOH, dwellMs: 1500})
 	h.append(record)
-	h.script(t, strings.NewReplacer(), []exchange{{tenant, "GET /v1/receipts/rcp_" + record.EventID[4:], 503,
-		`{"ok":false,"error":"INTERNAL_ERROR","reason":"WAREHOUSE_BEHIND","contractVersion":"v1.0","message":"the warehouse has not loaded all that was acknowledged yet"}`}})
+	refused := []exchange{{tenant, "GET /v1/receipts/rcp_" + record.EventID[4:], 503,
+		`{"ok":false,"error":"INTERNAL_ERROR","reason":"WAREHOUSE_BEHIND","contractVersion":"v1.0","message":"the warehouse has not loaded all that was acknowledged yet"}`}}
+	h.script(t, strings.NewReplacer(), refused)
+	h.room.log = endless{h.log}
+	h.script(t, strings.NewReplacer(), refused)
 	h.loaders[0].Resume()
+}
+
+// endless is a log that does not say where it ends.
+type endless struct{ pipeline.Reader }
+
+// Bounds implements pipeline.Reader.
+func (endless) Bounds(ctx context.Context, _ int32) (first, end sealer.Position, err error) {
+	<-ctx.Done()
+	return first, end, fmt.Errorf("no answer: %w", ctx.Err())
 }
 
 // TestDamagedNodesAreMadeAgain loses and damages the files beside the packs in

@@ -141,6 +141,11 @@ func (r *Room) bounded(parent context.Context) (context.Context, context.CancelF
 // the log has now, and returns it; the cause of ctx's end if that comes first. Other
 // partitions hold nothing of the tenant: they may be behind.
 func (r *Room) loaded(ctx context.Context, tenantID string) (end sealer.Position, err error) {
+	defer func() {
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx) // whichever step it ended
+		}
+	}()
 	partition, err := r.log.PartitionOf(ctx, tenantID)
 	if err != nil {
 		return end, err
@@ -162,7 +167,7 @@ func (r *Room) loaded(ctx context.Context, tenantID string) (end sealer.Position
 		select {
 		case <-poll.C:
 		case <-ctx.Done():
-			return end, context.Cause(ctx)
+			return end, ctx.Err()
 		}
 	}
 	return end, nil

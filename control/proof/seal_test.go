@@ -295,7 +295,7 @@ func TestWarehouseBehind(t *testing.T) {
 	h := build(t, Config{WaitFor: 20 * time.Millisecond})
 	h.loaders[0].Pause()
 	h.deliver(deliveries(2)...)
-	refused := h.sealErr()
+	refused := h.behind()
 	require.Equal(t, 503, refused.GetStatus())
 	require.Equal(t, api.WarehouseBehind, refused.Reason)
 	require.Equal(t, 1, refused.RetryAfterSeconds())
