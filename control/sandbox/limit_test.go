@@ -146,6 +146,7 @@ func TestClockSetBack(t *testing.T) {
 }
 
 func TestSubscribers(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
 	for _, c := range []struct {
 		a, b string
 		same bool
@@ -156,7 +157,7 @@ func TestSubscribers(t *testing.T) {
 		{"192.0.2.1", "::ffff:192.0.2.1", true},
 		{"192.0.2.1", "192.0.2.2", false},
 	} {
-		m := NewLimiter(contract, time.Now)
+		m := NewLimiter(contract, func() time.Time { return now })
 		for range 10 {
 			accepted(t, m, netip.MustParseAddr(c.a))
 		}
