@@ -268,14 +268,6 @@ func TestBackupBeforeTheNewKeyIsTold(t *testing.T) {
 	require.Equal(t, 6, h.goesOn(to), "what was signed by the key of that time")
 }
 
-// seal seals, however long the loader takes to catch up.
-func (h *house) seal() {
-	h.t.Helper()
-	require.Eventually(h.t, func() bool {
-		return h.client.Do(h.t.Context(), "POST", "/v1/proof-packs/seal", map[string]any{}, nil) == nil
-	}, time.Minute, 50*time.Millisecond)
-}
-
 func read(t *testing.T, file string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(file)

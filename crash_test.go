@@ -185,7 +185,7 @@ func issueRights(t *testing.T, client bench.Client) map[string]string {
 // sealAndExport seals and downloads every pack, oldest first.
 func sealAndExport(t *testing.T, client bench.Client) []string {
 	t.Helper()
-	require.NoError(t, client.Do(t.Context(), "POST", "/v1/proof-packs/seal", map[string]any{}, nil))
+	seal(t, client, nil)
 	var list struct{ Packs []struct{ ID string } }
 	require.NoError(t, client.Do(t.Context(), "GET", "/v1/proof-packs?limit=500", nil, &list))
 	require.NotEmpty(t, list.Packs)

@@ -53,7 +53,7 @@ func (h *house) stop() {
 // refused starts a server that has to end by itself, and returns what it said.
 func (h *house) refused(args ...string) string {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(h.t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, h.exe, append([]string{"up", "--data", h.data, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...)
 	out, err := cmd.CombinedOutput()
@@ -102,10 +102,27 @@ func receiptID(t *testing.T, answer string) string {
 // metered seals, so that all is loaded, and counts the tenant's receipts.
 func (h *house) metered() int {
 	h.t.Helper()
-	require.NoError(h.t, h.client.Do(h.t.Context(), "POST", "/v1/proof-packs/seal", map[string]any{}, nil))
+	h.seal()
 	var metering struct{ Totals struct{ Receipts int } }
 	require.NoError(h.t, h.client.Do(h.t.Context(), "GET", "/v1/metering", nil, &metering))
 	return metering.Totals.Receipts
+}
+
+// seal seals, however long the loader takes to catch up.
+func (h *house) seal() {
+	h.t.Helper()
+	seal(h.t, h.client, nil)
+}
+
+// seal seals a tenant's events. Whom the loader keeps waiting is told to try again.
+func seal(t *testing.T, client bench.Client, sealed any) {
+	t.Helper()
+	var err error
+	require.Eventually(t, func() bool {
+		err = client.Do(t.Context(), "POST", "/v1/proof-packs/seal", map[string]any{}, sealed)
+		return err == nil || !strings.Contains(err.Error(), "answered 503")
+	}, 5*time.Minute, 50*time.Millisecond)
+	require.NoError(t, err)
 }
 
 // keep copies a file or folder of the stopped house, and returns how to put the

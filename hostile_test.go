@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -290,7 +291,8 @@ type attacker struct {
 	in   *bufio.Reader
 }
 
-// attack opens connections, sends each the text, and returns them open.
+// attack opens connections, sends each the text, and returns them open. Who is slow to
+// send may be cut off before all of it is gone, as the answer is: hear tells.
 func attack(t *testing.T, server *bench.Server, n int, text string) []attacker {
 	t.Helper()
 	var all []attacker
@@ -298,12 +300,11 @@ func attack(t *testing.T, server *bench.Server, n int, text string) []attacker {
 		c, err := net.Dial("tcp", hostPort(server.API))
 		require.NoError(t, err)
 		t.Cleanup(func() { c.Close() })
-		require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
+		require.NoError(t, c.SetDeadline(time.Now().Add(5*time.Minute)))
 		all = append(all, attacker{c, bufio.NewReader(c)})
-	}
-	for _, a := range all {
-		_, err := io.WriteString(a.conn, text)
-		require.NoError(t, err)
+		if _, err = io.WriteString(c, text); !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) {
+			require.NoError(t, err)
+		}
 	}
 	return all
 }

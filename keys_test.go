@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func TestKeysUnderLoad(t *testing.T) {
 	command(t, exe, "signing-key", "rotate", "--data", data, rotated)
 	load.await(500)
 	command(t, exe, "signing-key", "rotate", "--data", data, current(t, exe, data, sealer.PurposePack))
-	require.NoError(t, client.Do(t.Context(), "POST", "/v1/proof-packs/seal", map[string]any{}, nil))
+	seal(t, client, nil)
 	command(t, exe, "signing-key", "rotate", "--data", data, current(t, exe, data, sealer.PurposeDirectory))
 	load.await(500)
 	revoked := current(t, exe, data, sealer.PurposeReceipt)
@@ -113,9 +114,8 @@ func TestKeysUnderLoad(t *testing.T) {
 
 	// Only the current keys are left on disk.
 	require.NoError(t, server.Stop())
-	server, err = bench.StartServer(t.Context(), exe, data, hostPort(server.API), hostPort(server.Admin))
-	require.NoError(t, err)
-	t.Cleanup(server.Kill)
+	server = startServer(t, exe, data)
+	client.API, quiet.client.API = server.API, server.API
 	var left []string
 	entries, err := os.ReadDir(filepath.Join(data, "keys"))
 	require.NoError(t, err)
@@ -130,7 +130,6 @@ func TestKeysUnderLoad(t *testing.T) {
 		"sandbox-" + nodeID + "-" + currentOf(t, exe, data, sealer.PurposeSandbox, nodeID) + ".key",
 	}, left)
 	require.NoError(t, client.Do(t.Context(), "GET", "/v1/tenant", nil, nil), "the new API key")
-	quiet.client.API = server.API
 	quiet.isSound(t, exe, data)
 }
 
@@ -157,7 +156,7 @@ func sealedTenant(t *testing.T, exe, data, api string) *quietTenant {
 		}
 	}
 	var sealed struct{ Pack struct{ PackID string } }
-	require.NoError(t, q.client.Do(t.Context(), "POST", "/v1/proof-packs/seal", map[string]any{}, &sealed))
+	seal(t, q.client, &sealed)
 	q.packID = sealed.Pack.PackID
 	var receipt struct{ Position string }
 	require.NoError(t, q.client.Do(t.Context(), "GET", "/v1/receipts/"+q.receiptID, nil, &receipt))
@@ -247,19 +246,17 @@ func TestRootOffline(t *testing.T) {
 // stream is load without an end.
 type stream struct {
 	t        *testing.T
-	cancel   context.CancelFunc
 	enough   atomic.Bool
 	answered atomic.Int64
-	done     chan []bench.Answer
+	running  sync.WaitGroup
+	answers  []bench.Answer // once it has run
 }
 
 func startLoad(t *testing.T, client bench.Client, rights map[string]string) *stream {
 	ctx, cancel := context.WithCancel(t.Context())
-	s := &stream{t: t, cancel: cancel, done: make(chan []bench.Answer, 1)}
-	t.Cleanup(cancel)
-	go func() {
-		var all []bench.Answer
-		defer func() { s.done <- all }()
+	s := &stream{t: t}
+	t.Cleanup(func() { cancel(); s.running.Wait() })
+	s.running.Go(func() {
 		for round := 0; !s.enough.Load(); round++ {
 			deliveries, err := bench.Deliveries(500, uint64(round), bench.Profiles(), rights)
 			if err != nil {
@@ -275,9 +272,9 @@ func startLoad(t *testing.T, client bench.Client, rights map[string]string) *str
 				t.Error(err)
 				return
 			}
-			all = append(all, answers...)
+			s.answers = append(s.answers, answers...)
 		}
-	}()
+	})
 	return s
 }
 
@@ -290,7 +287,8 @@ func (s *stream) await(n int64) {
 
 func (s *stream) end() []bench.Answer {
 	s.enough.Store(true)
-	return <-s.done
+	s.running.Wait()
+	return s.answers
 }
 
 // command runs muniment and returns what it prints.

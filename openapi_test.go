@@ -130,7 +130,7 @@ func (d *day) sandbox() {
 	d.visit("sandbox-get-proof-pack", "", "")
 	d.visit("sandbox-get-runtime-keys", "", "")
 	require.Eventually(d.t, func() bool { return strings.Contains(d.ask("sandbox-inspect", "", "").body, `"pack.sealed"`) },
-		10*time.Second, 10*time.Millisecond, "all events are loaded")
+		time.Minute, 10*time.Millisecond, "all events are loaded")
 	d.visit("sandbox-inspect", "", "")
 	d.visit("sandbox-revoke-right", "", `{"rightId": "{rightId}", "reason": "the campaign is over"}`)
 	d.visit("sandbox-reset", "", "")
