@@ -40,7 +40,9 @@ type SpoolConfig struct {
 	// default 2 s. A caller whose ctx ends soon has less of it: the spool needs time too.
 	Patience time.Duration
 	// CheckEvery is the pause between two looks into a spool that was drained, default
-	// 5 s: a record whose caller had given up may be written after that.
+	// 5 s: a record whose caller had given up may be written after that. A node whose
+	// callers gave up on failing brokers tries these again after as long, unless a
+	// record for the spool comes before.
 	CheckEvery time.Duration
 	// Logger hears when the spool is begun and when it is drained; nil discards it.
 	Logger *slog.Logger
@@ -73,6 +75,7 @@ type Spooled struct {
 
 	mu      sync.Mutex
 	route   route
+	begun   bool            // it was turned to the spool since the drainer has looked
 	writing int             // appends to the spool that run
 	next    sealer.Position // of the spool: what is drained ends here
 	changed chan struct{}   // closed when one of these changes
@@ -184,7 +187,7 @@ func (s *Spooled) Append(ctx context.Context, r *sealer.Record) (sealer.Position
 			var at sealer.Position
 			if at, cause = s.appendToTopic(ctx, r); cause == nil || !s.passes(ctx, cause) {
 				if ctx.Err() != nil && errors.Is(cause, errFailing) {
-					s.divert(cause) // those who come next needn't wait in vain too
+					s.giveUp(cause)
 				}
 				return at, cause
 			}
@@ -250,11 +253,11 @@ func (s *Spooled) passes(ctx context.Context, err error) bool {
 // enter counts the caller among those who write the spool, unless the route is
 // another one by now. A cause turns the route to the spool.
 func (s *Spooled) enter(cause error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if cause != nil {
 		s.divert(cause)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.route != toSpool {
 		return false
 	}
@@ -262,12 +265,19 @@ func (s *Spooled) enter(cause error) bool {
 	return true
 }
 
-// divert turns the route to the spool, if it is still to the topic.
-func (s *Spooled) divert(cause error) {
+// giveUp has those who come next not wait for the topic in vain, as a caller did who has
+// gone: they begin the spool.
+func (s *Spooled) giveUp(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.divert(cause)
+}
+
+// divert turns the route to the spool, if it is still to the topic. The caller holds s.mu.
+func (s *Spooled) divert(cause error) {
 	if s.route == toTopic {
 		s.cfg.Logger.Warn("records go to the spool", "err", cause)
+		s.begun = true
 		s.turn(toSpool)
 	}
 }
@@ -317,17 +327,16 @@ func (s *Spooled) drain() {
 	for s.ctx.Err() == nil {
 		route, changed := s.look()
 		if route == toTopic {
-			late := time.NewTimer(s.cfg.CheckEvery)
-			select {
-			case <-changed:
-			case <-late.C:
-				if s.Pending() > 0 {
-					s.turnFrom(toTopic, toSpool)
-				}
-			case <-s.ctx.Done():
+			if !s.await(changed) && s.Pending() > 0 {
+				s.turnFrom(toTopic, toSpool)
 			}
-			late.Stop()
 			continue
+		}
+		if s.isBegun() && s.Pending() == 0 {
+			// The brokers fail, as far as anybody knows, and only a record that is sent to
+			// them can tell otherwise: until the first one is there, or none comes for
+			// long, new ones neither go to the topic nor wait.
+			s.await(changed)
 		}
 		err := s.drainOnce()
 		if err == nil {
@@ -340,6 +349,28 @@ func (s *Spooled) drain() {
 		pause(s.ctx, backoff)
 		backoff = min(2*backoff, mostDrainPause)
 	}
+}
+
+// isBegun says once that the spool was begun.
+func (s *Spooled) isBegun() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	begun := s.begun
+	s.begun = false
+	return begun
+}
+
+// await waits for changed, at most for CheckEvery; false if it wasn't closed.
+func (s *Spooled) await(changed <-chan struct{}) bool {
+	late := time.NewTimer(s.cfg.CheckEvery)
+	defer late.Stop()
+	select {
+	case <-changed:
+		return true
+	case <-late.C:
+	case <-s.ctx.Done():
+	}
+	return false
 }
 
 // drainOnce sends a window of the spool. If that went well and little is left, it has
