@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -239,11 +240,13 @@ func TestGroupLosesAMember(t *testing.T) {
 	r.requireShares(t, map[string]int{"a": 2, "b": 2})
 	way.set(true)
 	r.requireShares(t, map[string]int{"b": 4})
-	require.Eventually(t, func() bool { return a.Ready() != nil }, time.Minute, 5*time.Millisecond)
-	require.ErrorContains(t, a.Ready(), "network is cut")
+	require.Eventually(t, func() bool {
+		err := a.Ready()
+		return err != nil && strings.Contains(err.Error(), "network is cut")
+	}, time.Minute, 5*time.Millisecond)
 	way.set(false)
 	r.requireShares(t, map[string]int{"a": 2, "b": 2})
-	require.NoError(t, a.Ready())
+	require.Eventually(t, func() bool { return a.Ready() == nil }, time.Minute, 5*time.Millisecond)
 }
 
 // The group asks for the topic's partitions before it shares them out: a broker that
@@ -302,18 +305,18 @@ func TestGroupWithoutWarehouse(t *testing.T) {
 func TestGroupRefused(t *testing.T) {
 	cluster, brokers := fakeCluster(t)
 	cfg := freshTopic(t, brokers, Topic{})
-	joinKey := kmsg.JoinGroup
-	fault := kfake.Fault{Keys: []kmsg.Key{joinKey}, Err: kerr.GroupAuthorizationFailed, Count: 3}
-	cluster.Fault(fault)
+	refused := kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Err: kerr.GroupAuthorizationFailed, Count: -1}
+	fault := cluster.Fault(refused)
 	var r roll
 	a, stop := r.member(t, cfg, quick(t), "a")
-	require.Eventually(t, func() bool { return errors.Is(a.Ready(), kafkago.GroupAuthorizationFailed) }, time.Minute, time.Millisecond)
+	require.NoError(t, fault.Wait(t.Context(), 3))
+	require.ErrorIs(t, a.Ready(), kafkago.GroupAuthorizationFailed)
+	fault.Remove()
 	r.requireShares(t, map[string]int{"a": 4})
 	require.NoError(t, a.Ready())
 	require.NoError(t, stop())
 
-	fault.Count = -1
-	cluster.Fault(fault)
+	cluster.Fault(refused)
 	b, stop := r.member(t, cfg, quick(t), "b")
 	require.Eventually(t, func() bool { return errors.Is(b.Ready(), kafkago.GroupAuthorizationFailed) }, time.Minute, time.Millisecond)
 	require.NoError(t, stop())
@@ -342,33 +345,64 @@ func TestGroupEndsWithoutBrokers(t *testing.T) {
 	cancel()
 	require.NoError(t, <-done)
 	require.NoError(t, log.Close())
-	goleak.VerifyNone(t, before)
+	requireNothingLeft(t, before)
 }
+
+// requireNothingLeft waits until all goroutines have ended but those of before.
+func requireNothingLeft(tb testing.TB, before goleak.Option) {
+	tb.Helper()
+	err := goleak.Find(before)
+	for begun := time.Now(); err != nil && time.Since(begun) < time.Minute; {
+		err = goleak.Find(before)
+	}
+	require.NoError(tb, err)
+}
+
+// silent is a connection on which nothing is taken or said until it is closed, whatever
+// the deadline.
+type silent struct{ net.Conn }
+
+func (silent) SetDeadline(time.Time) error      { return nil }
+func (silent) SetReadDeadline(time.Time) error  { return nil }
+func (silent) SetWriteDeadline(time.Time) error { return nil }
 
 // Nor for brokers that take connections and say nothing.
 func TestGroupEndsWithSilentBrokers(t *testing.T) {
 	cfg := freshTopic(t, fakeBrokers(t), Topic{})
-	var silent atomic.Bool
+	var away atomic.Bool
 	cfg.Dial = func(ctx context.Context, kind, address string) (net.Conn, error) {
-		if silent.Load() {
-			<-ctx.Done()
-			return nil, ctx.Err()
+		if away.Load() {
+			conn, other := net.Pipe()
+			t.Cleanup(func() { other.Close() })
+			return silent{conn}, nil
 		}
 		return new(net.Dialer).DialContext(ctx, kind, address)
 	}
 	var r roll
 	_, stop := r.member(t, cfg, quick(t), "a")
 	r.requireShares(t, map[string]int{"a": 4})
-	silent.Store(true)
-	stopped := time.Now()
+	away.Store(true)
 	require.NoError(t, stop())
-	require.Less(t, time.Since(stopped), requestTime)
+}
+
+// Nor for those that are being dialled.
+func TestDiallingEndsWithItsGroup(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	dial := until(ctx, func(ctx context.Context, _, _ string) (net.Conn, error) {
+		cancel()
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	_, err := dial(t.Context(), "tcp", "broker:9092")
+	require.ErrorIs(t, err, context.Canceled)
 }
 
 // Nobody gets a partition while the member that had it is still busy with it.
 func TestGroupWaitsForItsLoaders(t *testing.T) {
 	cfg := freshTopic(t, fakeBrokers(t), Topic{})
-	g, err := mustOpen(t, cfg).Group(quick(t))
+	group := quick(t)
+	group.SessionTimeout, group.RebalanceTimeout = 4*time.Minute, 4*time.Minute // it keeps its turn, however long this takes
+	g, err := mustOpen(t, cfg).Group(group)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done, asked, release := make(chan error, 1), make(chan struct{}, 100), make(chan struct{})
@@ -384,7 +418,7 @@ func TestGroupWaitsForItsLoaders(t *testing.T) {
 		<-asked
 	}
 	var r roll
-	r.member(t, cfg, quick(t), "b")
+	r.member(t, cfg, group, "b")
 	for range 4 {
 		<-asked
 	}

@@ -65,6 +65,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
 
@@ -85,6 +86,7 @@ type Log struct {
 	// They are done when the queues are empty, or the log refuses everything.
 	senders      sync.WaitGroup
 	leaders      leaders
+	slow         time.Duration // slowRequest, but for tests
 	chunks       chunks
 	watcher      sync.WaitGroup
 	stopWatching context.CancelFunc
@@ -132,6 +134,7 @@ func Open(cfg Config) (*Log, error) {
 		known:     make(chan struct{}),
 		closing:   make(chan struct{}),
 		topicErr:  errors.New("no broker has answered yet"),
+		slow:      slowRequest,
 	}
 	l.leaders = leaders{log: l, brokers: map[int]*broker{}, led: map[int]*broker{}}
 	l.metrics = newMetrics(func() float64 { return float64(l.queued.Load()) })

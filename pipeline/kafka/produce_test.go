@@ -326,7 +326,7 @@ func TestCloseBesideAppend(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, <-closed)
 	cluster.Close()
-	goleak.VerifyNone(t, before)
+	requireNothingLeft(t, before)
 }
 
 // TestNothingIsLeft: a log that was closed has no goroutine and no connection.
@@ -346,7 +346,7 @@ func TestNothingIsLeft(t *testing.T) {
 	require.ErrorIs(t, <-waiting, pipeline.ErrClosed)
 	cancel()
 	cluster.Close()
-	goleak.VerifyNone(t, before)
+	requireNothingLeft(t, before)
 }
 
 // TestChain: what stands behind a refused record of its row isn't sent.

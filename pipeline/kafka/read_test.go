@@ -126,7 +126,7 @@ func TestNothingWhereSomethingIs(t *testing.T) {
 func TestReadsOutlastAFailOver(t *testing.T) {
 	cluster, brokers := fakeCluster(t)
 	cfg := freshTopic(t, brokers, Topic{Partitions: 1})
-	cfg.ReadPatience = 500 * time.Millisecond
+	cfg.ReadPatience = time.Hour
 	l := mustOpen(t, cfg)
 	r := testRecord("tnt_a", 0)
 	at, err := l.Append(t.Context(), &r)
@@ -141,6 +141,9 @@ func TestReadsOutlastAFailOver(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, at.Next(), end)
 
+	cfg.ReadPatience = 500 * time.Millisecond
+	l = mustOpen(t, cfg)
+	require.Eventually(t, l.isKnown, time.Minute, time.Millisecond)
 	cluster.Fault(kfake.Fault{Keys: reads, Err: kerr.NotLeaderForPartition, Count: -1})
 	_, _, err = l.Bounds(t.Context(), 0)
 	require.ErrorIs(t, err, kafkago.NotLeaderForPartition)
@@ -153,8 +156,7 @@ func TestPartitionsSideBySide(t *testing.T) {
 	_, brokers := fakeCluster(t, kfake.NumBrokers(3))
 	l := mustOpen(t, freshTopic(t, brokers, Topic{Partitions: 8}))
 	const tenants, each = 40, 50
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := t.Context()
 	var read sync.WaitGroup
 	var mu sync.Mutex
 	got := map[string]int{}
@@ -229,5 +231,5 @@ func TestReadBehindClose(t *testing.T) {
 		return err
 	}))
 	cluster.Close()
-	goleak.VerifyNone(t, before)
+	requireNothingLeft(t, before)
 }

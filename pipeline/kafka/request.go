@@ -60,7 +60,7 @@ func (b *broker) run() {
 		if len(batches) == 0 {
 			return
 		}
-		slow := time.AfterFunc(slowRequest, func() { b.pass(turn) })
+		slow := time.AfterFunc(l.slow, func() { b.pass(turn) })
 		l.attempt(batches...)
 		slow.Stop()
 		for _, sent := range batches {

@@ -115,11 +115,29 @@ func holdRequest(cluster *kfake.Cluster, partitions ...int32) (entered <-chan st
 	return in, out
 }
 
+// idle waits until nobody has a queue any more: the records in it are acknowledged before.
+func (f feed) idle() {
+	for _, q := range f.log.topic.queues {
+		require.Eventually(f, func() bool {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			return !q.busy
+		}, time.Minute, time.Millisecond)
+	}
+}
+
+// unhurried is a feed of a log that passes no request for slow.
+func unhurried(t *testing.T, brokers []string) feed {
+	l := mustOpen(t, freshTopic(t, brokers, Topic{}))
+	l.slow = time.Hour
+	return feed{t, l, map[string]int{}}
+}
+
 // TestPartitionsShareARequest: what has gathered for all partitions of a broker while
 // its last request ran is one request.
 func TestPartitionsShareARequest(t *testing.T) {
 	cluster, brokers := fakeCluster(t)
-	f := feed{t, mustOpen(t, freshTopic(t, brokers, Topic{})), map[string]int{}}
+	f := unhurried(t, brokers)
 	seen := watchRequests(cluster)
 	entered, release := holdRequest(cluster, 0)
 	all := f.enqueue(0)
@@ -138,7 +156,7 @@ func TestPartitionsShareARequest(t *testing.T) {
 // don't wait for it.
 func TestOnePartitionFails(t *testing.T) {
 	cluster, brokers := fakeCluster(t)
-	f := feed{t, mustOpen(t, freshTopic(t, brokers, Topic{})), map[string]int{}}
+	f := unhurried(t, brokers)
 	seen := watchRequests(cluster)
 	fault := cluster.Fault(kfake.Fault{Keys: produceKey, Partitions: []int32{2}, Err: kerr.NotEnoughReplicas, Count: -1})
 	entered, release := holdRequest(cluster, 0)
@@ -169,6 +187,7 @@ func TestOnePartitionFails(t *testing.T) {
 	fault.Remove()
 	f.acknowledged(late...)
 	f.inOrder()
+	f.idle()
 
 	// It shares requests again.
 	before := len(seen.since(0))
@@ -185,7 +204,7 @@ func TestOnePartitionFails(t *testing.T) {
 // partitions. Each of them is sent again alone.
 func TestSharedRequestIsLost(t *testing.T) {
 	cluster, brokers := fakeCluster(t)
-	f := feed{t, mustOpen(t, freshTopic(t, brokers, Topic{})), map[string]int{}}
+	f := unhurried(t, brokers)
 	entered, release := holdRequest(cluster, 0)
 	all := f.enqueue(0)
 	<-entered
@@ -214,7 +233,7 @@ func TestSharedRequestIsLost(t *testing.T) {
 // TestPoisonedRecordInAShare: content that is refused is the affair of its partition.
 func TestPoisonedRecordInAShare(t *testing.T) {
 	cluster, brokers := fakeCluster(t)
-	f := feed{t, mustOpen(t, freshTopic(t, brokers, Topic{})), map[string]int{}}
+	f := unhurried(t, brokers)
 	entered, release := holdRequest(cluster, 0)
 	all := f.enqueue(0)
 	<-entered
@@ -280,7 +299,7 @@ func TestLeadersMove(t *testing.T) {
 // requests of its own, and shares them again once it does.
 func TestUnknownLeaders(t *testing.T) {
 	cluster, brokers := fakeCluster(t)
-	f := feed{t, mustOpen(t, freshTopic(t, brokers, Topic{})), map[string]int{}}
+	f := unhurried(t, brokers)
 	know := func(asked time.Time) {
 		f.log.leaders.mu.Lock()
 		defer f.log.leaders.mu.Unlock()
@@ -297,6 +316,7 @@ func TestUnknownLeaders(t *testing.T) {
 	f.acknowledged(all...)
 	require.ElementsMatch(t, [][]int32{{0}, {1}, {2}, {0}}, seen.since(0)) // what was held is seen late
 
+	f.idle()
 	know(time.Time{}) // the library is asked
 	entered, release = holdRequest(cluster, 0)
 	all = f.enqueue(0)

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"errors"
 	"strconv"
 	"testing"
 	"time"
@@ -14,13 +15,21 @@ import (
 )
 
 func described(tb testing.TB, cfg Config) description {
+	return describedWith(tb, cfg, func(description) bool { return true })
+}
+
+// describedWith waits until a topic is as it should be: a broker has what the cluster has
+// agreed on a moment later.
+func describedWith(tb testing.TB, cfg Config, is func(description) bool) (d description) {
 	cfg, err := cfg.complete()
 	require.NoError(tb, err)
 	client, transport, err := cfg.client()
 	require.NoError(tb, err)
 	defer transport.CloseIdleConnections()
-	d, err := describe(tb.Context(), client, cfg.Topic)
-	require.NoError(tb, err)
+	require.Eventually(tb, func() bool {
+		d, err = describe(tb.Context(), client, cfg.Topic)
+		return err == nil && is(d)
+	}, time.Minute, 5*time.Millisecond)
 	return d
 }
 
@@ -68,8 +77,7 @@ func testTopic(tb testing.TB, brokers []string) {
 	made, err = larger.Migrate(tb.Context(), cfg, false)
 	require.NoError(tb, err)
 	require.Equal(tb, planned, made)
-	d = described(tb, cfg)
-	require.Equal(tb, "7200000", d.settings[settingRetention].value)
+	d = describedWith(tb, cfg, func(d description) bool { return d.settings[settingRetention].value == "7200000" })
 	require.Equal(tb, "1048576", d.settings[settingMessageBytes].value)
 
 	// What can't grow is refused, all of it at once, and nothing is changed.
@@ -119,10 +127,10 @@ func TestHandMadeTopic(t *testing.T) {
 	require.NoError(t, cluster.CreateTopic("muniment.events", 12, nil))
 	cfg := Config{Brokers: brokers, ReadPatience: 100 * time.Millisecond}
 	l := mustOpen(t, cfg)
+	require.Eventually(t, func() bool { return errors.Is(l.Ready(), ErrTopic) }, time.Minute, time.Millisecond)
 	_, _, err := l.Bounds(t.Context(), 0)
 	require.ErrorIs(t, err, ErrTopic)
 	require.ErrorContains(t, err, "no generation")
-	require.ErrorIs(t, l.Ready(), ErrTopic)
 
 	made, err := Topic{Replication: 1}.Migrate(t.Context(), cfg, false)
 	require.NoError(t, err)
@@ -141,7 +149,9 @@ func TestCompactedTopic(t *testing.T) {
 	policy, generation := "compact", "7"
 	require.NoError(t, cluster.CreateTopic("muniment.events", 12, map[string]string{settingCleanup: policy, settingGeneration: generation}))
 	cfg := Config{Brokers: brokers, ReadPatience: 100 * time.Millisecond}
-	_, _, err := mustOpen(t, cfg).Bounds(t.Context(), 0)
+	l := mustOpen(t, cfg)
+	require.Eventually(t, func() bool { return errors.Is(l.Ready(), ErrTopic) }, time.Minute, time.Millisecond)
+	_, _, err := l.Bounds(t.Context(), 0)
 	require.ErrorIs(t, err, ErrTopic)
 	require.ErrorContains(t, err, "cleanup.policy=compact")
 	_, err = Topic{Replication: 1}.Migrate(t.Context(), cfg, false)
