@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	// lingering bounds the second step of a close, in time and bytes.
-	lingerTime  = 500 * time.Millisecond
+	// lingering bounds the second step of a close, in time and bytes: a client that is held
+	// up for a second while it sends is still to hear its answer.
+	lingerTime  = 2 * time.Second
 	lingerBytes = 1 << 20
 	// When the listener stops, it takes what the kernel has queued until nothing came
 	// for acceptQuiet, at most acceptRounds times.
@@ -61,12 +62,15 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 // fasthttp's Serve, once the listener was stopped and its queue is empty.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
+		asked := time.Now()
 		inner, err := l.Listener.Accept()
 		switch {
 		case err == nil:
 			l.taken++
 		case l.stopping.Load():
-			if l.taken == 0 || l.rounds >= acceptRounds || !l.extend() {
+			// Whoever comes late to ask finds the deadline passed, and the queue not looked at.
+			quiet := l.taken == 0 && time.Since(asked) >= acceptQuiet/2
+			if quiet || l.rounds >= acceptRounds || !l.extend() {
 				return nil, io.EOF
 			}
 			continue
@@ -230,7 +234,8 @@ type conn struct {
 	// Owned by the worker that serves the connection: when its next read should end,
 	// and when reads and writes do end unless they are set anew.
 	readUntil, readEnds, writeEnds time.Time
-	greeting                       bool // bytes belong to a TLS handshake, not to a request
+
+	greeting atomic.Bool // bytes belong to a TLS handshake, not to a request
 }
 
 // SetReadDeadline sets when the next Read ends. One that has begun is not moved.
@@ -258,7 +263,7 @@ func (c *conn) Read(b []byte) (int, error) {
 		c.readEnds = c.readUntil
 	}
 	n, err := c.Conn.Read(b)
-	if n > 0 && !c.greeting {
+	if n > 0 && !c.greeting.Load() {
 		c.quietSince.Store(0)
 	}
 	return n, err

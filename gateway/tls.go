@@ -28,7 +28,7 @@ func (l *listener) front(c *conn) net.Conn {
 	if l.cfg.TLS == nil {
 		return c
 	}
-	c.greeting = true
+	c.greeting.Store(true)
 	return &secure{Conn: tls.Server(c, l.cfg.TLS), below: c}
 }
 
@@ -37,8 +37,8 @@ func (l *listener) front(c *conn) net.Conn {
 // whoever can connect could fill the log.
 func (s *secure) Handshake() error {
 	err := s.Conn.Handshake()
-	s.below.greeting = false
 	s.below.quietSince.Store(time.Now().UnixNano())
+	s.below.greeting.Store(false)
 	if err == nil {
 		return nil
 	}
