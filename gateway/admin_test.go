@@ -30,7 +30,9 @@ func get(t *testing.T, h http.Handler, path string) (int, string) {
 	return rw.Code, string(body)
 }
 
-func TestAdmin(t *testing.T) {
+func TestAdmin(t *testing.T) { synctest.Test(t, admin) }
+
+func admin(t *testing.T) {
 	var broken error
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "x"}))
@@ -116,6 +118,7 @@ func TestControlReady(t *testing.T) {
 	serve := withControl(t, func(rw http.ResponseWriter, r *http.Request) {
 		if status.Load() == 0 {
 			<-leave
+			return
 		}
 		rw.WriteHeader(int(status.Load()))
 	})

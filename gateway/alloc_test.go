@@ -25,7 +25,12 @@ const typical = `{"rightId":"rgh_01KAJ000000000000000000001","spatialAnchorId":"
 func requireNoAllocations(t *testing.T, what string, f func()) {
 	t.Helper()
 	f() // the first run grows the buffers
-	require.Zero(t, testing.AllocsPerRun(200, f), what)
+	// The least of some runs: whoever else allocates meanwhile is counted too.
+	least := testing.AllocsPerRun(200, f)
+	for n := 0; n < 10 && least > 0; n++ {
+		least = min(least, testing.AllocsPerRun(200, f))
+	}
+	require.Zero(t, least, what)
 }
 
 // TestHotPathAllocatesNothing fixes the number for each part that a delivery runs
@@ -95,7 +100,7 @@ func newBench(b testing.TB) (*Gateway, string) {
 	w := &world{t: b, control: c}
 	token := newKey(b, c, 1, "tnt_a", api.EveryScope)
 	w.putRight(1, "tnt_a", gate.DOOH, "", api.RightActive)
-	view, err := snapshot.New(snapshot.Config{Source: c, NodeID: "nod_1", Capacity: 1000})
+	view, err := snapshot.New(snapshot.Config{Source: c, NodeID: "nod_1", Capacity: 1000, Clock: func() time.Duration { return 0 }})
 	require.NoError(b, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -112,6 +117,7 @@ func newBench(b testing.TB) (*Gateway, string) {
 	g, err := New(Config{
 		NodeID: "nod_1", Rights: view, Log: nullLog{}, Signer: always(&sealer.Signer{KeyID: "k", Node: "nod_1", Key: key}),
 		DialControl: func() (net.Conn, error) { return nil, fmt.Errorf("none") }, Now: func() time.Time { return today },
+		AppendTimeout: time.Minute,
 	})
 	require.NoError(b, err)
 	require.Eventually(b, func() bool { return view.Fresh() == nil }, time.Minute, time.Millisecond)

@@ -50,7 +50,7 @@ func TestSlowBody(t *testing.T) { everyTransport(t, slowBody) }
 
 func slowBody(t *testing.T, transport func(*Config)) {
 	w := newWorld(t, func(c *Config) { transport(c); c.ReadTimeout = 500 * time.Millisecond })
-	r := w.raw(request(w.token, w.large())[:30_000])
+	r := w.tooSlow(request(w.token, w.large())[:30_000])
 	require.Equal(t, 408, r.status)
 	require.True(t, r.closes)
 	requireEnvelope(t, r)

@@ -20,7 +20,10 @@ import (
 func TestDrainUnderLoad(t *testing.T) { everyTransport(t, drainUnderLoad) }
 
 func drainUnderLoad(t *testing.T, transport func(*Config)) {
-	w := newWorld(t, func(c *Config) { transport(c); c.DrainGrace = 3 * time.Second; c.DrainDelay = 50 * time.Millisecond })
+	w := newWorld(t, func(c *Config) {
+		transport(c)
+		c.DrainGrace, c.DrainTimeout, c.DrainDelay = time.Hour, time.Hour, 50*time.Millisecond
+	})
 	var answered, resets, cutOff, receipts atomic.Int64
 	var clients sync.WaitGroup
 	for range 32 {
@@ -66,13 +69,10 @@ func drainUnderLoad(t *testing.T, transport func(*Config)) {
 		})
 	}
 	require.Eventually(t, func() bool { return answered.Load() > 500 }, time.Minute, time.Millisecond)
-	began := time.Now()
-	require.NoError(t, w.end())
-	took := time.Since(began)
+	require.NoError(t, w.end(), "it waits for requests, not for the end of the grace")
 	clients.Wait()
 	require.Zero(t, resets.Load())
 	require.Zero(t, cutOff.Load(), "every request on an accepted connection is answered")
-	require.Less(t, took, 10*time.Second)
 	require.GreaterOrEqual(t, int64(len(w.log.all())), receipts.Load(), "an answer without a record")
 	require.Error(t, w.gateway.Ready())
 }

@@ -30,7 +30,7 @@ import (
 	"muniment/sealer"
 )
 
-// today is the fixture's clock; the real one moves on from the lease's point of view.
+// today is the fixture's clock; that of the lease stands still too.
 var today = time.Date(2026, 11, 21, 4, 0, 0, 123e6, time.UTC)
 
 // control is a source of rights and keys as control's feed is one: one counter,
@@ -255,7 +255,9 @@ type world struct {
 	addr     string
 	tls      bool // whether the gateway speaks TLS
 	registry *prometheus.Registry
-	skew     atomic.Int64       // how far the lease's clock was set forward
+	skew     atomic.Int64   // how far the lease's clock was set forward
+	tune     func(*Gateway) // before it runs; may be nil
+	front    func(net.Listener) net.Listener
 	stop     context.CancelFunc // SIGTERM
 	end      func() error       // SIGTERM, and wait for the exit
 
@@ -290,6 +292,13 @@ func (w *world) putRight(n int, tenant string, s gate.Substrate, scope string, s
 
 // newWorld starts a gateway; change may alter its configuration first.
 func newWorld(t testing.TB, change func(*Config)) *world {
+	w := newStill(t)
+	w.start(change)
+	return w
+}
+
+// newStill is a world that has yet to start.
+func newStill(t testing.TB) *world {
 	w := &world{t: t, control: newControl()}
 	w.token = newKey(t, w.control, 1, "tnt_a", api.EveryScope)
 	w.otherToken = newKey(t, w.control, 2, "tnt_b", api.EveryScope)
@@ -299,7 +308,6 @@ func newWorld(t testing.TB, change func(*Config)) *world {
 	w.foreign = w.putRight(3, "tnt_b", gate.DOOH, "", api.RightActive)
 	w.key = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
 	w.log = &memoryLog{t: t, key: w.key.Public().(ed25519.PublicKey)}
-	w.start(change)
 	return w
 }
 
@@ -315,9 +323,8 @@ func always(s *sealer.Signer) func(context.Context, time.Time) (*sealer.Signer, 
 func (w *world) start(change func(*Config)) {
 	t := w.t
 	w.registry = prometheus.NewRegistry()
-	began := time.Now()
 	view, err := snapshot.New(snapshot.Config{Source: w.control, NodeID: "nod_1", Capacity: 1000, Registerer: w.registry,
-		Clock: func() time.Duration { return time.Since(began) + time.Duration(w.skew.Load()) }})
+		Clock: func() time.Duration { return time.Duration(w.skew.Load()) }})
 	require.NoError(t, err)
 	w.view = view
 	cfg := Config{
@@ -328,6 +335,8 @@ func (w *world) start(change func(*Config)) {
 		DrainGrace:  50 * time.Millisecond,
 		BusyPause:   time.Millisecond,
 		Registerer:  w.registry,
+		// However slow the machine is, nothing ends by them unless a test says so.
+		ReadTimeout: time.Minute, WriteTimeout: time.Minute, AppendTimeout: time.Minute, IdempotencyWait: time.Minute, DrainTimeout: time.Minute,
 	}
 	if change != nil {
 		change(&cfg)
@@ -337,6 +346,12 @@ func (w *world) start(change func(*Config)) {
 	ln, err := Listen(t.Context(), "127.0.0.1:0")
 	require.NoError(t, err)
 	w.addr, w.tls = ln.Addr().String(), cfg.TLS != nil
+	if w.tune != nil {
+		w.tune(w.gateway)
+	}
+	if w.front != nil {
+		ln = w.front(ln)
+	}
 
 	ctx, cancel := context.WithCancel(context.Background())
 	var following sync.WaitGroup
@@ -416,7 +431,7 @@ func (w *world) raw(text string) reply {
 	w.t.Helper()
 	c := w.dial()
 	defer c.Close()
-	require.NoError(w.t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	require.NoError(w.t, c.SetDeadline(time.Now().Add(time.Minute)))
 	_, err := io.WriteString(c, text)
 	require.NoError(w.t, err)
 	return readReply(w.t, bufio.NewReader(c))

@@ -239,12 +239,12 @@ func TestNodeWithoutTheSandbox(t *testing.T) {
 // TestRunInside is a gateway without a listener, with no key but the sandbox's.
 func TestRunInside(t *testing.T) {
 	s := newSandboxWorld(t, nil)
-	view, err := snapshot.New(snapshot.Config{Source: s.control, NodeID: "nod_2"})
+	view, err := snapshot.New(snapshot.Config{Source: s.control, NodeID: "nod_2", Clock: func() time.Duration { return 0 }})
 	require.NoError(t, err)
 	defer view.Close()
 	g, err := New(Config{
 		NodeID: "nod_2", Epoch: 1, Rights: view, Log: s.log, SandboxSigner: s.gateway.cfg.SandboxSigner, IsSandbox: s.gateway.cfg.IsSandbox,
-		Now: func() time.Time { return today },
+		Now: func() time.Time { return today }, AppendTimeout: time.Minute,
 	})
 	require.NoError(t, err)
 	require.ErrorContains(t, g.Run(t.Context(), nil), "Signer or DialControl is missing")

@@ -201,7 +201,7 @@ func TestClockAhead(t *testing.T) {
 	now := time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)
 	v, err := New(Config{
 		Source: answers{api.Feed{Incarnation: "one", Newest: 5, UpTo: 5, At: now}}, NodeID: "nod_1",
-		Now: func() time.Time { return now }, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Now: func() time.Time { return now }, Clock: new(clock).read, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	require.NoError(t, err)
 	defer v.Close()

@@ -149,7 +149,7 @@ func (c *clock) advance(d time.Duration) {
 }
 
 func newView(t testing.TB, s Source, change func(*Config)) *View {
-	cfg := Config{Source: s, NodeID: "nod_1", Capacity: 1000}
+	cfg := Config{Source: s, NodeID: "nod_1", Capacity: 1000, Clock: new(clock).read}
 	if change != nil {
 		change(&cfg)
 	}
