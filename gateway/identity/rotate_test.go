@@ -19,7 +19,8 @@ import (
 )
 
 // signing signs without a pause from several sides until end is called, which tells
-// what was signed. Every error fails the test.
+// what was signed. Every error fails the test, but of who was held up for so long that the
+// key of its moment is gone: a delivery would ask again.
 func (n *Node) signing(t *testing.T) (end func() []signed) {
 	var stop atomic.Bool
 	var mu sync.Mutex
@@ -29,12 +30,15 @@ func (n *Node) signing(t *testing.T) (end func() []signed) {
 		sides.Go(func() {
 			var own []signed
 			for tick := time.NewTicker(500 * time.Microsecond); !stop.Load(); <-tick.C {
-				s, err := n.sign(time.Now())
-				if err != nil {
+				at := time.Now()
+				s, err := n.sign(at)
+				if err != nil && time.Since(at) < straggling {
 					t.Errorf("nothing signs: %v", err)
 					break
 				}
-				own = append(own, s)
+				if err == nil {
+					own = append(own, s)
+				}
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -70,9 +74,15 @@ func TestRotationWhenAsked(t *testing.T) {
 	n := h.open(dir)
 	end := h.follow(n)
 	signed := n.signing(t)
+	signsWith := func(k node.SigningKey) {
+		s, err := n.sign(time.Now())
+		require.NoError(t, err)
+		require.Equal(t, k.KeyID, s.keyID)
+	}
 	for i := range 3 {
 		keys := h.keys(n.ID())
 		require.Len(t, keys, i+1)
+		signsWith(keys[i])
 		s, err := h.rooms.Rotate(t.Context(), keys[i].KeyID, store.ByOperator())
 		require.NoError(t, err)
 		require.NotNil(t, s.Key, "the node follows, and makes its key at once")
@@ -89,13 +99,9 @@ func TestRotationWhenAsked(t *testing.T) {
 	end()
 	keys := h.keys(n.ID())
 	require.Len(t, keys, 4)
+	signsWith(keys[3])
 	requireWindows(t, keys)
 	h.requireValid(all...)
-	by := map[string]int{}
-	for _, s := range all {
-		by[s.keyID]++
-	}
-	require.Len(t, by, 4)
 }
 
 // TestRotationByAge rotates every half second under load.
@@ -203,7 +209,9 @@ func TestCrashes(t *testing.T) {
 				end := h.follow(n)
 				require.Eventually(t, func() bool {
 					s, err := n.sign(time.Now())
-					all = append(all, s)
+					if err == nil {
+						all = append(all, s)
+					}
 					return err == nil && len(keyFiles(t, cfg.Dir)) == 1
 				}, time.Minute, 5*time.Millisecond)
 				end()
@@ -246,7 +254,7 @@ func TestKeyEndsWhileTheNodeIsDown(t *testing.T) {
 		_, err := tx.ExecContext(t.Context(), `UPDATE signing_keys SET not_after = $1 WHERE key_id = $2`, store.At(ended), before.keyID)
 		return err
 	}))
-	require.Eventually(t, func() bool { return time.Now().After(ended) }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return time.Now().After(ended) }, time.Minute, time.Millisecond)
 	n, err = Open(t.Context(), h.config(dir))
 	require.NoError(t, err)
 	defer n.Close()
