@@ -61,6 +61,13 @@ func mustClient(t *testing.T, f certs.ClientFlags) *certs.Client {
 	return c
 }
 
+// replace writes another file in the place of one: it may be as old and as long.
+func replace(t *testing.T, path string, text []byte) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path+".new", text, 0o600))
+	require.NoError(t, os.Rename(path+".new", path))
+}
+
 func flags(p certstest.Pair) certs.ServerFlags { return certs.ServerFlags{Cert: p.Cert, Key: p.Key} }
 
 func TestServerIsVerified(t *testing.T) {
@@ -102,7 +109,7 @@ func TestReplacedFilesCountAtOnce(t *testing.T) {
 	trust := func(a *certstest.Authority) {
 		text, err := os.ReadFile(a.File)
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(trusted, text, 0o600))
+		replace(t, trusted, text)
 	}
 	trust(old)
 	client := mustClient(t, certs.ClientFlags{CA: trusted})
@@ -182,7 +189,7 @@ func TestClientCertificates(t *testing.T) {
 	admit := func(a *certstest.Authority) {
 		text, err := os.ReadFile(a.File)
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(f.ClientCA, text, 0o600))
+		replace(t, f.ClientCA, text)
 	}
 	admit(callers)
 	server, err := certs.Server(certs.Options{Use: "admin"}, f)
