@@ -21,7 +21,7 @@ func compose(t *testing.T, env types.Mapping) (*types.Project, error) {
 	file, err := filepath.Abs("compose.yaml")
 	require.NoError(t, err)
 	return loader.LoadWithContext(context.Background(), types.ConfigDetails{
-		WorkingDir: filepath.Dir(file), ConfigFiles: []types.ConfigFile{{Filename: file}}, Environment: env,
+		WorkingDir: filepath.Dir(file), ConfigFiles: []types.ConfigFile{{Filename: file}}, Environment: maps.Clone(env), // it is added to
 	})
 }
 

@@ -128,7 +128,7 @@ up() {
 
 # await returns once the server answers.
 await() {
-	for _ in $(seq 300); do
+	for _ in $(seq 1200); do
 		if alive && answers; then
 			echo "clickhouse: up on 127.0.0.1:$tcp (native) and 127.0.0.1:$http (HTTP), process $(cat "$home/pid")" >&2
 			return
