@@ -47,7 +47,7 @@ func TestAsideWithinAChange(t *testing.T) {
 	require.NoError(t, db.Change(t.Context(), func(*Tx) error {
 		limit := 50 * time.Millisecond
 		if db.pg != nil {
-			limit = 10 * time.Second
+			limit = time.Minute
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -28,6 +29,26 @@ func wired(t *testing.T, logger *slog.Logger) (*DB, *storetest.Wire) {
 	return mustOpenAt(t, Config{URL: wire.URL, Logger: logger}), wire
 }
 
+// said is a log that is read while others write it.
+type said struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+func (s *said) count(text string) int { return strings.Count(s.String(), text) }
+
 // unavailable asserts a 503 and returns what it says.
 func unavailable(t *testing.T, err error) string {
 	t.Helper()
@@ -43,13 +64,18 @@ func unavailable(t *testing.T, err error) string {
 // restores it: everything goes on, and each part has said once that it can't.
 func TestWhileTheDatabaseIsAway(t *testing.T) {
 	onPostgres(t)
-	var said bytes.Buffer
-	db, wire := wired(t, slog.New(slog.NewTextHandler(&said, nil)))
+	said := new(said)
+	db, wire := wired(t, slog.New(slog.NewTextHandler(said, nil)))
 	log := new(faultyLog)
 	stop := db.mustRelay(t, log)
 	db.mustEmit(t, "tnt_a", "rgh_1")
 	require.NoError(t, db.Drain(t.Context(), "tnt_a"))
 	require.NoError(t, db.Ready(t.Context()))
+	require.Eventually(t, func() bool { // it listens
+		n, err := One(t.Context(), db.Read(), "the listeners", func(row Row) (n int, err error) { return n, row.Scan(&n) },
+			`SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle' AND query = $1`, "LISTEN "+channelNotes)
+		return err == nil && *n == 1
+	}, time.Minute, time.Millisecond)
 
 	wire.Cut()
 	for range 20 {
@@ -70,9 +96,10 @@ func TestWhileTheDatabaseIsAway(t *testing.T) {
 	require.NoError(t, db.Ready(t.Context()))
 	stop()
 	require.Equal(t, []string{"rgh_1", "rgh_2"}, log.subjects(t))
+	require.Eventually(t, func() bool { return said.count("the database is back") == 1 }, time.Minute, time.Millisecond)
 	require.NoError(t, db.Close())
-	require.Equal(t, 1, strings.Count(said.String(), "the database is away"), said.String())
-	require.LessOrEqual(t, strings.Count(said.String(), "cannot relay"), 1, said.String())
+	require.Equal(t, 1, said.count("the database is away"), said)
+	require.LessOrEqual(t, said.count("cannot relay"), 1, said)
 }
 
 // TestLostConnections breaks every connection, as a server does that is restarted, while

@@ -27,7 +27,7 @@ func TestMigrateMakesTheDatabase(t *testing.T) {
 		db, err := sql.Open("pgx", server)
 		require.NoError(t, err)
 		defer db.Close()
-		_, err = db.Exec("DROP DATABASE IF EXISTS " + name)
+		_, err = db.Exec("DROP DATABASE IF EXISTS " + name + " WITH (FORCE)")
 		require.NoError(t, err)
 	})
 	planned, err := Migrate(t.Context(), Config{URL: at.String()}, true)

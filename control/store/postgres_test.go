@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -110,24 +109,25 @@ func TestStalledChangeLosesItsTurn(t *testing.T) {
 	onPostgres(t)
 	dir := t.TempDir()
 	_, at := storetest.Place(t, dir)
-	u, err := url.Parse(at)
-	require.NoError(t, err)
-	q := u.Query()
-	q.Set("idle_in_transaction_session_timeout", "200")
-	u.RawQuery = q.Encode()
-	stalled := mustOpenAt(t, Config{URL: u.String()})
-	other := mustOpen(t, dir)
+	limit := func(db *DB) (limit string) {
+		require.NoError(t, db.write.QueryRowContext(t.Context(), `SHOW idle_in_transaction_session_timeout`).Scan(&limit))
+		return limit
+	}
+	require.Equal(t, "7s", limit(mustOpenAt(t, Config{URL: at + "&idle_in_transaction_session_timeout=7000"})))
+	stalled, other := mustOpen(t, dir), mustOpen(t, dir)
+	require.Equal(t, "10s", limit(stalled))
 
-	within, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+	within, goOn, ended := make(chan error), make(chan struct{}), make(chan error)
 	go func() {
 		ended <- stalled.Change(t.Context(), func(tx *Tx) error {
-			close(within)
+			_, err := tx.ExecContext(t.Context(), `SET LOCAL idle_in_transaction_session_timeout = '200ms'`) // not to wait for so long
+			within <- err
 			<-goOn
-			_, err := tx.Revision(t.Context())
+			_, err = tx.Revision(t.Context())
 			return err
 		})
 	}()
-	<-within
+	require.NoError(t, <-within)
 	require.Equal(t, int64(1), other.mustPublish(t, "rgh_a", api.RightActive), "after the stalled one lost its turn")
 	close(goOn)
 	require.Error(t, <-ended, "what it would have changed is not changed")
@@ -172,9 +172,9 @@ func TestOneProcessRelays(t *testing.T) {
 func TestRestoreUnderARunningProcess(t *testing.T) {
 	onPostgres(t)
 	dir := t.TempDir()
-	var said bytes.Buffer
+	said := new(said)
 	_, at := storetest.Place(t, dir)
-	running := mustOpenAt(t, Config{URL: at, Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	running := mustOpenAt(t, Config{URL: at, Logger: slog.New(slog.NewTextHandler(said, nil))})
 	running.mustPublish(t, "rgh_a", api.RightActive)
 	older := copyDB(t, dir)
 	require.Eventually(t, func() bool { // its connections were closed for the copy
@@ -202,7 +202,7 @@ func TestRestoreUnderARunningProcess(t *testing.T) {
 			other.mustPublish(t, "rgh_b", api.RightActive)
 		}
 	}
-	require.Equal(t, 1, bytes.Count(said.Bytes(), []byte("level=ERROR")), said.String())
+	require.Equal(t, 1, said.count("level=ERROR"), said)
 }
 
 // TestAcceptedRollbackStopsOtherProcesses: a life that one process begins is not

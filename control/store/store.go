@@ -88,6 +88,7 @@ type Config struct {
 
 	lookAgain          time.Duration // see postgres.go
 	turnWait, turnTold time.Duration // see turn.go
+	releaseWait        time.Duration // likewise
 }
 
 // DB is an open database. It is safe for concurrent use.
@@ -132,6 +133,9 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	if cfg.turnWait == 0 {
 		cfg.turnWait, cfg.turnTold = turnWait, turnTold
+	}
+	if cfg.releaseWait == 0 {
+		cfg.releaseWait = releaseWait
 	}
 	db := &DB{cfg: cfg, turn: make(chan struct{}, 1)}
 	db.holder.Store(new(string))

@@ -102,7 +102,7 @@ func (db *DB) lockTurn(ctx context.Context, w *waiting, wait bool) (unlock func(
 		return nil, err
 	}
 	unlock = func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWait)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), db.cfg.releaseWait)
 		defer cancel()
 		// The server would only notice in a while that a connection is gone.
 		_, _ = conn.Exec(ctx, `SELECT pg_advisory_unlock_all()`)

@@ -55,8 +55,14 @@ func Copy(t TB, from, to string) {
 		require.NoError(t, os.WriteFile(filepath.Join(to, "control.db"), text, 0o600))
 		return
 	}
-	require.NoError(t, administer(server, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '"+name(from)+"'"))
-	require.NoError(t, administer(server, "CREATE DATABASE "+name(to)+" TEMPLATE "+name(from)))
+	for _, statement := range []string{ // nobody is in a database that is copied, nor comes meanwhile
+		"ALTER DATABASE " + name(from) + " ALLOW_CONNECTIONS false",
+		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '" + name(from) + "'",
+		"CREATE DATABASE " + name(to) + " TEMPLATE " + name(from),
+		"ALTER DATABASE " + name(from) + " ALLOW_CONNECTIONS true",
+	} {
+		require.NoError(t, administer(server, statement))
+	}
 	t.Cleanup(func() { drop(t, server, to) })
 }
 
