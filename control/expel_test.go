@@ -178,7 +178,7 @@ func TestLeavingNodeDisownsNothing(t *testing.T) {
 
 // TestNodesTellOfTheirSpools with each question.
 func TestNodesTellOfTheirSpools(t *testing.T) {
-	h := newHouse(t)
+	h := newHouseOn(t, t.TempDir(), node.Config{Clock: func() time.Duration { return 0 }})
 	ask := func(credential, spooled string) answer {
 		return send(t, h.control.Nodes(), credential, "POST", api.PathFeed, `{"nodeId":"x","after":0,"limit":0,"spooled":`+spooled+`}`)
 	}

@@ -58,10 +58,13 @@ func (h *house) join(q api.JoinRequest) answer {
 	return send(h.t, h.control.Nodes(), "", "POST", api.PathJoin, string(body))
 }
 
-// admit lets a node join, and returns its credential.
+// admit lets a node join, and returns its credential. Its next key may be in force at once:
+// that is a millisecond later than the first.
 func (h *house) admit(n newcomer, invitation string) string {
 	h.t.Helper()
-	h.join(n.request(invitation)).ok()
+	first, err := time.Parse(time.RFC3339Nano, get[string](h.t, h.join(n.request(invitation)).ok(), "notBefore"))
+	require.NoError(h.t, err)
+	<-time.After(time.Until(first.Add(time.Millisecond)))
 	return n.credential
 }
 
@@ -142,6 +145,7 @@ func TestJoinAfterRestore(t *testing.T) {
 		"out of use": {func(h *house, n newcomer, key string) {
 			h.admin("POST", "/admin/nodes/"+n.id+"/expel", "").refused(409, api.StateConflict)
 			h.retire(n.credential, key, time.Now()).ok()
+			require.Eventually(h.t, func() bool { return h.key(key).State == "RETIRED" }, time.Minute, time.Millisecond, "a moment later")
 		}, 409},
 		"revoked": {func(h *house, _ newcomer, key string) {
 			h.admin("POST", "/admin/signing-keys/"+key+"/revoke", `{"force":true}`).ok()

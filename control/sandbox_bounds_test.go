@@ -288,11 +288,15 @@ func TestSandboxCountsBesideChanges(t *testing.T) {
 	if os.Getenv("MUNIMENT_TEST_POSTGRES") == "" {
 		t.Skip("needs PostgreSQL: make test-stack, or set MUNIMENT_TEST_POSTGRES") // a SQLite file has one writer
 	}
-	p := openPlayground(t, newHouse(t), sandbox.Config{Shared: true})
+	now := time.Now()
+	p := openPlayground(t, newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return now }), sandbox.Config{Shared: true})
 	v := &visitor{playground: p}
-	require.NoError(t, p.db.Change(t.Context(), func(*store.Tx) error {
+	require.NoError(t, p.db.Change(t.Context(), func(tx *store.Tx) error {
 		for range 10 {
 			v.isRefused(404, sandbox.NoTenant, "GET", "/tenant", "")
+			if _, err := tx.ExecContext(t.Context(), `SELECT 1`); err != nil { // it does not stand still, which would end it
+				return err
+			}
 		}
 		v.isRefused(429, sandbox.RateLimited, "GET", "/tenant", "")
 		return nil

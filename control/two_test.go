@@ -96,7 +96,7 @@ func TestTwoProcessesCommit(t *testing.T) {
 	for _, c := range controls {
 		servers.Go(func() { _ = c.Run(serving) })
 	}
-	var mu sync.Mutex // guards truth and seen
+	var mu sync.Mutex // guards truth, seen, looks and commits
 	seen := make([]map[string][]sighting, 3)
 	for i := range seen {
 		seen[i] = map[string][]sighting{}
@@ -126,9 +126,11 @@ func TestTwoProcessesCommit(t *testing.T) {
 		return s, s.applied > 0
 	}
 
-	ctx, end := context.WithTimeout(serving, length)
-	defer end()
+	ctx, end := context.WithCancel(serving)
 	var doers sync.WaitGroup
+	defer doers.Wait()
+	defer end()
+	looks := 0
 	for i := range views {
 		doers.Go(func() {
 			for rest(ctx, time.Millisecond) {
@@ -136,6 +138,7 @@ func TestTwoProcessesCommit(t *testing.T) {
 				if s, ok := look(i, id); ok {
 					mu.Lock()
 					seen[i][id] = append(seen[i][id], s)
+					looks++
 					mu.Unlock()
 				}
 			}
@@ -160,11 +163,17 @@ func TestTwoProcessesCommit(t *testing.T) {
 			})
 		}
 	}
+	began := time.Now()
+	require.Eventually(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return time.Since(began) > length && commits[0] > 0 && commits[1] > 0 && looks > 100
+	}, length+time.Minute, time.Millisecond)
+	end()
 	doers.Wait()
 
 	newest, err := controls[0].Source().Feed(t.Context(), api.FeedRequest{NodeID: "nod_asks"})
 	require.NoError(t, err)
-	looks := 0
 	for i, v := range views {
 		require.Eventually(t, func() bool { return v.Applied() == newest.Newest }, time.Minute, time.Millisecond)
 		for _, id := range rights {
@@ -175,14 +184,10 @@ func TestTwoProcessesCommit(t *testing.T) {
 				return ok && s.state == r.State && (s.revision == 0 || s.revision == r.Revision)
 			}, time.Minute, time.Millisecond)
 			requireForward(t, truth[id], seen[i][id], fmt.Sprintf("node %d, right %s", i, id))
-			looks += len(seen[i][id])
 		}
 	}
 	require.NoError(t, first.db.Drain(t.Context(), tenantID))
 	t.Logf("%v commits at the two processes, %d looks", commits, looks)
-	require.Positive(t, commits[0])
-	require.Positive(t, commits[1])
-	require.Greater(t, looks, 100)
 }
 
 // requireForward has a node apply more and more, and what it said of a right be never
