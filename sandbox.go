@@ -24,6 +24,7 @@ type sandboxNode struct {
 
 	mu      sync.Mutex
 	gateway *gateway.Gateway // nil while there is none
+	over    func() bool      // it takes nothing more, and another is to come
 	opened  chan struct{}    // closed while there is one
 }
 
@@ -37,14 +38,20 @@ var errNoSandboxNode = api.Unavailable(api.NoSigningKey, "the sandbox's node has
 const patience = 5 * time.Second
 
 // Deliver is gateway.Gateway.Deliver; a 503 *api.Error while there is no node that could.
+// What a node has no time for as it leaves is the next one's.
 func (s *sandboxNode) Deliver(ctx context.Context, tenantID, keyID string, body []byte) (status int, answer []byte, err error) {
 	s.want.Do(func() { close(s.wanted) })
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	for {
-		g, opened := s.current()
+		g, over, opened := s.current()
 		if g != nil {
-			return g.Deliver(ctx, tenantID, keyID, body)
+			status, answer, err = g.Deliver(ctx, tenantID, keyID, body)
+			if status != http.StatusServiceUnavailable || !over() {
+				return status, answer, err
+			}
+			s.shut(g) // nobody has come to it yet
+			continue
 		}
 		select {
 		case <-opened:
@@ -56,28 +63,31 @@ func (s *sandboxNode) Deliver(ctx context.Context, tenantID, keyID string, body 
 	}
 }
 
-func (s *sandboxNode) current() (g *gateway.Gateway, opened <-chan struct{}) {
+func (s *sandboxNode) current() (g *gateway.Gateway, over func() bool, opened <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.gateway, s.opened
+	return s.gateway, s.over, s.opened
 }
 
-// open has g deliver from now on, in place of the one before.
-func (s *sandboxNode) open(g *gateway.Gateway) {
+// open has g deliver from now on, in place of the one before, until over.
+func (s *sandboxNode) open(g *gateway.Gateway, over func() bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.gateway == nil {
 		close(s.opened)
 	}
-	s.gateway = g
+	s.gateway, s.over = g, over
 }
+
+// never is over of a node that has no successor.
+func never() bool { return false }
 
 // shut has g deliver no more; who comes waits for the next.
 func (s *sandboxNode) shut(g *gateway.Gateway) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.gateway == g {
-		s.gateway, s.opened = nil, make(chan struct{})
+		s.gateway, s.over, s.opened = nil, nil, make(chan struct{})
 	}
 }
 
@@ -188,11 +198,19 @@ func (s *sandboxNode) run(ctx context.Context, fail context.CancelCauseFunc, p *
 		}
 		return nil
 	})
-	return s.issue(term, p, node, view, metrics)
+	return s.issue(term, p, node, view, metrics, func() bool {
+		select {
+		case <-node.Leaving():
+			return ctx.Err() == nil
+		default:
+			return ctx.Err() == nil && known.Err() != nil
+		}
+	})
 }
 
-// issue has a node deliver until term is over.
-func (s *sandboxNode) issue(term context.Context, p *plane, node *identity.Node, view *snapshot.View, metrics *termRegisterer) error {
+// issue has a node deliver until term is over. over says so as well, and sooner, unless
+// the process ends.
+func (s *sandboxNode) issue(term context.Context, p *plane, node *identity.Node, view *snapshot.View, metrics *termRegisterer, over func() bool) error {
 	g, err := gateway.New(gateway.Config{
 		NodeID: node.ID(), Epoch: node.Epoch(), Rights: view, Log: p.cfg.Log, SandboxSigner: node.Signer, IsSandbox: p.tenants.IsSandbox,
 		Logger: p.cfg.Logger, Registerer: metrics,
@@ -205,7 +223,7 @@ func (s *sandboxNode) issue(term context.Context, p *plane, node *identity.Node,
 		return nil // term is over
 	}
 	p.cfg.Logger.Info("the sandbox has a node in this process", "nodeId", node.ID())
-	s.open(g)
+	s.open(g, over)
 	context.AfterFunc(term, func() { s.shut(g) })
 	return g.RunInside(term)
 }

@@ -212,7 +212,7 @@ func TestSandboxReceipts(t *testing.T) {
 			if err := newAwaited(errors.New("no lease")).until(ctx, "a lease", view.Fresh); err != nil {
 				return nil
 			}
-			ctl.sandbox.open(edge)
+			ctl.sandbox.open(edge, never)
 			return edge.RunInside(ctx)
 		}))
 	})
@@ -407,6 +407,38 @@ func TestSandboxNodeAskedToLeave(t *testing.T) {
 	h.deliver(v)
 	require.Equal(t, third, h.nodeOf(v))
 	h.verifies(h.sealed(v))
+}
+
+// TestSandboxDeliveryMeetsALeavingNode: it waits for the next node, unless there is to be none.
+func TestSandboxDeliveryMeetsALeavingNode(t *testing.T) {
+	t.Setenv("MUNIMENT_TEST_POSTGRES", "")
+	data := t.TempDir()
+	log := sandboxTopic(t)
+	h := openSandboxHouse(t, data, log, loadedWarehouse(t, data, log, 8), sandboxAlone)
+	v := h.visitor(true)
+	h.deliver(v)
+	next, over, _ := h.ctl.sandbox.current()
+	view, err := snapshot.New(snapshot.Config{Source: h.ctl.Source(), NodeID: nodeID})
+	require.NoError(t, err)
+	t.Cleanup(view.Close)
+	left, err := gateway.New(gateway.Config{NodeID: nodeID, Epoch: 1, Rights: view, Log: log, IsSandbox: h.ctl.tenants.IsSandbox,
+		SandboxSigner: func(context.Context, time.Time) (*sealer.Signer, func(), error) { return nil, nil, errors.New("it is leaving") }})
+	require.NoError(t, err)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	require.NoError(t, left.RunInside(ended))
+
+	h.ctl.sandbox.open(left, never)
+	status, answer, err := h.ctl.sandbox.Deliver(t.Context(), v.TenantID, v.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":1}`, v.rightID))
+	require.NoError(t, err)
+	require.Equal(t, 503, status, string(answer))
+
+	h.ctl.sandbox.open(left, func() bool {
+		h.ctl.sandbox.shut(left)
+		h.ctl.sandbox.open(next, over)
+		return true
+	})
+	h.deliver(v)
 }
 
 // TestSandboxNodeKilledAsItJoined: the next start goes on with the same node in the same

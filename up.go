@@ -172,7 +172,7 @@ func (c *upCmd) Run() (err error) {
 	if err != nil {
 		return err
 	}
-	ctl.sandbox.open(edge)
+	ctl.sandbox.open(edge, never)
 	operators.Set(gateway.Admin{
 		Gatherer: registry,
 		Checks: []gateway.Check{
