@@ -6,11 +6,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -86,10 +88,11 @@ func (c *gatewayCmd) Run() (err error) {
 	if err != nil {
 		return err
 	}
-	address, err := vacant(ctx, c.Listen)
+	address, held, err := gateway.Hold(ctx, c.Listen)
 	if err != nil {
 		return err
 	}
+	defer held.Close()
 	adminListener, err := net.Listen("tcp", c.Admin)
 	if err != nil {
 		return err
@@ -192,7 +195,7 @@ func (c *gatewayCmd) Run() (err error) {
 		if err := waits.until(ctx, "a lease and a signing key", ready); err != nil {
 			return nil, err
 		}
-		listener, err := gateway.Listen(ctx, address.String())
+		listener, err := listenAt(ctx, address, held)
 		if err == nil {
 			operators.Set(serving)
 			started = true
@@ -210,7 +213,7 @@ func (c *gatewayCmd) Run() (err error) {
 	return nil
 }
 
-// vacant says which address a gateway will listen on, and fails at once if it can't.
+// listenAt listens on an address that was held.
 //
 // A gateway listens once it may decide deliveries and sign for them, which takes as long
 // as control is away, and is never for a node that has to leave: that sees its spool and
@@ -218,12 +221,13 @@ func (c *gatewayCmd) Run() (err error) {
 // one that knows nothing but connections. Accepted and answered 503, or not at all, each
 // would be a request that has failed, though another node could have answered it. What
 // it waits for is told at the address for operators, /readyz.
-func vacant(ctx context.Context, address string) (net.Addr, error) {
-	listener, err := gateway.Listen(ctx, address)
-	if err != nil {
-		return nil, err
+func listenAt(ctx context.Context, address net.Addr, held io.Closer) (net.Listener, error) {
+	listener, err := gateway.Listen(ctx, address.String())
+	_ = held.Close()
+	if errors.Is(err, syscall.EADDRINUSE) { // a kernel that takes it for taken
+		return gateway.Listen(ctx, address.String())
 	}
-	return listener.Addr(), listener.Close()
+	return listener, err
 }
 
 // hops are the TLS of a gateway's listeners, and how it reaches control; but Kafka's.
