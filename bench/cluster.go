@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -197,8 +198,11 @@ func (c *Cluster) start(ctx context.Context, verb string, i int, parts []*Server
 		was = &Server{API: free, Admin: free, Nodes: free}
 	}
 	at := map[string]string{"listen": was.API, "admin": was.Admin, "nodes": was.Nodes}
+	var held []io.Closer
 	for _, name := range listens {
-		arg = append(arg, "--"+name, hostOf(at[name]))
+		address := hostOf(at[name])
+		held = append(held, hold(ctx, &address)...)
+		arg = append(arg, "--"+name, address)
 	}
 	client := http.DefaultClient
 	if c.trusted != nil {
@@ -208,7 +212,7 @@ func (c *Cluster) start(ctx context.Context, verb string, i int, parts []*Server
 	if err != nil {
 		return fmt.Errorf("cannot start %s %d: %w", verb, i+1, err)
 	}
-	started.Data, parts[i] = c.dataOf(verb, i), started
+	started.Data, started.held, parts[i] = c.dataOf(verb, i), held, started
 	return nil
 }
 

@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"syscall"
 	"time"
+
+	"muniment/gateway"
 )
 
 // Server is a process of the service, `muniment up` or a part of the scaled one, on
@@ -27,13 +29,37 @@ type Server struct {
 
 	cmd    *exec.Cmd
 	exited chan error
+	held   []io.Closer // its addresses, as long as somebody has the Server
 }
 
 // StartServer runs exe up on a data folder and returns once /readyz answers 200.
 // Its log is appended to <data>.log. listen and admin are addresses; port 0 takes
 // a free one. It ends with this process: its log is a pipe to us.
 func StartServer(ctx context.Context, exe, data, listen, admin string) (*Server, error) {
-	return start(ctx, exec.Command(exe, "up", "--data", data, "--listen", listen, "--admin", admin), data)
+	held := hold(ctx, &listen, &admin)
+	s, err := start(ctx, exec.Command(exe, "up", "--data", data, "--listen", listen, "--admin", admin), data)
+	if err == nil {
+		s.held = held
+	}
+	return s, err
+}
+
+// hold keeps addresses for a server, and for those that are started there after it was
+// killed: nobody else is given one of their ports meanwhile. It says which those are.
+func hold(ctx context.Context, addresses ...*string) (held []io.Closer) {
+	for _, address := range addresses {
+		at, one, err := gateway.Hold(ctx, *address)
+		if err != nil {
+			continue // the server says so, too
+		}
+		ln, err := gateway.Listen(ctx, at.String())
+		if err != nil || ln.Close() != nil { // held, it can't be listened on here
+			_ = one.Close()
+			continue
+		}
+		*address, held = at.String(), append(held, one)
+	}
+	return held
 }
 
 // start runs a command that serves data and names its addresses as muniment up does.
