@@ -145,7 +145,13 @@ func foreignInSandbox(t *testing.T, s service) {
 	settle := func() (cookie string, ids map[string]string) {
 		ids = map[string]string{}
 		for _, id := range []string{"sandbox-provision", "sandbox-inspect", "sandbox-propose-offer", "sandbox-open-challenge", "sandbox-run-demo"} {
-			a := call(t, server.API, "", all[id].with(ids), "Cookie", cookie, "X-Forwarded-For", anyAddress())
+			ask := func() told {
+				return call(t, server.API, "", all[id].with(ids), "Cookie", cookie, "X-Forwarded-For", anyAddress())
+			}
+			a := ask()
+			for notLoaded(a) {
+				a = ask()
+			}
 			require.Equal(t, 200, a.status, "%s: %s", id, a.body)
 			if given := (&http.Response{Header: a.header}).Cookies(); len(given) > 0 {
 				cookie = given[0].Name + "=" + given[0].Value
