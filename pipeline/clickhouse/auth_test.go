@@ -74,7 +74,7 @@ func TestEachConnectionIsOfNow(t *testing.T) {
 			config := func(f certs.ClientFlags) Config {
 				c, err := certs.NewClient(certs.Options{Use: "clickhouse"}, f)
 				require.NoError(t, err)
-				return Config{URL: scheme + "://u@" + h.address + "/db", TLS: c.TLS(), Password: certs.PasswordFile(file).Password(), Timeout: 5 * time.Second}
+				return Config{URL: scheme + "://u@" + h.address + "/db", TLS: c.TLS(), Password: certs.PasswordFile(file).Password(), Timeout: time.Minute}
 			}
 			opt, err := config(certs.ClientFlags{CA: authority.File}).options()
 			require.NoError(t, err)

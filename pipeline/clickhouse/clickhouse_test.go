@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -110,15 +109,22 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// freePort is a port of the loopback interface that nobody listens on, below those that
-// the system gives to outgoing connections: it stays free while a server is restarted.
-func freePort(tb testing.TB) string {
-	tb.Helper()
+// freePorts is the first of n ports of the loopback interface that nobody listens on,
+// below those that the system gives to outgoing connections, and those of the brokers
+// under test: they stay free while a server is restarted.
+func freePorts(n int) int {
+	free := func(port int) bool {
+		listener, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
+		return err == nil && listener.Close() == nil
+	}
+search:
 	for {
-		port := strconv.Itoa(20_000 + rand.IntN(12_000))
-		if listener, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
-			require.NoError(tb, listener.Close())
-			return port
+		first := 20_000 + rand.IntN(9_000)
+		for port := range n {
+			if !free(first + port) {
+				continue search
+			}
 		}
+		return first
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -232,8 +231,7 @@ type ownCluster struct {
 
 func startCluster(t *testing.T, replicas int) *ownCluster {
 	variable(t, cluster)
-	port, err := strconv.Atoi(freePort(t))
-	require.NoError(t, err)
+	port := freePorts(3)
 	c := &ownCluster{t: t, env: append(os.Environ(), "MUNIMENT_STACK="+t.TempDir(), "MUNIMENT_STACK_CACHE="+variable(t, cache),
 		fmt.Sprint("MUNIMENT_CLUSTER_REPLICAS=", replicas), fmt.Sprint("MUNIMENT_CLUSTER_TCP=", port), fmt.Sprint("MUNIMENT_CLUSTER_HTTP=", port+1), fmt.Sprint("MUNIMENT_CLUSTER_KEEPER=", port+2))}
 	t.Cleanup(func() { c.run("down") })

@@ -2,6 +2,7 @@ package clickhouse
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,8 +30,9 @@ type ownServer struct {
 
 func startServer(t *testing.T) *ownServer {
 	s := &ownServer{t: t, dir: t.TempDir()}
+	port := freePorts(2)
 	s.env = append(os.Environ(), "MUNIMENT_STACK="+s.dir, "MUNIMENT_STACK_CACHE="+variable(t, cache),
-		"MUNIMENT_CLICKHOUSE_TCP="+freePort(t), "MUNIMENT_CLICKHOUSE_HTTP="+freePort(t))
+		fmt.Sprint("MUNIMENT_CLICKHOUSE_TCP=", port), fmt.Sprint("MUNIMENT_CLICKHOUSE_HTTP=", port+1))
 	t.Cleanup(func() { s.run("down") })
 	s.run("up")
 	return s
@@ -82,7 +84,7 @@ func TestKilledServer(t *testing.T) {
 
 	const kills, size = 5, 500
 	rows, metered, quantity := spread(0, 10_000)
-	var loads atomic.Int64
+	var loads, failures atomic.Int64
 	over := make(chan struct{})
 	go func() { // kills at a moment of a load that is later each time
 		defer close(over)
@@ -92,15 +94,17 @@ func TestKilledServer(t *testing.T) {
 				return
 			}
 			<-time.After(time.Duration(i) * 37 * time.Millisecond)
+			failed := failures.Load()
 			s.kill()
+			assertEventually(func() bool { return failures.Load() > failed }, time.Minute)
 			s.run("up")
 		}
 	}()
-	var failures, replays int
+	replays := 0
 	for next := (sealer.Position{}); next.Offset < int64(len(rows)); {
 		from := int(next.Offset)
 		if err := w.Load(t.Context(), batch(rows[from:min(from+size, len(rows))])); err != nil {
-			failures++
+			failures.Add(1)
 			require.True(t, assertEventually(func() bool { return w.Ping(t.Context()) == nil }, time.Minute), "the server comes back")
 		} else {
 			loads.Add(1)
@@ -119,8 +123,8 @@ func TestKilledServer(t *testing.T) {
 		}
 	}
 	<-over
-	t.Logf("%d kills, %d failed loads, %d replays of %d rows", kills, failures, replays, len(rows))
-	require.Positive(t, failures, "no kill has hit a load")
+	t.Logf("%d kills, %d failed loads, %d replays of %d rows", kills, failures.Load(), replays, len(rows))
+	require.Positive(t, failures.Load(), "no kill has hit a load")
 	requireSums(t, w, int64(len(rows)), metered, quantity)
 }
 

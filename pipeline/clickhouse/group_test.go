@@ -54,7 +54,7 @@ func await[T any](t *testing.T, c <-chan T) (next T) {
 	t.Helper()
 	select {
 	case next = <-c:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		require.Fail(t, "nothing comes")
 	}
 	return next
@@ -213,6 +213,8 @@ func TestServerKilledInAGroup(t *testing.T) {
 	}
 	var failed, loaded atomic.Int64 // groups of more than one batch
 	begun := make(chan struct{}, 1)
+	down := make(chan struct{}) // closed when the server was killed for the first time
+	var first sync.Once
 	load := w.groups.load
 	w.groups.load = func(ctx context.Context, batches []*pipeline.Batch) error {
 		if len(batches) == 1 {
@@ -222,6 +224,7 @@ func TestServerKilledInAGroup(t *testing.T) {
 		case begun <- struct{}{}:
 		default:
 		}
+		first.Do(func() { <-down }) // one group, at least, is hit
 		err := load(ctx, batches)
 		if err == nil {
 			loaded.Add(1)
@@ -234,13 +237,19 @@ func TestServerKilledInAGroup(t *testing.T) {
 	go func() { // kills at a moment of a group that is later each time
 		defer close(over)
 		for i := range kills {
-			select {
-			case <-begun:
-			default:
+			if i > 0 {
+				select {
+				case <-begun: // of before
+				default:
+				}
 			}
 			<-begun
 			<-time.After(time.Duration(i) * 23 * time.Millisecond)
 			s.kill()
+			if i == 0 {
+				close(down)
+				assertEventually(func() bool { return failed.Load() > 0 }, time.Minute)
+			}
 			s.run("up")
 		}
 	}()

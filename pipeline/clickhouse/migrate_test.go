@@ -2,6 +2,7 @@ package clickhouse
 
 import (
 	"crypto/tls"
+	"fmt"
 	"io/fs"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func TestConfigIsChecked(t *testing.T) {
@@ -54,8 +56,15 @@ func TestConfigBecomesOptions(t *testing.T) {
 
 // A server that can't be reached is named, its password isn't.
 func TestOpenSaysWhatIsAway(t *testing.T) {
-	address := "127.0.0.1:" + freePort(t)
-	_, err := Open(t.Context(), Config{URL: "clickhouse://u:s3cret@" + address + "/db", Timeout: 5 * time.Second})
+	// A port that is taken, and on which nobody listens.
+	taken, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(taken)
+	require.NoError(t, unix.Bind(taken, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	name, err := unix.Getsockname(taken)
+	require.NoError(t, err)
+	address := fmt.Sprint("127.0.0.1:", name.(*unix.SockaddrInet4).Port)
+	_, err = Open(t.Context(), Config{URL: "clickhouse://u:s3cret@" + address + "/db", Timeout: 5 * time.Second})
 	require.ErrorContains(t, err, address)
 	require.NotContains(t, err.Error(), "s3cret")
 }

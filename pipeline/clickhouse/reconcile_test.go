@@ -174,7 +174,7 @@ func TestReconcilerGoesRoundAHeavyHour(t *testing.T) {
 		}
 		return b.w.apart(ctx, hours)
 	}
-	b.r.cfg.Every = time.Minute // by which a failed hour waits
+	b.r.cfg.Every = time.Hour // by which a failed hour waits
 	failed := b.repairs(40, func() {})
 	require.Equal(t, 1, alone)
 	require.LessOrEqual(t, failed, 8, "halved each time")
