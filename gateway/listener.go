@@ -256,7 +256,9 @@ func tooFar(set, wanted time.Time, timeout time.Duration) bool {
 }
 
 func (c *conn) Read(b []byte) (int, error) {
-	if tooFar(c.readEnds, c.readUntil, min(c.owner.cfg.ReadTimeout, c.owner.cfg.IdleTimeout)) {
+	// While the listener drains, the deadline may be its own: who comes late to read is to
+	// find what came in time.
+	if c.owner.stopping.Load() || tooFar(c.readEnds, c.readUntil, min(c.owner.cfg.ReadTimeout, c.owner.cfg.IdleTimeout)) {
 		if err := c.Conn.SetReadDeadline(c.readUntil); err != nil {
 			return 0, err
 		}

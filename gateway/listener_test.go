@@ -117,3 +117,30 @@ func TestAStopLooksIntoTheQueue(t *testing.T) {
 		require.Less(t, l.rounds, acceptRounds)
 	})
 }
+
+// TestADrainFindsWhatCameInTime: a worker that is held up after an answer, until the drain
+// takes the connection for quiet, still reads the request that came meanwhile.
+func TestADrainFindsWhatCameInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		defer client.Close()
+		l := newListener(&Config{ReadTimeout: time.Minute, IdleTimeout: time.Minute}, nil)
+		c := &conn{Conn: server, owner: l}
+		read := func() error {
+			require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
+			_, err := c.Read(make([]byte, 1))
+			return err
+		}
+		go func() { _, _ = client.Write([]byte("12")) }()
+		require.NoError(t, read())
+		l.stopping.Store(true)
+		require.NoError(t, server.SetReadDeadline(time.Now()))
+		require.NoError(t, read())
+
+		go func() {
+			time.Sleep(time.Second) // synctest's clock
+			_ = server.SetReadDeadline(time.Now())
+		}()
+		require.ErrorIs(t, read(), os.ErrDeadlineExceeded, "there is nothing, and the drain ends it")
+	})
+}
