@@ -150,10 +150,12 @@ func (g *Gateway) issue(ctx *fasthttp.RequestCtx, d *delivery, arrived time.Time
 		lend = g.cfg.SandboxSigner
 	}
 	signer, done, err := lend(d.deadline, issued)
-	if now := g.now(); err != nil && now.After(issued) {
+	if err != nil {
 		// Whoever stood still since may have come too late for the key of that moment.
-		d.receipt.IssuedAt, issued = now, now
-		signer, done, err = lend(d.deadline, issued)
+		if now := g.now(); now.After(issued) {
+			d.receipt.IssuedAt, issued = now, now
+			signer, done, err = lend(d.deadline, issued)
+		}
 	}
 	if err != nil {
 		g.keyTrouble.begins(g.logger, signDelivered, err)
