@@ -422,7 +422,9 @@ func TestSandboxDeliveryMeetsALeavingNode(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(view.Close)
 	left, err := gateway.New(gateway.Config{NodeID: nodeID, Epoch: 1, Rights: view, Log: log, IsSandbox: h.ctl.tenants.IsSandbox,
-		SandboxSigner: func(context.Context, time.Time) (*sealer.Signer, func(), error) { return nil, nil, errors.New("it is leaving") }})
+		SandboxSigner: func(context.Context, time.Time) (*sealer.Signer, func(), error) {
+			return nil, nil, errors.New("it is leaving")
+		}})
 	require.NoError(t, err)
 	ended, end := context.WithCancel(t.Context())
 	end()
