@@ -248,7 +248,7 @@ func (a *audited) writes(operations []operation, calls []write) {
 			refusals += a.refusals(o)
 		}
 		answer, events := a.call(o.with(a.ids)), w.events
-		for notLoaded(answer) { // it sealed nothing, and what it did before that stays
+		for i := 0; i < loadTries && notLoaded(answer); i++ { // it sealed nothing, and what it did before that stays
 			answer, events = a.call(o.with(a.ids)), slices.Concat(w.events[:len(w.events)-1], events)
 		}
 		require.Equal(t, 200, answer.status, "%s: %s", o.id, answer.body)
@@ -269,9 +269,13 @@ func (a *audited) writes(operations []operation, calls []write) {
 	t.Logf("%d writes that left %d events, %d calls that write nothing", len(calls), len(a.seen), refusals)
 }
 
+// loadTries is how often a test asks again for what was not loaded in time, ten seconds each.
+const loadTries = 12
+
 // notLoaded says that an operation was not waited for long enough to be loaded.
 func notLoaded(answer told) bool {
-	return answer.status == http.StatusServiceUnavailable && strings.Contains(answer.body, "the warehouse has not loaded all")
+	return answer.status == http.StatusServiceUnavailable &&
+		(strings.Contains(answer.body, "the warehouse has not loaded all") || strings.Contains(answer.body, "the log or the warehouse does not answer"))
 }
 
 func (a *audited) call(o operation) told {

@@ -187,6 +187,7 @@ func TestControlSealsOnTheStack(t *testing.T) {
 	require.NoError(t, err)
 	u.Path = "/" + strings.ReplaceAll(s.topic, ".", "_")
 	s.clickhouse = u.String()
+	awaitClickHouse(t)
 	require.Contains(t, s.migrate(t, "--clickhouse", s.clickhouse, "--dry-run"), "clickhouse: apply 0001_")
 	s.migrate(t, "--clickhouse", s.clickhouse)
 	require.Equal(t, "everything is up to date\n", s.migrate(t, "--clickhouse", s.clickhouse))

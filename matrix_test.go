@@ -149,7 +149,7 @@ func foreignInSandbox(t *testing.T, s service) {
 				return call(t, server.API, "", all[id].with(ids), "Cookie", cookie, "X-Forwarded-For", anyAddress())
 			}
 			a := ask()
-			for notLoaded(a) {
+			for i := 0; i < loadTries && notLoaded(a); i++ {
 				a = ask()
 			}
 			require.Equal(t, 200, a.status, "%s: %s", id, a.body)

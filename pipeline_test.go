@@ -97,6 +97,7 @@ func stackWarehouse(t *testing.T) clickhouse.Config {
 	u, err := url.Parse(server)
 	require.NoError(t, err)
 	u.Path = fmt.Sprintf("/muniment_pipeline_%d", time.Now().UnixNano())
+	awaitClickHouse(t)
 	return clickhouse.Config{URL: u.String()}
 }
 

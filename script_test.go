@@ -127,7 +127,8 @@ func (p *player) play(t *testing.T, file string) {
 	}
 }
 
-func (p *player) send(t *testing.T, x exchange, at string) {
+// ask sends a request of a script and reads the answer.
+func (p *player) ask(t *testing.T, x exchange, at string) (*http.Response, []byte) {
 	req, err := http.NewRequestWithContext(t.Context(), x.method, p.url+p.fill(t, x.target, at), strings.NewReader(p.fill(t, x.body, at)))
 	require.NoError(t, err, at)
 	req.Header.Set("Authorization", "Bearer "+p.names["key"].(string))
@@ -140,6 +141,14 @@ func (p *player) send(t *testing.T, x exchange, at string) {
 	text, err := io.ReadAll(resp.Body)
 	require.NoError(t, err, at)
 	require.NoError(t, resp.Body.Close(), at)
+	return resp, text
+}
+
+func (p *player) send(t *testing.T, x exchange, at string) {
+	resp, text := p.ask(t, x, at)
+	for i := 0; i < loadTries && x.status == http.StatusOK && notLoaded(told{resp.StatusCode, resp.Header, string(text)}); i++ {
+		resp, text = p.ask(t, x, at)
+	}
 	require.Equal(t, x.status, resp.StatusCode, "%s: %s", at, text)
 	for name := range x.wantHeader {
 		p.matchText(t, x.wantHeader.Get(name), resp.Header.Get(name), at+": "+name)

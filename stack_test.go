@@ -30,7 +30,17 @@ func engines(t *testing.T) bench.Engines {
 		require.Empty(t, os.Getenv("MUNIMENT_TEST_STACK"), "the stack is up, but an engine is not named")
 		t.Skip("needs Kafka, ClickHouse and PostgreSQL: make test-stack")
 	}
+	awaitClickHouse(t)
 	return e
+}
+
+// awaitClickHouse waits for the stack's: it may have ended with a loader that a test before
+// killed, and be starting again.
+func awaitClickHouse(t *testing.T) {
+	t.Helper()
+	if os.Getenv("MUNIMENT_TEST_CLICKHOUSE_HTTP") != "" {
+		require.Eventually(t, func() bool { return query("SELECT 1") == nil }, time.Minute, 20*time.Millisecond)
+	}
 }
 
 // TestStoryOnTheStack tells the demo's story on three gateways, two loaders and two
