@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
@@ -38,7 +39,7 @@ var errNoSandboxNode = api.Unavailable(api.NoSigningKey, "the sandbox's node has
 const patience = 5 * time.Second
 
 // Deliver is gateway.Gateway.Deliver; a 503 *api.Error while there is no node that could.
-// What a node has no time for as it leaves is the next one's.
+// What a node that leaves has not begun is the next one's.
 func (s *sandboxNode) Deliver(ctx context.Context, tenantID, keyID string, body []byte) (status int, answer []byte, err error) {
 	s.want.Do(func() { close(s.wanted) })
 	late := time.NewTimer(patience)
@@ -47,7 +48,7 @@ func (s *sandboxNode) Deliver(ctx context.Context, tenantID, keyID string, body 
 		g, over, opened := s.current()
 		if g != nil {
 			status, answer, err = g.Deliver(ctx, tenantID, keyID, body)
-			if status != http.StatusServiceUnavailable || !over() {
+			if status != http.StatusServiceUnavailable || !notBegun(answer) || !over() {
 				return status, answer, err
 			}
 			s.shut(g) // nobody has come to it yet
@@ -61,6 +62,15 @@ func (s *sandboxNode) Deliver(ctx context.Context, tenantID, keyID string, body 
 			return 0, nil, ctx.Err()
 		}
 	}
+}
+
+// notBegun says that a node came to nothing of a delivery, as it drains or has no key any
+// more. Of one that the log did not acknowledge nobody knows: delivered again, it might be
+// there twice.
+func notBegun(answer []byte) bool {
+	var refused api.ErrorBody
+	err := json.Unmarshal(answer, &refused)
+	return err == nil && (refused.Reason == api.Draining || refused.Reason == api.NoSigningKey)
 }
 
 func (s *sandboxNode) current() (g *gateway.Gateway, over func() bool, opened <-chan struct{}) {

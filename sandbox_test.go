@@ -443,6 +443,25 @@ func TestSandboxDeliveryMeetsALeavingNode(t *testing.T) {
 	h.deliver(v)
 }
 
+// TestSandboxDeliveryInDoubt: what a leaving node's log did not acknowledge may be there, and is
+// not delivered again.
+func TestSandboxDeliveryInDoubt(t *testing.T) {
+	unknown := api.Unavailable(api.LogUnavailable, "the log does not answer", time.Second)
+	for _, c := range []struct {
+		refused  *api.Error
+		notBegun bool
+	}{
+		{unknown, false},
+		{api.Unavailable(api.RightsStale, "the lease has ended", time.Second), false},
+		{api.Unavailable(api.Draining, "the node stops", time.Second), true},
+		{errNoSandboxNode, true},
+	} {
+		answer, err := c.refused.Body()
+		require.NoError(t, err)
+		require.Equal(t, c.notBegun, notBegun(answer), string(answer))
+	}
+}
+
 // TestSandboxNodeKilledAsItJoined: the next start goes on with the same node in the same
 // slot, whether or not control had let it join; and to try again makes no other invitation.
 func TestSandboxNodeKilledAsItJoined(t *testing.T) {
