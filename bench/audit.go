@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -104,7 +105,7 @@ func (c *Cluster) collect(ctx context.Context, b *books, folder string, caller C
 }
 
 // awaitSealed seals until everything is in a pack: until no spool holds anything back
-// and the warehouse has come as far as the log.
+// and the warehouse has come as far as the log. What can't answer yet is asked again.
 func awaitSealed(ctx context.Context, client Client) error {
 	for {
 		var sealed struct {
@@ -114,8 +115,12 @@ func awaitSealed(ctx context.Context, client Client) error {
 			}
 		}
 		err := client.Do(ctx, "POST", "/v1/proof-packs/seal", map[string]any{}, &sealed)
-		if err == nil && len(sealed.Pending) == 0 {
+		away, ok := errors.AsType[*refused](err)
+		switch {
+		case err == nil && len(sealed.Pending) == 0:
 			return nil
+		case err != nil && (!ok || away.status != http.StatusServiceUnavailable):
+			return err
 		}
 		select {
 		case <-time.After(500 * time.Millisecond):

@@ -38,7 +38,7 @@ func (c Client) Do(ctx context.Context, method, path string, body, out any) erro
 		}
 		behind := status == http.StatusServiceUnavailable && bytes.Contains(text, []byte(`"reason":"WAREHOUSE_BEHIND"`))
 		if !behind || time.Since(began) > patience || pause(ctx, retryPause) != nil {
-			return fmt.Errorf("%s %s answered %d: %s", method, path, status, bytes.TrimSpace(text))
+			return &refused{method, path, status, bytes.TrimSpace(text)}
 		}
 	}
 	if out == nil {
@@ -51,6 +51,17 @@ func (c Client) Do(ctx context.Context, method, path string, body, out any) erro
 		return fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	return nil
+}
+
+// refused is an answer other than 200.
+type refused struct {
+	method, path string
+	status       int
+	text         []byte
+}
+
+func (r *refused) Error() string {
+	return fmt.Sprintf("%s %s answered %d: %s", r.method, r.path, r.status, r.text)
 }
 
 // ask sends a request once, and reads the answer.
