@@ -21,7 +21,7 @@ type Client struct {
 }
 
 // patience is how long Do waits for the warehouse.
-const patience = 5 * time.Minute
+const patience = 2 * time.Minute
 
 // Do calls an operation and decodes the data of its envelope into out (nil to
 // drop it). Any answer but 200 is an error that holds the answer's text; only what needs
