@@ -105,7 +105,7 @@ func TestKilledServer(t *testing.T) {
 		from := int(next.Offset)
 		if err := w.Load(t.Context(), batch(rows[from:min(from+size, len(rows))])); err != nil {
 			failures.Add(1)
-			require.True(t, assertEventually(func() bool { return w.Ping(t.Context()) == nil }, time.Minute), "the server comes back")
+			require.True(t, assertEventually(func() bool { return w.Ping(t.Context()) == nil }, comeback), "the server comes back")
 		} else {
 			loads.Add(1)
 			next = at(int64(from + size))
@@ -127,6 +127,10 @@ func TestKilledServer(t *testing.T) {
 	require.Positive(t, failures.Load(), "no kill has hit a load")
 	requireSums(t, w, int64(len(rows)), metered, quantity)
 }
+
+// comeback is how long a server that was killed may take to answer again: longer than the
+// script that starts it waits for it.
+const comeback = 5 * time.Minute
 
 // assertEventually waits for a condition.
 func assertEventually(holds func() bool, patience time.Duration) bool {

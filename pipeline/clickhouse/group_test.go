@@ -260,7 +260,7 @@ func TestServerKilledInAGroup(t *testing.T) {
 			for next := 0; next < len(rows[p]); {
 				b := pipeline.Batch{Partition: p, Rows: rows[p][next:min(next+size, len(rows[p]))]}
 				b.Next = b.Rows[len(b.Rows)-1].Next()
-				if w.Load(t.Context(), b) != nil && !assertEventually(func() bool { return w.Ping(t.Context()) == nil }, time.Minute) {
+				if w.Load(t.Context(), b) != nil && !assertEventually(func() bool { return w.Ping(t.Context()) == nil }, comeback) {
 					errs[p] = errors.New("the server doesn't come back")
 					return
 				}
