@@ -119,7 +119,8 @@ up() {
 			</dev/null >"$home/zookeeper.log" 2>&1 &
 		echo $! >"$home/zookeeper.pid"
 	fi
-	for _ in $(seq 1200); do
+	local end=$((SECONDS + 120))
+	while ((SECONDS < end)); do
 		if keeper_serves; then break; fi
 		sleep 0.1
 	done
@@ -148,7 +149,8 @@ launch() {
 
 # await returns once a replica answers.
 await() {
-	for _ in $(seq 1200); do
+	local end=$((SECONDS + 120))
+	while ((SECONDS < end)); do
 		if runs "$1/pid" && answers "$1"; then
 			return
 		fi

@@ -126,9 +126,11 @@ up() {
 	await
 }
 
-# await returns once the server answers.
+# await returns once the server answers. It may take two minutes, as long as there is who
+# starts it again.
 await() {
-	for _ in $(seq 1200); do
+	local end=$((SECONDS + 120))
+	while ((SECONDS < end)) && { [ ! -s "$home/keeper" ] || runs keeper; }; do
 		if alive && answers; then
 			echo "clickhouse: up on 127.0.0.1:$tcp (native) and 127.0.0.1:$http (HTTP), process $(cat "$home/pid")" >&2
 			return
