@@ -170,10 +170,12 @@ func TestReleaseOfNobodysRecord(t *testing.T) {
 func TestReleaseWaitsForTheWarehouse(t *testing.T) {
 	h := build(t)
 	h.append(h.event(delivery{dwellMs: 5, signer: newSigner(t)}))
-	for h.sealErr().Reason != api.SetAside {
-	}
+	require.Eventually(t, func() bool {
+		_, err := h.room.Seal(t.Context(), tenant, operator)
+		return err != nil && api.From(err).Reason == api.SetAside
+	}, time.Minute, time.Millisecond)
 	s := h.heldRecords()[0]
-	h.loaders[0].Pause()
+	h.pause(0)
 	at, err := sealer.ParsePosition(s.Position)
 	require.NoError(t, err)
 	h.room.cfg.WaitFor = time.Second

@@ -364,11 +364,12 @@ func (h *house) sealErr() *api.Error {
 // was over before it came to that is tried again.
 func (h *house) behind() *api.Error {
 	h.t.Helper()
-	for {
-		if refused := h.sealErr(); refused.Reason != api.LogUnavailable {
-			return refused
-		}
+	refused := h.sealErr()
+	for tries := 1; refused.Reason == api.LogUnavailable; tries++ {
+		require.Less(h.t, tries, 100, "there is never time for the warehouse")
+		refused = h.sealErr()
 	}
+	return refused
 }
 
 // pause stops a loader that has loaded all there is: one that is about to read would still
