@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,8 @@ const (
 	// for acceptQuiet, at most acceptRounds times.
 	acceptQuiet  = 20 * time.Millisecond
 	acceptRounds = 50
+	// lastLook is how long a read looks once more when the listener drains.
+	lastLook = 10 * time.Millisecond
 )
 
 // listener hands connections to fasthttp and keeps account of them: how many, from
@@ -192,8 +195,8 @@ func (l *listener) drain(ctx context.Context, grace time.Duration) (cut int) {
 		}
 		for _, c := range left {
 			since := c.quietSince.Load()
-			if since == 0 {
-				continue // a request is under way
+			if since == 0 || c.closed.Load() {
+				continue // a request is under way, or lingerTime has begun
 			}
 			if quiet := now.Sub(time.Unix(0, max(since, began.UnixNano()))); quiet >= grace {
 				c.Conn.SetReadDeadline(now) // wakes its worker, which closes it
@@ -265,6 +268,14 @@ func (c *conn) Read(b []byte) (int, error) {
 		c.readEnds = c.readUntil
 	}
 	n, err := c.Conn.Read(b)
+	if n == 0 && c.owner.stopping.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
+		// One that waited may be told so before it is told of bytes that the kernel has.
+		c.readEnds = time.Now().Add(lastLook)
+		if err := c.Conn.SetReadDeadline(c.readEnds); err != nil {
+			return 0, err
+		}
+		n, err = c.Conn.Read(b)
+	}
 	if n > 0 && !c.greeting.Load() {
 		c.quietSince.Store(0)
 	}

@@ -80,6 +80,35 @@ func TestACloseWaitsForAClientThatIsHeldUp(t *testing.T) {
 	})
 }
 
+// closable is a listener that can be closed.
+type closable struct{ net.Listener }
+
+func (closable) Close() error { return nil }
+
+// TestADrainWaitsForAClientThatIsHeldUp: a connection that is being closed is not cut for
+// being quiet.
+func TestADrainWaitsForAClientThatIsHeldUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		l := newListener(&Config{MaxConns: 1}, nil)
+		l.Listener = closable{}
+		l.stopping.Store(true)
+		c := &conn{Conn: halfClosing{server}, owner: l}
+		c.quietSince.Store(time.Now().UnixNano())
+		_, counted := l.admit(c)
+		require.True(t, counted)
+		closed, cut := make(chan error, 1), make(chan int, 1)
+		go func() { closed <- c.Close() }()
+		go func() { cut <- l.drain(t.Context(), 100*time.Millisecond) }()
+		time.Sleep(time.Second) // synctest's clock
+		_, err := client.Write(make([]byte, 1000))
+		require.NoError(t, err)
+		require.NoError(t, client.Close())
+		require.NoError(t, <-closed)
+		require.Zero(t, <-cut)
+	})
+}
+
 // queued is a listener that stops: the first who asks comes after its deadline, and then
 // there is somebody in the queue.
 type queued struct {
@@ -142,5 +171,40 @@ func TestADrainFindsWhatCameInTime(t *testing.T) {
 			_ = server.SetReadDeadline(time.Now())
 		}()
 		require.ErrorIs(t, read(), os.ErrDeadlineExceeded, "there is nothing, and the drain ends it")
+	})
+}
+
+// parked is a connection whose bytes the kernel has, and whose reader is told of the
+// drain's deadline first.
+type parked struct {
+	net.Conn
+	ends time.Time
+	told bool
+}
+
+func (c *parked) SetReadDeadline(t time.Time) error { c.ends = t; return nil }
+
+func (c *parked) Read(b []byte) (int, error) {
+	if !c.told || !time.Now().Before(c.ends) {
+		c.told = true
+		return 0, os.ErrDeadlineExceeded
+	}
+	return len(b), nil
+}
+
+// TestADrainFindsWhatTheKernelHas for a worker that waits in its read.
+func TestADrainFindsWhatTheKernelHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newListener(&Config{ReadTimeout: time.Minute, IdleTimeout: time.Minute}, nil)
+		c := &conn{Conn: &parked{}, owner: l}
+		l.stopping.Store(true)
+		until := time.Now().Add(time.Minute)
+		for range 2 {
+			require.NoError(t, c.SetReadDeadline(until))
+			n, err := c.Read(make([]byte, 1))
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+		}
+		require.Equal(t, until, c.Conn.(*parked).ends, "the next read has its own time")
 	})
 }
