@@ -360,17 +360,18 @@ func (s *Spooled) isBegun() bool {
 	return begun
 }
 
-// await waits for changed, at most for CheckEvery; false if it wasn't closed.
+// await waits for changed, until CheckEvery has passed: then it is false. It ends with
+// Close, too.
 func (s *Spooled) await(changed <-chan struct{}) bool {
 	late := time.NewTimer(s.cfg.CheckEvery)
 	defer late.Stop()
 	select {
-	case <-changed:
-		return true
 	case <-late.C:
+		return false
+	case <-changed:
 	case <-s.ctx.Done():
 	}
-	return false
+	return true
 }
 
 // drainOnce sends a window of the spool. If that went well and little is left, it has
@@ -431,7 +432,7 @@ func (s *Spooled) sendRest() error {
 		if s.next == end {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if s.route == toWait {
+			if s.route == toWait && s.ctx.Err() == nil { // Close goes by the route that it finds
 				s.cfg.Logger.Info("spool is drained", "end", end.String())
 				s.turn(toTopic)
 			}

@@ -27,12 +27,17 @@ type node struct {
 }
 
 func startNode(tb testing.TB, cfg Config, dir string, patience time.Duration, most int64) node {
+	return startNodeWith(tb, cfg, SpoolConfig{Patience: patience}, dir, most)
+}
+
+func startNodeWith(tb testing.TB, cfg Config, spooled SpoolConfig, dir string, most int64) node {
 	spool, err := segment.Open(segment.Config{Dir: dir, SegmentBytes: 64 << 10, MaxBytes: most})
 	require.NoError(tb, err)
 	tb.Cleanup(func() { spool.Close() })
 	log, err := Open(cfg)
 	require.NoError(tb, err)
-	s, err := OpenSpooled(SpoolConfig{Log: log, Spool: spool, Mark: filepath.Join(dir, "drained"), Patience: patience})
+	spooled.Log, spooled.Spool, spooled.Mark = log, spool, filepath.Join(dir, "drained")
+	s, err := OpenSpooled(spooled)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { s.Close() })
 	return node{s, spool, log}
@@ -542,6 +547,65 @@ func TestNodeEndsWithoutBrokers(t *testing.T) {
 	n = startNode(t, cfg, dir, time.Hour, 0)
 	n.drained(t)
 	requireKept(t, n.log, []*writer{w})
+}
+
+// TestNodeEndsWithALateRecord: a record that was written late doesn't have those lost that
+// are on their way to the topic as the node ends.
+func TestNodeEndsWithALateRecord(t *testing.T) {
+	cluster, brokers := fakeCluster(t)
+	cfg := freshTopic(t, brokers, Topic{})
+	cfg.RequestTimeout = time.Hour // that Close waits for it
+	n := startNodeWith(t, cfg, SpoolConfig{Patience: time.Hour, CheckEvery: time.Hour}, t.TempDir(), 0)
+	late := testRecord("tnt_b", 0)
+	_, err := n.spool.Append(t.Context(), &late)
+	require.NoError(t, err)
+	fault := cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.NotEnoughReplicas, Count: -1})
+	r := testRecord("tnt_a", 0)
+	appended := later(func() error {
+		_, err := n.Append(t.Context(), &r)
+		return err
+	})
+	require.NoError(t, fault.Wait(t.Context(), 1), "it is on its way")
+	n.stop() // as Close does, before it looks at the route
+	n.drainer.Wait()
+	closed := later(n.Close)
+	<-n.log.closing
+	fault.Remove()
+	require.NoError(t, <-appended)
+	require.NoError(t, <-closed)
+}
+
+// watchedSpool counts the looks into it.
+type watchedSpool struct {
+	Spool
+	looks atomic.Int32
+}
+
+func (s *watchedSpool) Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error) {
+	s.looks.Add(1)
+	return s.Spool.Bounds(ctx, partition)
+}
+
+// TestNodeEndsWithoutRecords: a node that ends while its drainer waits for the first
+// record, as the brokers have failed, doesn't use them again, nor waits for them.
+func TestNodeEndsWithoutRecords(t *testing.T) {
+	_, brokers := fakeCluster(t)
+	log := mustOpen(t, freshTopic(t, brokers, Topic{}))
+	dir := t.TempDir()
+	disk, err := segment.Open(segment.Config{Dir: dir})
+	require.NoError(t, err)
+	defer disk.Close()
+	spool := &watchedSpool{Spool: disk}
+	s, err := OpenSpooled(SpoolConfig{Log: log, Spool: spool, Mark: filepath.Join(dir, "drained"), CheckEvery: time.Hour})
+	require.NoError(t, err)
+	defer s.Close()
+	before := spool.looks.Load()
+	s.giveUp(errors.New("the brokers failed"))
+	require.Eventually(t, func() bool { return spool.looks.Load() > before }, time.Minute, time.Millisecond)
+	s.stop() // as Close does, before it looks at the route
+	s.drainer.Wait()
+	route, _ := s.look()
+	require.Equal(t, toSpool, route)
 }
 
 // TestStuckRecord: what was promised is never left out, even while the topic refuses
