@@ -75,10 +75,9 @@ type Spooled struct {
 
 	mu      sync.Mutex
 	route   route
-	begun   bool            // it was turned to the spool since the drainer has looked
 	writing int             // appends to the spool that run
 	next    sealer.Position // of the spool: what is drained ends here
-	changed chan struct{}   // closed when one of these changes
+	changed chan struct{}   // closed when route changes, and when an append to the spool ends that the drainer may wait for
 }
 
 // route is where new records go.
@@ -277,7 +276,6 @@ func (s *Spooled) giveUp(cause error) {
 func (s *Spooled) divert(cause error) {
 	if s.route == toTopic {
 		s.cfg.Logger.Warn("records go to the spool", "err", cause)
-		s.begun = true
 		s.turn(toSpool)
 	}
 }
@@ -286,7 +284,8 @@ func (s *Spooled) appendToSpool(ctx context.Context, r *sealer.Record) error {
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.writing--; s.writing == 0 {
+		// The drainer waits for the first one that ends, and to hand over for the last one.
+		if s.writing--; s.writing == 0 || s.route == toSpool {
 			s.tell()
 		}
 	}()
@@ -332,7 +331,7 @@ func (s *Spooled) drain() {
 			}
 			continue
 		}
-		if s.isBegun() && s.Pending() == 0 {
+		if s.Pending() == 0 {
 			// The brokers fail, as far as anybody knows, and only a record that is sent to
 			// them can tell otherwise: until the first one is there, or none comes for
 			// long, new ones neither go to the topic nor wait.
@@ -349,15 +348,6 @@ func (s *Spooled) drain() {
 		pause(s.ctx, backoff)
 		backoff = min(2*backoff, mostDrainPause)
 	}
-}
-
-// isBegun says once that the spool was begun.
-func (s *Spooled) isBegun() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	begun := s.begun
-	s.begun = false
-	return begun
 }
 
 // await waits for changed, until CheckEvery has passed: then it is false. It ends with

@@ -407,6 +407,41 @@ func TestNobodyWaitsAsTheSpoolIsBegun(t *testing.T) {
 	node{Spooled: s, log: log}.drained(t)
 }
 
+// TestBegunUnderLoad: the spool is drained from its first record on, though there is
+// always somebody who writes it.
+func TestBegunUnderLoad(t *testing.T) {
+	_, brokers := fakeCluster(t)
+	log := mustOpen(t, freshTopic(t, brokers, Topic{}))
+	dir := t.TempDir()
+	disk, err := segment.Open(segment.Config{Dir: dir})
+	require.NoError(t, err)
+	defer disk.Close()
+	hold := make(chan struct{})
+	spool := &slowSpool{Spool: disk}
+	spool.hold.Store(&hold)
+	s, err := OpenSpooled(SpoolConfig{Log: log, Spool: spool, Mark: filepath.Join(dir, "drained"), Patience: time.Hour, CheckEvery: time.Hour})
+	require.NoError(t, err)
+	defer s.Close()
+	s.giveUp(errors.New("the brokers failed"))
+	appended := make(chan error, 2)
+	for i := range 2 {
+		go func() {
+			r := testRecord("tnt_a", i)
+			_, err := s.Append(t.Context(), &r)
+			appended <- err
+		}()
+	}
+	s.awaitWriting(t, 2)
+	hold <- struct{}{} // one of them
+	require.NoError(t, <-appended)
+	require.Eventually(t, func() bool { return s.Pending() == 0 }, time.Minute, time.Millisecond)
+	s.awaitWriting(t, 1)
+	close(hold)
+	require.NoError(t, <-appended)
+	node{Spooled: s, log: log}.drained(t)
+	require.Len(t, collect(t, log), 2)
+}
+
 // later calls f, and tells what it returns.
 func later(f func() error) <-chan error {
 	done := make(chan error, 1)
@@ -447,7 +482,7 @@ func TestNobodyIsOvertaken(t *testing.T) {
 	require.NoError(t, err)
 	defer disk.Close()
 	spool := &slowSpool{Spool: disk}
-	s, err := OpenSpooled(SpoolConfig{Log: log, Spool: spool, Mark: filepath.Join(dir, "drained"), Patience: 20 * time.Millisecond})
+	s, err := OpenSpooled(SpoolConfig{Log: log, Spool: spool, Mark: filepath.Join(dir, "drained"), Patience: 20 * time.Millisecond, CheckEvery: 20 * time.Millisecond})
 	require.NoError(t, err)
 	defer s.Close()
 	w := &writer{tenant: "tnt_a"}
