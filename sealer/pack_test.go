@@ -176,7 +176,7 @@ func TestEveryFlipIsFound(t *testing.T) {
 	p := w.seal(events)
 	step := 1
 	if testing.Short() {
-		step = 11
+		step = 97
 	}
 	pack := bundle(t, p, events)
 	w.flip(t, pack, every(step, pack))
