@@ -65,14 +65,13 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 // fasthttp's Serve, once the listener was stopped and its queue is empty.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
-		asked := time.Now()
 		inner, err := l.Listener.Accept()
 		switch {
 		case err == nil:
 			l.taken++
 		case l.stopping.Load():
 			// Whoever comes late to ask finds the deadline passed, and the queue not looked at.
-			quiet := l.taken == 0 && time.Since(asked) >= acceptQuiet/2
+			quiet := l.taken == 0 && !queued(l.Listener)
 			if quiet || l.rounds >= acceptRounds || !l.extend() {
 				return nil, io.EOF
 			}
@@ -238,6 +237,7 @@ type conn struct {
 	// and when reads and writes do end unless they are set anew.
 	readUntil, readEnds, writeEnds time.Time
 
+	// The worker's, too, but others may look whether a handshake has ended.
 	greeting atomic.Bool // bytes belong to a TLS handshake, not to a request
 }
 

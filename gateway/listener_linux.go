@@ -22,17 +22,31 @@ var dropSYN = [...]unix.SockFilter{
 // clients try again and are refused once the socket is closed. Without it (no TCP, a
 // kernel without filters) a connection that arrives in the last moment is reset.
 func refuseNew(ln net.Listener) {
-	tcp, ok := ln.(syscall.Conn)
+	program := dropSYN
+	onSocket(ln, func(fd int) {
+		_ = unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+			&unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
+	})
+}
+
+// queued says whether the kernel has a connection to accept.
+func queued(ln net.Listener) (some bool) {
+	onSocket(ln, func(fd int) {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		some = err == nil && n > 0
+	})
+	return some
+}
+
+// onSocket does what is to be done with a listener's descriptor, if it has one.
+func onSocket(ln net.Listener, do func(fd int)) {
+	has, ok := ln.(syscall.Conn)
 	if !ok {
 		return
 	}
-	raw, err := tcp.SyscallConn()
+	raw, err := has.SyscallConn()
 	if err != nil {
 		return
 	}
-	program := dropSYN
-	_ = raw.Control(func(fd uintptr) {
-		_ = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
-			&unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
-	})
+	_ = raw.Control(func(fd uintptr) { do(int(fd)) })
 }

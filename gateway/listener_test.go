@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"io"
 	"net"
 	"os"
 	"testing"
@@ -106,44 +105,6 @@ func TestADrainWaitsForAClientThatIsHeldUp(t *testing.T) {
 		require.NoError(t, client.Close())
 		require.NoError(t, <-closed)
 		require.Zero(t, <-cut)
-	})
-}
-
-// queued is a listener that stops: the first who asks comes after its deadline, and then
-// there is somebody in the queue.
-type queued struct {
-	net.Listener
-	asked int
-	one   net.Conn
-}
-
-func (q *queued) SetDeadline(time.Time) error { return nil }
-
-func (q *queued) Accept() (net.Conn, error) {
-	switch q.asked++; q.asked {
-	case 1:
-	case 2:
-		return q.one, nil
-	default:
-		time.Sleep(acceptQuiet) // synctest's clock
-	}
-	return nil, os.ErrDeadlineExceeded
-}
-
-// TestAStopLooksIntoTheQueue even if the one who accepts is held up.
-func TestAStopLooksIntoTheQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client, server := net.Pipe()
-		defer client.Close()
-		l := newListener(&Config{MaxConns: 1}, nil)
-		l.Listener = &queued{one: server}
-		l.stopping.Store(true)
-		c, err := l.Accept()
-		require.NoError(t, err)
-		require.Equal(t, server, c.(*conn).Conn)
-		_, err = l.Accept()
-		require.Equal(t, io.EOF, err)
-		require.Less(t, l.rounds, acceptRounds)
 	})
 }
 
