@@ -213,7 +213,7 @@ func (c *gatewayCmd) Run() (err error) {
 	return nil
 }
 
-// listenAt listens on an address that was held.
+// listenAt listens on an address that was held, and closes held.
 //
 // A gateway listens once it may decide deliveries and sign for them, which takes as long
 // as control is away, and is never for a node that has to leave: that sees its spool and

@@ -7,16 +7,19 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
 
-// Hold takes an address for a Listen to come, and fails if it can't be had: the kernel
-// refuses connections to it meanwhile, and gives it to nobody who asks for a free port.
-// Of port 0 it is one of those; at says which. The address is held until the end of
-// held, which should be closed once it is listened on.
-func Hold(_ context.Context, addr string) (at net.Addr, held io.Closer, err error) {
-	a, err := net.ResolveTCPAddr("tcp", addr)
+// Hold takes an address for a Listen to come, and fails if somebody listens there: the
+// kernel refuses connections to it meanwhile, and gives it to nobody who asks for a free
+// port; who names the port can still have it. Of port 0 it is a free one; at says which.
+// The address is held until the end of held, which should be closed once it is listened
+// on. ctx ends the look-up of a name.
+func Hold(ctx context.Context, addr string) (at net.Addr, held io.Closer, err error) {
+	a, err := resolve(ctx, net.DefaultResolver, addr)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -32,6 +35,8 @@ func Hold(_ context.Context, addr string) (at net.Addr, held io.Closer, err erro
 		to := &unix.SockaddrInet6{Port: a.Port, Addr: [16]byte(a.IP.To16())}
 		if ifi, err := net.InterfaceByName(a.Zone); err == nil {
 			to.ZoneId = uint32(ifi.Index)
+		} else if index, err := strconv.ParseUint(a.Zone, 10, 32); err == nil {
+			to.ZoneId = uint32(index)
 		}
 		f, err = bound(to)
 	}
@@ -49,8 +54,26 @@ func Hold(_ context.Context, addr string) (at net.Addr, held io.Closer, err erro
 	return a, f, nil
 }
 
-// bound is a socket that does not listen. As it allows for others, like Go's listeners, one
-// of those may.
+// resolve is net.ResolveTCPAddr, which prefers IPv4 too, but ends with ctx.
+func resolve(ctx context.Context, by *net.Resolver, addr string) (*net.TCPAddr, error) {
+	host, service, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	port, err := by.LookupPort(ctx, "tcp", service)
+	if err != nil || host == "" {
+		return &net.TCPAddr{Port: port}, err
+	}
+	all, err := by.LookupIPAddr(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	first := max(0, slices.IndexFunc(all, func(ip net.IPAddr) bool { return ip.IP.To4() != nil }))
+	return &net.TCPAddr{IP: all[first].IP, Zone: all[first].Zone, Port: port}, nil
+}
+
+// bound is a socket that does not listen, with SO_REUSEADDR, so that our own listener can
+// be bound beside it.
 func bound(to unix.Sockaddr) (*os.File, error) {
 	family := unix.AF_INET
 	if _, ok := to.(*unix.SockaddrInet6); ok {
