@@ -57,8 +57,9 @@ func TestConfigBecomesOptions(t *testing.T) {
 // A server that can't be reached is named, its password isn't.
 func TestOpenSaysWhatIsAway(t *testing.T) {
 	// A port that is taken, and on which nobody listens.
-	taken, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	taken, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	require.NoError(t, err)
+	unix.CloseOnExec(taken)
 	defer unix.Close(taken)
 	require.NoError(t, unix.Bind(taken, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	name, err := unix.Getsockname(taken)
