@@ -218,9 +218,9 @@ func TestOthersChangeKeysMeanwhile(t *testing.T) {
 	done, err := a.administer(t.Context(), "standing still", true)
 	require.NoError(t, err)
 	defer done()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
 	for _, r := range []*Room{a, b} {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
 		_, err = r.Rotate(ctx, r.packs.current().signer.KeyID, store.ByOperator())
 		require.Error(t, err)
 		require.Error(t, ctx.Err(), "it waits as long as its caller")
