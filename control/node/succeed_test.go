@@ -55,8 +55,9 @@ func startFleetFor(t *testing.T, r *Room, purpose string, clock func() time.Time
 				}
 				at := clock()
 				signer, done, err := lend(t.Context(), at)
-				if err != nil && clock().Sub(at) >= straggling {
-					continue // it stood still, and asks for a later moment
+				if err != nil && clock().Sub(at) >= straggling { // it stood still: a delivery would ask again
+					at = clock()
+					signer, done, err = lend(t.Context(), at)
 				}
 				if err != nil {
 					t.Errorf("a delivery at %v has no key: %v", at, err)
@@ -96,6 +97,7 @@ func (f *fleet) end() (deliveries []sealer.RecordedDelivery) {
 	f.t.Helper()
 	close(f.stop)
 	f.done.Wait()
+	require.NotEmpty(f.t, f.events)
 	for _, text := range f.events {
 		d, err := sealer.ReadDelivery(text)
 		require.NoError(f.t, err)
