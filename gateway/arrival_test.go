@@ -49,8 +49,9 @@ func TestPipelinedBodies(t *testing.T) {
 func TestSlowBody(t *testing.T) { everyTransport(t, slowBody) }
 
 func slowBody(t *testing.T, transport func(*Config)) {
-	w := newWorld(t, func(c *Config) { transport(c); c.ReadTimeout = 500 * time.Millisecond })
-	r := w.tooSlow(request(w.token, w.large())[:30_000])
+	const timeout = 500 * time.Millisecond
+	w := newWorld(t, func(c *Config) { transport(c); c.ReadTimeout = timeout })
+	r := w.tooSlow(request(w.token, w.large())[:30_000], timeout)
 	require.Equal(t, 408, r.status)
 	require.True(t, r.closes)
 	requireEnvelope(t, r)
