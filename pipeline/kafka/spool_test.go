@@ -337,7 +337,7 @@ func TestPatienceEndsBeforeTheCaller(t *testing.T) {
 // have its next ones served by the spool, if the brokers failed meanwhile.
 func TestCallersGiveUpOnFailingBrokers(t *testing.T) {
 	cluster, brokers := fakeCluster(t)
-	n := startNode(t, freshTopic(t, brokers, Topic{}), t.TempDir(), time.Hour, 0)
+	n := startNodeWith(t, freshTopic(t, brokers, Topic{}), SpoolConfig{Patience: time.Hour, CheckEvery: time.Hour}, t.TempDir(), 0)
 	fault := cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.NotEnoughReplicas, Count: -1})
 	ctx, cancel := context.WithCancel(t.Context())
 	failing := later(func() error {
