@@ -83,7 +83,7 @@ func (c *Cluster) collect(ctx context.Context, b *books, folder string, caller C
 	}
 	var said bytes.Buffer
 	story := &Demo{Exe: c.Exe, Dir: dir, Out: &said}
-	files, err := story.seal(ctx, caller.Client)
+	files, err := story.download(ctx, caller.Client)
 	if err != nil {
 		return err
 	}

@@ -264,6 +264,11 @@ func (d *Demo) seal(ctx context.Context, client Client) ([]string, error) {
 	if err := awaitSealed(sealing, client); err != nil {
 		return nil, err
 	}
+	return d.download(ctx, client)
+}
+
+// download downloads every pack of the tenant, oldest first.
+func (d *Demo) download(ctx context.Context, client Client) ([]string, error) {
 	var list struct {
 		Packs []struct {
 			ID    string
