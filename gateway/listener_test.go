@@ -127,11 +127,13 @@ func TestADrainFindsWhatCameInTime(t *testing.T) {
 		require.NoError(t, server.SetReadDeadline(time.Now()))
 		require.NoError(t, read())
 
+		began := time.Now()
 		go func() {
 			time.Sleep(time.Second) // synctest's clock
 			_ = server.SetReadDeadline(time.Now())
 		}()
 		require.ErrorIs(t, read(), os.ErrDeadlineExceeded, "there is nothing, and the drain ends it")
+		require.Equal(t, time.Second+lastLook, time.Since(began), "and not its own time")
 	})
 }
 
