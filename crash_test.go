@@ -156,7 +156,7 @@ func startServer(t *testing.T, exe, data string) *bench.Server {
 
 func createTenant(t *testing.T, exe, data string) tenantKey {
 	t.Helper()
-	out, err := exec.Command(exe, "tenant", "create", "--data", data, "--org", "org_test", "--json").Output()
+	out, err := exec.Command(exe, "tenant", "create", "--data", data, "--org", "org_test", "--another", "--json").Output()
 	require.NoError(t, err)
 	var tn tenantKey
 	require.NoError(t, json.Unmarshal(out, &tn))

@@ -228,7 +228,7 @@ func TestRootOffline(t *testing.T) {
 	require.Contains(t, command(t, exe, "signing-key", "delegate", "--data", data, answer), old+" is valid until")
 	require.NotEqual(t, old, current(t, exe, data, sealer.PurposeDirectory))
 
-	tenant := command(t, exe, "tenant", "create", "--data", data, "--org", "acme", "--json")
+	tenant := command(t, exe, "tenant", "create", "--data", data, "--org", "acme", "--another", "--json")
 	var made tenantKey
 	require.NoError(t, json.Unmarshal([]byte(tenant), &made))
 	var list struct{ Keys []struct{ KeyID string } }

@@ -25,7 +25,7 @@ type owner struct {
 // of every resource.
 func settleIn(t *testing.T, exe string, server *bench.Server) owner {
 	t.Helper()
-	out, err := exec.Command(exe, "tenant", "create", "--data", server.Data, "--org", "org_test", "--scope", "*", "--json").Output()
+	out, err := exec.Command(exe, "tenant", "create", "--data", server.Data, "--org", "org_test", "--another", "--scope", "*", "--json").Output()
 	require.NoError(t, err)
 	var tenant tenantKey
 	require.NoError(t, json.Unmarshal(out, &tenant))

@@ -99,7 +99,7 @@ type visitor struct {
 
 func (h *sandboxHouse) visitor(sandbox bool) (v visitor) {
 	h.t.Helper()
-	made, err := h.ctl.tenants.Create(h.t.Context(), tenant.Request{Org: "visitor", Sandbox: sandbox})
+	made, err := h.ctl.tenants.Create(h.t.Context(), tenant.Request{Org: "visitor", Another: true, Sandbox: sandbox})
 	require.NoError(h.t, err)
 	v.Created = made
 	var basis struct {

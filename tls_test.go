@@ -63,7 +63,7 @@ func TestTLS(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 
 	administer := func(more ...string) (string, error) {
-		out, err := exec.Command(exe, append([]string{"tenant", "create", "--org", "org_test", "--data", data}, more...)...).CombinedOutput()
+		out, err := exec.Command(exe, append([]string{"tenant", "create", "--org", "org_test", "--another", "--data", data}, more...)...).CombinedOutput()
 		return string(out), err
 	}
 	shown := []string{"--admin-cert", operator.Cert, "--admin-key", operator.Key}

@@ -20,7 +20,7 @@ type registered struct {
 // register makes a tenant on a running server, and through an API three bases and the
 // rights.
 func register(ctx context.Context, exe string, server *Server, api string) (*registered, error) {
-	out, err := exec.CommandContext(ctx, exe, "tenant", "create", "--data", server.Data, "--org", "org_demo", "--json").Output()
+	out, err := exec.CommandContext(ctx, exe, "tenant", "create", "--data", server.Data, "--org", "org_demo", "--another", "--json").Output()
 	if err != nil {
 		return nil, fmt.Errorf("cannot create a tenant: %w%s", err, stderrOf(err))
 	}

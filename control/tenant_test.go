@@ -37,7 +37,8 @@ func TestAdminHandler(t *testing.T) {
 	require.Contains(t, admin(adminToken, `{"org":"acme","scopes":["rights:own"]}`).refused(422, api.ValidationFailed), `\"rights:own\" is no scope`)
 	require.Contains(t, admin(adminToken, `{"org":"acme","email":"nobody"}`).refused(422, api.ValidationFailed), `"field":"email"`)
 
-	made := admin(adminToken, `{"org":"org_acme","env":"live","scopes":["*"]}`).ok()
+	require.Contains(t, admin(adminToken, `{"org":"org_acme"}`).refused(409, api.StateConflict), "org_acme has the tenant tnt_")
+	made := admin(adminToken, `{"org":"org_acme","env":"live","scopes":["*"],"another":true}`).ok()
 	require.Equal(t, "org_acme", made["orgId"], "the prefix is not put there twice")
 	live := get[string](t, made, "apiKey")
 	require.True(t, strings.HasPrefix(live, "mun_live_"))

@@ -85,7 +85,7 @@ func serveUp(t *testing.T) (api bench.Client, admin string) {
 	server, err := bench.StartServer(t.Context(), exe, data, "127.0.0.1:0", "127.0.0.1:0")
 	require.NoError(t, err, "is the binary built?")
 	t.Cleanup(server.Kill)
-	key, err := exec.Command(exe, "tenant", "create", "--data", data, "--org", "org_a", "--key-only").Output()
+	key, err := exec.Command(exe, "tenant", "create", "--data", data, "--org", "org_a", "--another", "--key-only").Output()
 	require.NoError(t, err)
 	return bench.Client{API: server.API, Key: strings.TrimSpace(string(key))}, server.Admin
 }

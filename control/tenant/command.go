@@ -1,6 +1,7 @@
 package tenant
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 // TenantCommands are what "muniment tenant" does, in the form that kong reads.
 type TenantCommands struct {
 	Create CreateTenantCommand `cmd:"" help:"Create a tenant, its first developer and an API key."`
+	List   ListTenantsCommand  `cmd:"" help:"List the tenants, newest first."`
 }
 
 // CreateTenantCommand creates a tenant.
@@ -24,18 +26,59 @@ type CreateTenantCommand struct {
 	Email string   `help:"E-mail address of the developer."`
 	Scope []string `help:"Scopes of the key; default: every scope but *."`
 	Env   string   `default:"test" enum:"test,live" help:"Environment of the key: ${enum}."`
+
+	Another bool `help:"Create it although the organisation has a tenant."`
 	Print
 }
 
 // Run asks the server.
 func (c *CreateTenantCommand) Run(server node.Server, out io.Writer) error {
 	var made Created
-	request := Request{Org: c.Org, Email: c.Email, Scopes: c.Scope, Env: c.Env}
+	request := Request{Org: c.Org, Email: c.Email, Scopes: c.Scope, Env: c.Env, Another: c.Another}
 	if err := server.Do(http.MethodPost, "/admin/tenants", request, &made); err != nil {
 		return fmt.Errorf("cannot create the tenant: %w", err)
 	}
 	text := fmt.Sprintf("tenant     %s\norg        %s\ndeveloper  %s\nkey        %s\n", made.TenantID, made.OrgID, made.DeveloperID, made.KeyID)
 	return c.print(out, made, text, made.APIKey)
+}
+
+// ListTenantsCommand lists tenants.
+type ListTenantsCommand struct {
+	JSON bool `help:"Print one JSON object."`
+}
+
+// Run asks the server.
+func (c *ListTenantsCommand) Run(server node.Server, out io.Writer) error {
+	all, err := pages(server, "/admin/tenants", url.Values{}, func(page Tenants) ([]Listed, *string) { return page.Tenants, page.NextCursor })
+	if err != nil {
+		return fmt.Errorf("cannot list the tenants: %w", err)
+	}
+	if c.JSON {
+		return json.NewEncoder(out).Encode(map[string]any{"tenants": all})
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "TENANT\tORGANISATION\tCREATED\tKEYS\tEMAIL")
+	for _, t := range all {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\n", t.TenantID, t.OrgID, t.CreatedAt, t.Keys, cmp.Or(t.Email, "-"))
+	}
+	return table.Flush()
+}
+
+// pages asks the server for a whole list, page by page.
+func pages[P, R any](server node.Server, path string, query url.Values, of func(P) (records []R, next *string)) ([]R, error) {
+	all := []R{}
+	query.Set("limit", "500")
+	for {
+		var page P
+		if err := server.Do(http.MethodGet, path+"?"+query.Encode(), nil, &page); err != nil {
+			return nil, err
+		}
+		records, next := of(page)
+		if all = append(all, records...); next == nil {
+			return all, nil
+		}
+		query.Set("cursor", *next)
+	}
 }
 
 // Commands are what "muniment key" does, in the form that kong reads.
@@ -72,20 +115,11 @@ type ListCommand struct {
 	JSON   bool   `help:"Print one JSON object."`
 }
 
-// Run asks the server, page by page.
+// Run asks the server.
 func (c *ListCommand) Run(server node.Server, out io.Writer) error {
-	all := []Key{}
-	query := url.Values{"tenantId": {c.Tenant}, "limit": {"500"}}
-	for {
-		var page List
-		if err := server.Do(http.MethodGet, "/admin/api-keys?"+query.Encode(), nil, &page); err != nil {
-			return fmt.Errorf("cannot list the keys: %w", err)
-		}
-		all = append(all, page.Keys...)
-		if page.NextCursor == nil {
-			break
-		}
-		query.Set("cursor", *page.NextCursor)
+	all, err := pages(server, "/admin/api-keys", url.Values{"tenantId": {c.Tenant}}, func(page List) ([]Key, *string) { return page.Keys, page.NextCursor })
+	if err != nil {
+		return fmt.Errorf("cannot list the keys: %w", err)
 	}
 	if c.JSON {
 		return json.NewEncoder(out).Encode(map[string]any{"keys": all})

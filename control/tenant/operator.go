@@ -13,6 +13,7 @@ import (
 // OperatorRoutes adds what an operator may do to the API of the admin listener.
 func (r *Room) OperatorRoutes(a route.API) {
 	route.Operator(a, "create-tenant", http.MethodPost, "/admin/tenants", "Create a tenant with its first developer and API key", r.createTenant)
+	route.Operator(a, "list-tenants", http.MethodGet, "/admin/tenants", "List the tenants, newest first, without those of the sandbox's visitors", r.listTenants)
 	route.Operator(a, "operator-create-api-key", http.MethodPost, "/admin/api-keys", "Create an API key of any tenant; it is shown this once", r.operatorCreate)
 	route.Operator(a, "operator-list-api-keys", http.MethodGet, "/admin/api-keys", "List the API keys of a tenant, newest first", r.operatorList)
 	route.Operator(a, "operator-rotate-api-key", http.MethodPost, "/admin/api-keys/{keyId}/rotate", "Let a new API key take over from an old one; it is shown this once", r.operatorRotate)
@@ -23,6 +24,26 @@ type tenantInput struct{ Body Request }
 
 func (r *Room) createTenant(ctx context.Context, in *tenantInput) (*store.Answer[Created], error) {
 	return store.Tell(r.Create(ctx, in.Body))
+}
+
+// Tenants is one page of tenants.
+type Tenants struct {
+	Tenants    []Listed `json:"tenants"`
+	NextCursor *string  `json:"nextCursor"`
+}
+
+// Listed is a tenant as operators see it.
+type Listed struct {
+	TenantID  string        `json:"tenantId"`
+	OrgID     string        `json:"orgId"`
+	Email     string        `json:"email" doc:"Of its first developer; empty when none was given."`
+	Keys      int64         `json:"keys" doc:"How many API keys it has that were not revoked."`
+	CreatedAt store.Instant `json:"createdAt"`
+}
+
+func (r *Room) listTenants(ctx context.Context, in *struct{ store.Page }) (*store.Answer[Tenants], error) {
+	page, next, err := listTenants(ctx, r.db.Read(), in.Page)
+	return store.Tell(Tenants{page, next}, err)
 }
 
 // OperatorKeyRequest asks for a key of any tenant, for its first developer.

@@ -74,6 +74,31 @@ func (r *Room) summary(ctx context.Context, tenantID, developerID string) (*Snap
 		FROM tenants t JOIN developers d ON d.tenant_id = t.tenant_id WHERE t.tenant_id = $1 AND d.developer_id = $2`, tenantID, developerID)
 }
 
+// listTenants lists the tenants that operators made, newest first.
+func listTenants(ctx context.Context, q store.Querier, p store.Page) (page []Listed, next *string, err error) {
+	scan := func(row store.Row) (t Listed, err error) {
+		return t, row.Scan(&t.TenantID, &t.OrgID, &t.CreatedAt, &t.Email, &t.Keys)
+	}
+	return store.ListPage(ctx, q, p, "the tenants", func(t Listed) string { return t.TenantID }, scan,
+		`SELECT t.tenant_id, t.org_id, t.created_at,
+			COALESCE((SELECT d.email FROM developers d WHERE d.tenant_id = t.tenant_id ORDER BY d.developer_id LIMIT 1), ''),
+			(SELECT COUNT(*) FROM api_keys k WHERE k.tenant_id = t.tenant_id AND k.revoked_at IS NULL)
+		FROM tenants t WHERE t.sandbox = 0 AND ($1 = '' OR t.tenant_id < $1) ORDER BY t.tenant_id DESC LIMIT $2`)
+}
+
+// Any says whether an operator has made a tenant yet.
+func (r *Room) Any(ctx context.Context) (bool, error) {
+	one, err := store.One(ctx, r.db.Read(), "the tenants", store.Text, `SELECT tenant_id FROM tenants WHERE sandbox = 0 LIMIT 1`)
+	return one != nil, err
+}
+
+// tenantOf is a tenant of an organisation that is not the sandbox's, the first that was
+// made; nil if it has none.
+func tenantOf(ctx context.Context, q store.Querier, orgID string) (tenantID *string, err error) {
+	return store.One(ctx, q, "the tenants of "+orgID, store.Text,
+		`SELECT tenant_id FROM tenants WHERE org_id = $1 AND sandbox = 0 ORDER BY tenant_id LIMIT 1`, orgID)
+}
+
 const keyColumns = `key_id, tenant_id, developer_id, org_id, label, prefix, secret_hash, scopes, expires_at, revoked_at, successor_key_id,
 	created_at, updated_at, revision`
 

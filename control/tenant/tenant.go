@@ -1,7 +1,7 @@
 // Package tenant owns tenants, their developers, and their API keys.
 //
 // A tenant is made by an operator (Create), together with its first developer
-// and key. Further keys are made, rotated and revoked by keys that hold keys:write;
+// and key. An organisation has one, unless the operator asks for another. Further keys are made, rotated and revoked by keys that hold keys:write;
 // nobody can give a scope that he lacks, and a key stays in the environment, test
 // or live, of the key that made it. An operator may do the same to any tenant's
 // keys, with any scope. Of a key's secret only the hash is kept, so the key is shown
@@ -86,6 +86,8 @@ type Request struct {
 	Label  string   `json:"label,omitempty" maxLength:"128"`
 	// Env is test or live; test when empty.
 	Env string `json:"env,omitempty" enum:"test,live"`
+	// Another allows an organisation that has a tenant a further one.
+	Another bool `json:"another,omitempty" doc:"Make a tenant although the organisation has one."`
 	// Sandbox makes a tenant of the sandbox. No request can ask for that.
 	Sandbox bool `json:"-"`
 }
@@ -99,7 +101,9 @@ type Created struct {
 	APIKey      string `json:"apiKey"`
 }
 
-// Create makes a tenant, in one change. It refuses with api.Invalid.
+// Create makes a tenant, in one change. It refuses with api.Invalid, and with
+// STATE_CONFLICT where the organisation has a tenant, unless another one is asked for:
+// who makes it twice would else spread rights and receipts over two logs.
 func (r *Room) Create(ctx context.Context, q Request) (c Created, err error) {
 	err = r.db.Change(ctx, func(tx *store.Tx) (err error) {
 		c, err = Make(ctx, tx, q)
@@ -113,6 +117,15 @@ func Make(ctx context.Context, tx *store.Tx, q Request) (c Created, err error) {
 	org, scopes, err := q.check()
 	if err != nil {
 		return c, err
+	}
+	if !q.Another && !q.Sandbox {
+		has, err := tenantOf(ctx, tx, org)
+		if err != nil {
+			return c, err
+		}
+		if has != nil {
+			return c, api.Conflict(org + " has the tenant " + *has + " already: make a key for that one, or ask for another tenant")
+		}
 	}
 	now := tx.Now()
 	c = Created{
