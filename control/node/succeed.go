@@ -88,11 +88,11 @@ func (r *Room) succeed(ctx context.Context, g *ring, key *private, by sealer.Ref
 		r.retire(ctx, g, old)
 	}
 	now := r.db.Now()
-	s := Succession{Key: row.view(now)}
+	s, did := Succession{Key: row.view(now)}, "a signing key was made"
 	if before != nil {
-		s.Replaced = before.view(now)
+		s.Replaced, did = before.view(now), "a signing key took over"
 	}
-	r.cfg.Logger.Info("a signing key took over", "keyId", row.KeyID, "purpose", row.Purpose, "nodeId", row.node)
+	r.cfg.Logger.Info(did, "keyId", row.KeyID, "purpose", row.Purpose, "nodeId", row.node)
 	return s, nil
 }
 
