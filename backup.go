@@ -16,7 +16,7 @@ import (
 )
 
 type backupCmd struct {
-	Data        string `default:"./muniment-data" help:"Data folder, of a server that runs or not." type:"path"`
+	Data        string `default:"./muniment-data" env:"MUNIMENT_DATA" help:"Data folder, of a server that runs or not." type:"path"`
 	To          string `required:"" help:"Folder to make, or file to make if it ends in .tar." placeholder:"DIR|FILE" type:"path"`
 	WithoutKeys bool   `help:"Leave the private keys out." xor:"keys"`
 	WithRoot    bool   `help:"Take keys/root.skey along: whoever has it can sign as this service, and it can't be revoked." xor:"keys"`

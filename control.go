@@ -43,7 +43,7 @@ type controlCmd struct {
 
 	Sandbox sandbox.Flags `embed:"" prefix:"sandbox-" group:"Sandbox:"`
 
-	AcceptRollback bool `help:"Go on although the database or the log was restored from an older copy than the other."`
+	AcceptRollback bool `env:"-" help:"Go on although the database or the log was restored from an older copy than the other."`
 }
 
 // Run serves until it is told to stop. It waits for a database and a log that are
@@ -57,21 +57,21 @@ func (c *controlCmd) Run() (err error) {
 	started := false
 	defer func() { err = stopped(told, ctx, logger, started, err) }()
 	registry := newRegistry()
-	if err := store.MakeDir(c.Data); err != nil {
+	if err := store.MakeDataDir(c.Data); err != nil {
 		return err
 	}
 
 	// Three doors, for three kinds of callers.
 	operated, served := newParts(ctx, fail), newParts(ctx, fail)
 	defer operated.stop()
-	open := func(on *parts, name, address string, flags certs.ServerFlags, first http.Handler) (*switchable, string, error) {
+	open := func(on *parts, name, flag, address string, flags certs.ServerFlags, first http.Handler) (*switchable, string, error) {
 		cfg, err := certs.Server(certs.Options{Use: name, Logger: logger, Registerer: registry}, flags)
 		if err != nil {
 			return nil, "", err
 		}
 		ln, err := net.Listen("tcp", address)
 		if err != nil {
-			return nil, "", err
+			return nil, "", cannotListen(flag, err)
 		}
 		door := newSwitch(first)
 		on.run("the listener for "+name, func(ctx context.Context) error { return serve(ctx, secured(ln, cfg), door) })
@@ -79,18 +79,18 @@ func (c *controlCmd) Run() (err error) {
 	}
 	waits := newAwaited(errors.New("control is waiting for its engines"))
 	starting := http.HandlerFunc(refuseAtStart)
-	operators, adminURL, err := open(operated, "admin", c.Admin, c.AdminTLS, gateway.Admin{Gatherer: registry, Checks: []gateway.Check{
+	operators, adminURL, err := open(operated, "admin", "--admin", c.Admin, c.AdminTLS, gateway.Admin{Gatherer: registry, Checks: []gateway.Check{
 		{Name: "start", Ready: waits.Ready},
 	}}.Handler())
 	if err != nil {
 		return err
 	}
 	defer served.stop()
-	callers, apiURL, err := open(served, "api", c.Listen, c.TLS, starting)
+	callers, apiURL, err := open(served, "api", "--listen", c.Listen, c.TLS, starting)
 	if err != nil {
 		return err
 	}
-	nodes, nodesURL, err := open(served, "nodes", c.Nodes, c.NodesTLS, starting)
+	nodes, nodesURL, err := open(served, "nodes", "--nodes", c.Nodes, c.NodesTLS, starting)
 	if err != nil {
 		return err
 	}

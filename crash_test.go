@@ -146,9 +146,9 @@ func check(t *testing.T, acknowledged map[string]string, count map[string]int, e
 
 type tenantKey struct{ TenantID, OrgID, DeveloperID, KeyID, APIKey string }
 
-func startServer(t *testing.T, exe, data string) *bench.Server {
+func startServer(t *testing.T, exe, data string, flags ...string) *bench.Server {
 	t.Helper()
-	s, err := bench.StartServer(t.Context(), exe, data, "127.0.0.1:0", "127.0.0.1:0")
+	s, err := bench.StartServer(t.Context(), exe, data, "127.0.0.1:0", "127.0.0.1:0", flags...)
 	require.NoError(t, err)
 	t.Cleanup(s.Kill)
 	return s

@@ -39,9 +39,9 @@ func newHouse(t *testing.T) *house {
 	return h
 }
 
-func (h *house) start() {
+func (h *house) start(flags ...string) {
 	h.t.Helper()
-	h.server = startServer(h.t, h.exe, h.data)
+	h.server = startServer(h.t, h.exe, h.data, flags...)
 	h.client.API = h.server.API
 }
 
@@ -183,12 +183,10 @@ func (h *house) log() string {
 
 const acceptRollback = "--accept-rollback"
 
-// accepting starts the server with the flag, and lets later starts go without.
+// accepting starts the server with the flag; later starts go without.
 func (h *house) accepting() {
 	h.t.Helper()
-	require.NoError(h.t, os.Setenv("MUNIMENT_ACCEPT_ROLLBACK", "true"))
-	defer os.Unsetenv("MUNIMENT_ACCEPT_ROLLBACK")
-	h.start()
+	h.start(acceptRollback)
 }
 
 func TestSecondProcessIsRefused(t *testing.T) {

@@ -76,7 +76,7 @@ func (c *gatewayCmd) Run() (err error) {
 	defer func() { err = stopped(told, ctx, logger, started, err) }()
 	registry := newRegistry()
 
-	if err := store.MakeDir(c.Data); err != nil {
+	if err := store.MakeDataDir(c.Data); err != nil {
 		return err
 	}
 	claim, err := store.Claim(c.Data)
@@ -90,12 +90,12 @@ func (c *gatewayCmd) Run() (err error) {
 	}
 	address, held, err := gateway.Hold(ctx, c.Listen)
 	if err != nil {
-		return err
+		return cannotListen("--listen", err)
 	}
 	defer held.Close()
 	adminListener, err := net.Listen("tcp", c.Admin)
 	if err != nil {
-		return err
+		return cannotListen("--admin", err)
 	}
 	defer adminListener.Close()
 	logger.Info("muniment gateway is starting", "api", urlOf(address, hops.api),

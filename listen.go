@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -65,6 +66,15 @@ func secured(ln net.Listener, cfg *tls.Config) net.Listener {
 		return ln
 	}
 	return tls.NewListener(ln, cfg)
+}
+
+// cannotListen names the flag that says where to listen, which is what has to change
+// where another process has the port.
+func cannotListen(flag string, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("cannot listen: %w: choose another port by %s, or stop the process that has it", err, flag)
+	}
+	return fmt.Errorf("cannot listen as %s says: %w", flag, err)
 }
 
 // urlOf is where an address that is secured so can be reached.

@@ -31,11 +31,11 @@ import (
 
 // commands is the command line. Each flag is also an environment variable.
 type commands struct {
-	Up       upCmd       `cmd:"" help:"Run everything in one process, on one data folder."`
-	Control  controlCmd  `cmd:"" help:"Run one of the control processes of a service on more than one machine."`
-	Gateway  gatewayCmd  `cmd:"" help:"Run an edge node of a service on more than one machine."`
-	Pipeline pipelineCmd `cmd:"" help:"Load the event log into the warehouse: any number of processes share the work."`
-	Migrate  migrateCmd  `cmd:"" help:"Make the topic and the tables of a service on more than one machine, or let them grow."`
+	Up       upCmd       `cmd:"" variables:"all" help:"Run everything in one process, on one data folder."`
+	Control  controlCmd  `cmd:"" variables:"all" help:"Run one of the control processes of a service on more than one machine."`
+	Gateway  gatewayCmd  `cmd:"" variables:"all" help:"Run an edge node of a service on more than one machine."`
+	Pipeline pipelineCmd `cmd:"" variables:"all" help:"Load the event log into the warehouse: any number of processes share the work."`
+	Migrate  migrateCmd  `cmd:"" variables:"all" help:"Make the topic and the tables of a service on more than one machine, or let them grow."`
 	Tenant   struct {
 		running
 		tenant.TenantCommands
@@ -64,23 +64,66 @@ type commands struct {
 	Backup  backupCmd         `cmd:"" help:"Copy a data folder as of one point in time, while it is served."`
 	Restore restoreCmd        `cmd:"" help:"Make a data folder of a backup, once all of it is verified."`
 	Verify  verifyCmd         `cmd:"" help:"Verify receipts, proof packs and chains of packs, offline."`
-	Demo    demoCmd           `cmd:"" help:"Tell the whole story against a throw-away data folder."`
+	Demo    demoCmd           `cmd:"" variables:"engines" help:"Tell the whole story against a throw-away data folder."`
 	Soak    soakCmd           `cmd:"" hidden:"" help:"Abuse a server and hold what good traffic feels against what it felt without."`
 	Abuse   abuseCmd          `cmd:"" hidden:"" help:"Be one of the abusers."`
-	Bench   benchCmd          `cmd:"" help:"Measure what a receipt costs, against servers that do less."`
-	Bare    bareCmd           `cmd:"" hidden:"" help:"Be one of the servers that do less."`
+	Bench   benchCmd          `cmd:"" variables:"engines" help:"Measure what a receipt costs, against servers that do less."`
+	Bare    bareCmd           `cmd:"" variables:"engines" hidden:"" help:"Be one of the servers that do less."`
 }
+
+// exitUsage is the status of a command line that can't be run as it stands.
+const exitUsage = 2
 
 func main() {
 	var cli commands
-	app := kong.Parse(&cli, kong.Name("muniment"), kong.DefaultEnvars("MUNIMENT"),
+	app := kong.Must(&cli, kong.Name("muniment"), declaredVariables(), kong.DefaultEnvars("MUNIMENT"),
 		kong.Description("The evidence ledger for governed delivery."), kong.BindTo(os.Stdout, (*io.Writer)(nil)))
-	app.FatalIfErrorf(app.Run())
+	command, err := app.Parse(os.Args[1:])
+	if err != nil {
+		app.Errorf("%s", err)
+		os.Exit(exitUsage)
+	}
+	app.FatalIfErrorf(command.Run())
+}
+
+// declaredVariables decides which flags can be given by the environment as well, as
+// MUNIMENT_ and the flag's name: of the processes of a service (variables:"all") every
+// flag, but those declared env:"-"; of what runs against its engines (variables:"engines")
+// those that say where the engines are. All other commands read the variables that their
+// flags declare and no other: what is set for a server must not arm the flag of the same
+// name of a command that is typed beside it.
+func declaredVariables() kong.Option {
+	return kong.PostBuild(func(k *kong.Kong) error {
+		for _, command := range k.Model.Children {
+			which := command.Tag.Get("variables")
+			if which == "all" {
+				continue
+			}
+			err := kong.Visit(command, func(node kong.Visitable, next kong.Next) error {
+				flag, ok := node.(*kong.Flag)
+				if ok && len(flag.Envs) == 0 && (which != "engines" || flag.Group == nil) {
+					flag.Envs = []string{"-"} // none, to kong.DefaultEnvars
+				}
+				return next(nil)
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // interrupted is a context that ends with SIGINT or SIGTERM.
 func interrupted() (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+}
+
+// watched is interrupted for a command that starts servers of its own: it ends as well
+// when nobody reads what it prints any more, as in muniment demo | head, so that it ends
+// them and removes their folders.
+func watched() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
 }
 
 type verifyCmd struct {
@@ -140,12 +183,12 @@ type adminAccess struct {
 
 // running says which server an administrative command speaks to.
 type running struct {
-	Data  string `default:"./muniment-data" help:"Data folder of the running server, which holds its admin token." type:"path"`
-	Admin string `help:"Address of its admin listener; default: what the data folder says." placeholder:"ADDR"`
+	Data  string `default:"./muniment-data" env:"MUNIMENT_DATA" help:"Data folder of the running server, which holds its admin token." type:"path"`
+	Admin string `env:"MUNIMENT_ADMIN" help:"Address of its admin listener; default: what the data folder says." placeholder:"ADDR"`
 
-	AdminCA   string `help:"Certificate authorities to trust as that server (PEM); default: the server's own certificate, which the data folder names." placeholder:"FILE" type:"path"`
-	AdminCert string `help:"Certificate to show it (PEM)." placeholder:"FILE" type:"path"`
-	AdminKey  string `help:"Key of that certificate (PEM)." placeholder:"FILE" type:"path"`
+	AdminCA   string `env:"MUNIMENT_ADMIN_CA" help:"Certificate authorities to trust as that server (PEM); default: the server's own certificate, which the data folder names." placeholder:"FILE" type:"path"`
+	AdminCert string `env:"MUNIMENT_ADMIN_CERT" help:"Certificate to show it (PEM)." placeholder:"FILE" type:"path"`
+	AdminKey  string `env:"MUNIMENT_ADMIN_KEY" help:"Key of that certificate (PEM)." placeholder:"FILE" type:"path"`
 }
 
 // Do calls the server's admin listener.
@@ -172,7 +215,7 @@ func (c *running) Do(method, path string, in, out any) error {
 		return err
 	}
 	client := bench.Client{API: access.URL, Key: access.Token, HTTP: over}
-	return client.Do(ctx, method, path, in, out)
+	return bench.Sentence(client.Do(ctx, method, path, in, out))
 }
 
 // trusted is how to reach the server: nil without TLS.

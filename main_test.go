@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,7 +11,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 
 	"muniment/bench"
@@ -19,17 +22,47 @@ import (
 // TestMain lets the test binary be muniment, or the part of curl that the README
 // uses, when it is called by that name.
 func TestMain(m *testing.M) {
-	switch filepath.Base(os.Args[0]) {
-	case "muniment":
-		main()
-	case "curl":
+	testscript.Main(m, map[string]func(){"muniment": main, "curl": func() {
 		if err := curl(os.Args[1:]); err != nil {
 			fmt.Fprintln(os.Stderr, "curl:", err)
 			os.Exit(1)
 		}
-	default:
-		os.Exit(m.Run())
-	}
+	}})
+}
+
+// TestCommands runs the scripts of testdata/commands, in the form of testscript, which has
+// three commands more here: "serve DIR" runs muniment up on a data folder until the script
+// ends, its log in DIR.log, and sets $API, $LISTEN and $ADMIN; "await TEXT FILE" waits until
+// a file holds a text; "status N COMMAND …" runs a command that must exit with N.
+func TestCommands(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: filepath.Join("testdata", "commands"),
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"serve": func(ts *testscript.TestScript, neg bool, args []string) {
+				server, err := bench.StartServer(t.Context(), muniment(t), ts.MkAbs(args[0]), "127.0.0.1:0", "127.0.0.1:0")
+				ts.Check(err)
+				ts.Defer(server.Kill)
+				ts.Setenv("API", server.API)
+				ts.Setenv("LISTEN", strings.TrimPrefix(server.API, "http://"))
+				ts.Setenv("ADMIN", strings.TrimPrefix(server.Admin, "http://"))
+			},
+			"await": func(ts *testscript.TestScript, neg bool, args []string) {
+				require.Eventually(t, func() bool { return strings.Contains(ts.ReadFile(args[1]), args[0]) }, time.Minute, 5*time.Millisecond)
+			},
+			"status": func(ts *testscript.TestScript, neg bool, args []string) {
+				err := ts.Exec(args[1], args[2:]...)
+				status := 0
+				if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+					status = exit.ExitCode()
+				} else {
+					ts.Check(err)
+				}
+				if fmt.Sprint(status) != args[0] {
+					ts.Fatalf("it exited with %d, not %s", status, args[0])
+				}
+			},
+		},
+	})
 }
 
 // muniment returns the path of a muniment binary: this test binary under another name.

@@ -19,7 +19,7 @@ type demoCmd struct {
 	Seed       uint64 `default:"1" help:"Seed of the traffic."`
 	Keep       string `placeholder:"DIR" help:"Tell the story in this new folder and keep it."`
 
-	Stack bool `env:"MUNIMENT_DEMO_STACK" help:"Tell it of 3 gateways, 2 loaders and 2 control processes, on engines that run already; what it makes there stays."`
+	Stack bool `help:"Tell it of 3 gateways, 2 loaders and 2 control processes, on engines that run already; what it makes there stays."`
 	stackFlags
 
 	PartsCert string `group:"TLS of the processes:" help:"With --stack: each listener shows this certificate, for 127.0.0.1 (PEM)." placeholder:"FILE" type:"path"`
@@ -27,8 +27,11 @@ type demoCmd struct {
 	PartsCA   string `group:"TLS of the processes:" help:"Authorities that vouch for it (PEM)." placeholder:"FILE" type:"path"`
 }
 
-// Validate refuses half a stack.
+// Validate refuses half a stack, and a story too short to kill a server in.
 func (c *demoCmd) Validate() error {
+	if c.Deliveries < 1000 || c.Clients < 1 {
+		return errors.New("a demo takes at least 1000 deliveries and 1 client")
+	}
 	if err := c.stackFlags.validate(c.Stack); err != nil {
 		return err
 	}
@@ -80,10 +83,7 @@ func environment(k *kong.Context) (env []string) {
 
 // Run tells the story in a folder that is removed afterwards.
 func (c *demoCmd) Run(k *kong.Context) error {
-	if c.Deliveries < 1000 || c.Clients < 1 {
-		return errors.New("a demo takes at least 1000 deliveries and 1 client")
-	}
-	ctx, stop := interrupted()
+	ctx, stop := watched()
 	defer stop()
 	exe, err := os.Executable()
 	if err != nil {
@@ -120,7 +120,7 @@ type soakCmd struct{ bench.Soak }
 
 // Run abuses a server that is this binary.
 func (c *soakCmd) Run(out io.Writer) error {
-	ctx, stop := interrupted()
+	ctx, stop := watched()
 	defer stop()
 	exe, err := os.Executable()
 	if err != nil {
@@ -141,7 +141,7 @@ func (c *abuseCmd) Run(out io.Writer) error {
 type benchCmd struct {
 	bench.Command
 
-	Stack bool `env:"MUNIMENT_BENCH_STACK" help:"Measure a gateway on Kafka, and a loader, on engines of this machine that run already; what it makes there stays."`
+	Stack bool `help:"Measure a gateway on Kafka, and a loader, on engines of this machine that run already; what it makes there stays."`
 	stackFlags
 }
 
@@ -152,7 +152,7 @@ func (c *benchCmd) Validate() error {
 
 // Run measures with this binary.
 func (c *benchCmd) Run(k *kong.Context, out io.Writer) error {
-	ctx, stop := interrupted()
+	ctx, stop := watched()
 	defer stop()
 	exe, err := os.Executable()
 	if err != nil {

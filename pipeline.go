@@ -60,7 +60,7 @@ func (c *pipelineCmd) Run() (err error) {
 	}
 	listener, err := net.Listen("tcp", c.Admin)
 	if err != nil {
-		return err
+		return cannotListen("--admin", err)
 	}
 	defer listener.Close()
 	// The first line names the address: what is opened from here on has something to say.

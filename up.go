@@ -40,7 +40,7 @@ type upCmd struct {
 	TenantCap      int `help:"How many deliveries of one tenant are in hand at a time, more are answered 429; default: a quarter of what the node takes." placeholder:"N"`
 	TrustedProxies int `help:"How many proxies of your own stand before this address, each adding to X-Forwarded-For: the sandbox limits callers by what they tell. Of 0 the header is ignored." placeholder:"N"`
 
-	AcceptRollback bool `help:"Go on although log, database or warehouse was restored from an older copy than the others."`
+	AcceptRollback bool `env:"-" help:"Go on although log, database or warehouse was restored from an older copy than the others."`
 	PauseLoader    bool `hidden:"" help:"Load nothing into the warehouse; for measurements."`
 }
 
@@ -71,7 +71,7 @@ func (c *upCmd) Run() (err error) {
 	defer func() { err = stopped(told, ctx, logger, started, err) }()
 	registry := newRegistry()
 
-	if err := store.MakeDir(c.Data); err != nil {
+	if err := store.MakeDataDir(c.Data); err != nil {
 		return err
 	}
 	claim, err := store.Claim(c.Data)
@@ -91,16 +91,17 @@ func (c *upCmd) Run() (err error) {
 	// is checked, instead of being refused.
 	listener, err := gateway.Listen(ctx, c.Listen)
 	if err != nil {
-		return err
+		return cannotListen("--listen", err)
 	}
 	defer listener.Close()
 	adminListener, err := net.Listen("tcp", c.Admin)
 	if err != nil {
-		return err
+		return cannotListen("--admin", err)
 	}
 	defer adminListener.Close()
 	adminURL := urlOf(adminListener.Addr(), adminTLS)
-	logger.Info("muniment is starting", "api", urlOf(listener.Addr(), apiTLS), "admin", adminURL, "data", c.Data)
+	apiURL := urlOf(listener.Addr(), apiTLS)
+	logger.Info("muniment is starting", "api", apiURL, "admin", adminURL, "data", c.Data)
 
 	// Operators are answered from the first moment on: whoever watches /livez must not
 	// kill a process for checking a long log.
@@ -207,6 +208,15 @@ func (c *upCmd) Run() (err error) {
 	background.run("the outbox relay", ctl.Run)
 	background.run("control's server", func(ctx context.Context) error { return serve(ctx, inside, ctl.Handler()) })
 
+	background.run("the wait until it is ready", func(ctx context.Context) error {
+		err := newAwaited(nil).until(ctx, "the gateway", func() error { return errors.Join(edge.Ready(), edge.ControlReady(ctx)) })
+		if err != nil {
+			return nil // it ends first
+		}
+		logger.Info("muniment is ready", "api", apiURL, "next", c.next(ctx, ctl, apiURL))
+		return nil
+	})
+
 	started = true
 	if err := edge.Run(ctx, func(context.Context) (net.Listener, error) { return listener, nil }); err != nil {
 		return err
@@ -216,6 +226,15 @@ func (c *upCmd) Run() (err error) {
 	}
 	logger.Info("muniment has stopped")
 	return nil
+}
+
+// next is what to do with a service that is ready: with one that has no tenant yet, make
+// one.
+func (c *upCmd) next(ctx context.Context, ctl *plane, apiURL string) string {
+	if any, err := ctl.tenants.Any(ctx); err == nil && !any {
+		return fmt.Sprintf("muniment tenant create --org org_example --data %s", c.Data)
+	}
+	return "open " + apiURL + "/docs"
 }
 
 // openLog opens the event log and holds database and warehouse against it: each of

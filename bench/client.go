@@ -5,11 +5,15 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"strings"
 	"time"
+
+	"muniment/gateway/api"
 )
 
 // Client calls the JSON operations of the service with one API key.
@@ -62,6 +66,27 @@ type refused struct {
 
 func (r *refused) Error() string {
 	return fmt.Sprintf("%s %s answered %d: %s", r.method, r.path, r.status, r.text)
+}
+
+// Sentence is what a refusal of Do says to a person, every fault of it; other errors, and
+// answers that are not the service's, are returned as they are.
+func Sentence(err error) error {
+	r, ok := errors.AsType[*refused](err)
+	if !ok {
+		return err
+	}
+	var body api.ErrorBody
+	switch {
+	case json.Unmarshal(r.text, &body) != nil || body.Message == "":
+		return err
+	case len(body.ValidationErrors) < 2:
+		return errors.New(body.Message)
+	}
+	faults := make([]string, 0, len(body.ValidationErrors))
+	for _, f := range body.ValidationErrors {
+		faults = append(faults, f.Field+": "+f.Message)
+	}
+	return errors.New(strings.Join(faults, "; "))
 }
 
 // ask sends a request once, and reads the answer.

@@ -35,9 +35,10 @@ type Server struct {
 // StartServer runs exe up on a data folder and returns once /readyz answers 200.
 // Its log is appended to <data>.log. listen and admin are addresses; port 0 takes
 // a free one. It ends with this process: its log is a pipe to us.
-func StartServer(ctx context.Context, exe, data, listen, admin string) (*Server, error) {
+func StartServer(ctx context.Context, exe, data, listen, admin string, flags ...string) (*Server, error) {
 	held := hold(ctx, &listen, &admin)
-	s, err := start(ctx, exec.Command(exe, "up", "--data", data, "--listen", listen, "--admin", admin), data)
+	command := append([]string{"up", "--data", data, "--listen", listen, "--admin", admin}, flags...)
+	s, err := start(ctx, exec.Command(exe, command...), data)
 	if err == nil {
 		s.held = held
 	}

@@ -1,10 +1,14 @@
 package store
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"muniment/sealer/keyfile"
 )
@@ -26,6 +30,36 @@ func MakeDir(path string) error {
 		return err
 	}
 	return Sync(filepath.Dir(path))
+}
+
+// ErrForeign says that a folder holds the files of something else.
+var ErrForeign = errors.New("is not a data folder of muniment, and not empty")
+
+// ours are names that every data folder has one of, of whatever process, from its first
+// moment on.
+var ours = []string{"LOCK", "keys", controlFile, "packs", "admin.json"}
+
+// MakeDataDir is MakeDir for a data folder. One that is there has to be empty or ours, else
+// it is refused with ErrForeign: a mistyped path must not strew keys and databases over a
+// home folder. What a new volume holds (lost+found) and hidden files don't count.
+func MakeDataDir(path string) error {
+	entries, err := os.ReadDir(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	foreign := ""
+	for _, e := range entries {
+		if slices.Contains(ours, e.Name()) {
+			return MakeDir(path)
+		}
+		if e.Name() != "lost+found" && !strings.HasPrefix(e.Name(), ".") {
+			foreign = e.Name()
+		}
+	}
+	if foreign != "" {
+		return fmt.Errorf("%s %w (it holds %s): name another folder by --data", path, ErrForeign, foreign)
+	}
+	return MakeDir(path)
 }
 
 // WriteFile is keyfile.Write, for the other files of a data folder.
