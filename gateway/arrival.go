@@ -38,6 +38,7 @@ var (
 	errProtocol = &api.Error{Code: api.BadRequest, Message: "the protocol must be HTTP/1.0 or HTTP/1.1"}
 	errCoding   = &api.Error{Code: api.BadRequest, Message: "a transfer coding is not accepted; send one Content-Length"}
 	errFolded   = &api.Error{Code: api.BadRequest, Message: "folded headers are not accepted"}
+	errSpaced   = &api.Error{Code: api.BadRequest, Message: "the name of a header holds a space"}
 	errHeaders  = &api.Error{Code: api.BadRequest, Message: "more than 100 headers"}
 	errTooLarge = api.TooLarge("the body is larger than this route takes")
 
@@ -49,10 +50,11 @@ var (
 // framingFault refuses what fasthttp lets pass although two servers may read it
 // differently, and bodies that are too long. It looks at the headers as they came.
 func framingFault(h *fasthttp.RequestHeader, r route) *api.Error {
-	lines, coded, folded := 0, false, false
+	lines, coded, folded, spaced := 0, false, false, false
 	for rest := h.RawHeaders(); len(rest) > 0; lines++ {
 		coded = coded || isNamed(rest, transferEncoding)
 		folded = folded || rest[0] == ' ' || rest[0] == '\t'
+		spaced = spaced || bytes.IndexByte(rest[:max(0, bytes.IndexByte(rest, ':'))], ' ') >= 0
 		rest = nextLine(rest)
 	}
 	switch {
@@ -62,6 +64,8 @@ func framingFault(h *fasthttp.RequestHeader, r route) *api.Error {
 		return errCoding
 	case folded:
 		return errFolded
+	case spaced:
+		return errSpaced
 	case lines > maxHeaders+1: // the blank line is one more
 		return errHeaders
 	case announced(h) > r.bodyLimit():

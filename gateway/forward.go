@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
+	"golang.org/x/net/http/httpguts"
 
 	"muniment/gateway/api"
 )
@@ -19,7 +22,14 @@ const reachControl = "reach control"
 var (
 	errControlAway = api.Unavailable(api.ControlUnavailable, "the control service can't be reached", time.Second)
 	errControlBusy = api.Unavailable(api.Overloaded, "the control service has too many requests in hand", time.Second)
+	errBadHost     = &api.Error{Code: api.BadRequest, Message: "the Host header, or the host of an absolute URI, is missing or malformed"}
+	errBadPath     = &api.Error{Code: api.BadRequest, Message: "the path of the URI is missing or malformed"}
 )
+
+// unreachable is a failure to open a connection to control.
+type unreachable struct{ error }
+
+func (u unreachable) Unwrap() error { return u.error }
 
 func (g *Gateway) newControlClient() *fasthttp.HostClient {
 	return &fasthttp.HostClient{
@@ -27,7 +37,7 @@ func (g *Gateway) newControlClient() *fasthttp.HostClient {
 		Dial: func(string) (net.Conn, error) {
 			c, err := g.cfg.DialControl()
 			if err != nil {
-				return nil, err
+				return nil, unreachable{err}
 			}
 			return &controlConn{Conn: c, silence: g.cfg.ControlTimeout}, nil
 		},
@@ -65,14 +75,29 @@ func (g *Gateway) forward(ctx *fasthttp.RequestCtx) error {
 	}
 	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
 	defer fasthttp.ReleaseRequest(req)
-	g.prepare(ctx, req)
+	if err := g.prepare(ctx, req); err != nil {
+		fasthttp.ReleaseResponse(resp)
+		return err
+	}
 	if err := g.control.Do(req, resp); err != nil {
 		fasthttp.ReleaseResponse(resp)
+		if !connectionFailed(err) {
+			return fmt.Errorf("cannot forward a request: %w", err)
+		}
 		g.controlTrouble.begins(g.logger, reachControl, err)
 		return errControlAway
 	}
 	g.controlTrouble.ends(g.logger, reachControl)
 	return g.relay(ctx, resp)
+}
+
+// connectionFailed tells a failure of the connection to control, be it to open, read or
+// write it, from a message that can't be sent or understood.
+func connectionFailed(err error) bool {
+	var dial unreachable
+	var network interface{ Timeout() bool } // of package net and of fasthttp
+	return errors.As(err, &dial) || errors.As(err, &network) || errors.Is(err, fasthttp.ErrConnectionClosed) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }
 
 // hopByHop headers belong to one connection (RFC 9110, section 7.6.1). Length and
@@ -103,21 +128,25 @@ func named(connection, name string) bool {
 	return false
 }
 
-// prepare copies the request as control shall see it.
-func (g *Gateway) prepare(ctx *fasthttp.RequestCtx, req *fasthttp.Request) {
+// prepare copies the request as control shall see it. The error is 400, for what control's
+// server would refuse before a handler is reached, and without the envelope.
+func (g *Gateway) prepare(ctx *fasthttp.RequestCtx, req *fasthttp.Request) error {
 	from, to := &ctx.Request.Header, &req.Header
 	to.DisableNormalizing()
 	to.SetMethodBytes(from.Method())
-	uri := ctx.Request.URI()
-	path := bytes.Clone(uri.PathOriginal())
-	if len(path) == 0 {
-		path = []byte{'/'}
+	// Set, not parsed: a path that begins with // would be read as a host.
+	uri := fasthttp.URI{DisablePathNormalizing: true}
+	uri.SetHostBytes(ctx.Host())
+	uri.SetPathBytes(ctx.Request.URI().PathOriginal())
+	uri.SetQueryStringBytes(ctx.Request.URI().QueryString())
+	if len(uri.Host()) == 0 || !httpguts.ValidHostHeader(string(uri.Host())) {
+		return errBadHost
 	}
-	if q := uri.QueryString(); len(q) > 0 {
-		path = append(append(path, '?'), q...)
+	target := string(uri.RequestURI())
+	if _, err := url.ParseRequestURI(target); err != nil || target[0] != '/' && target != "*" {
+		return errBadPath
 	}
-	to.SetRequestURIBytes(path)
-	to.SetHostBytes(ctx.Host())
+	req.SetURI(&uri)
 	connection := string(from.Peek(fasthttp.HeaderConnection))
 	for k, v := range from.All() {
 		name := string(k)
@@ -130,6 +159,7 @@ func (g *Gateway) prepare(ctx *fasthttp.RequestCtx, req *fasthttp.Request) {
 	to.Set(forwardedFor, originOf(ctx, g.cfg.TrustedProxies))
 	to.SetBytesV(api.HeaderRequestID, ctx.Response.Header.Peek(api.HeaderRequestID))
 	req.SetBodyRaw(ctx.Request.Body())
+	return nil
 }
 
 // relay turns control's answer into ours. A short body is read at once; a long one
