@@ -165,6 +165,14 @@ func (g *Gateway) prepare(ctx *fasthttp.RequestCtx, req *fasthttp.Request) error
 // relay turns control's answer into ours. A short body is read at once; a long one
 // is streamed, at the client's pace.
 func (g *Gateway) relay(ctx *fasthttp.RequestCtx, resp *fasthttp.Response) error {
+	if resp.BodyStream() == nil { // HEAD, 204, 304: nothing follows the header
+		defer fasthttp.ReleaseResponse(resp)
+		g.relayHeader(ctx, resp)
+		if n := resp.Header.ContentLength(); n > 0 {
+			ctx.Response.Header.SetContentLength(n)
+		}
+		return nil
+	}
 	body := &relayed{resp: resp, streams: g.streams, to: string(resp.Header.Peek(api.HeaderTenant))}
 	if body.to == "" {
 		body.to = subnet(ctx.RemoteAddr()).String()
@@ -191,7 +199,7 @@ func (g *Gateway) relay(ctx *fasthttp.RequestCtx, resp *fasthttp.Response) error
 }
 
 func (g *Gateway) relayHeld(ctx *fasthttp.RequestCtx, resp *fasthttp.Response, n int) error {
-	if n == 0 || resp.BodyStream() == nil {
+	if n == 0 {
 		return nil
 	}
 	text := make([]byte, n)
