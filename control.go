@@ -74,7 +74,11 @@ func (c *controlCmd) Run() (err error) {
 			return nil, "", cannotListen(flag, err)
 		}
 		door := newSwitch(first)
-		on.run("the listener for "+name, func(ctx context.Context) error { return serve(ctx, secured(ln, cfg), door) })
+		var answers http.Handler = door
+		if on == operated {
+			answers = gateway.LoopbackOnly(ln.Addr(), door)
+		}
+		on.run("the listener for "+name, func(ctx context.Context) error { return serve(ctx, secured(ln, cfg), answers) })
 		return door, urlOf(ln.Addr(), cfg), nil
 	}
 	waits := newAwaited(errors.New("control is waiting for its engines"))
@@ -152,6 +156,7 @@ func (c *controlCmd) Run() (err error) {
 		Gatherer: registry,
 		Checks:   []gateway.Check{{Name: "database", Ready: db.Ready}},
 		Notes:    append([]gateway.Note{noted("log", func(context.Context) error { return eventLog.Ready() }), noted("clickhouse", warehouse.Ready)}, ctl.notes(eventLog, warehouse)...),
+		Token:    access.Token,
 		Mount:    map[string]http.Handler{"/admin/": ctl.Admin()},
 	}.Handler())
 

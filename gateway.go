@@ -33,6 +33,7 @@ import (
 type gatewayCmd struct {
 	logFlags
 	kafkaFlags
+	profilingFlags
 
 	Data           string        `default:"./muniment-node" help:"The node's folder: its identity, its spool, its copies. It must survive the process: what is in the spool was promised." type:"path"`
 	Listen         string        `default:"127.0.0.1:8080" help:"Address of the API."`
@@ -76,6 +77,10 @@ func (c *gatewayCmd) Run() (err error) {
 	defer func() { err = stopped(told, ctx, logger, started, err) }()
 	registry := newRegistry()
 
+	token, err := c.token()
+	if err != nil {
+		return err
+	}
 	if err := store.MakeDataDir(c.Data); err != nil {
 		return err
 	}
@@ -102,12 +107,14 @@ func (c *gatewayCmd) Run() (err error) {
 		"admin", urlOf(adminListener.Addr(), hops.admin), "data", c.Data)
 
 	waits := newAwaited(errors.New("the node has not begun its service with control yet"))
-	operators := newSwitch(gateway.Admin{Gatherer: registry, Checks: []gateway.Check{
+	operators := newSwitch(gateway.Admin{Gatherer: registry, Token: token, Checks: []gateway.Check{
 		{Name: "start", Ready: waits.Ready},
 	}}.Handler())
 	operated := newParts(ctx, fail)
 	defer operated.stop()
-	operated.run("the admin listener", func(ctx context.Context) error { return serve(ctx, secured(adminListener, hops.admin), operators) })
+	operated.run("the admin listener", func(ctx context.Context) error {
+		return serve(ctx, secured(adminListener, hops.admin), gateway.LoopbackOnly(adminListener.Addr(), operators))
+	})
 
 	reach, err := c.kafkaFlags.config(logger, registry)
 	if err != nil {
@@ -175,6 +182,7 @@ func (c *gatewayCmd) Run() (err error) {
 	background.run("the copies' retention", eventLog.Run)
 	serving := gateway.Admin{
 		Gatherer: registry,
+		Token:    token,
 		Checks: []gateway.Check{
 			{Name: "gateway", Ready: func(context.Context) error { return server.Ready() }},
 			{Name: "signing key", Ready: func(context.Context) error { return node.Ready() }},

@@ -424,8 +424,10 @@ var liveMetrics = regexp.MustCompile(`(?m)^(go_goroutines|go_memstats_heap_alloc
 // live is the server's goroutines and bytes on the heap after a collection.
 func live(t *testing.T, server *bench.Server) (goroutines, heap int) {
 	t.Helper()
+	token, err := server.AdminToken()
+	require.NoError(t, err)
 	get := func(path string) string {
-		a := call(t, server.Admin, "", operation{method: "GET", path: path})
+		a := call(t, server.Admin, token, operation{method: "GET", path: path})
 		require.Equal(t, 200, a.status)
 		return a.body
 	}

@@ -43,8 +43,15 @@ const (
 )
 
 // serve answers on a listener until ctx ends, and then finishes what has begun.
+//
+// What Go's HTTP server can't read as a request it refuses itself, with 400, 431 or 505 in
+// plain text. Callers of the API never see that: the gateway stands before control, and
+// forwards nothing of the kind. Operators and nodes may.
 func serve(ctx context.Context, ln net.Listener, handler http.Handler) error {
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: idleTimeout, ErrorLog: log.New(handshakes{os.Stderr}, "", log.LstdFlags)}
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: idleTimeout, ErrorLog: log.New(handshakes{os.Stderr}, "", log.LstdFlags),
+		DisableGeneralOptionsHandler: true, // the handler answers OPTIONS *, in the envelope
+	}
 	drained := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)

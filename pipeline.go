@@ -21,6 +21,7 @@ type pipelineCmd struct {
 	logFlags
 	kafkaFlags
 	clickhouseFlags
+	profilingFlags
 
 	Admin string `default:"127.0.0.1:9090" help:"Address for operators: metrics and health."`
 
@@ -54,6 +55,10 @@ func (c *pipelineCmd) Run() (err error) {
 	defer func() { err = stopped(told, ctx, logger, started, err) }()
 	registry := newRegistry()
 
+	token, err := c.token()
+	if err != nil {
+		return err
+	}
 	adminTLS, err := certs.Server(certs.Options{Use: "admin", Logger: logger, Registerer: registry}, c.AdminTLS)
 	if err != nil {
 		return err
@@ -115,14 +120,16 @@ func (c *pipelineCmd) Run() (err error) {
 	}
 
 	operators := gateway.Admin{
-		Gatherer: registry,
-		Checks:   append(checks, gateway.Check{Name: "loaders", Ready: fleet.Ready}),
-		Notes:    []gateway.Note{{Name: "loaders", Tell: fleet.Tell}},
+		Gatherer: registry, Token: token,
+		Checks: append(checks, gateway.Check{Name: "loaders", Ready: fleet.Ready}),
+		Notes:  []gateway.Note{{Name: "loaders", Tell: fleet.Tell}},
 	}.Handler()
 	operated, background := newParts(ctx, fail), newParts(ctx, fail)
 	defer operated.stop()
 	defer background.stop()
-	operated.run("the admin listener", func(ctx context.Context) error { return serve(ctx, secured(listener, adminTLS), operators) })
+	operated.run("the admin listener", func(ctx context.Context) error {
+		return serve(ctx, secured(listener, adminTLS), gateway.LoopbackOnly(listener.Addr(), operators))
+	})
 	background.run("the loaders", fleet.Run)
 	background.run("the reconciler", reconciler.Run)
 

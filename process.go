@@ -10,6 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"muniment/gateway/certs"
 )
 
 // logFlags are those of every command that serves.
@@ -25,6 +27,24 @@ func (f *logFlags) logger() *slog.Logger {
 		return slog.New(slog.NewJSONHandler(os.Stderr, options))
 	}
 	return slog.New(slog.NewTextHandler(os.Stderr, options))
+}
+
+// profilingFlags are those of a process that makes no admin token of its own.
+type profilingFlags struct {
+	AdminTokenFile certs.PasswordFile `help:"File of a token that opens /debug/pprof on the address for operators, as Authorization: Bearer TOKEN. Default: nothing opens it." placeholder:"FILE" type:"path"`
+}
+
+// token reads the file; it is empty where there is none.
+func (f *profilingFlags) token() (string, error) {
+	read := f.AdminTokenFile.Password()
+	if read == nil {
+		return "", nil
+	}
+	token, err := read()
+	if err != nil {
+		return "", fmt.Errorf("--admin-token-file: %w", err)
+	}
+	return token, nil
 }
 
 // newRegistry holds what every server tells of its process.

@@ -110,7 +110,9 @@ func (c *upCmd) Run() (err error) {
 	}}.Handler())
 	operated := newParts(ctx, fail)
 	defer operated.stop()
-	operated.run("the admin listener", func(ctx context.Context) error { return serve(ctx, secured(adminListener, adminTLS), operators) })
+	operated.run("the admin listener", func(ctx context.Context) error {
+		return serve(ctx, secured(adminListener, adminTLS), gateway.LoopbackOnly(adminListener.Addr(), operators))
+	})
 
 	db, err := store.Open(ctx, store.Config{Path: filepath.Join(c.Data, "control.db"), Logger: logger, Registerer: registry})
 	if err != nil {
@@ -182,6 +184,7 @@ func (c *upCmd) Run() (err error) {
 			{Name: "control", Ready: edge.ControlReady},
 		},
 		Notes: append([]gateway.Note{behind(loader)}, ctl.notes(eventLog, warehouse)...),
+		Token: token,
 		Mount: map[string]http.Handler{"/admin/": ctl.Admin()},
 	}.Handler())
 

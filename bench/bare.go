@@ -39,7 +39,10 @@ type Bare struct {
 	Topic pipeline.Appender `kong:"-"`
 }
 
-const bareKeyID = "bare"
+const (
+	bareKeyID = "bare"
+	bareToken = "bare" // opens its profiles
+)
 
 // bareKey is known to both sides: its receipts are checked like all others.
 func bareKey() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) }
@@ -67,7 +70,7 @@ func (b *Bare) Serve(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	admin := &http.Server{Handler: gateway.Admin{Gatherer: prometheus.NewRegistry()}.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	admin := &http.Server{Handler: gateway.Admin{Gatherer: prometheus.NewRegistry(), Token: bareToken}.Handler(), ReadHeaderTimeout: 10 * time.Second}
 	defer admin.Close()
 	server := &fasthttp.Server{Handler: s.handle, NoDefaultServerHeader: true, NoDefaultContentType: true}
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -26,18 +25,14 @@ func (r *soaking) hide(key string, bodies [][]byte) error {
 		return errors.New("an API key is not mun_<env>_<id>_<secret>_<crc>")
 	}
 	secrets := []string{parts[3]}
-	text, err := os.ReadFile(filepath.Join(r.server.Data, "admin.json"))
+	token, err := r.server.AdminToken()
 	if err != nil {
 		return err
 	}
-	var admin struct{ Token string }
-	if err := json.Unmarshal(text, &admin); err != nil {
-		return err
-	}
-	if len(admin.Token) < 16 {
+	if len(token) < 16 {
 		return errors.New("the server has no admin token")
 	}
-	for _, s := range append(secrets, admin.Token) {
+	for _, s := range append(secrets, token) {
 		r.hidden = append(r.hidden, s[:len(s)/2], s[len(s)/2:])
 	}
 	for _, body := range bodies {

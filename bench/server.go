@@ -3,12 +3,14 @@ package bench
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"syscall"
 	"time"
@@ -144,6 +146,19 @@ func (s *Server) awaitReady(ctx context.Context, first <-chan string) error {
 			return fmt.Errorf("the server was not ready in time: %w", ctx.Err())
 		}
 	}
+}
+
+// AdminToken is what muniment up leaves in its data folder for operators.
+func (s *Server) AdminToken() (string, error) {
+	text, err := os.ReadFile(filepath.Join(s.Data, "admin.json"))
+	if err != nil {
+		return "", err
+	}
+	var admin struct{ Token string }
+	if err := json.Unmarshal(text, &admin); err != nil {
+		return "", fmt.Errorf("cannot read the admin token: %w", err)
+	}
+	return admin.Token, nil
 }
 
 // Kill ends the server as a power cut would (SIGKILL) and waits until it is gone.

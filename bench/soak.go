@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -339,16 +338,12 @@ func (r *soaking) memory(ctx context.Context) (int64, error) {
 	}); err != nil {
 		return 0, fmt.Errorf("cannot wait for the loader: %w", err)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.server.Admin+"/debug/pprof/heap?gc=1", nil)
+	token, err := r.server.AdminToken()
 	if err != nil {
 		return 0, err
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	_, err = io.Copy(io.Discard, resp.Body)
-	if err := errors.Join(err, resp.Body.Close()); err != nil {
+	operator := Client{API: r.server.Admin, Key: token}
+	if err := operator.Download(ctx, "/debug/pprof/heap?gc=1", os.DevNull); err != nil {
 		return 0, err
 	}
 	return processMemory(r.server.PID())

@@ -271,7 +271,9 @@ func TestALeakIsFound(t *testing.T) {
 		debug.FreeOSMemory()
 	}))
 	defer admin.Close()
-	r := &soaking{server: &Server{Admin: admin.URL, cmd: &exec.Cmd{Process: self}}, patience: 300 * time.Millisecond}
+	data := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(data, "admin.json"), []byte(`{"token":"TOKEN"}`), 0o600))
+	r := &soaking{server: &Server{Admin: admin.URL, Data: data, cmd: &exec.Cmd{Process: self}}, patience: 300 * time.Millisecond}
 	level, err := r.memory(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, r.settle(t.Context(), "before", level))

@@ -99,13 +99,20 @@ func (c *Comparison) where(ctx context.Context, less, t *target, connections int
 func (c *Comparison) profile(ctx context.Context, t *target, connections int) ([]Share, error) {
 	fmt.Fprintf(c.Out, "profiling (%s) for %v\n", t.variant, c.Profile)
 	file := filepath.Join(c.Dir, "cpu.pprof")
+	token := bareToken
+	if t.variant != Signed && t.variant != Logged {
+		var err error
+		if token, err = t.server.AdminToken(); err != nil {
+			return nil, err
+		}
+	}
 	var begin, end meters
 	fetched := make(chan error, 1)
 	p := &pressure{
 		addr: hostOf(t.server.API), senders: t.senders, connections: connections, warm: c.Warm, during: c.Profile,
 		begin: func() (err error) {
 			go func() {
-				admin := Client{API: t.server.Admin}
+				admin := Client{API: t.server.Admin, Key: token}
 				fetched <- admin.Download(ctx, fmt.Sprintf("/debug/pprof/profile?seconds=%.0f", max(1, c.Profile.Seconds())), file)
 			}()
 			begin, err = t.read()

@@ -2,16 +2,21 @@ package gateway
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"muniment/gateway/api"
 )
 
 // Check is one part that must be ready before the process may be sent requests.
@@ -40,11 +45,15 @@ type Admin struct {
 	Gatherer prometheus.Gatherer
 	Checks   []Check
 	Notes    []Note
+	// Token opens /debug/pprof, as a bearer token; while it is empty nothing does.
+	Token string
 	// Mount adds handlers by pattern of http.ServeMux.
 	Mount map[string]http.Handler
 }
 
-// Handler serves /metrics, /livez, /readyz, /debug/pprof and what is mounted.
+// Handler serves /metrics, /livez, /readyz, /debug/pprof and what is mounted. Its errors
+// are in the contract's envelope, but for those that Go's HTTP server answers before any
+// handler is reached.
 //
 // /livez is 200 as long as the process answers: it depends on nothing else, so
 // that nothing else gets the process killed. /readyz is 200 {"ready":true}, or 503
@@ -56,15 +65,63 @@ func (a Admin) Handler() http.Handler {
 		writeJSON(w, http.StatusOK, map[string]bool{"live": true})
 	})
 	mux.HandleFunc("GET /readyz", a.readyz)
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	for path, profile := range map[string]http.HandlerFunc{
+		"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
+	} {
+		mux.Handle("GET /debug/pprof/"+path, a.protected(profile))
+	}
 	for pattern, h := range a.Mount {
 		mux.Handle(pattern, h)
 	}
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, pattern := mux.Handler(r); pattern == "" {
+			writeError(w, r, errUnknownPath)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+var (
+	errUnknownPath = &api.Error{Code: api.ResourceNotFound, Message: "there is nothing under this path, or not with this method"}
+	errNoToken     = &api.Error{Code: api.AuthRequired, Message: "the header Authorization: Bearer <admin token> is missing or malformed"}
+	errBadToken    = &api.Error{Code: api.AuthInvalid, Message: "the admin token is not valid"}
+)
+
+// protected lets in whoever holds the token.
+func (a Admin) protected(h http.Handler) http.Handler {
+	want := sha256.Sum256([]byte(a.Token))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		if !strings.EqualFold(scheme, "Bearer") || given == "" {
+			writeError(w, r, errNoToken)
+			return
+		}
+		// Hashes have one length, so the comparison tells nothing of the token's.
+		got := sha256.Sum256([]byte(given))
+		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+			writeError(w, r, errBadToken)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// writeError answers with the error envelope and the request's id.
+func writeError(w http.ResponseWriter, r *http.Request, e *api.Error) {
+	named := *e
+	if named.RequestID = r.Header.Get(api.HeaderRequestID); !api.Printable(named.RequestID, api.MaxRequestID) {
+		named.RequestID = api.NewID("req_", time.Now())
+	}
+	w.Header().Set(api.HeaderRequestID, named.RequestID)
+	w.Header().Set("Content-Type", contentJSON)
+	body, err := named.Body()
+	if err != nil {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	w.WriteHeader(named.GetStatus())
+	_, _ = w.Write(body) // the client may have gone
 }
 
 func (a Admin) readyz(w http.ResponseWriter, r *http.Request) {

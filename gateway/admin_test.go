@@ -64,8 +64,9 @@ func admin(t *testing.T) {
 	require.Contains(t, body, "x 0")
 	_, body = get(t, h, "/admin/tenants")
 	require.Equal(t, "mounted", body)
-	status, _ = get(t, h, "/debug/pprof/goroutine?debug=1")
-	require.Equal(t, 200, status)
+	status, body = get(t, h, "/debug/pprof/goroutine?debug=1")
+	require.Equal(t, 401, status, "there is no token")
+	require.Contains(t, body, `"error":"AUTH_REQUIRED"`)
 	status, _ = get(t, h, "/v1/delivery")
 	require.Equal(t, 404, status)
 }
