@@ -175,8 +175,12 @@ func noted(name string, ready func(context.Context) error) gateway.Note {
 }
 
 // refuseAtStart answers while nothing can be asked yet.
-func refuseAtStart(w http.ResponseWriter, _ *http.Request) {
+func refuseAtStart(w http.ResponseWriter, r *http.Request) {
 	e := api.Unavailable(api.ControlUnavailable, "control is starting", time.Second)
+	if id := r.Header.Get(api.HeaderRequestID); api.Printable(id, api.MaxRequestID) { // as the gateway sends it
+		e.RequestID = id
+		w.Header().Set(api.HeaderRequestID, id)
+	}
 	text, _ := e.Body() // of texts alone
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Retry-After", fmt.Sprint(e.RetryAfterSeconds()))

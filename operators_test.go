@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -123,4 +124,14 @@ func TestAdminListeners(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRefusedAtStart: who is refused while control starts can name the request.
+func TestRefusedAtStart(t *testing.T) {
+	r := httptest.NewRequest(http.MethodGet, "/v1/rights", nil)
+	r.Header.Set("X-Request-Id", "req-1")
+	w := httptest.NewRecorder()
+	refuseAtStart(w, r)
+	require.Equal(t, 503, w.Code)
+	requireEnvelope(t, told{w.Code, w.Header(), w.Body.String()})
 }

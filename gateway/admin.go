@@ -111,7 +111,7 @@ func (a Admin) protected(h http.Handler) http.Handler {
 func writeError(w http.ResponseWriter, r *http.Request, e *api.Error) {
 	named := *e
 	if named.RequestID = r.Header.Get(api.HeaderRequestID); !api.Printable(named.RequestID, api.MaxRequestID) {
-		named.RequestID = api.NewID("req_", time.Now())
+		named.RequestID = string(appendRequestID(nil))
 	}
 	w.Header().Set(api.HeaderRequestID, named.RequestID)
 	w.Header().Set("Content-Type", contentJSON)

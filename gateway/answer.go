@@ -34,11 +34,16 @@ func nameRequest(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	var buf [20]byte
-	id := append(buf[:0], "req_"...)
+	ctx.Response.Header.SetCanonical(headerRequestID, appendRequestID(buf[:0]))
+}
+
+// appendRequestID appends a new one.
+func appendRequestID(dst []byte) []byte {
+	dst = append(dst, "req_"...)
 	for n, i := rand.Uint64(), 0; i < 16; n, i = n>>4, i+1 {
-		id = append(id, "0123456789abcdef"[n&0xf])
+		dst = append(dst, "0123456789abcdef"[n&0xf])
 	}
-	ctx.Response.Header.SetCanonical(headerRequestID, id)
+	return dst
 }
 
 // refuse answers with the error envelope. An error that callers may not see is

@@ -322,14 +322,16 @@ func (c *conn) turnAway(front net.Conn, message string) {
 	tell(front, "503 Service Unavailable", api.Unavailable(api.Overloaded, message, time.Second), "Retry-After: 1\r\n")
 }
 
-// tell writes an answer to a request that was not read, the connection's last.
+// tell writes an answer to a request that was not read, the connection's last. It gives e
+// an id.
 func tell(to io.Writer, status string, e *api.Error, headers string) {
+	e.RequestID = string(appendRequestID(nil))
 	body, err := e.Body()
 	if err != nil {
 		return
 	}
-	_, _ = fmt.Fprintf(to, "HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n%sConnection: close\r\n\r\n%s",
-		status, contentJSON, len(body), headers, body) // the client may have gone
+	_, _ = fmt.Fprintf(to, "HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n%s: %s\r\n%sConnection: close\r\n\r\n%s",
+		status, contentJSON, len(body), api.HeaderRequestID, e.RequestID, headers, body) // the client may have gone
 }
 
 // lingerOn makes the connection of a request close in two steps.

@@ -155,6 +155,7 @@ func TestPlainHTTPOnTheTLSPort(t *testing.T) {
 	require.Equal(t, 400, told.status)
 	require.True(t, told.closes)
 	require.Contains(t, told.body, "this port speaks TLS: use https")
+	requireEnvelope(t, told)
 	_, err = r.ReadByte()
 	require.Equal(t, io.EOF, err)
 

@@ -230,6 +230,7 @@ func connectionBounds(t *testing.T, transport func(*Config)) {
 			r := w.post(w.body())
 			require.Equal(t, 503, r.status)
 			require.Contains(t, r.body, `"reason":"OVERLOADED"`)
+			requireEnvelope(t, r)
 			require.Equal(t, "1", r.header.Get("Retry-After"))
 			held[0].Close()
 			require.Eventually(t, func() bool { return w.gateway.listener.open() == 1 }, time.Minute, time.Millisecond)
