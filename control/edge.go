@@ -56,7 +56,8 @@ func describeEdge(to *huma.OpenAPI) {
 			"answered with 412 and every violation, and nothing is signed. Otherwise the receipt is signed, made durable, and then answered: " +
 			"an answer of 200 is on disk. A delivery may be receipted and yet not billed; `metering` says why.\n\n" +
 			"With an `Idempotency-Key` a retry gets the same bytes again. 503 promises nothing and may be retried after `Retry-After`. " +
-			"The body is at most 64 KiB; unknown fields are accepted and not kept.",
+			"The body is at most 64 KiB; unknown fields are accepted and not kept, but for `renderedAt`, `issuedAt` and `playedAt`, which are refused (422): " +
+			"a delivery is signed as of now, and plays of an earlier time go to `POST /v1/delivery/ingest-batch`.",
 		Parameters: []*huma.Param{{
 			Name: api.HeaderIdempotencyKey, In: "header",
 			Description: "Visible ASCII. A retry with the same key and body gets the first answer again, for 24 hours; with another body it is 409.",

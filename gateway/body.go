@@ -28,6 +28,7 @@ const (
 	msgEmpty         = "must not be empty"
 	msgTooLong       = "must be at most 512 bytes"
 	msgSubjectLong   = "must be at most 256 bytes"
+	msgTime          = "is not accepted: a delivery is signed as of now; send earlier plays to POST /v1/delivery/ingest-batch"
 	fieldBody        = "body"
 	fieldRight       = "rightId"
 	fieldAnchor      = "spatialAnchorId"
@@ -133,6 +134,9 @@ func (o *observation) read() error {
 			_, err = o.string(&o.dataSubjectID, fieldSubject, true, maxSubject)
 		case fieldTelemetry:
 			o.faults, err = o.telemetry.Decode(d, o.faults)
+		case "renderedAt", "issuedAt", "playedAt":
+			o.fault(string(name), msgTime)
+			_, err = d.ReadValue()
 		default:
 			_, err = d.ReadValue() // of a body that is all there; SkipValue takes token by token
 		}

@@ -76,6 +76,12 @@ func TestBodies(t *testing.T) {
 		{"subject of 256 bytes", `{` + good + `,"dataSubjectId":"` + strings.Repeat("x", 256) + `"}`, 0, ""},
 		{"subject of 257 bytes", `{` + good + `,"dataSubjectId":"` + strings.Repeat("x", 257) + `"}`, 422, "dataSubjectId"},
 		{"subject empty", `{` + good + `,"dataSubjectId":""}`, 422, "dataSubjectId"},
+		{"a time of its own", `{"renderedAt":"2026-01-01T00:00:00Z",` + good + `}`, 422, "renderedAt"},
+		{"a time of issue", `{` + good + `,"issuedAt":1}`, 422, "issuedAt"},
+		{"a time of play", `{` + good + `,"playedAt":{"a":[1]}}`, 422, "playedAt"},
+		{"a time, escaped", `{` + good + `,"played\u0041t":"2026-01-01"}`, 422, "playedAt"},
+		{"a time that is null", `{` + good + `,"playedAt":null}`, 422, "playedAt"},
+		{"a time further down", `{` + good + `,"x":{"playedAt":1},"telemetry":{"playedAt":1,"renderedAt":"x"}}`, 0, ""},
 		{"telemetry null", `{` + good + `,"telemetry":null}`, 422, "telemetry"},
 		{"telemetry a list", `{` + good + `,"telemetry":[]}`, 422, "telemetry"},
 		{"telemetry wrong", `{` + good + `,"telemetry":{"linkState":"LOST"}}`, 422, "telemetry.linkState"},
@@ -104,6 +110,18 @@ func TestDecodedValues(t *testing.T) {
 	require.NoError(t, o.decode([]byte(`{`+good+`}`)))
 	require.Equal(t, []any{"", "", "", false, false, "{}"},
 		[]any{o.correlation, o.placement, o.dataSubjectID, o.hasPlacement, o.hasCorrelation, string(o.telemetry.AppendProjection(nil))})
+}
+
+// TestATimeNamesTheBatchRoute: a play of the past would be signed as one of now, so its
+// time is refused, with where it belongs.
+func TestATimeNamesTheBatchRoute(t *testing.T) {
+	var o observation
+	e := api.From(o.decode([]byte(`{` + good + `,"playedAt":"2026-01-01T00:00:00Z","renderedAt":"2026-01-01T00:00:00Z"}`)))
+	require.Equal(t, 422, e.GetStatus())
+	require.Len(t, e.ValidationErrors, 2)
+	for _, fault := range e.ValidationErrors {
+		require.Contains(t, fault.Message, "POST /v1/delivery/ingest-batch")
+	}
 }
 
 // FuzzBody: what is accepted is one strict JSON object, and was read as any strict
@@ -136,6 +154,9 @@ func FuzzBody(f *testing.F) {
 		require.True(t, strict)
 		var plain struct {
 			RightID            string   `json:"rightId"`
+			RenderedAt         *any     `json:"renderedAt"`
+			IssuedAt           *any     `json:"issuedAt"`
+			PlayedAt           *any     `json:"playedAt"`
 			SpatialAnchorID    string   `json:"spatialAnchorId"`
 			SpatialPlacementID *string  `json:"spatialPlacementId"`
 			CorrelationID      *string  `json:"correlationId"`
@@ -143,6 +164,7 @@ func FuzzBody(f *testing.F) {
 			DwellMs            *float64 `json:"dwellMs"`
 		}
 		require.NoError(t, json.Unmarshal(body, &plain))
+		require.Equal(t, []*any{nil, nil, nil}, []*any{plain.RenderedAt, plain.IssuedAt, plain.PlayedAt})
 		var r sealer.Receipt
 		o.describe(&r)
 		require.Equal(t, []any{plain.RightID, plain.SpatialAnchorID, plain.DataSubjectID, *plain.DwellMs}, []any{o.rightID, r.SpatialAnchorID, o.dataSubjectID, r.DwellMs})

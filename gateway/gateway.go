@@ -17,6 +17,8 @@
 //     at most 512 bytes, dataSubjectId at most 256. dwellMs is at most
 //     sealer.MaxDwellMs. rightId and dataSubjectId must not be empty.
 //     Nesting above 32 is 400.
+//   - A time of the caller's (renderedAt, issuedAt, playedAt) is 422: a play of last week
+//     would be signed as of now.
 //   - A name given twice anywhere in the body is 422 on its path, but a body that
 //     is no JSON even apart from that is 400.
 //   - Idempotency: concurrent requests with one key wait for the first of them, for
