@@ -169,6 +169,7 @@ func (g *Gateway) refuseUnread(ctx *fasthttp.RequestCtx, err error) {
 	g.refuse(ctx, cutShort(err))
 	path, _, _ := bytes.Cut(ctx.Request.Header.RequestURI(), []byte{'?'})
 	g.metrics.observe(routeOf(path), ctx.Response.StatusCode(), 0)
+	g.logRequest(ctx, routeOf(path), 0)
 }
 
 // closeBehind lets the answer be the connection's last: there may be input that

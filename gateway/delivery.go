@@ -104,6 +104,9 @@ func (g *Gateway) deliver(ctx *fasthttp.RequestCtx, began time.Time) error {
 	if err != nil {
 		return err
 	}
+	if g.logsRequests() {
+		ctx.SetUserValue(tenantOf{}, principal.TenantID)
+	}
 	if err := principal.Require(api.DeliveryWrite); err != nil {
 		return err
 	}

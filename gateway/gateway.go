@@ -50,7 +50,14 @@
 //     readers never take control away from others.
 //   - fasthttp's unsafe defaults are closed: its own error texts become our envelope,
 //     its log lines lose their arguments (they quote headers), a message with a
-//     transfer coding, folded headers, or more than 100 headers is refused unread.
+//     transfer coding, folded headers, a space in the name of one, or more than 100 headers
+//     is refused unread.
+//   - What control's server would refuse in plain text before a handler is reached (a
+//     missing or odd Host, a path with a bad escape) is refused here, in the envelope; the
+//     rest is control's to judge. Only a connection that can't be opened, read or written
+//     is an outage of control.
+//   - At debug each request that is answered here has a line, with its tenant, route and
+//     status. Control logs those that are forwarded.
 //   - A connection that is closed on unread input is closed in two steps, so that the
 //     answer is not lost to a reset.
 //   - TLS: a handshake has Config.ReadTimeout, like a request. One that fails is

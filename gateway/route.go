@@ -101,7 +101,11 @@ func (g *Gateway) take(ctx *fasthttp.RequestCtx, r route) (err error) {
 		if err != nil {
 			g.refuse(ctx, err)
 		}
-		g.metrics.observe(r, ctx.Response.StatusCode(), time.Since(began))
+		took := time.Since(began)
+		g.metrics.observe(r, ctx.Response.StatusCode(), took)
+		if err != nil || r != toControl { // what control has answered, it logs itself
+			g.logRequest(ctx, r, took)
+		}
 	}()
 	body := g.bodies.Get().(*arrival)
 	defer g.bodies.Put(body)
