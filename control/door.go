@@ -23,17 +23,22 @@ import (
 
 // door is the way into one set of operations.
 type door struct {
-	mux    *http.ServeMux
-	api    huma.API
-	now    func() time.Time
-	logger *slog.Logger
+	mux     *http.ServeMux
+	api     huma.API
+	now     func() time.Time
+	logger  *slog.Logger
+	seconds *prometheus.HistogramVec
+	faults  *faults
 	// undeclared are the operations that say nothing about who may call them.
 	undeclared *[]error
 }
 
 // newDoor makes a door that lets in whom authenticate lets in.
 func newDoor(cfg Config, seconds *prometheus.HistogramVec, authenticate authenticator) *door {
-	d := &door{mux: http.NewServeMux(), now: cfg.Now, logger: cfg.Logger, undeclared: new([]error)}
+	d := &door{
+		mux: http.NewServeMux(), now: cfg.Now, logger: cfg.Logger, seconds: seconds,
+		faults: &faults{now: cfg.Now, last: map[string]*faultLine{}}, undeclared: new([]error),
+	}
 
 	c := huma.DefaultConfig("Muniment", "1.0.0")
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
@@ -54,7 +59,7 @@ func newDoor(cfg Config, seconds *prometheus.HistogramVec, authenticate authenti
 			*d.undeclared = append(*d.undeclared, fmt.Errorf("operation %q declares neither a scope nor that it is public", op.OperationID))
 		}
 	})
-	group.UseMiddleware(observe(seconds, cfg.Now), d.admit(authenticate), admitShares(d), d.readQuery, d.readBody)
+	group.UseMiddleware(noteOperation, d.admit(authenticate), admitShares(d), d.readQuery, d.readBody)
 	d.api = group
 	return d
 }
@@ -69,27 +74,43 @@ func declared(op *huma.Operation) bool {
 type exchange struct {
 	requestID string
 	logger    *slog.Logger
+	faults    *faults
+	operation *huma.Operation // nil until the request has reached one
 }
 
 type exchangeKey struct{}
 
-func exchangeOf(ctx context.Context) (exchange, bool) {
-	x, ok := ctx.Value(exchangeKey{}).(exchange)
+func exchangeOf(ctx context.Context) (*exchange, bool) {
+	x, ok := ctx.Value(exchangeKey{}).(*exchange)
 	return x, ok
+}
+
+func (x *exchange) operationID() string {
+	if x.operation == nil {
+		return unmatched
+	}
+	return x.operation.OperationID
+}
+
+// fault logs what is the service's own fault.
+func (x *exchange) fault(message string, attrs ...any) {
+	x.faults.log(x.logger, x.operationID(), message, attrs...)
 }
 
 // ServeHTTP gives the request its id, finds its operation, and answers for
 // whatever has none or panics.
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := d.now()
 	id := r.Header.Get(api.HeaderRequestID)
 	if !api.Printable(id, api.MaxRequestID) {
-		id = api.NewID("req_", d.now())
+		id = api.NewID("req_", began)
 	}
 	w.Header().Set(api.HeaderRequestID, id)
 	w.Header().Set("Cache-Control", "no-store")
-	x := exchange{requestID: id, logger: d.logger.With("requestId", id)}
+	x := &exchange{requestID: id, logger: d.logger.With("requestId", id), faults: d.faults}
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
 	answer := &answerWriter{ResponseWriter: w}
+	defer d.observe(x, r, answer, began)
 	defer x.recover(answer, r)
 
 	// The mux would answer an unclean path by a redirection, and no id has what the
@@ -118,7 +139,7 @@ func unknownPath() *api.Error {
 
 // recover answers for a handler that panicked. Once an answer has begun, all that
 // is left is to break it off, so that it can't be taken for a whole one.
-func (x exchange) recover(w *answerWriter, r *http.Request) {
+func (x *exchange) recover(w *answerWriter, r *http.Request) {
 	p := recover()
 	if p == nil {
 		return
@@ -126,26 +147,30 @@ func (x exchange) recover(w *answerWriter, r *http.Request) {
 	if err, ok := p.(error); ok && (errors.Is(err, http.ErrAbortHandler) || r.Context().Err() != nil) {
 		panic(http.ErrAbortHandler) // the caller is gone
 	}
-	x.logger.Error("a handler panicked", "err", fmt.Sprint(p), "method", r.Method, "path", r.URL.Path, "stack", string(debug.Stack()))
-	if w.begun {
+	x.fault("a handler panicked", "err", fmt.Sprint(p), "method", r.Method, "stack", string(debug.Stack()))
+	if w.status != 0 {
 		panic(http.ErrAbortHandler)
 	}
 	writeError(w, r, api.From(errors.New("panic")))
 }
 
-// answerWriter knows whether an answer has begun.
+// answerWriter knows the status of an answer that has begun.
 type answerWriter struct {
 	http.ResponseWriter
-	begun bool
+	status int // 0: not begun
 }
 
 func (w *answerWriter) WriteHeader(status int) {
-	w.begun = true
+	if w.status == 0 {
+		w.status = status
+	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *answerWriter) Write(b []byte) (int, error) {
-	w.begun = true
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
 	return w.ResponseWriter.Write(b)
 }
 

@@ -3,8 +3,10 @@ package control_test
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,6 +28,9 @@ func (trouble) Routes(a huma.API) {
 	}
 	register("/trouble/fails", func(context.Context, *struct{}) (*struct{}, error) {
 		return nil, errors.New("disk of host db7 is full")
+	})
+	register("/trouble/unreachable", func(context.Context, *struct{}) (*struct{}, error) {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	})
 	register("/trouble/panics", func(context.Context, *struct{}) (*struct{}, error) { panic("index out of range") })
 	register("/trouble/away", func(context.Context, *struct{}) (*struct{}, error) {

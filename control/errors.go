@@ -30,13 +30,14 @@ func speakOurErrors() {
 		}
 		huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
 			e := translate(status, message, errs)
-			if x, ok := exchangeOf(ctx.Context()); ok && e.Code == api.InternalError && e.Reason == "" {
-				x.logger.Error("a request failed", "err", errors.Join(errs...), "operation", ctx.Operation().OperationID)
-			}
+			var answer huma.StatusError = e
 			if refuse, own := ctx.Operation().Metadata["refuse"].(Refuse); own {
-				return refuse(e, errs)
+				answer = refuse(e, errs)
 			}
-			return e
+			if x, ok := exchangeOf(ctx.Context()); ok && isFault(answer, e) {
+				x.fault("a request failed", "err", errors.Join(errs...))
+			}
+			return answer
 		}
 	})
 }

@@ -1,18 +1,23 @@
 package control
 
 import (
+	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
 )
 
 // newMetrics measures requests by operation and status, both of which are few.
 func newMetrics(to prometheus.Registerer) (*prometheus.HistogramVec, error) {
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "muniment_control_request_duration_seconds", Help: "Time to answer a request to control.",
+		Name:    "muniment_control_request_duration_seconds",
+		Help:    "Time to answer a request to control, refused ones among them; operation " + unmatched + ": it has no such path or method.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 	}, []string{"operation", "status"})
 	if to == nil {
@@ -21,16 +26,33 @@ func newMetrics(to prometheus.Registerer) (*prometheus.HistogramVec, error) {
 	return seconds, to.Register(seconds)
 }
 
-func observe(seconds *prometheus.HistogramVec, now func() time.Time) func(huma.Context, func(huma.Context)) {
-	return func(ctx huma.Context, next func(huma.Context)) {
-		start := now()
-		defer func() {
-			status := ctx.Status()
-			if status == 0 { // a panic, which the door answers
-				status = http.StatusInternalServerError
-			}
-			seconds.WithLabelValues(ctx.Operation().OperationID, strconv.Itoa(status)).Observe(now().Sub(start).Seconds())
-		}()
-		next(ctx)
+// unmatched stands for the operation, and the route, of requests that reach none.
+const unmatched = "unmatched"
+
+// noteOperation is the outermost middleware: it says which operation a request has reached.
+func noteOperation(ctx huma.Context, next func(huma.Context)) {
+	if x, ok := exchangeOf(ctx.Context()); ok {
+		x.operation = ctx.Operation()
 	}
+	next(ctx)
+}
+
+// observe counts and times a request once it is answered, and logs it for who wants to see
+// each. Neither its path nor its query is logged: callers write what they like there.
+func (d *door) observe(x *exchange, r *http.Request, w *answerWriter, began time.Time) {
+	took := d.now().Sub(began)
+	operation, route := x.operationID(), unmatched
+	if x.operation != nil {
+		route = x.operation.Path
+	}
+	status := w.status
+	if status == 0 { // a panic that was not answered: the caller is gone
+		status = http.StatusInternalServerError
+	}
+	d.seconds.WithLabelValues(operation, strconv.Itoa(status)).Observe(took.Seconds())
+	if _, inside := r.Context().Value(inProcess{}).(auth.Principal); inside || !d.logger.Enabled(r.Context(), slog.LevelDebug) {
+		return
+	}
+	x.logger.Debug("request", "method", r.Method, "route", route, "status", status,
+		"tenantId", w.Header().Get(api.HeaderTenant), "duration", took)
 }

@@ -47,13 +47,7 @@ func TestSandboxMakesRoom(t *testing.T) {
 		MaxTenants: 3, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000},
 	})
 	held, tenant := p.visit() // can't be dropped
-	require.NoError(t, p.db.Change(t.Context(), func(tx *store.Tx) error {
-		if _, err := tx.ExecContext(t.Context(), `CREATE TABLE held (tenant_id TEXT NOT NULL REFERENCES tenants (tenant_id))`); err != nil {
-			return err
-		}
-		_, err := tx.ExecContext(t.Context(), `INSERT INTO held (tenant_id) VALUES ($1)`, tenant["tenantId"])
-		return err
-	}))
+	p.hold(tenant)
 	now = now.Add(time.Second)
 	busy, _ := p.visit()
 	now = now.Add(time.Second)

@@ -168,13 +168,7 @@ func TestSandboxEvictsBehindAFailure(t *testing.T) {
 	h := newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return now })
 	p := openPlayground(t, h, sandbox.Config{Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
 	held, tenant := p.visit()
-	require.NoError(t, p.db.Change(t.Context(), func(tx *store.Tx) error {
-		if _, err := tx.ExecContext(t.Context(), `CREATE TABLE held (tenant_id TEXT NOT NULL REFERENCES tenants (tenant_id))`); err != nil {
-			return err
-		}
-		_, err := tx.ExecContext(t.Context(), `INSERT INTO held (tenant_id) VALUES ($1)`, tenant["tenantId"])
-		return err
-	}))
+	p.hold(tenant)
 	now = now.Add(time.Minute)
 	other, _ := p.visit()
 	now = now.Add(24*time.Hour + time.Minute)

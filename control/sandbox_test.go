@@ -13,6 +13,7 @@ import (
 
 	"muniment/control"
 	"muniment/control/sandbox"
+	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 )
@@ -60,6 +61,18 @@ func (p *playground) ask(ctx context.Context, caller auth.Principal, method, tar
 		}
 	}
 	return p.control.Ask(ctx, caller, method, target, body)
+}
+
+// hold keeps a tenant from being dropped, as something else refers to it.
+func (p *playground) hold(tenant map[string]any) {
+	p.t.Helper()
+	require.NoError(p.t, p.db.Change(p.t.Context(), func(tx *store.Tx) error {
+		if _, err := tx.ExecContext(p.t.Context(), `CREATE TABLE held (tenant_id TEXT NOT NULL REFERENCES tenants (tenant_id))`); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(p.t.Context(), `INSERT INTO held (tenant_id) VALUES ($1)`, tenant["tenantId"])
+		return err
+	}))
 }
 
 // visitor is a browser: it keeps the cookie.

@@ -43,7 +43,7 @@ func (r *Room) makeRoom(ctx context.Context) error {
 			return err
 		}
 		if err != nil {
-			r.cfg.Logger.Error("cannot drop an idle tenant of the sandbox for another visitor", "tenantId", l.tenantID, "err", err)
+			r.logUndropped(l, err)
 		}
 		if dropped {
 			over--
@@ -53,6 +53,14 @@ func (r *Room) makeRoom(ctx context.Context) error {
 		}
 	}
 	return full()
+}
+
+// logUndropped logs it once a minute: visitors come as often as they like.
+func (r *Room) logUndropped(l lodger, err error) {
+	now, last := r.db.Now().UnixMilli(), r.undroppedLogged.Load()
+	if now-last >= time.Minute.Milliseconds() && r.undroppedLogged.CompareAndSwap(last, now) {
+		r.cfg.Logger.Error("cannot drop an idle tenant of the sandbox for another visitor", "tenantId", l.tenantID, "err", err)
+	}
 }
 
 // Why a tenant is dropped.

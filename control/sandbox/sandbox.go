@@ -34,6 +34,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"muniment/control/store"
@@ -83,6 +84,8 @@ type Room struct {
 	db      *store.DB
 	limiter *Limiter
 	shared  *shared // in place of limiter; nil unless Config.Shared
+
+	undroppedLogged atomic.Int64 // in Unix milliseconds, when logUndropped did so last
 }
 
 // New wires the room, and makes the secret of the cookies if there is none yet.
