@@ -147,3 +147,19 @@ func TestSandboxTurnedOff(t *testing.T) {
 	require.Error(t, exec.Command(exe, "sandbox", "rotate-secret", "--data", data).Run())
 	createTenant(t, exe, data)
 }
+
+// TestSandboxOtherSites: a gateway tells control where a request comes from, as the browser says.
+func TestSandboxOtherSites(t *testing.T) {
+	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
+	server := startServer(t, exe, data)
+	for _, c := range []struct {
+		header, value string
+		status        int
+	}{
+		{"Sec-Fetch-Site", "cross-site", 403}, {"Origin", "https://evil.example", 403},
+		{"Sec-Fetch-Site", "same-origin", 200}, {"Origin", server.API, 200}, {"User-Agent", "curl/8.5.0", 200},
+	} {
+		a := call(t, server.API, "", operation{method: "POST", path: "/api/sandbox/reset"}, c.header, c.value)
+		require.Equal(t, c.status, a.status, "%s: %s: %s", c.header, c.value, a.body)
+	}
+}

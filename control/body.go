@@ -42,6 +42,9 @@ func (d *door) readBody(ctx huma.Context, next func(huma.Context)) {
 	if err == nil {
 		err = check(body)
 	}
+	if err == nil && ctx.Operation().Metadata["emptyIsMissing"] == true {
+		err = d.checkFields(ctx.Operation(), body)
+	}
 	if err != nil {
 		d.refuse(ctx, err)
 		return
@@ -106,6 +109,36 @@ func check(body []byte) error {
 			return &api.Error{Code: api.BadRequest, Message: "the body goes on behind its JSON value"}
 		}
 	}
+}
+
+// checkFields refuses a body that is no object, and one in which a required field is absent,
+// null or an empty text.
+func (d *door) checkFields(op *huma.Operation, body []byte) error {
+	text := bytes.TrimSpace(body)
+	if len(text) == 0 {
+		return nil // whether a body must be there is the operation's to say
+	}
+	if text[0] != '{' {
+		return &api.Error{Code: api.BadRequest, Message: "the body must be an object"}
+	}
+	var fields map[string]jsontext.Value
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return err
+	}
+	schema := op.RequestBody.Content[jsonType].Schema
+	if schema.Ref != "" {
+		schema = d.api.OpenAPI().Components.Schemas.SchemaFromRef(schema.Ref)
+	}
+	var faults []api.ValidationError
+	for _, name := range schema.Required {
+		if v := string(fields[name]); v == "" || v == "null" || v == `""` {
+			faults = append(faults, api.ValidationError{Field: name, Message: "is missing"})
+		}
+	}
+	if len(faults) > 0 {
+		return api.Invalid(faults...)
+	}
+	return nil
 }
 
 // fieldOf spells a JSON pointer (RFC 6901) as field names are: scope.regions.

@@ -11,6 +11,9 @@
 // logged, at most once a second for each operation, and told to the caller by a fixed text;
 // what is refused is only counted. At debug level each request is a line of the log.
 //
+// An operation that takes null and "" in a required field for no value, and nothing but an
+// object for a body, has Metadata["emptyIsMissing"].
+//
 // An operation declares its scope in Metadata["scope"], or Metadata["public"], or lets in
 // its callers itself by Metadata["admit"]; one that declares none of them keeps control
 // from starting. One that spells its errors in another envelope has Metadata["refuse"];
@@ -62,7 +65,8 @@ type Config struct {
 	Tenants *tenant.Room
 	// Packs seals before a signing key is revoked; nil seals nothing.
 	Packs *proof.Room
-	// Sandbox lets operators rotate the secret of its cookies; nil does without.
+	// Sandbox lets operators rotate the secret of its cookies, and counts requests for what
+	// it doesn't have; nil does without.
 	Sandbox *sandbox.Room
 	// Rooms are all rooms that the API has, Nodes and Tenants among them.
 	Rooms []Room
@@ -122,6 +126,7 @@ func New(cfg Config) (*Control, error) {
 		admin: newDoor(cfg, seconds, byToken(cfg.AdminToken)),
 		nodes: newDoor(cfg, seconds, byNode(cfg.Nodes)),
 	}
+	c.door.sandbox = cfg.Sandbox
 	for _, room := range cfg.Rooms {
 		room.Routes(c.door.api)
 	}

@@ -23,6 +23,7 @@ import (
 	"muniment/control/node"
 	"muniment/control/offer"
 	"muniment/control/right"
+	"muniment/control/sandbox"
 	"muniment/control/store"
 	"muniment/control/store/storetest"
 	"muniment/control/tenant"
@@ -41,6 +42,7 @@ type house struct {
 	tenants *tenant.Room
 	offers  *offer.Room
 	rooms   []control.Room
+	sandbox *sandbox.Room // nil without one
 	log     *memoryLog
 	logged  *bytes.Buffer
 }
@@ -48,7 +50,7 @@ type house struct {
 // config is how the house's control is made.
 func (h *house) config() control.Config {
 	return control.Config{
-		DB: h.db, Nodes: h.nodes, Tenants: h.tenants, Rooms: h.rooms, Log: h.log, AdminToken: adminToken,
+		DB: h.db, Nodes: h.nodes, Tenants: h.tenants, Rooms: h.rooms, Sandbox: h.sandbox, Log: h.log, AdminToken: adminToken,
 		Logger: slog.New(slog.NewTextHandler(h.logged, nil)), Registerer: prometheus.NewRegistry(),
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"muniment/control/sandbox"
 	"muniment/control/store"
 	"muniment/gateway/api"
 )
@@ -29,6 +30,7 @@ type door struct {
 	logger  *slog.Logger
 	seconds *prometheus.HistogramVec
 	faults  *faults
+	sandbox *sandbox.Room // counts what is asked of it that is not there; may be nil
 	// undeclared are the operations that say nothing about who may call them.
 	undeclared *[]error
 }
@@ -116,7 +118,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The mux would answer an unclean path by a redirection, and no id has what the
 	// database can't look for.
 	if path.Clean(r.URL.Path) != r.URL.Path || !store.Storable(r.URL.Path) {
-		writeError(answer, r, unknownPath())
+		d.refuseUnmatched(answer, r, unknownPath())
 		return
 	}
 	if h, pattern := d.mux.Handler(r); pattern == "" {
@@ -124,13 +126,23 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(&p, r)
 		if p.status == http.StatusMethodNotAllowed {
 			answer.Header().Set("Allow", p.Header().Get("Allow"))
-			writeError(answer, r, &api.Error{Code: api.BadRequest, HTTPStatus: p.status, Message: "the path does not have this method"})
+			d.refuseUnmatched(answer, r, &api.Error{Code: api.BadRequest, HTTPStatus: p.status, Message: "the path does not have this method"})
 			return
 		}
-		writeError(answer, r, unknownPath())
+		d.refuseUnmatched(answer, r, unknownPath())
 		return
 	}
 	d.mux.ServeHTTP(answer, r)
+}
+
+// refuseUnmatched answers what reaches no operation. In the sandbox it counts all the same.
+func (d *door) refuseUnmatched(w http.ResponseWriter, r *http.Request, e *api.Error) {
+	if d.sandbox != nil && sandbox.Owns(r.URL.Path) {
+		if err := d.sandbox.Count(r); err != nil {
+			e = translate(http.StatusInternalServerError, "", []error{err})
+		}
+	}
+	writeError(w, r, e)
 }
 
 func unknownPath() *api.Error {

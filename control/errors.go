@@ -136,6 +136,9 @@ func writeError(w http.ResponseWriter, r *http.Request, e *api.Error) {
 		}
 		status = e.GetStatus()
 	}
+	if s := e.RetryAfterSeconds(); s > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(s))
+	}
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(status)
 	_, _ = w.Write(text) // the caller may be gone

@@ -181,6 +181,9 @@ func complete(op object, method, path string) {
 	switch {
 	case visited:
 		statuses[429] = true
+		if method != http.MethodGet {
+			statuses[403] = true
+		}
 		if len(security) == 1 {
 			statuses[404], statuses[410] = true, true
 		}

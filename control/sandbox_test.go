@@ -19,10 +19,7 @@ import (
 )
 
 // playground is a house with the sandbox, whose limits are out of the way.
-type playground struct {
-	*house
-	sandbox *sandbox.Room
-}
+type playground struct{ *house }
 
 func newPlayground(t *testing.T) *playground {
 	t.Helper()
@@ -31,7 +28,7 @@ func newPlayground(t *testing.T) *playground {
 
 func openPlayground(t *testing.T, h *house, cfg sandbox.Config) *playground {
 	t.Helper()
-	p := &playground{house: h}
+	p := &playground{h}
 	cfg.DB, cfg.Keys = h.db, h.nodes
 	if cfg.Deliver == nil {
 		cfg.Deliver = noDelivery
@@ -40,9 +37,9 @@ func openPlayground(t *testing.T, h *house, cfg sandbox.Config) *playground {
 		cfg.Ask = p.ask
 	}
 	var err error
-	p.sandbox, err = sandbox.New(t.Context(), cfg)
+	h.sandbox, err = sandbox.New(t.Context(), cfg)
 	require.NoError(t, err)
-	h.rooms = append(h.rooms, p.sandbox)
+	h.rooms = append(h.rooms, h.sandbox)
 	h.control, err = control.New(h.config())
 	require.NoError(t, err)
 	return p
@@ -196,7 +193,7 @@ func TestSandboxRights(t *testing.T) {
 	v.isRefused(409, sandbox.HandlerError, "POST", "/rights/suspend", resume)
 	v.isRefused(404, sandbox.HandlerError, "POST", "/rights/revoke", `{"rightId":"rgh_00000000000000000000000000"}`)
 	v.isRefused(404, sandbox.HandlerError, "POST", "/rights/revoke", `{"rightId":"../bases"}`)
-	require.Equal(t, "VALIDATION_FAILED: rightId: expected length >= 1", v.isRefused(422, sandbox.HandlerError, "POST", "/rights/revoke", `{"rightId":""}`))
+	require.Equal(t, "missing: rightId", v.isRefused(422, sandbox.MissingFields, "POST", "/rights/revoke", `{"rightId":""}`))
 	require.Equal(t, "VALIDATION_FAILED: reason: expected length <= 1024",
 		v.isRefused(422, sandbox.HandlerError, "POST", "/rights/revoke", fmt.Sprintf(`{"rightId":%q,"reason":%q}`, id, strings.Repeat("x", 1025))))
 	v.isRefused(404, sandbox.HandlerError, "GET", "/provenance?rightId=rgh_1", "")

@@ -69,6 +69,11 @@ func full() *Error {
 	return said{Code: api.InternalError, Message: "the sandbox has as many tenants as it takes: ask again later"}.refused(http.StatusServiceUnavailable, touchEvery)
 }
 
+// foreignSite refuses what a page of another site has a browser send.
+func foreignSite() *Error {
+	return refusal(http.StatusForbidden, HandlerError, string(api.BadRequest)+": the request comes from another site")
+}
+
 func limited(wait time.Duration) *Error {
 	e := refusal(http.StatusTooManyRequests, RateLimited, "too many requests from this address")
 	e.retryAfter = wait
@@ -119,10 +124,13 @@ func listed(faults []api.ValidationError) string {
 	return strings.Join(texts, "; ")
 }
 
+// Owns says whether a path is the sandbox's, be there anything under it or not.
+func Owns(path string) bool { return path == Base || strings.HasPrefix(path, Base+"/") }
+
 // Spell is an error of the contract's as the sandbox answers it, for those who answer
 // before or around its operations; ok is false for a path that is not the sandbox's.
 func Spell(path string, e *api.Error) (status int, body []byte, ok bool) {
-	if path != Base && !strings.HasPrefix(path, Base+"/") {
+	if !Owns(path) {
 		return 0, nil, false
 	}
 	own := refuse(e, nil)

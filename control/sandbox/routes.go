@@ -70,7 +70,7 @@ var heavy = []string{"get-proof-pack", "get-provenance", "inspect"}
 func add[I, O any](r *Room, a huma.API, to admission, id, method, path, summary, description string, handle func(context.Context, *I) (*O, error)) {
 	op := huma.Operation{
 		OperationID: "sandbox-" + id, Method: method, Path: Base + path, Summary: summary, Description: description, Tags: []string{"Sandbox"},
-		Metadata: map[string]any{"refuse": refuse},
+		Metadata: map[string]any{"refuse": refuse, "emptyIsMissing": true},
 	}
 	switch cookie := map[string][]string{SecurityScheme: {}}; to {
 	case toAnyone:

@@ -9,9 +9,14 @@
 // Errors are {ok, error, message}. What /v1 refuses is HANDLER_ERROR, whose message is
 // "<code of /v1>: <its message>", with the faults of all fields: 409 for a refused
 // transition, 404 for an unknown id, 422 for a value, 503 while an engine is away, else
-// 500. MISSING_FIELDS names the fields; a body that is no JSON, or too long, is
-// INVALID_BODY. Limits and cookie are looked at before the body. What reaches no operation
-// is a HANDLER_ERROR, too, 404 or 405, and counts for no limit: nothing is done for it.
+// 500. MISSING_FIELDS names the required fields that are absent, null or empty texts; a body
+// that is no JSON object, or too long, is INVALID_BODY. Limits and cookie are looked at before
+// the body. What reaches no operation is a HANDLER_ERROR, too, 404 or 405, and counts for the
+// limits as well.
+//
+// A page of another site could have a browser send a POST with its visitor's address, and
+// sometimes its cookie: what a browser says comes from another site is a HANDLER_ERROR, 403.
+// Programs, which say nothing of a site, are not concerned.
 //
 // A cookie is rejected as if there were none, unless it is signed for its tenant with the
 // secret in the database, which is read for every request: after a rotation no process
@@ -33,6 +38,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -84,6 +90,7 @@ type Room struct {
 	db      *store.DB
 	limiter *Limiter
 	shared  *shared // in place of limiter; nil unless Config.Shared
+	sites   http.CrossOriginProtection
 
 	undroppedLogged atomic.Int64 // in Unix milliseconds, when logUndropped did so last
 }

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"muniment/control/store"
+	"muniment/gateway/api"
 	"muniment/gateway/auth"
 )
 
@@ -37,16 +39,26 @@ func (v visitor) in(ctx context.Context) context.Context {
 // lives says whether the visitor has a tenant.
 func (v visitor) lives() bool { return v.caller.Key != nil }
 
-// anyone lets in who keeps to the limits.
+// anyone lets in who keeps to the limits, and is not sent by a page of another site.
 func (r *Room) anyone(ctx huma.Context) (context.Context, error) {
-	wait, ok, err := r.admitted(ctx.Context(), addressOf(ctx))
-	if err != nil {
+	request, _ := humago.Unwrap(ctx)
+	if err := r.Count(request); err != nil {
 		return nil, err
 	}
-	if !ok {
-		return nil, limited(wait)
+	if err := r.sites.Check(request); err != nil {
+		return nil, foreignSite()
 	}
 	return ctx.Context(), nil
+}
+
+// Count counts a request, whether there is anything under its path or not. It refuses one
+// that is beyond the limits of its address.
+func (r *Room) Count(request *http.Request) error {
+	wait, ok, err := r.admitted(request.Context(), addressOf(request))
+	if err == nil && !ok {
+		err = &api.Error{Code: api.RateLimited, Message: "too many requests from this address", RetryAfter: wait}
+	}
+	return err
 }
 
 // admitted counts the request, or says how long to wait.
@@ -64,7 +76,8 @@ func (r *Room) withOrWithout(ctx huma.Context) (context.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := r.recognise(inner, ctx)
+	request, _ := humago.Unwrap(ctx)
+	v, err := r.recognise(inner, request)
 	return v.in(inner), err
 }
 
@@ -84,9 +97,9 @@ func (r *Room) lodgers(ctx huma.Context) (context.Context, error) {
 }
 
 // recognise reads the cookie. One that this service did not sign is none.
-func (r *Room) recognise(ctx context.Context, request huma.Context) (visitor, error) {
-	v := visitor{within: withinMachine(request.Host(), addressOf(request))}
-	c, err := huma.ReadCookie(request, cookieName)
+func (r *Room) recognise(ctx context.Context, request *http.Request) (visitor, error) {
+	v := visitor{within: withinMachine(request.Host, addressOf(request))}
+	c, err := request.Cookie(cookieName)
 	if err != nil {
 		return v, nil
 	}
@@ -135,12 +148,12 @@ func (r *Room) seen(ctx context.Context, l lodger) error {
 // control, says it in the last place of X-Forwarded-For. Where that says nothing it is the
 // connection's. Who reaches control's own listener, which is for gateways, could say what
 // he likes. Requests from nowhere share one address.
-func addressOf(ctx huma.Context) netip.Addr {
-	hops := strings.Split(ctx.Header("X-Forwarded-For"), ",")
+func addressOf(r *http.Request) netip.Addr {
+	hops := strings.Split(r.Header.Get("X-Forwarded-For"), ",")
 	if a, err := netip.ParseAddr(strings.TrimSpace(hops[len(hops)-1])); err == nil {
 		return a
 	}
-	at, _ := netip.ParseAddrPort(ctx.RemoteAddr())
+	at, _ := netip.ParseAddrPort(r.RemoteAddr)
 	return at.Addr()
 }
 
