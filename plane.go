@@ -85,7 +85,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 	}
 	tenants, err := tenant.New(tenant.Config{DB: cfg.DB, Nodes: nodes, Counters: tenant.Counters{
 		Bases: rights.CountBases, Rights: rights.CountRights, Offers: offers.Count, Challenges: challenges.Count,
-		ProofPacks: packs.CountPacks, Events: cfg.Warehouse.CountEvents,
+		ProofPacks: packs.CountPacks, Events: packs.CountEvents,
 	}})
 	if err != nil {
 		return nil, err

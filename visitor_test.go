@@ -148,6 +148,23 @@ func TestSandboxTurnedOff(t *testing.T) {
 	createTenant(t, exe, data)
 }
 
+// TestSandboxCountsEvents: the first answer knows of every event, as does the first inspection.
+func TestSandboxCountsEvents(t *testing.T) {
+	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
+	v := &browser{t: t, server: startServer(t, exe, data)}
+	var tenant struct{ Counts struct{ Events int } }
+	v.does("POST", "/tenant", "", &tenant)
+	require.Equal(t, 11, tenant.Counts.Events, "of tenant, key, 3 bases, 4 rights, counterparty, and settlement rule")
+	var inspected struct {
+		Tenant struct{ Counts struct{ Events int } }
+		Events []any
+	}
+	v.does("POST", "/run-demo", `{"eventCount":5}`, &struct{}{})
+	v.does("GET", "/inspect", "", &inspected)
+	require.Equal(t, 17, inspected.Tenant.Counts.Events, "and 5 deliveries, and the pack")
+	require.Len(t, inspected.Events, 17)
+}
+
 // TestSandboxOtherSites: a gateway tells control where a request comes from, as the browser says.
 func TestSandboxOtherSites(t *testing.T) {
 	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")

@@ -140,6 +140,9 @@ func (d *door) refuseUnmatched(w http.ResponseWriter, r *http.Request, e *api.Er
 	if d.sandbox != nil && sandbox.Owns(r.URL.Path) {
 		if err := d.sandbox.Count(r); err != nil {
 			e = translate(http.StatusInternalServerError, "", []error{err})
+			if x, ok := exchangeOf(r.Context()); ok && isFault(e, e) {
+				x.fault("a request failed", "err", err)
+			}
 		}
 	}
 	writeError(w, r, e)

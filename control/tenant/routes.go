@@ -48,7 +48,7 @@ type Counts struct {
 	Offers     int64 `json:"offers" doc:"How many there are."`
 	Challenges int64 `json:"challenges" doc:"How many there are."`
 	ProofPacks int64 `json:"proofPacks" doc:"How many there are."`
-	Events     int64 `json:"events" doc:"How many there are."`
+	Events     int64 `json:"events" doc:"How many are durable; while the warehouse is more than 2 seconds behind, how many it has loaded."`
 }
 
 func (r *Room) get(ctx context.Context, _ *struct{}) (*store.Answer[Snapshot], error) {
