@@ -101,6 +101,7 @@ var resources = map[string][]string{
 var plain = []string{
 	"actorKind", "after", "asOf", "before", "bucket", "checkpoint", "cursor", "from", "Idempotency-Key", "limit", "order", "rule",
 	"state", "subjectKind", "substrate", "timeZone", "to", "type", "upTo",
+	"bases", "challenges", "events", "offers", "packs", "rights", // cursors of the sandbox's inspection
 }
 
 // free are the members that hold ids of the caller's own making: of organisations, and

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -213,6 +214,22 @@ func TestSandboxAnswersAreBounded(t *testing.T) {
 	require.Equal(t, 200, inspected.status)
 	require.Less(t, len(inspected.text), 6<<20)
 	require.Contains(t, inspected.text, last)
+	parts := v.inspections()
+	require.Greater(t, len(parts), 2)
+	var listed []string
+	for i, part := range parts {
+		for _, r := range list(t, part, "rights") {
+			listed = append(listed, r["id"].(string))
+		}
+		require.Equal(t, i == 0, len(list(t, part, "bases")) == 3, "a part has the lists that go on")
+		require.Equal(t, tenant["tenantId"], get[string](t, part, "tenant", "tenantId"))
+	}
+	require.Equal(t, last, listed[0], "newest first, through all parts")
+	require.Len(t, listed, 4+301)
+	slices.Sort(listed)
+	require.Len(t, slices.Compact(listed), 4+301)
+	v.isRefused(422, sandbox.HandlerError, "GET", "/inspect?rights=x", "")
+	v.isRefused(422, sandbox.HandlerError, "GET", "/inspect?packs=x", "")
 	rights := list(t, v.does("GET", "/tenant", ""), "rights")
 	require.Equal(t, last, rights[len(rights)-1]["id"])
 	require.InDelta(t, 2<<20, len(rights)*16_000, 1<<20)
@@ -236,7 +253,7 @@ func TestSandboxListsTheNewestPacks(t *testing.T) {
 			require.NoError(t, err)
 			behind, err := store.Page{Cursor: asked.Get("cursor")}.Key()
 			require.NoError(t, err)
-			n, err := strconv.Atoi(behind)
+			n, err := strconv.Atoi("0" + behind)
 			require.NoError(t, err)
 			page := map[string]any{"nextCursor": nil}
 			var found []map[string]string
@@ -255,9 +272,29 @@ func TestSandboxListsTheNewestPacks(t *testing.T) {
 	listed := list(t, v.does("GET", "/proof-packs", ""), "packs")
 	require.Len(t, listed, 500)
 	require.Equal(t, []any{"ppk_704", "ppk_1203"}, []any{listed[0]["id"], listed[499]["id"]})
-	headers := list(t, v.does("GET", "/inspect", ""), "packs")
-	require.Len(t, headers, 500)
-	require.Equal(t, []any{704.0, 1203.0}, []any{headers[0]["n"], headers[499]["n"]})
+	var ends []any
+	for _, part := range v.inspections() {
+		headers := list(t, part, "packs")
+		ends = append(ends, headers[0]["n"], headers[len(headers)-1]["n"])
+	}
+	require.Equal(t, []any{704.0, 1203.0, 204.0, 703.0, 1.0, 203.0}, ends, "the newest first, each part in its order")
+}
+
+// inspections are all parts of an inspection.
+func (v *visitor) inspections() (parts []map[string]any) {
+	v.t.Helper()
+	for query := ""; ; {
+		part := v.does("GET", "/inspect"+query, "")
+		parts = append(parts, part)
+		goesOn := url.Values{}
+		for name, cursor := range get[map[string]any](v.t, part, "truncated") {
+			goesOn.Set(name, cursor.(string))
+		}
+		if len(goesOn) == 0 {
+			return parts
+		}
+		query = "?" + goesOn.Encode()
+	}
 }
 
 // TestSandboxClockAhead: a process whose clock was wrong locks nobody out once it is right.

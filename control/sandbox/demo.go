@@ -76,7 +76,7 @@ func script(seed float64, count int, on []right.View) []played {
 // so that many rights on another, or stopped ones, hide none.
 func (r *Room) playable(ctx context.Context) (some []right.View, err error) {
 	for _, s := range seedRights {
-		rights, err := all[right.View](ctx, r, "rights", "rights", url.Values{
+		rights, _, err := all[right.View](ctx, r, "rights", "rights", url.Values{
 			"substrate": {s.substrate}, "state": {string(api.RightActive)},
 		})
 		if err != nil {

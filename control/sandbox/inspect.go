@@ -13,7 +13,9 @@ import (
 	"muniment/control/offer"
 	"muniment/control/proof"
 	"muniment/control/right"
+	"muniment/control/store"
 	"muniment/control/tenant"
+	"muniment/gateway/api"
 )
 
 // Provenance is a right's lineage from the basis down.
@@ -36,44 +38,58 @@ func (r *Room) getProvenance(ctx context.Context, in *struct {
 	return tell(Provenance{p.Basis, p.Lineage[0], p.Lineage[min(1, last):last], p.Lineage[last], p.Derived}, nil)
 }
 
-// What a list of the sandbox has at most: records, and bytes, but for the last page or
-// header. A visitor's records may be long, and whole lists are held in memory.
+// What a list of the sandbox has at most in one answer: records, and bytes, but for the last
+// page or header. A visitor's records may be long, and whole lists are held in memory.
 const (
 	mostListed = 500
 	mostBytes  = 2 << 20
 	pageOf     = 50
 )
 
-// all reads a list of /v1, of which query may name a part, page by page.
-func all[T any](ctx context.Context, r *Room, list, member string, query url.Values) ([]T, error) {
+// all reads a list of /v1, of which query may name a part, page by page. next is the cursor
+// of what comes behind it; empty at the end of the list.
+func all[T any](ctx context.Context, r *Room, list, member string, query url.Values) (found []T, next string, err error) {
 	found, size := []T{}, 0
 	asked := url.Values{"limit": {strconv.Itoa(pageOf)}}
 	maps.Copy(asked, query)
 	for {
 		text, err := r.ask(ctx, http.MethodGet, "/v1/"+list+"?"+asked.Encode(), nil)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		size += len(text)
 		var page map[string]json.RawMessage
-		var next *string
+		var behind *string
 		var records []T
 		err = json.Unmarshal(text, &page)
 		if err == nil {
 			err = json.Unmarshal(page[member], &records)
 		}
 		if err == nil {
-			err = json.Unmarshal(page["nextCursor"], &next)
+			err = json.Unmarshal(page["nextCursor"], &behind)
 		}
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		found = append(found, records...)
-		if next == nil || len(found) >= mostListed || size >= mostBytes {
-			return found, nil
+		if behind == nil {
+			return found, "", nil
 		}
-		asked.Set("cursor", *next)
+		if len(found) >= mostListed || size >= mostBytes {
+			return found, *behind, nil
+		}
+		asked.Set("cursor", *behind)
 	}
+}
+
+// Cursors name the lists of an inspection that go on, each with the cursor of its next part.
+type Cursors struct {
+	Bases      string `json:"bases,omitempty" query:"bases" maxLength:"256" doc:"Cursor of the next part of this list."`
+	Rights     string `json:"rights,omitempty" query:"rights" maxLength:"256" doc:"Cursor of the next part of this list."`
+	Offers     string `json:"offers,omitempty" query:"offers" maxLength:"256" doc:"Cursor of the next part of this list."`
+	Challenges string `json:"challenges,omitempty" query:"challenges" maxLength:"256" doc:"Cursor of the next part of this list."`
+	Events     string `json:"events,omitempty" query:"events" maxLength:"256" doc:"Cursor of the next part of this list."`
+	Packs      string `json:"packs,omitempty" query:"packs" maxLength:"256" doc:"Cursor of the next part of this list: older packs."`
 }
 
 // Inspection is everything of a tenant, newest first but for the packs.
@@ -83,34 +99,67 @@ type Inspection struct {
 	Rights     []right.View          `json:"rights"`
 	Offers     []offer.Offer         `json:"offers"`
 	Challenges []challenge.Challenge `json:"challenges"`
-	Events     []proof.LoggedEvent   `json:"events" doc:"An event turns up here shortly after it happened."`
+	Events     []proof.LoggedEvent   `json:"events" doc:"All that tenant.counts.events counts."`
 	Packs      []json.RawMessage     `json:"packs" doc:"The packs' headers, newest last."`
+	Truncated  Cursors               `json:"truncated" doc:"The lists that go on, each with its cursor; empty when this is all."`
 }
 
-func (r *Room) inspect(ctx context.Context, _ *struct{}) (*Answer[Inspection], error) {
-	t, err := read[tenant.Snapshot](ctx, r, "/v1/tenant")
+func (r *Room) inspect(ctx context.Context, in *struct{ Cursors }) (*Answer[Inspection], error) {
+	t, err := read[tenant.Snapshot](ctx, r, "/v1/tenant") // first: it waits for the events
 	if err != nil {
 		return nil, err
 	}
-	i := Inspection{Tenant: Tenant(t.Tenant), Packs: []json.RawMessage{}}
-	if i.Bases, err = all[right.BasisView](ctx, r, "bases", "bases", nil); err != nil {
-		return nil, err
+	i, from, to := Inspection{Tenant: Tenant(t.Tenant)}, in.Cursors, Cursors{}
+	whole := from == Cursors{}
+	i.Bases, to.Bases, err = part[right.BasisView](ctx, r, "bases", from.Bases, whole)
+	if err == nil {
+		i.Rights, to.Rights, err = part[right.View](ctx, r, "rights", from.Rights, whole)
 	}
-	if i.Rights, err = all[right.View](ctx, r, "rights", "rights", nil); err != nil {
-		return nil, err
+	if err == nil {
+		i.Offers, to.Offers, err = part[offer.Offer](ctx, r, "offers", from.Offers, whole)
 	}
-	if i.Offers, err = all[offer.Offer](ctx, r, "offers", "offers", nil); err != nil {
-		return nil, err
+	if err == nil {
+		i.Challenges, to.Challenges, err = part[challenge.Challenge](ctx, r, "challenges", from.Challenges, whole)
 	}
-	if i.Challenges, err = all[challenge.Challenge](ctx, r, "challenges", "challenges", nil); err != nil {
-		return nil, err
+	if err == nil {
+		i.Events, to.Events, err = part[proof.LoggedEvent](ctx, r, "events", from.Events, whole)
 	}
-	if i.Events, err = all[proof.LoggedEvent](ctx, r, "events", "events", nil); err != nil {
-		return nil, err
+	if err == nil {
+		i.Packs, to.Packs, err = r.headers(ctx, from.Packs, whole)
 	}
-	packs, err := r.packs(ctx)
+	i.Truncated = to
+	return tell(i, err)
+}
+
+// part reads a list from a cursor on; without one its beginning if the whole is asked for,
+// else nothing.
+func part[T any](ctx context.Context, r *Room, list, cursor string, whole bool) (found []T, next string, err error) {
+	switch {
+	case cursor != "":
+		return all[T](ctx, r, list, list, url.Values{"cursor": {cursor}})
+	case whole:
+		return all[T](ctx, r, list, list, nil)
+	}
+	return []T{}, "", nil
+}
+
+// headers is part for the packs' headers, of which the newest come first, each part in the
+// order of sealing.
+func (r *Room) headers(ctx context.Context, cursor string, whole bool) (headers []json.RawMessage, older string, err error) {
+	headers = []json.RawMessage{}
+	if cursor == "" && !whole {
+		return headers, "", nil
+	}
+	n, err := r.cfg.CountPacks(ctx, visitorOf(ctx).caller.TenantID)
+	if err == nil && cursor != "" {
+		n, err = packsBefore(cursor, n)
+	}
 	if err != nil {
-		return nil, err
+		return nil, "", err
+	}
+	packs, err := r.packs(ctx, n)
+	if err != nil {
+		return nil, "", err
 	}
 	size := 0
 	for _, p := range slices.Backward(packs) {
@@ -118,13 +167,23 @@ func (r *Room) inspect(ctx context.Context, _ *struct{}) (*Answer[Inspection], e
 			Header json.RawMessage `json:"header"`
 		}](ctx, r, "/v1/proof-packs/"+p.ID)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
-		i.Packs = append(i.Packs, one.Header)
+		headers = append(headers, one.Header)
 		if size += len(one.Header); size >= mostBytes {
 			break
 		}
 	}
-	slices.Reverse(i.Packs)
-	return tell(i, nil)
+	slices.Reverse(headers)
+	return headers, proof.CursorBehind(max(0, n-mostListed) + int64(len(packs)-len(headers))), nil
+}
+
+// packsBefore is how many of a tenant's n packs come before what a cursor has seen.
+func packsBefore(cursor string, n int64) (int64, error) {
+	key, err := store.Page{Cursor: cursor}.Key()
+	before, notANumber := strconv.ParseInt(key, 10, 64)
+	if err != nil || notANumber != nil || before < 1 || before > n {
+		return 0, api.InvalidField("packs", "is no cursor of this list")
+	}
+	return before, nil
 }

@@ -16,25 +16,26 @@ import (
 
 // Packs are a tenant's proof packs.
 type Packs struct {
-	Packs []proof.Summary `json:"packs" doc:"Newest last; the newest 500 at most."`
+	Packs []proof.Summary `json:"packs" doc:"Newest last; the newest 500 at most. The tenant's counts.proofPacks is how many there are; inspect has the headers of all."`
 }
 
 func (r *Room) getPacks(ctx context.Context, _ *struct{}) (*Answer[Packs], error) {
-	packs, err := r.packs(ctx)
-	return tell(Packs{packs}, err)
-}
-
-// packs lists the newest packs. /v1 lists them from the oldest one on.
-func (r *Room) packs(ctx context.Context) ([]proof.Summary, error) {
 	n, err := r.cfg.CountPacks(ctx, visitorOf(ctx).caller.TenantID)
 	if err != nil {
 		return nil, err
 	}
+	packs, err := r.packs(ctx, n)
+	return tell(Packs{packs}, err)
+}
+
+// packs lists the newest of a tenant's first n packs. /v1 lists them from the oldest one on.
+func (r *Room) packs(ctx context.Context, n int64) ([]proof.Summary, error) {
 	query := url.Values{}
 	if cursor := proof.CursorBehind(n - mostListed); cursor != "" {
 		query.Set("cursor", cursor)
 	}
-	return all[proof.Summary](ctx, r, "proof-packs", "packs", query)
+	packs, _, err := all[proof.Summary](ctx, r, "proof-packs", "packs", query)
+	return packs[:min(int64(len(packs)), n)], err
 }
 
 // mostPack is how many bytes a pack has at most that is answered whole: it is in memory

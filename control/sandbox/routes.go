@@ -130,7 +130,10 @@ func (r *Room) Routes(a huma.API) {
 	add(r, a, toLodgers, "get-proof-pack", get, "/proof-packs/{packId}", "Get a whole proof pack, and the key that signed it",
 		"One of more than 8 MiB is refused with 422: who runs the service has it as a file.", r.getPack)
 	add(r, a, toLodgers, "get-provenance", get, "/provenance", "Get a right's lineage: basis, root right, derived rights, the right itself", "", r.getProvenance)
-	add(r, a, toLodgers, "inspect", get, "/inspect", "Get everything of the tenant", "Each list has its newest 500 at most, or as many as are about 2 MiB long.", r.inspect)
+	add(r, a, toLodgers, "inspect", get, "/inspect", "Get everything of the tenant",
+		"`truncated` is empty when that is everything. A list of more than 500 records, or of more than about 2 MiB, comes in parts: `truncated` has its name, with a cursor. "+
+			"Send what is in `truncated` as the query, `GET /api/sandbox/inspect?events=<cursor>&rights=<cursor>`, for the next part of each list "+
+			"that is named; the others are empty then. Repeat until `truncated` is empty.", r.inspect)
 	add(r, a, toAnyone, "get-runtime-keys", get, "/runtime-keys", "Get the keys that sign for the sandbox", "`muniment verify --keys` takes the answer as a file.", r.getKeys)
 }
 

@@ -26,7 +26,7 @@ type Tenant struct {
 // Summary is a visitor's tenant with its rights.
 type Summary struct {
 	Tenant
-	Rights []right.View `json:"rights" doc:"Oldest first; the newest 500 at most, or as many as are about 2 MiB long."`
+	Rights []right.View `json:"rights" doc:"Oldest first; the newest 500 at most, or as many as are about 2 MiB long. counts.rights is how many there are; inspect has all."`
 }
 
 func (r *Room) summary(ctx context.Context) (s Summary, err error) {
@@ -34,7 +34,7 @@ func (r *Room) summary(ctx context.Context) (s Summary, err error) {
 	if err != nil {
 		return s, err
 	}
-	rights, err := all[right.View](ctx, r, "rights", "rights", nil)
+	rights, _, err := all[right.View](ctx, r, "rights", "rights", nil)
 	slices.SortFunc(rights, func(a, b right.View) int { // those of one millisecond have ids in no order
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt.Time), cmp.Compare(a.Revision, b.Revision))
 	})
