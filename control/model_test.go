@@ -61,10 +61,12 @@ type (
 	modelRight struct {
 		id, state, holder string
 		parent            *modelRight
+		scope             modelScope
 	}
 	modelOffer struct {
 		id, state, from, to  string
 		of                   *modelRight
+		scope                modelScope
 		end                  int64 // milliseconds
 		counteredBy, derived string
 	}
@@ -73,6 +75,39 @@ type (
 		of        *modelRight
 	}
 )
+
+// modelScope is all that a scope names here.
+type modelScope struct{ regions, description string }
+
+// text is the scope as it is answered.
+func (s modelScope) text() string {
+	if s.description == "" {
+		return fmt.Sprintf(`{"regions":%s}`, s.regions)
+	}
+	return fmt.Sprintf(`{"description":%q,"regions":%s}`, s.description, s.regions)
+}
+
+// anyScope draws a scope as a member of a body, maybe none, and foresees what it comes to
+// under a parent.
+func (m *model) anyScope(parent modelScope) (member string, granted modelScope, valid bool) {
+	switch granted = parent; rapid.SampledFrom([]string{"regions", "regions", "regions", "regions", "absent", "null", "empty", "text", "wider", "misspelt"}).Draw(m.T, "scope") {
+	case "absent":
+		return ``, granted, true
+	case "null":
+		return `,"scope":null`, granted, true
+	case "empty":
+		return `,"scope":{}`, granted, true
+	case "text":
+		granted.description = "sublet"
+		return `,"scope":"sublet"`, granted, true
+	case "wider":
+		return `,"scope":{"regions":["US","MX"]}`, granted, false
+	case "misspelt":
+		return `,"scope":{"region":["US"]}`, granted, false
+	}
+	granted.regions = `["US"]`
+	return `,"scope":{"regions":["US"]}`, granted, true
+}
 
 type model struct {
 	*rapid.T
@@ -129,21 +164,26 @@ func (m *model) right() *modelRight {
 func (m *model) issue() {
 	data := m.ask("issue", 200, "/v1/rights", fmt.Sprintf(
 		`{"basisId":%q,"substrate":"CTV","scope":{"regions":["US","CA"]},"effectiveFrom":"2026-01-01T00:00:00Z"}`, m.basisID))
-	m.add(data["right"].(map[string]any), "org_acme", nil)
+	m.add(data["right"].(map[string]any), "org_acme", nil, modelScope{regions: `["US","CA"]`})
 }
 
-func (m *model) add(record map[string]any, holder string, parent *modelRight) {
-	r := &modelRight{record["id"].(string), "ACTIVE", holder, parent}
+func (m *model) add(record map[string]any, holder string, parent *modelRight, scope modelScope) {
+	r := &modelRight{record["id"].(string), "ACTIVE", holder, parent, scope}
 	m.rights = append(m.rights, r)
 	m.tell("right.issued", r.id)
 }
 
 func (m *model) derive() {
 	p := m.right()
-	data := m.ask("derive", allowed(p.free()), "/v1/rights", fmt.Sprintf(
-		`{"basisId":%q,"substrate":"CTV","scope":{"regions":["US"]},"effectiveFrom":%q,"parentRightId":%q}`, m.basisID, m.in(0), p.id))
+	scope, granted, valid := m.anyScope(p.scope)
+	status := allowed(p.free())
+	if !valid {
+		status = 422
+	}
+	data := m.ask("derive", status, "/v1/rights", fmt.Sprintf(
+		`{"basisId":%q,"substrate":"CTV","effectiveFrom":%q,"parentRightId":%q%s}`, m.basisID, m.in(0), p.id, scope))
 	if data != nil {
-		m.add(data["right"].(map[string]any), "org_acme", p)
+		m.add(data["right"].(map[string]any), "org_acme", p, granted)
 	}
 }
 
@@ -166,15 +206,14 @@ func (m *model) in(hours int) string {
 	return sealer.FormatTime(store.Time(m.clock.Load() + int64(hours)*time.Hour.Milliseconds()))
 }
 
-// terms draws a scope and an end, of which either may be wrong.
-func (m *model) terms() (members string, end int64, valid bool) {
-	scope := rapid.SampledFrom([]string{`{"regions":["US"]}`, `"all of it"`, `{"regions":["US"]}`, `{"regions":["US"]}`, `{"regions":["US"]}`, `{"regions":["US"]}`}).Draw(m.T, "scope")
+// terms draws a scope and an end for an offer about a right, of which either may be wrong.
+func (m *model) terms(of *modelRight) (members string, granted modelScope, end int64, valid bool) {
+	members, granted, valid = m.anyScope(of.scope)
 	hours := rapid.SampledFrom([]int{1, 2, 4, 5, 6, 7 * 24, 0}).Draw(m.T, "hours")
-	members = fmt.Sprintf(`"scope":%s,"expiresAt":%q`, scope, m.in(hours))
-	if hours == 7*24 {
-		members = fmt.Sprintf(`"scope":%s`, scope) // unsaid
+	if hours != 7*24 { // else unsaid
+		members += fmt.Sprintf(`,"expiresAt":%q`, m.in(hours))
 	}
-	return members, m.clock.Load() + int64(hours)*time.Hour.Milliseconds(), scope != `"all of it"` && hours > 0
+	return members, granted, m.clock.Load() + int64(hours)*time.Hour.Milliseconds(), valid && hours > 0
 }
 
 func (m *model) propose() {
@@ -183,13 +222,13 @@ func (m *model) propose() {
 		{r.holder, "org_b"}, {"org_b", r.holder}, {r.holder, "org_c"}, {"org_c", r.holder}, {"org_acme", "org_b"}, {r.holder, r.holder},
 	}).Draw(m.T, "sides")
 	o := &modelOffer{state: "PROPOSED", from: sides[0], to: sides[1], of: r}
-	members, end, valid := m.terms()
-	o.end = end
+	members, granted, end, valid := m.terms(r)
+	o.end, o.scope = end, granted
 	status := allowed(r.free())
 	if !valid || o.from == o.to || o.from != r.holder && o.to != r.holder {
 		status = 422
 	}
-	data := m.ask("propose", status, "/v1/offers", fmt.Sprintf(`{"rightId":%q,"fromOrgId":%q,"toOrgId":%q,%s}`, r.id, o.from, o.to, members))
+	data := m.ask("propose", status, "/v1/offers", fmt.Sprintf(`{"rightId":%q,"fromOrgId":%q,"toOrgId":%q%s}`, r.id, o.from, o.to, members))
 	if data != nil {
 		m.offered(o, data)
 	}
@@ -223,16 +262,16 @@ func (m *model) counter() {
 	if o == nil {
 		return
 	}
-	members, end, valid := m.terms()
+	members, granted, end, valid := m.terms(o.of)
 	status := allowed(m.stands(o) && o.of.free())
 	if m.stands(o) && !valid {
 		status = 422
 	}
-	data := m.ask("counter", status, "/v1/offers/"+o.id+"/counter", "{"+members+"}")
+	data := m.ask("counter", status, "/v1/offers/"+o.id+"/counter", `{"termsRef":null`+members+`}`)
 	if data != nil {
 		o.state = "COUNTERED"
 		m.tell("offer.countered", o.id)
-		made := &modelOffer{state: "PROPOSED", from: o.to, to: o.from, of: o.of, end: end}
+		made := &modelOffer{state: "PROPOSED", from: o.to, to: o.from, of: o.of, scope: granted, end: end}
 		m.offered(made, data)
 		o.counteredBy = made.id
 	}
@@ -253,7 +292,7 @@ func (m *model) accept() {
 	if o.from == o.of.holder {
 		holder = o.to
 	}
-	m.add(data["right"].(map[string]any), holder, o.of)
+	m.add(data["right"].(map[string]any), holder, o.of, o.scope)
 	o.derived = m.rights[len(m.rights)-1].id
 
 	text, err := json.Marshal(data["offer"])
@@ -344,6 +383,11 @@ func (m *model) check() {
 		require.Equal(m, 200, a.status, a.text)
 		return a.ok()[kind].(map[string]any)
 	}
+	scope := func(want modelScope, got map[string]any) {
+		text, err := json.Marshal(got["scope"])
+		require.NoError(m, err)
+		require.JSONEq(m, want.text(), string(text))
+	}
 	orNil := func(id string) any {
 		if id == "" {
 			return nil
@@ -362,11 +406,13 @@ func (m *model) check() {
 		}
 		require.Equal(m, []any{r.state, state, blockedBy, parent, r.holder},
 			[]any{got["state"], got["effectiveState"], got["blockedBy"], got["parentRightId"], got["holderOrgId"]})
+		scope(r.scope, got)
 	}
 	for _, o := range m.offers {
 		got := get("offer", o.id)
 		require.Equal(m, []any{m.seen(o), o.of.id, o.from, o.to, orNil(o.counteredBy), orNil(o.derived)},
 			[]any{got["state"], got["rightId"], got["fromOrgId"], got["toOrgId"], got["counteredBy"], got["derivedRightId"]})
+		scope(o.scope, got)
 	}
 	for _, c := range m.challenges {
 		got := get("challenge", c.id)

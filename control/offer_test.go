@@ -32,11 +32,11 @@ func TestOffers(t *testing.T) {
 	require.Contains(t, propose(`,"toOrgId":"org_b","expiresAt":"2020-01-01T00:00:00Z"`).refused(422, api.ValidationFailed), `"field":"expiresAt"`)
 	require.Contains(t, propose(`,"toOrgId":"org_b","expiresAt":"soon"`).refused(422, api.ValidationFailed), `"field":"expiresAt"`)
 	require.Contains(t, propose(`,"toOrgId":"org_b","termsRef":"counter_of:ofr_x"`).refused(422, api.ValidationFailed), `"field":"termsRef"`)
-	require.Contains(t, h.call(key, "POST", "/v1/offers", fmt.Sprintf(`{"rightId":%q,"toOrgId":"org_b"}`, rightID)).
-		refused(422, api.ValidationFailed), `"field":"scope"`)
+	require.Contains(t, h.call(key, "POST", "/v1/offers", fmt.Sprintf(`{"rightId":%q,"toOrgId":"org_b","scope":{"region":["US"]}}`, rightID)).
+		refused(422, api.ValidationFailed), `the nearest is \"regions\"`)
 	require.Contains(t, h.call(key, "POST", "/v1/offers", fmt.Sprintf(`{"rightId":%q,"toOrgId":"org_b","scope":{"regions":["US","MX"]}}`, rightID)).
 		refused(422, api.ValidationFailed), `"field":"scope.regions"`)
-	long := h.call(key, "POST", "/v1/offers", `{"rightId":"rgh_none","toOrgId":"org_b","scope":{"x":"`+strings.Repeat("x", 16<<10)+`"}}`)
+	long := h.call(key, "POST", "/v1/offers", `{"rightId":"rgh_none","toOrgId":"org_b","scope":{"x-x":"`+strings.Repeat("x", 16<<10)+`"}}`)
 	require.Contains(t, long.refused(422, api.ValidationFailed), `"field":"scope"`, "before anything is read, and others have to wait")
 	require.Contains(t, h.call(key, "GET", "/v1/offers?state=OPEN", "").refused(422, api.ValidationFailed), `"field":"state"`)
 	require.Empty(t, get[[]any](t, h.call(key, "GET", "/v1/offers", "").ok(), "offers"))
@@ -48,7 +48,7 @@ func TestOffers(t *testing.T) {
 	require.Equal(t, "org_acme", made["fromOrgId"], "the right's holder")
 	require.Equal(t, made, get[map[string]any](t, h.call(key, "GET", "/v1/offers/"+made["id"].(string), "").ok(), "offer"))
 
-	countered := h.call(key, "POST", fmt.Sprintf("/v1/offers/%s/counter", made["id"]), `{"scope":"all of it","expiresAt":null}`)
+	countered := h.call(key, "POST", fmt.Sprintf("/v1/offers/%s/counter", made["id"]), `{"scope":{"regions":["MX"]},"expiresAt":null}`)
 	require.Contains(t, countered.refused(422, api.ValidationFailed), `"field":"scope.regions"`)
 	counter := h.call(key, "POST", fmt.Sprintf("/v1/offers/%s/counter", made["id"]), `{"scope":{"regions":["US","CA"]},"termsRef":"contract 8"}`).ok()
 	require.Equal(t, "COUNTERED", get[string](t, counter, "countered", "state"))
@@ -106,6 +106,40 @@ func TestOffers(t *testing.T) {
 		"offer.proposed org_acme", "offer.countered org_b", "offer.proposed org_b", "offer.accepted org_acme",
 		"offer.proposed org_acme", "offer.withdrawn org_acme", "offer.proposed org_acme", "offer.rejected org_b",
 	}, told)
+}
+
+// TestOfferedScopeInherits: an offer shows the scope that accepting it grants, in which what
+// was not named is the right's.
+func TestOfferedScopeInherits(t *testing.T) {
+	h := newHouse(t)
+	_, key := h.tenant()
+	issued := h.call(key, "POST", "/v1/rights", fmt.Sprintf(
+		`{"basisId":%q,"substrate":"CTV","scope":{"regions":["US","CA"],"channels":["lobby"]},"effectiveFrom":"2026-01-01T00:00:00Z"}`, h.basis(key))).ok()
+	rightID := get[string](t, issued, "right", "id")
+	whole := `{"channels":["lobby"],"regions":["US","CA"]}`
+	for asked, granted := range map[string]string{
+		``:                             whole,
+		`,"scope":null`:                whole,
+		`,"scope":{}`:                  whole,
+		`,"scope":"sublet"`:            `{"channels":["lobby"],"description":"sublet","regions":["US","CA"]}`,
+		`,"scope":{"regions":["CA"]}`:  `{"channels":["lobby"],"regions":["CA"]}`,
+		`,"scope":{"x-floor":"first"}`: `{"channels":["lobby"],"regions":["US","CA"],"x-floor":"first"}`,
+	} {
+		made := h.call(key, "POST", "/v1/offers", fmt.Sprintf(`{"rightId":%q,"toOrgId":"org_b"%s}`, rightID, asked)).ok()
+		require.JSONEq(t, granted, scopeOf(t, made, "offer"), "propose %s", asked)
+		counter := h.call(key, "POST", "/v1/offers/"+get[string](t, made, "offer", "id")+"/counter", `{"termsRef":null`+asked+`}`).ok()
+		require.JSONEq(t, granted, scopeOf(t, counter, "offer"), "counter %s", asked)
+		accepted := h.call(key, "POST", "/v1/offers/"+get[string](t, counter, "offer", "id")+"/accept", "").ok()
+		require.JSONEq(t, granted, scopeOf(t, accepted, "right"), "accept %s", asked)
+	}
+}
+
+// scopeOf is the scope of a record in an answer.
+func scopeOf(t *testing.T, data map[string]any, noun string) string {
+	t.Helper()
+	text, err := json.Marshal(get[map[string]any](t, data, noun, "scope"))
+	require.NoError(t, err)
+	return string(text)
 }
 
 // TestManyAcceptsOverHTTP: of all who accept one offer at once, one is told that he did.

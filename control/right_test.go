@@ -73,6 +73,35 @@ func TestOrganisations(t *testing.T) {
 	}
 }
 
+// TestIssuedScope: a right that derives from another inherits what its scope does not name.
+// One that rests on a basis alone has to say what it is limited to.
+func TestIssuedScope(t *testing.T) {
+	h := newHouse(t)
+	_, key := h.tenant()
+	basisID := h.basis(key)
+	issue := func(more string) answer {
+		return h.call(key, "POST", "/v1/rights", fmt.Sprintf(`{"basisId":%q,"substrate":"CTV","effectiveFrom":"2026-06-01T00:00:00Z"%s}`, basisID, more))
+	}
+	for _, more := range []string{``, `,"parentRightId":null`} {
+		require.Contains(t, issue(more).refused(422, api.ValidationFailed), `"message":"scope: is missing"`)
+	}
+	require.Contains(t, issue(`,"scope":{"region":["US"]}`).refused(422, api.ValidationFailed), `the nearest is \"regions\"`)
+	require.Contains(t, issue(`,"scope":{"regions":["US"],"labels":{"team":7}}`).refused(422, api.ValidationFailed), `"field":"scope.labels"`)
+
+	parent := fmt.Sprintf(`,"parentRightId":%q`, h.right(key, basisID)) // in the regions US and CA
+	for asked, granted := range map[string]string{
+		``:                            `{"regions":["US","CA"]}`,
+		`,"scope":{}`:                 `{"regions":["US","CA"]}`,
+		`,"scope":"sublet"`:           `{"description":"sublet","regions":["US","CA"]}`,
+		`,"scope":{"regions":["CA"]}`: `{"regions":["CA"]}`,
+	} {
+		issued := issue(parent + asked).ok()
+		require.JSONEq(t, granted, scopeOf(t, issued, "right"), asked)
+	}
+	require.Contains(t, issue(parent+`,"scope":{"regions":["MX"]}`).refused(422, api.ValidationFailed), `"field":"scope.regions"`)
+	require.Contains(t, issue(parent+`,"scope":{"region":["US"]}`).refused(422, api.ValidationFailed), `"field":"scope.region"`)
+}
+
 // TestDerivedRights walks a lineage of three over HTTP.
 func TestDerivedRights(t *testing.T) {
 	h := newHouse(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -200,8 +201,12 @@ func TestSandboxRights(t *testing.T) {
 	v.isRefused(422, sandbox.MissingFields, "GET", "/provenance", "")
 	v.isRefused(422, sandbox.HandlerError, "POST", "/rights/suspend", fmt.Sprintf(`{"rightId":%q,"action":"revoke"}`, id))
 	v.isRefused(422, sandbox.HandlerError, "POST", "/rights/issue", strings.Replace(issue, "AUDIO", "RADIO", 1))
-	require.Equal(t, "missing: effectiveFrom, scope, substrate",
+	require.Equal(t, "missing: effectiveFrom, substrate",
 		v.isRefused(422, sandbox.MissingFields, "POST", "/rights/issue", fmt.Sprintf(`{"basisId":%q}`, ctv["basisId"])))
+	for _, none := range []string{`"whatever":1`, `"scope":null`, `"scope":""`, `"scope":null,"parentRightId":null`} {
+		require.Equal(t, "missing: scope",
+			v.isRefused(422, sandbox.MissingFields, "POST", "/rights/issue", strings.Replace(issue, `"scope":{"campaigns":["x"]}`, none, 1)), none)
+	}
 	v.isRefused(400, sandbox.InvalidBody, "POST", "/rights/issue", issue[:40])
 	v.isRefused(400, sandbox.InvalidBody, "POST", "/rights/issue", "")
 	v.isRefused(413, sandbox.InvalidBody, "POST", "/rights/issue", `"`+strings.Repeat("x", 1<<20)+`"`)
@@ -243,8 +248,32 @@ func TestSandboxOffers(t *testing.T) {
 	require.Equal(t, "REJECTED", get[string](t, rejected, "offer", "state"))
 	require.Equal(t, "too small", get[string](t, rejected, "offer", "stateReason"))
 	v.isRefused(422, sandbox.HandlerError, "POST", "/offers/withdraw", fmt.Sprintf(`{"offerId":%q,"action":"burn"}`, offer()["id"]))
-	v.isRefused(422, sandbox.MissingFields, "POST", "/offers/counter", byID(offer()))
+	require.Equal(t, "missing: offerId", v.isRefused(422, sandbox.MissingFields, "POST", "/offers/counter", `{"scope":{}}`))
 	v.isRefused(422, sandbox.HandlerError, "POST", "/offers/propose", strings.Replace(propose, "org_b", tenant["orgId"].(string), 1))
+}
+
+// TestFirstOffer is what a stranger sends first: an offer on a right of the seed, with no
+// word of its limits.
+func TestFirstOffer(t *testing.T) {
+	p := newPlayground(t)
+	v, tenant := p.visit()
+	seeded := list(t, tenant, "rights")[3] // with two limits
+	limits := maps.Clone(seeded["scope"].(map[string]any))
+	delete(limits, "description")
+	for _, scope := range []string{``, `,"scope":"sublet"`, `,"scope":{}`} {
+		made := v.does("POST", "/offers/propose", fmt.Sprintf(`{"rightId":%q,"toOrgId":"org_b"%s}`, seeded["id"], scope))
+		countered := v.does("POST", "/offers/counter", fmt.Sprintf(`{"offerId":%q%s}`, get[string](t, made, "offer", "id"), scope))
+		accepted := v.does("POST", "/offers/accept", fmt.Sprintf(`{"offerId":%q}`, get[string](t, countered, "offer", "id")))
+		granted := get[map[string]any](t, accepted, "right", "scope")
+		for key, limit := range limits {
+			require.Equal(t, limit, granted[key], "%s of %s", key, scope)
+		}
+		issued := v.does("POST", "/rights/issue", fmt.Sprintf(`{"basisId":%q,"substrate":%q,"effectiveFrom":%q,"parentRightId":%q%s}`,
+			seeded["basisId"], seeded["substrate"], seeded["effectiveFrom"], seeded["id"], scope))
+		require.Equal(t, granted, get[map[string]any](t, issued, "right", "scope"))
+	}
+	require.Contains(t, v.isRefused(422, sandbox.HandlerError, "POST", "/offers/propose",
+		fmt.Sprintf(`{"rightId":%q,"toOrgId":"org_b","scope":{"channel":["sms"]}}`, seeded["id"])), `the nearest is "channels"`)
 }
 
 func TestSandboxChallenges(t *testing.T) {

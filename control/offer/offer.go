@@ -2,7 +2,11 @@
 //
 // An offer is made by one side to the other, and one of the two holds the right. It
 // asks for a part of the right, never for more: its scope is held against the right's
-// when it is proposed, as a derived right's is. It moves along the table of
+// when it is proposed, as a derived right's is. What the scope does not name is inherited
+// from the right then, so the record shows exactly what accepting it grants, and both
+// sides read the same; the words that were sent are not kept beside it. A right's scope
+// never changes, so accepting grants what was proposed. It is held against the right once
+// more then. It moves along the table of
 // transitions below, each move being one change: record, revision and audit event, or
 // nothing. All states but PROPOSED are final. A caller who loses a race gets
 // STATE_CONFLICT.
@@ -57,7 +61,7 @@ type Offer struct {
 	FromOrgID string `json:"fromOrgId" doc:"The organisation that proposed it."`
 	ToOrgID   string `json:"toOrgId" doc:"The organisation that may accept, counter or reject it."`
 	// Scope is an RFC 8785 object.
-	Scope           json.RawMessage `json:"scope" doc:"The scope of the right that accepting it issues."`
+	Scope           json.RawMessage `json:"scope" doc:"The scope of the right that accepting it issues, with what it inherits."`
 	TermsRef        *string         `json:"termsRef" doc:"Where the terms are; counter_of:<id> for a counter-offer."`
 	CounterTermsRef *string         `json:"counterTermsRef" doc:"The termsRef that was given with a counter-offer."`
 	ExpiresAt       store.Instant   `json:"expiresAt" doc:"The first moment at which it can't be accepted any more."`

@@ -139,6 +139,48 @@ func TestAcceptIsOneChange(t *testing.T) {
 	require.Equal(t, hashOf(text), *issued.ContentHash)
 }
 
+// TestScopeIsSettledWhenProposed: what an offer inherits it has from when it was proposed, and
+// that is what its contentHash covers. Accepting grants it to the letter, or is refused, were
+// the right's scope another one by then.
+func TestScopeIsSettledWhenProposed(t *testing.T) {
+	r := newRoom(t, t.TempDir(), &clock{at: now.Time})
+	sublet := Offer{TenantID: tenantID, RightID: rightID, ToOrgID: "org_b", Scope: json.RawMessage(`"sublet"`)}
+	o, err := r.propose(t.Context(), sublet, byKey)
+	require.NoError(t, err)
+	require.Equal(t, `{"description":"sublet","regions":["US","CA"]}`, string(o.Scope))
+	counter := func(id string) Offer {
+		_, made, err := r.counter(t.Context(), tenantID, id, Offer{}, byKey)
+		require.NoError(t, err)
+		require.Equal(t, `{"regions":["US","CA"]}`, string(made.Scope), "the right's, not the first offer's")
+		return made
+	}
+	made := counter(o.ID)
+	accepted, issued, err := r.accept(t.Context(), tenantID, made.ID, byKey)
+	require.NoError(t, err)
+	require.Equal(t, made.Scope, accepted.Scope)
+	require.Equal(t, accepted.Scope, issued.Scope)
+	hash, err := accepted.contentHash()
+	require.NoError(t, err)
+	require.Equal(t, hash, *issued.ContentHash)
+
+	// Nothing in the service does this.
+	rescope := func(scope string) {
+		require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
+			_, err := tx.ExecContext(t.Context(), `UPDATE rights SET scope = $1 WHERE right_id = $2`, scope, rightID)
+			return err
+		}))
+	}
+	narrowed, err := r.propose(t.Context(), sublet, byKey)
+	require.NoError(t, err)
+	rescope(`{"regions":["US"]}`)
+	_, _, err = r.accept(t.Context(), tenantID, narrowed.ID, byKey)
+	require.Equal(t, "scope.regions", api.From(err).Field)
+	rescope(`{"regions":["US","CA","MX"]}`)
+	_, issued, err = r.accept(t.Context(), tenantID, narrowed.ID, byKey)
+	require.NoError(t, err)
+	require.Equal(t, narrowed.Scope, issued.Scope)
+}
+
 func TestCounterIsOneChange(t *testing.T) {
 	r := newRoom(t, t.TempDir(), &clock{at: now.Time})
 	o := r.mustPropose(t)

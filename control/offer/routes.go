@@ -53,7 +53,7 @@ type proposeInput struct {
 		RightID   string          `json:"rightId" minLength:"1" maxLength:"64" doc:"The right of which a part is asked for."`
 		FromOrgID route.OrgID     `json:"fromOrgId,omitempty" doc:"The organisation that proposes; the right's holder when absent."`
 		ToOrgID   route.OrgID     `json:"toOrgId" doc:"The organisation that may accept; one of the two holds the right."`
-		Scope     json.RawMessage `json:"scope" doc:"The scope of the right that accepting issues: an object of limits, or a string, which is kept as its description. Never wider than the right's."`
+		Scope     json.RawMessage `json:"scope,omitempty" doc:"The scope of the right that accepting issues: an object of limits, or a string, which is kept as its description. What it does not name is inherited from the right. Never wider than the right's."`
 		Terms
 	}
 }
@@ -112,7 +112,7 @@ func (r *Room) get(ctx context.Context, in *offerPath) (*store.Answer[OneOffer],
 type counterInput struct {
 	OfferID string `path:"offerId"`
 	Body    struct {
-		Scope json.RawMessage `json:"scope" doc:"As in an offer."`
+		Scope json.RawMessage `json:"scope,omitempty" doc:"As in an offer: what it does not name is inherited from the right, not from the offer that it answers."`
 		Terms
 	}
 }

@@ -31,7 +31,7 @@ type Derivation struct {
 	ID                 string
 	TenantID, ParentID string
 	HolderOrgID        string
-	Scope              json.RawMessage // in any form that a right is issued with
+	Scope              json.RawMessage // in any form that a right is issued with; nil inherits all
 	ContentHash        *string
 }
 

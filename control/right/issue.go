@@ -4,17 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 
 	"muniment/control/store"
-	"muniment/gate"
 	"muniment/gateway/api"
-	"muniment/sealer"
 )
-
-// maxScope is the most bytes of a scope in its canonical form.
-const maxScope = 16 << 10
 
 // lineage is what a new right rests on, as the database has it.
 type lineage struct {
@@ -24,14 +17,12 @@ type lineage struct {
 	blocker string
 }
 
-// issue settles a new right: its scope in canonical form, its end, its ancestors.
+// issue settles a new right: its scope in canonical form with what it inherits, its end,
+// its ancestors.
 // It refuses with VALIDATION_FAILED for what the caller asked wrongly, and with
 // STATE_CONFLICT for what the basis or an ancestor forbids now.
 func issue(r Right, from lineage, now store.Instant) (Right, error) {
 	scope, faults := readScope(r.Substrate, r.Scope)
-	if len(faults) == 0 {
-		r.Scope, faults = canonical(scope)
-	}
 	r.State, r.CreatedAt, r.UpdatedAt = api.RightActive, now, now
 
 	if p := from.parent; p != nil {
@@ -41,6 +32,9 @@ func issue(r Right, from lineage, now store.Instant) (Right, error) {
 			r.EffectiveUntil = p.EffectiveUntil
 		}
 		faults = append(faults, r.beyondParent(p, scope)...)
+	}
+	if len(faults) == 0 {
+		r.Scope, faults = canonical(scope)
 	}
 	b := from.basis
 	if r.EffectiveUntil.IsZero() {
@@ -63,7 +57,8 @@ func issue(r Right, from lineage, now store.Instant) (Right, error) {
 	return r, nil
 }
 
-// beyondParent lists what makes the right wider than its parent.
+// beyondParent adds to the scope, which is nil for one that can't be read, what it inherits
+// from the parent, and lists what makes the right wider than that.
 func (r *Right) beyondParent(p *Right, scope map[string]json.RawMessage) (faults []api.ValidationError) {
 	if r.BasisID != p.BasisID {
 		faults = append(faults, api.ValidationError{Field: "basisId", Message: "must be the parent right's basis " + p.BasisID})
@@ -79,97 +74,12 @@ func (r *Right) beyondParent(p *Right, scope map[string]json.RawMessage) (faults
 	if len(bad) > 0 { // it passed when the parent was issued
 		return append(faults, api.ValidationError{Field: "parentRightId", Message: "has a scope that can't be read"})
 	}
+	if scope == nil {
+		return faults
+	}
+	inherit(scope, limits)
 	return append(faults, narrower(scope, limits)...)
 }
-
-// readScope reads a scope in any form that is accepted: an object, a string,
-// which is kept as its description, or null, which limits nothing. Limits that
-// the service knows must be of their type; others may be anything.
-func readScope(substrate string, text json.RawMessage) (scope map[string]json.RawMessage, faults []api.ValidationError) {
-	var whole any
-	if len(text) > 0 && json.Unmarshal(text, &whole) != nil {
-		return nil, []api.ValidationError{{Field: "scope", Message: "is no JSON"}}
-	}
-	scope = map[string]json.RawMessage{}
-	switch whole.(type) {
-	case nil:
-		return scope, nil
-	case string:
-		scope[free] = text
-		return scope, nil
-	case map[string]any:
-		_ = json.Unmarshal(text, &scope) // it is an object
-	default:
-		return nil, []api.ValidationError{{Field: "scope", Message: "must be an object or a string"}}
-	}
-	for _, key := range lists {
-		limit, given := scope[key]
-		if given && !isStrings(limit) {
-			faults = append(faults, api.ValidationError{Field: "scope." + key, Message: "must be an array of strings"})
-		}
-	}
-	if limit, given := scope["maxSpeedMph"]; given {
-		if f, ok := whole.(map[string]any)["maxSpeedMph"].(float64); !ok || f < 0 {
-			faults = append(faults, api.ValidationError{Field: "scope.maxSpeedMph", Message: fmt.Sprintf("must be a number, 0 or more, and not %.40s", limit)})
-		}
-	}
-	if limit, given := scope["bvlos"]; given && string(limit) != "true" && string(limit) != "false" {
-		faults = append(faults, api.ValidationError{Field: "scope.bvlos", Message: "must be a boolean"})
-	}
-	if len(faults) > 0 {
-		return nil, faults
-	}
-	s, _ := gate.ParseSubstrate(substrate)
-	if _, err := gate.ParseRight(s, text); err != nil { // the gate has the last word on what it reads
-		return nil, []api.ValidationError{{Field: "scope", Message: err.Error()}}
-	}
-	for key, value := range scope {
-		// Values are compared by their canonical bytes.
-		if scope[key], faults = canonical(value); len(faults) > 0 {
-			return nil, faults
-		}
-	}
-	return scope, nil
-}
-
-func isStrings(text json.RawMessage) bool {
-	var list []*string
-	if text[0] != '[' || json.Unmarshal(text, &list) != nil {
-		return false
-	}
-	return !slices.Contains(list, nil)
-}
-
-// canonical is the RFC 8785 text of (a part of) a scope.
-func canonical(v any) (json.RawMessage, []api.ValidationError) {
-	if text, ok := v.(json.RawMessage); ok {
-		v = []byte(text)
-	}
-	text, err := sealer.Canonical(v)
-	if err != nil {
-		return nil, []api.ValidationError{{Field: "scope", Message: err.Error()}}
-	}
-	if len(text) > maxScope {
-		return nil, []api.ValidationError{{Field: "scope", Message: fmt.Sprintf("is longer than %d bytes", maxScope)}}
-	}
-	return text, nil
-}
-
-// AskedScope is the RFC 8785 text of a scope as it came in, VALIDATION_FAILED for one that is
-// too long. It is called before a change begins: a body may be much longer than a scope, and
-// whoever reads it within the change holds up all others.
-func AskedScope(text json.RawMessage) (json.RawMessage, error) {
-	if len(text) == 0 {
-		return nil, nil
-	}
-	asked, faults := canonical(text)
-	if len(faults) > 0 {
-		return nil, api.Invalid(faults...)
-	}
-	return asked, nil
-}
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // readLineage reads what a right would rest on, but for its parent, which may be nil. A
 // basis that the tenant does not have is RESOURCE_NOT_FOUND.

@@ -3,6 +3,7 @@ package right
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"muniment/control/store"
@@ -11,45 +12,49 @@ import (
 	"muniment/sealer"
 )
 
-// The derived-right rule. A derived right is refused, never quietly cut down, so
-// that its holder knows what he holds:
+// The derived-right rule. What a derived right's scope does not name it inherits from its
+// parent. What it names and may not have is refused, never quietly cut down, so that its
+// holder knows what he holds:
 //
 //	basis          the parent's
 //	parent         ACTIVE, and so are its ancestors
 //	substrate      the parent's; under ANY, each
 //	window         within the parent's
-//	regions        a subset of the parent's list; not absent where the parent has one
+//	regions        a subset of the parent's list, if that has one
 //	channels       likewise
 //	campaigns      likewise
-//	maxSpeedMph    not above the parent's; not absent where the parent has one
+//	maxSpeedMph    not above the parent's, if that has one
 //	bvlos          true where the parent's is: it is a duty, to hold a waiver
 //	description    free: it limits nothing
-//	any other key  as the parent has it, since a limit that can't be read can't be
-//	               compared; more keys may be added, since each can only limit
+//	labels         likewise
+//	x-…            as the parent has it, since a limit that can't be read can't be
+//	               compared; more of them may be added, since each can only limit
+//
+// A right's scope never changes once it is issued, so what was inherited stays true.
 //
 // A chain of derivations has at most maxDepth ancestors.
 const maxDepth = 32
 
-// lists are the keys of a scope that hold lists of strings, of which a derived
-// right may only have a part.
-var lists = []string{"regions", "channels", "campaigns"}
+// inherit adds to the scope child what it does not name and the scope parent has.
+func inherit(child, parent map[string]json.RawMessage) {
+	for key, limit := range parent {
+		if _, named := child[key]; !named {
+			child[key] = limit
+		}
+	}
+}
 
-// free are the keys that limit nothing.
-const free = "description"
-
-// narrower lists what makes the scope child wider than the scope parent.
+// narrower lists what makes the scope child, which has inherited, wider than the scope
+// parent.
 func narrower(child, parent map[string]json.RawMessage) (faults []api.ValidationError) {
 	refuse := func(key, format string, args ...any) {
-		faults = append(faults, api.ValidationError{Field: "scope." + key, Message: fmt.Sprintf(format, args...)})
+		faults = append(faults, api.ValidationError{Field: "scope." + clip(key), Message: fmt.Sprintf(format, args...)})
 	}
-	for _, key := range sortedKeys(parent) {
-		limit := parent[key]
-		mine, given := child[key]
+	for _, key := range slices.Sorted(maps.Keys(parent)) {
+		limit, mine := parent[key], child[key]
 		switch {
-		case key == free:
+		case slices.Contains(free, key):
 		case key == "bvlos" && string(limit) == "false":
-		case !given:
-			refuse(key, "is missing, and the parent right is limited to %s", limit)
 		case slices.Contains(lists, key):
 			if extra, found := beyond(mine, limit); found {
 				refuse(key, "%q is not in the parent right's", extra)

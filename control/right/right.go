@@ -6,8 +6,13 @@
 // who loses a race gets STATE_CONFLICT. Suspending and revoking answer only after
 // every live node has applied it, or two seconds; the answer says which.
 //
+// A scope names its limits by the keys that scope.go lists. Any other key is refused, so
+// that a limit which is misspelt does not pass for none; keys of the caller's own begin
+// with x-.
+//
 // A right may be derived from another, and is never wider than that parent, in
-// scope, time or substrate (narrower.go has the rule). Stopping a right stops all
+// scope, time or substrate (narrower.go has the rule). The limits that its scope does not
+// name it inherits when it is issued: its record has them all. Stopping a right stops all
 // that derive from it: they keep their own state, and show the more severe one as
 // effectiveState, with blockedBy naming the ancestor. Nothing is written to them,
 // so resuming the parent sets them free again.
@@ -35,7 +40,7 @@ type Right struct {
 	BasisID   string `json:"basisId"`
 	Substrate string `json:"substrate"`
 	// Scope is an RFC 8785 object.
-	Scope          json.RawMessage `json:"scope" doc:"Limits: regions, maxSpeedMph, bvlos, channels, campaigns, and whatever else was given."`
+	Scope          json.RawMessage `json:"scope" doc:"Limits: regions, maxSpeedMph, bvlos, channels and campaigns, with what was inherited from the parent; description, labels, and the caller's own keys, which begin with x-."`
 	EffectiveFrom  store.Instant   `json:"effectiveFrom"`
 	EffectiveUntil store.Instant   `json:"effectiveUntil" nullable:"true" doc:"Exclusive; null is open."`
 	ParentRightID  *string         `json:"parentRightId" doc:"The right that this one was derived from."`

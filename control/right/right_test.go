@@ -3,6 +3,8 @@ package right
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -87,7 +89,9 @@ func TestEffectiveState(t *testing.T) {
 func TestScopeForms(t *testing.T) {
 	for _, c := range []struct{ in, canonical, field string }{
 		{`{"regions":["US"],"bvlos":true,"maxSpeedMph":0}`, `{"bvlos":true,"maxSpeedMph":0,"regions":["US"]}`, ""},
-		{`{ "z" : 1.0, "a": {"y":[1e2], "x":null} }`, `{"a":{"x":null,"y":[100]},"z":1}`, ""},
+		{`{ "x-z" : 1.0, "x-a": {"y":[1e2], "x":null} }`, `{"x-a":{"x":null,"y":[100]},"x-z":1}`, ""},
+		{`{"labels":{"team":"east","":"none"}}`, "", "scope.labels"},
+		{`{"labels":{"team":"east"},"description":"all"}`, `{"description":"all","labels":{"team":"east"}}`, ""},
 		{`"lobby screens"`, `{"description":"lobby screens"}`, ""},
 		{`null`, `{}`, ""},
 		{``, `{}`, ""},
@@ -107,7 +111,17 @@ func TestScopeForms(t *testing.T) {
 		{`{"maxSpeedMph":null}`, "", "scope.maxSpeedMph"},
 		{`{"bvlos":"true"}`, "", "scope.bvlos"},
 		{`{"bvlos":null}`, "", "scope.bvlos"},
-		{`{"custom":1e400}`, "", "scope"},
+		{`{"x-custom":1e400}`, "", "scope"},
+		{`{"description":7}`, "", "scope.description"},
+		{`{"labels":["team"]}`, "", "scope.labels"},
+		{`{"labels":{"team":7}}`, "", "scope.labels"},
+		{`{"labels":{"team":null}}`, "", "scope.labels"},
+		{`{"labels":{"` + strings.Repeat("n", 65) + `":"east"}}`, "", "scope.labels"},
+		{`{"labels":{"team":"` + strings.Repeat("v", 257) + `"}}`, "", "scope.labels"},
+		{`{"labels":{"l0":""` + manyLabels(32) + `}}`, "", "scope.labels"},
+		{`{"x-":1}`, "", "scope.x-"},
+		{`{"X-custom":1}`, "", "scope.X-custom"},
+		{`{"region":["US"]}`, "", "scope.region"},
 	} {
 		t.Run(c.in, func(t *testing.T) {
 			scope, faults := readScope("DRONE", json.RawMessage(c.in))
@@ -125,6 +139,31 @@ func TestScopeForms(t *testing.T) {
 			require.Equal(t, scope, again, "what is stored reads the same")
 		})
 	}
+}
+
+// manyLabels are n labels behind another.
+func manyLabels(n int) string {
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, `,"l%d":""`, i+1)
+	}
+	return text.String()
+}
+
+// TestUnknownLimitNamesTheNearest: a limit that is misspelt must not pass for none.
+func TestUnknownLimitNamesTheNearest(t *testing.T) {
+	for misspelt, nearest := range map[string]string{
+		"region": "regions", "Regions": "regions", "REGION": "regions", "chanels": "channels", "campaign": "campaigns", "campaignIds": "campaigns",
+		"maxSpeed": "maxSpeedMph", "maxspeedmph": "maxSpeedMph", "BVLOS": "bvlos", "label": "labels", "descripton": "description",
+	} {
+		_, faults := readScope("CTV", json.RawMessage(fmt.Sprintf(`{%q:["US"]}`, misspelt)))
+		require.Len(t, faults, 1, misspelt)
+		require.Equal(t, "scope."+misspelt, faults[0].Field)
+		require.Contains(t, faults[0].Message, strconv.Quote(nearest), misspelt)
+	}
+	_, faults := readScope("CTV", json.RawMessage(`{"`+strings.Repeat("x", 10_000)+`":1}`))
+	require.Len(t, faults, 1)
+	require.Less(t, len(faults[0].Field)+len(faults[0].Message), 512, "the name is not repeated at its full length")
 }
 
 // TestDerivedRightRule is the rule as a table: a right under a parent of substrate
@@ -149,7 +188,7 @@ func TestDerivedRightRule(t *testing.T) {
 		{"fewer regions", `{"regions":["US","CA"]}`, "CTV", year, `{"regions":["CA"]}`, ""},
 		{"no regions at all", `{"regions":["US"]}`, "CTV", year, `{"regions":[]}`, ""},
 		{"another region", `{"regions":["US"]}`, "CTV", year, `{"regions":["US","MX"]}`, "scope.regions"},
-		{"without the limit", `{"regions":["US"]}`, "CTV", year, `{}`, "scope.regions"},
+		{"without naming the limit", `{"regions":["US"]}`, "CTV", year, `{}`, ""},
 		{"with a new limit", `{}`, "CTV", year, `{"regions":["US"],"channels":["a"],"maxSpeedMph":3}`, ""},
 		{"fewer channels", `{"channels":["a","b"]}`, "CTV", year, `{"channels":["b"]}`, ""},
 		{"another channel", `{"channels":["a"]}`, "CTV", year, `{"channels":["b"]}`, "scope.channels"},
@@ -158,19 +197,21 @@ func TestDerivedRightRule(t *testing.T) {
 		{"slower", `{"maxSpeedMph":4}`, "CTV", year, `{"maxSpeedMph":3.5}`, ""},
 		{"as fast", `{"maxSpeedMph":4}`, "CTV", year, `{"maxSpeedMph":4.0}`, ""},
 		{"faster", `{"maxSpeedMph":4}`, "CTV", year, `{"maxSpeedMph":4.5}`, "scope.maxSpeedMph"},
-		{"as fast as one likes", `{"maxSpeedMph":4}`, "CTV", year, `{}`, "scope.maxSpeedMph"},
+		{"no speed named", `{"maxSpeedMph":4}`, "CTV", year, `{}`, ""},
 
 		{"with the duty of a waiver", `{"bvlos":true}`, "CTV", year, `{"bvlos":true}`, ""},
-		{"without the duty", `{"bvlos":true}`, "CTV", year, `{}`, "scope.bvlos"},
+		{"without naming the duty", `{"bvlos":true}`, "CTV", year, `{}`, ""},
 		{"the duty denied", `{"bvlos":true}`, "CTV", year, `{"bvlos":false}`, "scope.bvlos"},
 		{"a duty of its own", `{"bvlos":false}`, "CTV", year, `{"bvlos":true}`, ""},
 		{"no duty, nothing said", `{"bvlos":false}`, "CTV", year, `{}`, ""},
 
 		{"another description", `{"description":"all"}`, "CTV", year, `"some"`, ""},
-		{"an unknown limit kept", `{"dayparts":{"from":6}}`, "CTV", year, `{"dayparts":{ "from":6.0 }}`, ""},
-		{"an unknown limit changed", `{"dayparts":{"from":6}}`, "CTV", year, `{"dayparts":{"from":7}}`, "scope.dayparts"},
-		{"an unknown limit dropped", `{"dayparts":{"from":6}}`, "CTV", year, `{}`, "scope.dayparts"},
-		{"an unknown limit added", `{}`, "CTV", year, `{"dayparts":{"from":6}}`, ""},
+		{"other labels", `{"labels":{"team":"east"}}`, "CTV", year, `{"labels":{"team":"west"}}`, ""},
+		{"a limit of the caller's kept", `{"x-dayparts":{"from":6}}`, "CTV", year, `{"x-dayparts":{ "from":6.0 }}`, ""},
+		{"a limit of the caller's changed", `{"x-dayparts":{"from":6}}`, "CTV", year, `{"x-dayparts":{"from":7}}`, "scope.x-dayparts"},
+		{"a limit of the caller's not named", `{"x-dayparts":{"from":6}}`, "CTV", year, `{}`, ""},
+		{"a limit of the caller's added", `{}`, "CTV", year, `{"x-dayparts":{"from":6}}`, ""},
+		{"a misspelt limit", `{"regions":["US"]}`, "CTV", year, `{"region":["US"]}`, "scope.region"},
 	} {
 		for _, parentSubstrate := range []string{"CTV", "ANY"} {
 			t.Run(c.name+" under "+parentSubstrate, func(t *testing.T) {
@@ -190,6 +231,40 @@ func TestDerivedRightRule(t *testing.T) {
 	}
 }
 
+// TestDerivedScopeInherits: what a derived right's scope does not name is its parent's.
+func TestDerivedScopeInherits(t *testing.T) {
+	const year = "2026-01-01T00:00:00.000Z 2027-01-01T00:00:00.000Z"
+	const limits = `{"bvlos":true,"campaigns":["a"],"channels":["sms","push"],"description":"all","labels":{"team":"east"},"maxSpeedMph":4,"regions":["CA","US"],"x-daypart":"night"}`
+	for ask, want := range map[string]string{
+		``:                    limits,
+		`null`:                limits,
+		`{}`:                  limits,
+		limits:                limits,
+		`"sublet"`:            strings.Replace(limits, `"all"`, `"sublet"`, 1),
+		`{"regions":["US"]}`:  strings.Replace(limits, `["CA","US"]`, `["US"]`, 1),
+		`{"regions":[]}`:      strings.Replace(limits, `["CA","US"]`, `[]`, 1),
+		`{"maxSpeedMph":3}`:   strings.Replace(limits, `4`, `3`, 1),
+		`{"labels":{}}`:       strings.Replace(limits, `{"team":"east"}`, `{}`, 1),
+		`{"x-fleet":"north"}`: strings.Replace(limits, `"night"`, `"night","x-fleet":"north"`, 1),
+	} {
+		t.Run(ask, func(t *testing.T) {
+			parent := mustIssue(t, "CTV", year, limits, nil)
+			require.Equal(t, limits, string(parent.Scope))
+			r, err := derive(Derivation{ID: "rgh_new", Scope: json.RawMessage(ask)}, lineage{basis: openBasis(), parent: &parent}, now)
+			require.NoError(t, err)
+			require.Equal(t, want, string(r.Scope))
+			issued, err := issue(Right{BasisID: "bas_a", Substrate: "CTV", Scope: json.RawMessage(ask), EffectiveFrom: now}, lineage{basis: openBasis(), parent: &parent}, now)
+			require.NoError(t, err)
+			require.Equal(t, want, string(issued.Scope))
+		})
+	}
+
+	long := mustIssue(t, "CTV", year, `{"x-note":"`+strings.Repeat("n", 10<<10)+`"}`, nil)
+	_, err := derive(Derivation{Scope: json.RawMessage(`{"x-mine":"` + strings.Repeat("n", 10<<10) + `"}`)}, lineage{basis: openBasis(), parent: &long}, now)
+	require.Equal(t, "scope", api.From(err).Field)
+	require.ErrorContains(t, err, "16384 bytes")
+}
+
 // TestNarrowerIsTransitive derives twice: what the grandchild may do, the root may.
 func TestNarrowerIsTransitive(t *testing.T) {
 	scopes := rapid.Custom(func(t *rapid.T) map[string]json.RawMessage {
@@ -202,15 +277,26 @@ func TestNarrowerIsTransitive(t *testing.T) {
 		put("regions", `[]`, `["A"]`, `["B"]`, `["A","B"]`)
 		put("maxSpeedMph", "1", "2", "3")
 		put("bvlos", "true", "false")
-		put("custom", "1", "2")
+		put("x-custom", "1", "2")
 		return scope
 	})
+	// derived is the scope that asking for one derives, ok unless it is refused.
+	derived := func(asked, parent map[string]json.RawMessage) (scope map[string]json.RawMessage, ok bool) {
+		scope = map[string]json.RawMessage{}
+		maps.Copy(scope, asked)
+		inherit(scope, parent)
+		return scope, len(narrower(scope, parent)) == 0
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		root, child, grandchild := scopes.Draw(t, "root"), scopes.Draw(t, "child"), scopes.Draw(t, "grandchild")
-		if len(narrower(root, root)) > 0 {
-			t.Fatalf("%s is wider than itself", root)
+		same, ok := derived(nil, root)
+		require.True(t, ok)
+		require.Equal(t, root, same, "asked for nothing in particular, all is derived")
+		child, ok = derived(child, root)
+		if !ok {
+			return
 		}
-		if len(narrower(child, root)) == 0 && len(narrower(grandchild, child)) == 0 && len(narrower(grandchild, root)) > 0 {
+		if grandchild, ok = derived(grandchild, child); ok && len(narrower(grandchild, root)) > 0 {
 			t.Fatalf("%s fits under %s, and that under %s, but not the first under the last", grandchild, child, root)
 		}
 	})

@@ -133,7 +133,7 @@ type rightInput struct {
 	Body struct {
 		BasisID        string          `json:"basisId" minLength:"1" maxLength:"64"`
 		Substrate      string          `json:"substrate" minLength:"1" maxLength:"32"`
-		Scope          json.RawMessage `json:"scope" doc:"An object of limits: regions, maxSpeedMph, bvlos, channels, campaigns, and any further keys; a string is kept as its description."`
+		Scope          json.RawMessage `json:"scope,omitempty" doc:"An object of limits: regions, maxSpeedMph, bvlos, channels and campaigns; besides them description, labels (an object of strings) and keys of your own that begin with x-. A string is kept as the description. Optional for a right that derives from another, which inherits what is not named."`
 		EffectiveFrom  time.Time       `json:"effectiveFrom"`
 		EffectiveUntil *time.Time      `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: the end of the parent or the basis."`
 		ParentRightID  *string         `json:"parentRightId,omitempty" nullable:"true" maxLength:"64" doc:"The right to derive this one from."`
@@ -145,6 +145,9 @@ func (r *Room) postRight(ctx context.Context, in *rightInput) (*store.Answer[One
 	caller, asked := auth.PrincipalFrom(ctx), in.Body
 	if _, known := gate.ParseSubstrate(asked.Substrate); !known {
 		return nil, api.InvalidField("substrate", "is no substrate")
+	}
+	if asked.ParentRightID == nil && len(asked.Scope) == 0 { // there is nothing to inherit
+		return nil, api.InvalidField("scope", "is missing")
 	}
 	right := Right{TenantID: caller.TenantID, BasisID: asked.BasisID, Substrate: asked.Substrate, HolderOrgID: string(asked.HolderOrgID)}
 	if right.HolderOrgID == "" {

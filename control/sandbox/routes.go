@@ -141,7 +141,7 @@ type issueInput struct {
 	Body struct {
 		BasisID        string          `json:"basisId" minLength:"1" maxLength:"64"`
 		Substrate      string          `json:"substrate" minLength:"1" maxLength:"32"`
-		Scope          json.RawMessage `json:"scope" doc:"An object of limits, or a string, which is kept as its description."`
+		Scope          json.RawMessage `json:"scope,omitempty" doc:"An object of limits, or a string, which is kept as its description. Optional with parentRightId: what is not named is inherited."`
 		EffectiveFrom  time.Time       `json:"effectiveFrom"`
 		EffectiveUntil *time.Time      `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: the end of the parent or the basis."`
 		ParentRightID  *string         `json:"parentRightId,omitempty" nullable:"true" maxLength:"64" doc:"The right to derive this one from."`
@@ -149,6 +149,9 @@ type issueInput struct {
 }
 
 func (r *Room) issue(ctx context.Context, in *issueInput) (*Answer[Verbatim[right.OneRight]], error) {
+	if in.Body.ParentRightID == nil && slices.Contains([]string{"", "null", `""`}, string(in.Body.Scope)) { // there is nothing to inherit
+		return nil, refusal(http.StatusUnprocessableEntity, MissingFields, "missing: scope")
+	}
 	return verbatim[right.OneRight](r.ask(ctx, http.MethodPost, "/v1/rights", in.Body))
 }
 
@@ -185,7 +188,7 @@ type proposeInput struct {
 	Body struct {
 		RightID string          `json:"rightId" minLength:"1" maxLength:"64" doc:"The right of which a part is asked for."`
 		ToOrgID route.OrgID     `json:"toOrgId" doc:"The organisation that may accept."`
-		Scope   json.RawMessage `json:"scope" doc:"The scope of the right that accepting issues: an object of limits, or a string, which is kept as its description."`
+		Scope   json.RawMessage `json:"scope,omitempty" doc:"The scope of the right that accepting issues: an object of limits, or a string, which is kept as its description. What it does not name is inherited from the right."`
 		offer.Terms
 	}
 }
@@ -207,7 +210,7 @@ func (r *Room) accept(ctx context.Context, in *acceptInput) (*Answer[Verbatim[of
 type counterInput struct {
 	Body struct {
 		OfferID string          `json:"offerId" minLength:"1"`
-		Scope   json.RawMessage `json:"scope" doc:"As in an offer."`
+		Scope   json.RawMessage `json:"scope,omitempty" doc:"As in an offer."`
 		offer.Terms
 	}
 }

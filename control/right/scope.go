@@ -1,0 +1,199 @@
+package right
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"muniment/gate"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// The bounds of a scope: bytes of its canonical form, and of its labels.
+const (
+	maxScope      = 16 << 10
+	maxLabels     = 32
+	maxLabelName  = 64
+	maxLabelValue = 256
+)
+
+var (
+	// lists are the keys of a scope that hold lists of strings.
+	lists = []string{"regions", "channels", "campaigns"}
+	// free are the keys that limit nothing.
+	free = []string{"description", "labels"}
+	// known are all keys but the callers' own, which begin with ownPrefix.
+	known = slices.Concat(lists, []string{"maxSpeedMph", "bvlos"}, free)
+)
+
+const ownPrefix = "x-"
+
+// readScope reads a scope in any form that is accepted: an object, a string, which is
+// kept as its description, or null or nothing, which name no limit. Keys that the service
+// knows must be of their type, and the callers' own may be anything. Any other key is
+// refused, with the known one that is nearest: a limit that is misspelt must not pass for
+// none.
+func readScope(substrate string, text json.RawMessage) (scope map[string]json.RawMessage, faults []api.ValidationError) {
+	var whole any
+	if len(text) > 0 && json.Unmarshal(text, &whole) != nil {
+		return nil, []api.ValidationError{{Field: "scope", Message: "is no JSON"}}
+	}
+	scope = map[string]json.RawMessage{}
+	switch whole.(type) {
+	case nil:
+		return scope, nil
+	case string:
+		scope["description"] = text
+		return scope, nil
+	case map[string]any:
+		_ = json.Unmarshal(text, &scope) // it is an object
+	default:
+		return nil, []api.ValidationError{{Field: "scope", Message: "must be an object or a string"}}
+	}
+	for _, key := range slices.Sorted(maps.Keys(scope)) {
+		if message := refuseKey(key, scope[key]); message != "" {
+			faults = append(faults, api.ValidationError{Field: "scope." + clip(key), Message: message})
+		}
+	}
+	if len(faults) > 0 {
+		return nil, faults
+	}
+	s, _ := gate.ParseSubstrate(substrate)
+	if _, err := gate.ParseRight(s, text); err != nil { // the gate has the last word on what it reads
+		return nil, []api.ValidationError{{Field: "scope", Message: err.Error()}}
+	}
+	for key, value := range scope {
+		// Values are compared by their canonical bytes.
+		if scope[key], faults = canonical(value); len(faults) > 0 {
+			return nil, faults
+		}
+	}
+	return scope, nil
+}
+
+// refuseKey says what is wrong with one member of a scope, nothing if it is sound.
+func refuseKey(key string, value json.RawMessage) (message string) {
+	switch {
+	case slices.Contains(lists, key):
+		if !isStrings(value) {
+			return "must be an array of strings"
+		}
+	case key == "maxSpeedMph":
+		var f *float64
+		if json.Unmarshal(value, &f) != nil || f == nil || *f < 0 {
+			return fmt.Sprintf("must be a number, 0 or more, and not %.40s", value)
+		}
+	case key == "bvlos":
+		if string(value) != "true" && string(value) != "false" {
+			return "must be a boolean"
+		}
+	case key == "description":
+		if value[0] != '"' {
+			return "must be a string"
+		}
+	case key == "labels":
+		return refuseLabels(value)
+	case !strings.HasPrefix(key, ownPrefix) || key == ownPrefix:
+		return fmt.Sprintf("is not a key of a scope, the nearest is %q; keys of your own begin with %q", nearest(key), ownPrefix)
+	}
+	return ""
+}
+
+func refuseLabels(value json.RawMessage) (message string) {
+	var labels map[string]*string
+	if value[0] != '{' || json.Unmarshal(value, &labels) != nil {
+		return "must be an object of strings"
+	}
+	if len(labels) > maxLabels {
+		return fmt.Sprintf("has more than %d labels", maxLabels)
+	}
+	for name, value := range labels {
+		switch {
+		case value == nil:
+			return "must be an object of strings"
+		case name == "" || len(name) > maxLabelName || len(*value) > maxLabelValue:
+			return fmt.Sprintf("must have names of 1 to %d bytes and values of at most %d", maxLabelName, maxLabelValue)
+		}
+	}
+	return ""
+}
+
+func isStrings(text json.RawMessage) bool {
+	var list []*string
+	if text[0] != '[' || json.Unmarshal(text, &list) != nil {
+		return false
+	}
+	return !slices.Contains(list, nil)
+}
+
+// maxClip is the most bytes of a caller's key that an answer repeats.
+const maxClip = 64
+
+func clip(key string) string {
+	if len(key) > maxClip {
+		return strings.ToValidUTF8(key[:maxClip], "") + "…"
+	}
+	return key
+}
+
+// nearest is the known key that takes the fewest edits, in lower case, to become from
+// another.
+func nearest(key string) string {
+	key = strings.ToLower(clip(key))
+	return slices.MinFunc(known, func(a, b string) int {
+		return edits(key, strings.ToLower(a)) - edits(key, strings.ToLower(b))
+	})
+}
+
+// edits is the Levenshtein distance of two texts, in bytes.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1) // of the distances from a's beginning to b's
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// canonical is the RFC 8785 text of (a part of) a scope.
+func canonical(v any) (json.RawMessage, []api.ValidationError) {
+	if text, ok := v.(json.RawMessage); ok {
+		v = []byte(text)
+	}
+	text, err := sealer.Canonical(v)
+	if err != nil {
+		return nil, []api.ValidationError{{Field: "scope", Message: err.Error()}}
+	}
+	if len(text) > maxScope {
+		return nil, []api.ValidationError{{Field: "scope", Message: fmt.Sprintf("is longer than %d bytes, inherited limits included", maxScope)}}
+	}
+	return text, nil
+}
+
+// AskedScope is the RFC 8785 text of a scope as it came in, VALIDATION_FAILED for one that is
+// too long. It is called before a change begins: a body may be much longer than a scope, and
+// whoever reads it within the change holds up all others.
+func AskedScope(text json.RawMessage) (json.RawMessage, error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	asked, faults := canonical(text)
+	if len(faults) > 0 {
+		return nil, api.Invalid(faults...)
+	}
+	return asked, nil
+}
