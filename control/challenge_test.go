@@ -64,8 +64,11 @@ func TestChallenges(t *testing.T) {
 
 	var told []string
 	for _, e := range h.events(tenantID) {
-		var data struct{ ActingOrgID string }
+		var data struct{ ActingOrgID, AssertedBy string }
 		require.NoError(t, json.Unmarshal(e.Data, &data))
+		if e.Subject.Kind == "challenge" {
+			require.Equal(t, "org_acme", data.AssertedBy, "%s: the tenant's organisation, whichever side the key acts for", e.Type)
+		}
 		if e.Subject.Kind == "challenge" || e.Subject.Kind == "right" {
 			told = append(told, strings.TrimSpace(e.Type+" "+data.ActingOrgID))
 		}

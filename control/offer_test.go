@@ -96,10 +96,11 @@ func TestOffers(t *testing.T) {
 
 	var told []string
 	for _, e := range h.events(tenantID) {
-		var data struct{ ActingOrgID string }
+		var data struct{ ActingOrgID, AssertedBy string }
 		require.NoError(t, json.Unmarshal(e.Data, &data))
 		if e.Subject.Kind == "offer" {
 			told = append(told, e.Type+" "+data.ActingOrgID)
+			require.Equal(t, "org_acme", data.AssertedBy, "%s: the tenant's organisation, whichever side the key acts for", e.Type)
 		}
 	}
 	require.Equal(t, []string{

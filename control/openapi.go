@@ -113,8 +113,8 @@ func info() (object, error) {
 var tagNotes = []struct{ name, note string }{
 	{tagDelivery, "The hot path: an observation in, a signed receipt out."},
 	{"Rights", "What may be delivered, where and until when. Suspension and revocation reach every node."},
-	{"Offers", "What one organisation asks of another about a right, and the right that comes of it."},
-	{"Challenges", "What an organisation says against a right, and what came of it."},
+	{"Offers", "What one organisation asks of another about a right, and the right that comes of it. Both sides live in one tenant, and a key of the tenant may act for either: in the events `actingOrgId` is the side that it acted for, as asserted, and `assertedBy` the tenant's organisation, which asserts it."},
+	{"Challenges", "What an organisation says against a right, and what came of it. A key of the tenant may act for the challenger: in the events `actingOrgId` is who acted, as asserted, and `assertedBy` the tenant's organisation, which asserts it."},
 	{"Bases", "The legal bases that rights rest on."},
 	{"Receipts", "Receipts by id, and the proof that one is in the tenant's log."},
 	{"Proof packs", "Sealed slices of the tenant's log, for a stranger to verify offline."},

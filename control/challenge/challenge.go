@@ -16,7 +16,8 @@
 //
 // Both sides live in one tenant, and a key of the tenant may act for either: the event
 // names the challenger as actingOrgId when a challenge is opened or withdrawn, and the
-// tenant's organisation when it is resolved.
+// tenant's organisation when it is resolved. That is as asserted, and assertedBy names who
+// asserts it: always the tenant's organisation.
 //
 // A database that was restored from an older copy is told which challenges were closed
 // meanwhile (Replay); that the rights of those upheld are revoked is the rights' own.

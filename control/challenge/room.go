@@ -33,7 +33,8 @@ func New(cfg Config) (*Room, error) {
 const prefix api.Prefix = "chg_"
 
 // open writes a new challenge, of which the caller has filled in what was asked for.
-func (r *Room) open(ctx context.Context, asked Challenge, by sealer.Ref) (made Challenge, err error) {
+// tenantOrgID is the tenant's organisation, which asserts that the challenger challenges.
+func (r *Room) open(ctx context.Context, asked Challenge, tenantOrgID string, by sealer.Ref) (made Challenge, err error) {
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
 		of, err := right.Find(ctx, tx, asked.TenantID, asked.RightID)
 		if err != nil {
@@ -50,7 +51,7 @@ func (r *Room) open(ctx context.Context, asked Challenge, by sealer.Ref) (made C
 		if err := insert(ctx, tx, &made); err != nil {
 			return err
 		}
-		return made.emit(ctx, tx, "challenge.opened", made.ChallengerOrgID, by)
+		return made.emit(ctx, tx, "challenge.opened", made.ChallengerOrgID, tenantOrgID, by)
 	})
 	return made, err
 }
@@ -60,7 +61,7 @@ type closing struct {
 	tenantID, id string
 	action       Action
 	resolution   *string
-	// tenantOrgID is the tenant's organisation, which resolves.
+	// tenantOrgID is the tenant's organisation, which resolves, and asserts a withdrawal.
 	tenantOrgID string
 	by          sealer.Ref
 }
@@ -86,7 +87,7 @@ func (r *Room) close(ctx context.Context, how closing) (closed Challenge, of rig
 			acting = closed.ChallengerOrgID
 		}
 		move := transitions[how.action]
-		if err := closed.emit(ctx, tx, move.event, acting, how.by); err != nil {
+		if err := closed.emit(ctx, tx, move.event, acting, how.tenantOrgID, how.by); err != nil {
 			return err
 		}
 		if !move.revokes {
@@ -100,11 +101,12 @@ func (r *Room) close(ctx context.Context, how closing) (closed Challenge, of rig
 	return closed, of, err
 }
 
-// emit tells of a challenge's new state: the record, and who acted.
-func (c *Challenge) emit(ctx context.Context, tx *store.Tx, event, actingOrgID string, by sealer.Ref) error {
+// emit tells of a challenge's new state: the record, who acted, and who says so.
+func (c *Challenge) emit(ctx context.Context, tx *store.Tx, event, actingOrgID, assertedBy string, by sealer.Ref) error {
 	e := sealer.Event{TenantID: c.TenantID, Type: event, At: c.UpdatedAt.Time, Actor: by, Subject: sealer.Ref{Kind: "challenge", ID: c.ID}}
 	return tx.EmitRecord(ctx, e, struct {
 		*Challenge
 		ActingOrgID string `json:"actingOrgId"`
-	}{c, actingOrgID})
+		AssertedBy  string `json:"assertedBy"`
+	}{c, actingOrgID, assertedBy})
 }

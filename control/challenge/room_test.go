@@ -39,7 +39,7 @@ var byKey = store.ByKey("key_a")
 
 func (r *Room) mustOpen(t *testing.T, rightID string) Challenge {
 	t.Helper()
-	c, err := r.open(t.Context(), Challenge{TenantID: tenantID, RightID: rightID, ChallengerOrgID: "org_c", Reason: "ours"}, byKey)
+	c, err := r.open(t.Context(), Challenge{TenantID: tenantID, RightID: rightID, ChallengerOrgID: "org_c", Reason: "ours"}, "org_a", byKey)
 	require.NoError(t, err)
 	return c
 }
@@ -51,8 +51,11 @@ func (r *Room) do(ctx context.Context, id string, a Action) (Challenge, right.Vi
 func (r *Room) told(t *testing.T) (list []string) {
 	t.Helper()
 	for _, e := range roomtest.Events(t, r.db) {
-		var data struct{ ActingOrgID string }
+		var data struct{ ActingOrgID, AssertedBy string }
 		require.NoError(t, json.Unmarshal(e.Data, &data))
+		if e.Subject.Kind == "challenge" {
+			require.Equal(t, "org_a", data.AssertedBy)
+		}
 		list = append(list, e.Type+" "+e.Subject.ID+" "+data.ActingOrgID)
 	}
 	return list
@@ -88,7 +91,7 @@ func TestUpholdRevokesInOneChange(t *testing.T) {
 		_, _, err = r.do(t.Context(), second.ID, a)
 		conflict(t, err)
 	}
-	_, err = r.open(t.Context(), Challenge{TenantID: tenantID, RightID: rightID, ChallengerOrgID: "org_c", Reason: "ours"}, byKey)
+	_, err = r.open(t.Context(), Challenge{TenantID: tenantID, RightID: rightID, ChallengerOrgID: "org_c", Reason: "ours"}, "org_a", byKey)
 	conflict(t, err)
 	require.Equal(t, []string{
 		"challenge.opened " + first.ID + " org_c", "challenge.opened " + second.ID + " org_c", "challenge.opened " + third.ID + " org_c",

@@ -54,7 +54,7 @@ func (r *Room) post(ctx context.Context, in *openInput) (*store.Answer[OneChalle
 	caller, asked := auth.PrincipalFrom(ctx), in.Body
 	made, err := r.open(ctx, Challenge{
 		TenantID: caller.TenantID, RightID: asked.RightID, ChallengerOrgID: string(asked.ChallengerOrgID), Reason: asked.Reason,
-	}, store.ByKey(caller.ID))
+	}, caller.OrgID, store.ByKey(caller.ID))
 	return store.Tell(OneChallenge{made}, err)
 }
 
@@ -116,7 +116,7 @@ type withdrawInput struct {
 
 func (r *Room) postWithdraw(ctx context.Context, in *withdrawInput) (*store.Answer[OneChallenge], error) {
 	caller := auth.PrincipalFrom(ctx)
-	how := closing{tenantID: caller.TenantID, id: in.ChallengeID, action: Withdraw, by: store.ByKey(caller.ID)}
+	how := closing{tenantID: caller.TenantID, id: in.ChallengeID, action: Withdraw, tenantOrgID: caller.OrgID, by: store.ByKey(caller.ID)}
 	if in.Body != nil {
 		how.resolution = in.Body.Reason
 	}

@@ -53,7 +53,8 @@ func (r *Room) requireEachToldOnce(t *testing.T, n int) {
 		kept, err := sealer.Canonical(struct {
 			*Offer
 			ActingOrgID *string `json:"actingOrgId"`
-		}{o, nil})
+			AssertedBy  *string `json:"assertedBy"`
+		}{o, nil, nil})
 		require.NoError(t, err)
 		require.Equal(t, string(kept), string(e.Data))
 	}
@@ -171,11 +172,11 @@ func TestReplay(t *testing.T) {
 		var err error
 		switch a {
 		case Accept:
-			_, _, err = r.accept(t.Context(), tenantID, o.ID, byKey)
+			_, _, err = r.accept(t.Context(), tenantID, o.ID, byTenant)
 		case Counter:
-			_, _, err = r.counter(t.Context(), tenantID, o.ID, Offer{Scope: json.RawMessage(`{"regions":["US"]}`)}, byKey)
+			_, _, err = r.counter(t.Context(), tenantID, o.ID, Offer{Scope: json.RawMessage(`{"regions":["US"]}`)}, byTenant)
 		default:
-			_, err = r.close(t.Context(), tenantID, o.ID, a, new("why"), byKey)
+			_, err = r.close(t.Context(), tenantID, o.ID, a, new("why"), byTenant)
 		}
 		require.NoError(t, err)
 		closed, err := find(t.Context(), r.db.Read(), tenantID, o.ID)
@@ -197,7 +198,7 @@ func TestReplay(t *testing.T) {
 		now, err := find(t.Context(), r.db.Read(), tenantID, id)
 		require.NoError(t, err)
 		require.Equal(t, closed, *now, "the record that was told, so that its hash stays what it was")
-		_, _, err = r.accept(t.Context(), tenantID, id, byKey)
+		_, _, err = r.accept(t.Context(), tenantID, id, byTenant)
 		conflict(t, err)
 	}
 	still, err := find(t.Context(), r.db.Read(), tenantID, stranger.ID)

@@ -5,19 +5,20 @@
 // when it is proposed, as a derived right's is. What the scope does not name is inherited
 // from the right then, so the record shows exactly what accepting it grants, and both
 // sides read the same; the words that were sent are not kept beside it. A right's scope
-// never changes, so accepting grants what was proposed. It is held against the right once
-// more then. It moves along the table of
-// transitions below, each move being one change: record, revision and audit event, or
-// nothing. All states but PROPOSED are final. A caller who loses a race gets
-// STATE_CONFLICT.
+// never changes, so accepting grants what was proposed; it is held against the right once
+// more.
+//
+// An offer moves along the table of transitions below, each move being one change:
+// record, revision and audit event, or nothing. All states but PROPOSED are final. A
+// caller who loses a race gets STATE_CONFLICT.
 //
 // Accepting is one change with the right that the offer asked for. That is derived
 // from the offer's right, and held by the side that does not hold that one; its
 // contentHash is the SHA-256, in base64url, of the RFC 8785 bytes of the accepted
 // offer as it is answered. An accepted offer never changes again, so anybody can
 // compute the hash from the answer, or from the data of offer.accepted without
-// actingOrgId. Accepting, proposing and countering need a right that is ACTIVE then,
-// and its ancestors too.
+// actingOrgId and assertedBy. Accepting, proposing and countering need a right that is
+// ACTIVE then, and its ancestors too.
 //
 // Countering ends an offer and makes another in the opposite direction, in one change
 // and with an event for each: offer.countered and offer.proposed. The new one's termsRef
@@ -31,7 +32,11 @@
 // again at what is still due, any number of processes tell of each offer once.
 //
 // Both sides live in one tenant, and a key of the tenant may act for either: the
-// move says for which, and its event names it as actingOrgId.
+// move says for which. So an event tells two organisations apart. actingOrgId is the side
+// that the move was made for, as asserted: nobody has checked that it agrees. assertedBy
+// is the tenant's own organisation, which asserts it. Where the two differ, one side says
+// what the other did: so it is when a tenant accepts the offer that it made. Both are null
+// when an offer expires.
 //
 // A database that was restored from an older copy is told which offers were closed
 // meanwhile (Replay), so none is closed twice. A right that was derived there is not

@@ -40,8 +40,15 @@ func New(cfg Config) (*Room, error) {
 
 const prefix api.Prefix = "ofr_"
 
+// asserter is who asks for a move, and so asserts for which side it is made.
+type asserter struct {
+	// orgID is the tenant's organisation; nil is the system, which acts for no side.
+	orgID *string
+	by    sealer.Ref
+}
+
 // propose writes a new offer, of which the caller has filled in what was asked for.
-func (r *Room) propose(ctx context.Context, asked Offer, by sealer.Ref) (made Offer, err error) {
+func (r *Room) propose(ctx context.Context, asked Offer, who asserter) (made Offer, err error) {
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
 		of, err := right.Find(ctx, tx, asked.TenantID, asked.RightID)
 		if err != nil {
@@ -51,13 +58,13 @@ func (r *Room) propose(ctx context.Context, asked Offer, by sealer.Ref) (made Of
 			return err
 		}
 		made.ID = api.NewID(prefix, made.CreatedAt.Time)
-		return made.write(ctx, tx, of.HolderOrgID, by)
+		return made.write(ctx, tx, of.HolderOrgID, who)
 	})
 	return made, err
 }
 
 // write writes a settled offer about a right of the holder, and tells of it.
-func (o *Offer) write(ctx context.Context, tx *store.Tx, holder string, by sealer.Ref) error {
+func (o *Offer) write(ctx context.Context, tx *store.Tx, holder string, who asserter) error {
 	derivable, err := right.Derivable(ctx, tx, o.derivation(holder), o.CreatedAt)
 	if err != nil {
 		return err
@@ -69,7 +76,7 @@ func (o *Offer) write(ctx context.Context, tx *store.Tx, holder string, by seale
 	if err := insert(ctx, tx, o); err != nil {
 		return err
 	}
-	return o.emit(ctx, tx, "offer.proposed", &o.FromOrgID, by)
+	return o.emit(ctx, tx, "offer.proposed", &o.FromOrgID, who)
 }
 
 // derivation is the right that the offer asks for.
@@ -78,18 +85,18 @@ func (o *Offer) derivation(holder string) right.Derivation {
 }
 
 // close moves an offer of the tenant by an action that makes nothing else.
-func (r *Room) close(ctx context.Context, tenantID, id string, a Action, reason *string, by sealer.Ref) (closed Offer, err error) {
+func (r *Room) close(ctx context.Context, tenantID, id string, a Action, reason *string, who asserter) (closed Offer, err error) {
 	err = r.db.Change(ctx, func(tx *store.Tx) (err error) {
-		closed, err = move(ctx, tx, tenantID, id, a, reason, by, nil)
+		closed, err = move(ctx, tx, tenantID, id, a, reason, who, nil)
 		return err
 	})
 	return closed, err
 }
 
 // counter closes an offer and makes another in the opposite direction.
-func (r *Room) counter(ctx context.Context, tenantID, id string, asked Offer, by sealer.Ref) (countered, made Offer, err error) {
+func (r *Room) counter(ctx context.Context, tenantID, id string, asked Offer, who asserter) (countered, made Offer, err error) {
 	err = r.db.Change(ctx, func(tx *store.Tx) (err error) {
-		countered, err = move(ctx, tx, tenantID, id, Counter, nil, by, func(next *Offer) error {
+		countered, err = move(ctx, tx, tenantID, id, Counter, nil, who, func(next *Offer) error {
 			if made, err = next.counter(asked, next.UpdatedAt); err != nil {
 				return err
 			}
@@ -104,15 +111,15 @@ func (r *Room) counter(ctx context.Context, tenantID, id string, asked Offer, by
 		if err != nil {
 			return err
 		}
-		return made.write(ctx, tx, of.HolderOrgID, by)
+		return made.write(ctx, tx, of.HolderOrgID, who)
 	})
 	return countered, made, err
 }
 
 // accept closes an offer and issues the right that it asked for.
-func (r *Room) accept(ctx context.Context, tenantID, id string, by sealer.Ref) (accepted Offer, issued right.View, err error) {
+func (r *Room) accept(ctx context.Context, tenantID, id string, who asserter) (accepted Offer, issued right.View, err error) {
 	err = r.db.Change(ctx, func(tx *store.Tx) (err error) {
-		accepted, err = move(ctx, tx, tenantID, id, Accept, nil, by, func(next *Offer) error {
+		accepted, err = move(ctx, tx, tenantID, id, Accept, nil, who, func(next *Offer) error {
 			rightID := api.NewID(api.PrefixRight, next.UpdatedAt.Time)
 			next.DerivedRightID = &rightID
 			return nil
@@ -130,7 +137,7 @@ func (r *Room) accept(ctx context.Context, tenantID, id string, by sealer.Ref) (
 		}
 		d := accepted.derivation(of.HolderOrgID)
 		d.ID, d.ContentHash = *accepted.DerivedRightID, &hash
-		issued, err = right.Derive(ctx, tx, d, by)
+		issued, err = right.Derive(ctx, tx, d, who.by)
 		return err
 	})
 	return accepted, issued, err
@@ -138,7 +145,7 @@ func (r *Room) accept(ctx context.Context, tenantID, id string, by sealer.Ref) (
 
 // move applies an action to an offer of the tenant, and tells of it. also, unless it is
 // nil, puts in what the move makes besides, before the record is written.
-func move(ctx context.Context, tx *store.Tx, tenantID, id string, a Action, reason *string, by sealer.Ref, also func(next *Offer) error) (Offer, error) {
+func move(ctx context.Context, tx *store.Tx, tenantID, id string, a Action, reason *string, who asserter, also func(next *Offer) error) (Offer, error) {
 	was, err := find(ctx, tx, tenantID, id)
 	if err != nil {
 		return Offer{}, err
@@ -158,14 +165,15 @@ func move(ctx context.Context, tx *store.Tx, tenantID, id string, a Action, reas
 	if err := update(ctx, tx, was, &next); err != nil {
 		return Offer{}, err
 	}
-	return next, next.emit(ctx, tx, transitions[a].event, next.actor(a), by)
+	return next, next.emit(ctx, tx, transitions[a].event, next.actor(a), who)
 }
 
-// emit tells of an offer's new state: the record, and who acted.
-func (o *Offer) emit(ctx context.Context, tx *store.Tx, event string, actingOrgID *string, by sealer.Ref) error {
-	e := sealer.Event{TenantID: o.TenantID, Type: event, At: o.UpdatedAt.Time, Actor: by, Subject: sealer.Ref{Kind: "offer", ID: o.ID}}
+// emit tells of an offer's new state: the record, which side acted, and who says so.
+func (o *Offer) emit(ctx context.Context, tx *store.Tx, event string, actingOrgID *string, who asserter) error {
+	e := sealer.Event{TenantID: o.TenantID, Type: event, At: o.UpdatedAt.Time, Actor: who.by, Subject: sealer.Ref{Kind: "offer", ID: o.ID}}
 	return tx.EmitRecord(ctx, e, struct {
 		*Offer
 		ActingOrgID *string `json:"actingOrgId"`
-	}{o, actingOrgID})
+		AssertedBy  *string `json:"assertedBy"`
+	}{o, actingOrgID, who.orgID})
 }

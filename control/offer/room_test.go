@@ -71,11 +71,14 @@ func newRoom(t *testing.T, dir string, c *clock) *Room {
 	return r
 }
 
-var byKey = store.ByKey("key_a")
+var (
+	byKey    = store.ByKey("key_a")
+	byTenant = asserter{new(holder), byKey}
+)
 
 // mustPropose is an offer of a part of the right to org_b.
 func (r *Room) mustPropose(t require.TestingT) Offer {
-	o, err := r.propose(context.Background(), Offer{TenantID: tenantID, RightID: rightID, ToOrgID: "org_b", Scope: json.RawMessage(`{"regions":["US"]}`)}, byKey)
+	o, err := r.propose(context.Background(), Offer{TenantID: tenantID, RightID: rightID, ToOrgID: "org_b", Scope: json.RawMessage(`{"regions":["US"]}`)}, byTenant)
 	require.NoError(t, err)
 	return o
 }
@@ -104,14 +107,14 @@ func TestAcceptIsOneChange(t *testing.T) {
 	r := newRoom(t, t.TempDir(), &clock{at: now.Time})
 	o := r.mustPropose(t)
 	require.NoError(t, r.moveRight(t, rightID, right.Suspend))
-	_, _, err := r.accept(t.Context(), tenantID, o.ID, byKey)
+	_, _, err := r.accept(t.Context(), tenantID, o.ID, byTenant)
 	conflict(t, err)
 	same, err := find(t.Context(), r.db.Read(), tenantID, o.ID)
 	require.NoError(t, err)
 	require.Equal(t, &o, same, "nothing is left of what failed")
 	require.NoError(t, r.moveRight(t, rightID, right.Resume))
 
-	accepted, issued, err := r.accept(t.Context(), tenantID, o.ID, byKey)
+	accepted, issued, err := r.accept(t.Context(), tenantID, o.ID, byTenant)
 	require.NoError(t, err)
 	require.Equal(t, Accepted, accepted.State)
 	require.Equal(t, issued.ID, *accepted.DerivedRightID)
@@ -131,7 +134,9 @@ func TestAcceptIsOneChange(t *testing.T) {
 	e := roomtest.Events(t, r.db)[3]
 	require.NoError(t, json.Unmarshal(e.Data, &data))
 	require.Equal(t, "org_b", data["actingOrgId"])
+	require.Equal(t, holder, data["assertedBy"], "the tenant itself says that org_b accepts")
 	delete(data, "actingOrgId")
+	delete(data, "assertedBy")
 	text, err := json.Marshal(data)
 	require.NoError(t, err)
 	text, err = jcs.Transform(text)
@@ -145,17 +150,17 @@ func TestAcceptIsOneChange(t *testing.T) {
 func TestScopeIsSettledWhenProposed(t *testing.T) {
 	r := newRoom(t, t.TempDir(), &clock{at: now.Time})
 	sublet := Offer{TenantID: tenantID, RightID: rightID, ToOrgID: "org_b", Scope: json.RawMessage(`"sublet"`)}
-	o, err := r.propose(t.Context(), sublet, byKey)
+	o, err := r.propose(t.Context(), sublet, byTenant)
 	require.NoError(t, err)
 	require.Equal(t, `{"description":"sublet","regions":["US","CA"]}`, string(o.Scope))
 	counter := func(id string) Offer {
-		_, made, err := r.counter(t.Context(), tenantID, id, Offer{}, byKey)
+		_, made, err := r.counter(t.Context(), tenantID, id, Offer{}, byTenant)
 		require.NoError(t, err)
 		require.Equal(t, `{"regions":["US","CA"]}`, string(made.Scope), "the right's, not the first offer's")
 		return made
 	}
 	made := counter(o.ID)
-	accepted, issued, err := r.accept(t.Context(), tenantID, made.ID, byKey)
+	accepted, issued, err := r.accept(t.Context(), tenantID, made.ID, byTenant)
 	require.NoError(t, err)
 	require.Equal(t, made.Scope, accepted.Scope)
 	require.Equal(t, accepted.Scope, issued.Scope)
@@ -170,13 +175,13 @@ func TestScopeIsSettledWhenProposed(t *testing.T) {
 			return err
 		}))
 	}
-	narrowed, err := r.propose(t.Context(), sublet, byKey)
+	narrowed, err := r.propose(t.Context(), sublet, byTenant)
 	require.NoError(t, err)
 	rescope(`{"regions":["US"]}`)
-	_, _, err = r.accept(t.Context(), tenantID, narrowed.ID, byKey)
+	_, _, err = r.accept(t.Context(), tenantID, narrowed.ID, byTenant)
 	require.Equal(t, "scope.regions", api.From(err).Field)
 	rescope(`{"regions":["US","CA","MX"]}`)
-	_, issued, err = r.accept(t.Context(), tenantID, narrowed.ID, byKey)
+	_, issued, err = r.accept(t.Context(), tenantID, narrowed.ID, byTenant)
 	require.NoError(t, err)
 	require.Equal(t, narrowed.Scope, issued.Scope)
 }
@@ -184,9 +189,9 @@ func TestScopeIsSettledWhenProposed(t *testing.T) {
 func TestCounterIsOneChange(t *testing.T) {
 	r := newRoom(t, t.TempDir(), &clock{at: now.Time})
 	o := r.mustPropose(t)
-	_, _, err := r.counter(t.Context(), tenantID, o.ID, Offer{Scope: json.RawMessage(`{"regions":["MX"]}`)}, byKey)
+	_, _, err := r.counter(t.Context(), tenantID, o.ID, Offer{Scope: json.RawMessage(`{"regions":["MX"]}`)}, byTenant)
 	require.Equal(t, "scope.regions", api.From(err).Field)
-	countered, made, err := r.counter(t.Context(), tenantID, o.ID, Offer{Scope: json.RawMessage(`{"regions":["CA"]}`), TermsRef: new("contract 8")}, byKey)
+	countered, made, err := r.counter(t.Context(), tenantID, o.ID, Offer{Scope: json.RawMessage(`{"regions":["CA"]}`), TermsRef: new("contract 8")}, byTenant)
 	require.NoError(t, err)
 	require.Equal(t, Countered, countered.State)
 	require.Equal(t, made.ID, *countered.CounteredBy)
@@ -205,7 +210,7 @@ func TestCounterIsOneChange(t *testing.T) {
 	}
 	require.Equal(t, []string{holder, "org_b", "org_b"}, acted)
 
-	_, issued, err := r.accept(t.Context(), tenantID, made.ID, byKey)
+	_, issued, err := r.accept(t.Context(), tenantID, made.ID, byTenant)
 	require.NoError(t, err)
 	require.Equal(t, "org_b", issued.HolderOrgID, "whoever proposed: the right is for the side that has none")
 }
@@ -222,7 +227,7 @@ func TestOneOfManyAcceptsWins(t *testing.T) {
 	errs := make([]error, 64)
 	var callers sync.WaitGroup
 	for i := range errs {
-		callers.Go(func() { _, _, errs[i] = rooms[i%len(rooms)].accept(t.Context(), tenantID, o.ID, byKey) })
+		callers.Go(func() { _, _, errs[i] = rooms[i%len(rooms)].accept(t.Context(), tenantID, o.ID, byTenant) })
 	}
 	callers.Wait()
 	won := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err != nil })
@@ -253,11 +258,11 @@ func TestAcceptAgainstRevoke(t *testing.T) {
 			_, err := right.Derive(t.Context(), tx, right.Derivation{ID: parent, TenantID: tenantID, ParentID: rightID, HolderOrgID: holder, Scope: json.RawMessage(`{"regions":["US"]}`)}, byKey)
 			return err
 		}))
-		o, err := r.propose(t.Context(), Offer{TenantID: tenantID, RightID: parent, ToOrgID: "org_b", Scope: json.RawMessage(`{"regions":["US"]}`)}, byKey)
+		o, err := r.propose(t.Context(), Offer{TenantID: tenantID, RightID: parent, ToOrgID: "org_b", Scope: json.RawMessage(`{"regions":["US"]}`)}, byTenant)
 		require.NoError(t, err)
 		var acceptErr, revokeErr error
 		var issued right.View
-		accept := func() { _, issued, acceptErr = r.accept(t.Context(), tenantID, o.ID, byKey) }
+		accept := func() { _, issued, acceptErr = r.accept(t.Context(), tenantID, o.ID, byTenant) }
 		revoke := func() { revokeErr = other.moveRight(t, parent, right.Revoke) }
 		switch i {
 		case 0:
@@ -306,7 +311,7 @@ func TestLists(t *testing.T) {
 		c.pass(time.Millisecond)
 	}
 	slices.Reverse(made) // newest first
-	_, err := r.close(t.Context(), tenantID, made[0], Reject, nil, byKey)
+	_, err := r.close(t.Context(), tenantID, made[0], Reject, nil, byTenant)
 	require.NoError(t, err)
 	ids := func(f filter, behind string, limit int) (ids []string) {
 		p := store.Page{Limit: limit}

@@ -20,10 +20,14 @@ func (r *Room) Routes(a route.API) {
 	route.Key(a, read, "Offers", "list-offers", http.MethodGet, "/v1/offers", "List the offers, newest first", r.getAll)
 	route.Key(a, read, "Offers", "get-offer", http.MethodGet, "/v1/offers/{offerId}", "Get an offer", r.get)
 	route.Key(a, write, "Offers", "counter-offer", http.MethodPost, "/v1/offers/{offerId}/counter", "Answer an offer with one in the opposite direction", r.postCounter)
-	route.Key(a, write, "Offers", "accept-offer", http.MethodPost, "/v1/offers/{offerId}/accept", "Accept an offer, which issues the right that it asked for", r.postAccept)
+	route.Key(a, write, "Offers", "accept-offer", http.MethodPost, "/v1/offers/{offerId}/accept", "Accept an offer, which issues the right that it asked for", r.postAccept,
+		route.Described("Also a key of the tenant that proposed the offer may do so, for the recipient. The event says it: `assertedBy` is the tenant's organisation, `actingOrgId` the recipient."))
 	route.Key(a, write, "Offers", "withdraw-offer", http.MethodPost, "/v1/offers/{offerId}/withdraw", "Withdraw an offer, for its proposer", r.postClose(Withdraw))
 	route.Key(a, write, "Offers", "reject-offer", http.MethodPost, "/v1/offers/{offerId}/reject", "Reject an offer, for its recipient", r.postClose(Reject))
 }
+
+// byCaller is the tenant that a key is of, which asserts, and the key.
+func byCaller(caller auth.Principal) asserter { return asserter{&caller.OrgID, store.ByKey(caller.ID)} }
 
 // The answers about offers.
 type (
@@ -77,7 +81,7 @@ func (r *Room) post(ctx context.Context, in *proposeInput) (*store.Answer[OneOff
 	made, err := r.propose(ctx, Offer{
 		TenantID: caller.TenantID, RightID: asked.RightID, FromOrgID: string(asked.FromOrgID), ToOrgID: string(asked.ToOrgID),
 		Scope: scope, TermsRef: asked.TermsRef, ExpiresAt: until,
-	}, store.ByKey(caller.ID))
+	}, byCaller(caller))
 	return store.Tell(OneOffer{made}, err)
 }
 
@@ -128,13 +132,13 @@ func (r *Room) postCounter(ctx context.Context, in *counterInput) (*store.Answer
 		return nil, err
 	}
 	countered, made, err := r.counter(ctx, caller.TenantID, in.OfferID,
-		Offer{Scope: scope, TermsRef: asked.TermsRef, ExpiresAt: until}, store.ByKey(caller.ID))
+		Offer{Scope: scope, TermsRef: asked.TermsRef, ExpiresAt: until}, byCaller(caller))
 	return store.Tell(CounteredOffer{made, countered}, err)
 }
 
 func (r *Room) postAccept(ctx context.Context, in *offerPath) (*store.Answer[AcceptedOffer], error) {
 	caller := auth.PrincipalFrom(ctx)
-	accepted, issued, err := r.accept(ctx, caller.TenantID, in.OfferID, store.ByKey(caller.ID))
+	accepted, issued, err := r.accept(ctx, caller.TenantID, in.OfferID, byCaller(caller))
 	return store.Tell(AcceptedOffer{accepted, issued}, err)
 }
 
@@ -152,7 +156,7 @@ func (r *Room) postClose(a Action) func(context.Context, *closeInput) (*store.An
 		if in.Body != nil {
 			reason = in.Body.Reason
 		}
-		closed, err := r.close(ctx, caller.TenantID, in.OfferID, a, reason, store.ByKey(caller.ID))
+		closed, err := r.close(ctx, caller.TenantID, in.OfferID, a, reason, byCaller(caller))
 		return store.Tell(OneOffer{closed}, err)
 	}
 }
