@@ -78,9 +78,12 @@ demo-stack: build ## the demo's story on 3 gateways, 2 loaders and 2 control pro
 run: build ## everything in one process, data in ./muniment-data
 	./bin/muniment up
 
+# The version where git describes a tag; else the binary says what the Go toolchain knows of it.
+VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null)
+
 build: ## the binary, ./bin/muniment
 	@echo "building ./bin/muniment (the first time fetches and compiles the libraries: a few minutes)"
-	@CGO_ENABLED=0 go build -trimpath -o bin/muniment .
+	@CGO_ENABLED=0 go build -trimpath $(if $(VERSION),-ldflags '-X main.version=$(VERSION)') -o bin/muniment .
 
 check: ## formatting, vet, staticcheck, import map, OpenAPI document, race tests of the concurrent packages
 	@files=$$(gofmt -l .); test -z "$$files" || { echo "gofmt is needed on: $$files"; exit 1; }

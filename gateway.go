@@ -168,7 +168,8 @@ func (c *gatewayCmd) Run() (err error) {
 		return err
 	}
 	server, err := gateway.New(gateway.Config{
-		NodeID: node.ID(), Epoch: node.Epoch(), Rights: view, Log: eventLog, Signer: node.Signer, DialControl: hops.dialControl, Spell: sandbox.Spell, TLS: hops.api,
+		NodeID: node.ID(), Version: thisBuild().Version, Epoch: node.Epoch(), Rights: view, Log: eventLog, Signer: node.Signer,
+		DialControl: hops.dialControl, Spell: sandbox.Spell, TLS: hops.api,
 		MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, DrainDelay: c.DrainDelay, Logger: logger, Registerer: registry,
 	})
 	if err != nil {

@@ -64,11 +64,14 @@ type commands struct {
 	Backup  backupCmd         `cmd:"" help:"Copy a data folder as of one point in time, while it is served."`
 	Restore restoreCmd        `cmd:"" help:"Make a data folder of a backup, once all of it is verified."`
 	Verify  verifyCmd         `cmd:"" help:"Verify receipts, proof packs and chains of packs, offline."`
+	Version versionCmd        `cmd:"" help:"Print the version of this program."`
 	Demo    demoCmd           `cmd:"" variables:"engines" help:"Tell the whole story against a throw-away data folder."`
 	Soak    soakCmd           `cmd:"" hidden:"" help:"Abuse a server and hold what good traffic feels against what it felt without."`
 	Abuse   abuseCmd          `cmd:"" hidden:"" help:"Be one of the abusers."`
 	Bench   benchCmd          `cmd:"" variables:"engines" help:"Measure what a receipt costs, against servers that do less."`
 	Bare    bareCmd           `cmd:"" variables:"engines" hidden:"" help:"Be one of the servers that do less."`
+
+	ShowVersion kong.VersionFlag `name:"version" env:"-" help:"Print the version of this program."`
 }
 
 // exitUsage is the status of a command line that can't be run as it stands.
@@ -77,7 +80,7 @@ const exitUsage = 2
 func main() {
 	var cli commands
 	app := kong.Must(&cli, kong.Name("muniment"), declaredVariables(), kong.DefaultEnvars("MUNIMENT"),
-		kong.Description("The evidence ledger for governed delivery."), kong.BindTo(os.Stdout, (*io.Writer)(nil)))
+		kong.Description("The evidence ledger for governed delivery."), kong.Vars{"version": "muniment " + thisBuild().String()}, kong.BindTo(os.Stdout, (*io.Writer)(nil)))
 	command, err := app.Parse(os.Args[1:])
 	if err != nil {
 		app.Errorf("%s", err)

@@ -50,7 +50,13 @@ func (f *profilingFlags) token() (string, error) {
 // newRegistry holds what every server tells of its process.
 func newRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	b := thisBuild()
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "muniment_build_info", Help: "The program that runs; always 1.",
+		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Revision, "goversion": b.GoVersion},
+	})
+	info.Set(1)
+	registry.MustRegister(info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
 }
 

@@ -114,7 +114,7 @@ func (c *upCmd) Run() (err error) {
 		return serve(ctx, secured(adminListener, adminTLS), gateway.LoopbackOnly(adminListener.Addr(), operators))
 	})
 
-	db, err := store.Open(ctx, store.Config{Path: filepath.Join(c.Data, "control.db"), Logger: logger, Registerer: registry})
+	db, err := store.Open(ctx, store.Config{Path: filepath.Join(c.Data, "control.db"), Logger: logger, Registerer: registry, Program: "muniment " + thisBuild().String()})
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (c *upCmd) Run() (err error) {
 	}
 	inside := newInsideListener()
 	edge, err := gateway.New(gateway.Config{
-		NodeID: nodeID, Epoch: epoch, Rights: view, Log: eventLog, Signer: signer, SandboxSigner: sandboxSigner, IsSandbox: ctl.tenants.IsSandbox,
+		NodeID: nodeID, Version: thisBuild().Version, Epoch: epoch, Rights: view, Log: eventLog, Signer: signer, SandboxSigner: sandboxSigner, IsSandbox: ctl.tenants.IsSandbox,
 		DialControl: inside.Dial, Spell: sandbox.Spell,
 		TLS: apiTLS, MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, Logger: logger, Registerer: registry,
 	})

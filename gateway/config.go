@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -44,6 +45,8 @@ type Config struct {
 	// they head each record it writes.
 	NodeID string
 	Epoch  uint64
+	// Version of the program, for GET /v1. Default "devel".
+	Version string
 	// Rights is the node's view of rights and keys. Whoever made it runs it.
 	Rights *snapshot.View
 	Log    Log
@@ -197,6 +200,7 @@ func (c *Config) complete() error {
 			*d.value = d.usual
 		}
 	}
+	c.Version = cmp.Or(c.Version, "devel")
 	if c.Partitions == nil {
 		c.Partitions = []int32{0}
 	}

@@ -146,6 +146,6 @@ func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route, began time.Time) erro
 // contract tells a client what it speaks to.
 func (g *Gateway) contract(ctx *fasthttp.RequestCtx) error {
 	return answer(ctx, api.Contract{
-		Service: "muniment", ContractVersion: api.ContractVersion, GateVersion: gate.Version, Ruleset: gate.RulesetHash(),
+		Service: "muniment", Version: g.cfg.Version, ContractVersion: api.ContractVersion, GateVersion: gate.Version, Ruleset: gate.RulesetHash(),
 	})
 }

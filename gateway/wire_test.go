@@ -201,7 +201,7 @@ func TestPublicProbes(t *testing.T) {
 	w := newWorld(t, nil)
 	r := w.raw("GET /v1 HTTP/1.1\r\nHost: m\r\n\r\n")
 	require.Equal(t, 200, r.status)
-	require.Regexp(t, `^{"ok":true,"data":{"service":"muniment","contractVersion":"v1.0","gateVersion":"gate.v1","ruleset":"[\w-]{43}"},"contractVersion":"v1.0"}$`, r.body)
+	require.Regexp(t, `^{"ok":true,"data":{"service":"muniment","version":"devel","contractVersion":"v1.0","gateVersion":"gate.v1","ruleset":"[\w-]{43}"},"contractVersion":"v1.0"}$`, r.body)
 	r = w.raw("GET /v1/healthz HTTP/1.1\r\nHost: m\r\n\r\n")
 	require.Equal(t, `{"ok":true,"data":{"status":"ok"},"contractVersion":"v1.0"}`, r.body)
 	require.NotEmpty(t, r.header.Get(api.HeaderRequestID))

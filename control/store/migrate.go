@@ -17,7 +17,7 @@ import (
 // Migrate creates a PostgreSQL database where there is none, brings its schema up to
 // date, as Open does, and returns the names of the migrations that it applied. A dry run
 // returns the names of those that it would apply, and changes nothing. The schema only
-// ever grows.
+// ever grows; one that a newer program has migrated is refused.
 func Migrate(ctx context.Context, cfg Config, dryRun bool) (names []string, err error) {
 	config, err := connection(cfg.URL)
 	if err != nil {
@@ -41,15 +41,16 @@ func (cfg *Config) migrate(ctx context.Context, config *pgx.ConnConfig, dryRun b
 	}
 	switch {
 	case dryRun && !there:
-		return behind(0)
+		names, _, err = behind(0)
+		return names, err
 	case dryRun:
-		return pending(ctx, db)
+		return pending(ctx, db, cfg.Program)
 	case !there:
 		if err := cfg.create(ctx, config); err != nil {
 			return nil, err
 		}
 	}
-	return migratePostgres(ctx, db)
+	return migratePostgres(ctx, db, cfg.Program)
 }
 
 // SQLSTATE codes of PostgreSQL, appendix A of its manual.
@@ -79,16 +80,16 @@ func (cfg *Config) create(ctx context.Context, config *pgx.ConnConfig) error {
 }
 
 // migratePostgres has processes that start together migrate one after the other.
-func migratePostgres(ctx context.Context, db *sql.DB) ([]string, error) {
+func migratePostgres(ctx context.Context, db *sql.DB, program string) ([]string, error) {
 	turns, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300))
 	if err != nil {
 		return nil, err
 	}
-	return migrate(ctx, goose.DialectPostgres, db, goose.WithSessionLocker(turns))
+	return migrate(ctx, goose.DialectPostgres, db, program, goose.WithSessionLocker(turns))
 }
 
 // pending lists the migrations that a PostgreSQL database lacks.
-func pending(ctx context.Context, db *sql.DB) (names []string, err error) {
+func pending(ctx context.Context, db *sql.DB, program string) (names []string, err error) {
 	var migrated bool
 	if err := db.QueryRowContext(ctx, `SELECT to_regclass($1) IS NOT NULL`, goose.DefaultTablename).Scan(&migrated); err != nil {
 		return nil, err
@@ -100,23 +101,28 @@ func pending(ctx context.Context, db *sql.DB) (names []string, err error) {
 			return nil, err
 		}
 	}
-	return behind(have)
-}
-
-// behind lists the migrations behind a version.
-func behind(have int64) (names []string, err error) {
-	files, err := fs.Glob(migrations, "migrations/*.sql")
+	names, newest, err := behind(have)
 	if err != nil {
 		return nil, err
+	}
+	return names, refuseNewer(ctx, db, have, newest, program)
+}
+
+// behind lists the migrations behind a version, and returns the newest of all.
+func behind(have int64) (names []string, newest int64, err error) {
+	files, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return nil, 0, err
 	}
 	for _, file := range files {
 		number, err := goose.NumericComponent(file)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
+		newest = max(newest, number)
 		if number > have {
 			names = append(names, filepath.Base(file))
 		}
 	}
-	return names, nil
+	return names, newest, nil
 }

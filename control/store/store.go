@@ -85,6 +85,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil leaves them unregistered.
 	Registerer prometheus.Registerer
+	// Program names this program and its version. It is noted in a database that this
+	// program migrates, for one that is too old for it. Empty notes nothing.
+	Program string
 
 	lookAgain          time.Duration // see postgres.go
 	turnWait, turnTold time.Duration // see turn.go
@@ -117,7 +120,8 @@ type DB struct {
 }
 
 // Open opens the database, makes it when there is none, and brings its schema up
-// to date. The caller closes it. While PostgreSQL is away the error is that of Change.
+// to date. One that a newer program has migrated is refused. The caller closes it. While
+// PostgreSQL is away the error is that of Change.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if (cfg.Path == "") == (cfg.URL == "") {
 		return nil, errors.New("cannot open control's database: it needs Path or URL")
@@ -190,7 +194,7 @@ func (db *DB) openSQLite(ctx context.Context) error {
 		return err
 	}
 	db.write.SetMaxOpenConns(1)
-	if _, err := migrate(ctx, goose.DialectSQLite3, db.write); err != nil {
+	if _, err := migrate(ctx, goose.DialectSQLite3, db.write, db.cfg.Program); err != nil {
 		return err
 	}
 	db.read, err = sql.Open("sqlite", dsn(db.cfg.Path, "_pragma", "query_only(1)"))
@@ -205,7 +209,8 @@ func dsn(path, key, value string) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
 }
 
-func migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, options ...goose.ProviderOption) (names []string, err error) {
+// migrate brings a schema up to date, and refuses a newer one.
+func migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, program string, options ...goose.ProviderOption) (names []string, err error) {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return nil, err
@@ -214,11 +219,21 @@ func migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, options ...
 	if err != nil {
 		return nil, err
 	}
+	have, known, err := p.GetVersions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := refuseNewer(ctx, db, have, known, program); err != nil {
+		return nil, err
+	}
 	done, err := p.Up(ctx)
 	for _, m := range done {
 		names = append(names, filepath.Base(m.Source.Path))
 	}
-	return names, err
+	if err != nil {
+		return names, err
+	}
+	return names, noteProgram(ctx, db, known, program)
 }
 
 const prefixIncarnation api.Prefix = "inc_"

@@ -12,6 +12,7 @@ import (
 // Contract is the answer to GET /v1.
 type Contract struct {
 	Service         string `json:"service" example:"muniment"`
+	Version         string `json:"version" example:"v1.2.0" doc:"Version of the program that answers; devel if it was built from no release."`
 	ContractVersion string `json:"contractVersion" example:"v1.0"`
 	GateVersion     string `json:"gateVersion" example:"gate.v1" doc:"Version of the constraint gate's rules."`
 	Ruleset         string `json:"ruleset" doc:"SHA-256 of the whole table of rules, base64url."`

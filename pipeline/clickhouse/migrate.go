@@ -93,7 +93,7 @@ func after(have int64) (names []string, err error) {
 		}
 	}
 	if have > newest {
-		return nil, fmt.Errorf("schema version %d is newer than %d, the newest that this program knows", have, newest)
+		return nil, fmt.Errorf("schema version %d is newer than %d, the newest that this program knows: run the version of muniment that migrated it, or a newer one", have, newest)
 	}
 	return names, nil
 }

@@ -122,6 +122,9 @@ func (h *fileHeader) encode() []byte {
 	return b
 }
 
+// errNewer is the format of a later program: nothing is damaged.
+var errNewer = errors.New("segment of a later program")
+
 // parseFileHeader takes the first fileHeaderSize bytes of a file.
 func parseFileHeader(b []byte) (fileHeader, error) {
 	le := binary.LittleEndian
@@ -135,8 +138,11 @@ func parseFileHeader(b []byte) (fileHeader, error) {
 	switch {
 	case string(b[:8]) != fileMagic, le.Uint32(b[68:]) != crc32.Checksum(b[:68], crcTable):
 		return h, errors.New("no segment header")
+	case h.version > unchained:
+		return h, fmt.Errorf("%w: format version %d is newer than %d, the newest that this program knows: run the version of muniment that wrote it, or a newer one",
+			errNewer, h.version, unchained)
 	case h.version != chained && h.version != unchained:
-		return h, fmt.Errorf("segment of version %d, which this program can't read", h.version)
+		return h, fmt.Errorf("segment of version %d, which there never was", h.version)
 	case h.first < 0, h.first > 1<<62, h.generation == 0, le.Uint32(b[64:]) != 0:
 		return h, errors.New("impossible segment header")
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/pipeline"
 	"muniment/sealer"
 )
 
@@ -134,3 +135,25 @@ const goldenSegment = "" +
 	"4d475250" + "22000000" + "01000000" + "0102030405060708" + "0300000000000000" + "00505c18a3010000" +
 	"6db7d803e74f1ffa7d8f5adc0bf95b3e15bf4c8373fffadf546227cc6c6742cb" + "be7e3959" +
 	"1a000000" + "fdba9f07" + "0105746e745f61056576745f31056e6f645f310405027b7d0170"
+
+// TestNewerFormatIsNotDamage: who meets a segment of a later program is told so, and not to
+// put a file back.
+func TestNewerFormatIsNotDamage(t *testing.T) {
+	cfg := Config{Dir: t.TempDir()}
+	log := mustOpen(t, cfg)
+	require.NoError(t, newLedger().write(log, "a", 5, nil))
+	require.NoError(t, log.Close())
+	files, err := filepath.Glob(filepath.Join(cfg.Dir, "*.seg"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	text, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	binary.LittleEndian.PutUint32(text[8:], 3)
+	binary.LittleEndian.PutUint32(text[68:], crc32.Checksum(text[:68], crcTable))
+	require.NoError(t, os.WriteFile(files[0], text, 0o600))
+
+	_, err = Open(cfg)
+	require.ErrorContains(t, err, "format version 3 is newer than 2, the newest that this program knows")
+	require.ErrorContains(t, err, filepath.Base(files[0]))
+	require.NotErrorIs(t, err, pipeline.ErrDamaged)
+}

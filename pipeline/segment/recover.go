@@ -75,6 +75,9 @@ func (r *recovered) add(fs FS, dir, name string, readOnly bool, v *view) error {
 	} else if !errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("cannot read %s: %w", name, err)
 	}
+	if errors.Is(err, errNewer) {
+		return fmt.Errorf("cannot read %s: %w", name, err)
+	}
 	// A file gets its name after its header is durable, so this is never a tear.
 	if err != nil {
 		return fmt.Errorf("%w: %s at byte 0: %w", pipeline.ErrDamaged, name, err)

@@ -164,7 +164,7 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 		return fmt.Errorf("cannot read schema version: %w", err)
 	}
 	if have > known {
-		return fmt.Errorf("schema version %d is newer than %d, the newest that this program knows", have, known)
+		return fmt.Errorf("schema version %d is newer than %d, the newest that this program knows: run the version of muniment that migrated it, or a newer one", have, known)
 	}
 	done, err := steps.Up(ctx)
 	if err != nil {

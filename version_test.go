@@ -1,0 +1,87 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+)
+
+func TestBuildOf(t *testing.T) {
+	of := func(main string, settings ...string) *debug.BuildInfo {
+		info := &debug.BuildInfo{GoVersion: "go1.26.8", Main: debug.Module{Path: "muniment", Version: main}}
+		for i := 0; i < len(settings); i += 2 {
+			info.Settings = append(info.Settings, debug.BuildSetting{Key: settings[i], Value: settings[i+1]})
+		}
+		return info
+	}
+	for _, c := range []struct {
+		name   string
+		linked string
+		info   *debug.BuildInfo
+		want   string
+	}{
+		{"of a tag", "", of("v1.2.0", "vcs.revision", "c9f006e", "vcs.modified", "false"), "v1.2.0 (revision c9f006e, go1.26.8)"},
+		{"of a changed work tree", "", of("v1.2.1-0.20261121040000-c9f006e+dirty", "vcs.revision", "c9f006e", "vcs.modified", "true"),
+			"v1.2.1-0.20261121040000-c9f006e+dirty (revision c9f006e-dirty, go1.26.8)"},
+		{"as the linker was told", "v1.2.0-3-gc9f006e", of("(devel)", "vcs.revision", "c9f006e"), "v1.2.0-3-gc9f006e (revision c9f006e, go1.26.8)"},
+		{"without git", "", of("(devel)"), "devel (revision unknown, go1.26.8)"},
+		{"without git, as the linker was told", "v1.2.0", of(""), "v1.2.0 (revision unknown, go1.26.8)"},
+		{"of which nothing is known", "", nil, "devel (revision unknown, " + runtime.Version() + ")"},
+	} {
+		require.Equal(t, c.want, buildOf(c.linked, c.info).String(), c.name)
+	}
+}
+
+// TestVersion asks for the version wherever it is shown.
+func TestVersion(t *testing.T) {
+	exe := muniment(t)
+	t.Setenv("MUNIMENT_VERSION", "v9.9.9") // no flag of ours
+	said, err := exec.Command(exe, "version").Output()
+	require.NoError(t, err)
+	require.Regexp(t, `^muniment \S+ \(revision \S+, go1\.\S+\)\n$`, string(said))
+	again, err := exec.Command(exe, "--version").Output()
+	require.NoError(t, err)
+	require.Equal(t, string(said), string(again))
+	text, err := exec.Command(exe, "version", "--json").Output()
+	require.NoError(t, err)
+	var b build
+	require.NoError(t, json.Unmarshal(text, &b))
+	require.Equal(t, "muniment "+b.String()+"\n", string(said))
+
+	s := startServer(t, exe, filepath.Join(t.TempDir(), "data"))
+	ask := func(url string) string {
+		answer, err := http.Get(url)
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		return string(text)
+	}
+	var contract struct {
+		Data struct{ Version, ContractVersion string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(ask(s.API+"/v1")), &contract))
+	require.Equal(t, b.Version, contract.Data.Version)
+	require.Equal(t, "v1.0", contract.Data.ContractVersion)
+	require.Contains(t, ask(s.Admin+"/metrics"), "\nmuniment_build_info{"+
+		`goversion="`+b.GoVersion+`",revision="`+b.Revision+`",version="`+b.Version+`"} 1`+"\n")
+}
+
+// TestEveryProcessTellsItsBuild: all that serve begin with the same registry.
+func TestEveryProcessTellsItsBuild(t *testing.T) {
+	b := thisBuild()
+	require.NoError(t, testutil.GatherAndCompare(newRegistry(), strings.NewReader(`
+		# HELP muniment_build_info The program that runs; always 1.
+		# TYPE muniment_build_info gauge
+		muniment_build_info{goversion="`+b.GoVersion+`",revision="`+b.Revision+`",version="`+b.Version+`"} 1
+	`), "muniment_build_info"))
+}
