@@ -91,7 +91,7 @@ func TestRefusals(t *testing.T) {
 		{"no such kind", key, "POST", "/v1/bases", `{"kind":"GIFT","title":"x"}`, 422, api.ValidationFailed,
 			`"field":"kind","message":"kind: expected value to be one of \"LICENSE, CONSENT, CONTRACT, STATUTE, LEGITIMATE_INTEREST\""`},
 		{"no date", key, "POST", "/v1/bases", `{"kind":"LICENSE","title":"x","effectiveFrom":"yesterday"}`, 422, api.ValidationFailed,
-			`"field":"effectiveFrom","message":"effectiveFrom: expected string to be RFC 3339 date-time"`},
+			`"field":"effectiveFrom","message":"effectiveFrom: must be a date, such as 2026-11-01, or a time, such as 2026-11-01T12:00:00Z or 20261101T120000Z"`},
 		{"a date before all", key, "POST", "/v1/bases", `{"kind":"LICENSE","title":"x","effectiveUntil":"0001-01-01T00:00:00Z"}`, 422, api.ValidationFailed,
 			`"field":"effectiveUntil","message":"effectiveUntil: must be within the years 1970 to 9999"`},
 		{"a date after all", key, "POST", "/v1/rights", `{"basisId":"x","substrate":"CTV","scope":{},"effectiveFrom":"9999-12-31T23:59:59-01:00"}`, 422, api.ValidationFailed,

@@ -264,9 +264,9 @@ func TestRefusedQuestions(t *testing.T) {
 	b := open(t)
 	b.load(t, tenant, metered("rgh_a", noon, 1))
 	for query, want := range map[string]string{
-		"?from=yesterday":       `"message":"from: must be an RFC 3339 time","field":"from"`,
-		"?to=2026-11-21":        `"message":"to: must be an RFC 3339 time","field":"to"`,
-		"?to=2026-13-01T00:00Z": `"message":"to: must be an RFC 3339 time","field":"to"`,
+		"?from=yesterday":       `"message":"from: must be a date, such as 2026-11-01, or a time, such as 2026-11-01T12:00:00Z or 20261101T120000Z","field":"from"`,
+		"?to=2026-11-21T12:00":  `"message":"to: has no time zone: end it with Z, or with an offset such as +01:00","field":"to"`,
+		"?to=2026-13-01T00:00Z": `"message":"to: month 13 is out of range: the last is 12","field":"to"`,
 		"?from=2026-11-21T12:00:00Z&to=2026-11-21T12:00:00Z": `"message":"to: must be later than from","field":"to"`,
 		"?asOf=now":                       `"message":"asOf: is no position that the service has named","field":"asOf"`,
 		"?asOf=1.0.3":                     `"message":"asOf: is no position that the service has named","field":"asOf"`, // behind the log

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"time"
 
 	"muniment/control/right"
 	"muniment/control/route"
@@ -64,8 +63,8 @@ type proposeInput struct {
 
 // Terms are what an offer and a counter-offer say alike.
 type Terms struct {
-	TermsRef  *string    `json:"termsRef,omitempty" nullable:"true" maxLength:"1024" doc:"Where the terms are; no place for personal data."`
-	ExpiresAt *time.Time `json:"expiresAt,omitempty" nullable:"true" doc:"The first moment at which it can't be accepted any more; absent: in 7 days."`
+	TermsRef  *string     `json:"termsRef,omitempty" nullable:"true" maxLength:"1024" doc:"Where the terms are; no place for personal data."`
+	ExpiresAt *route.Time `json:"expiresAt,omitempty" nullable:"true" doc:"The first moment at which it can't be accepted any more; absent: in 7 days."`
 }
 
 func (r *Room) post(ctx context.Context, in *proposeInput) (*store.Answer[OneOffer], error) {

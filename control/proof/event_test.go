@@ -88,7 +88,7 @@ func TestEventsOverHTTP(t *testing.T) {
 		"before=1.1.0": {"before", "is no position that the service has named"},
 		"asOf=1.0.99":  {"asOf", "is no position that the service has named"}, // behind the log
 		"asOf=now":     {"asOf", "is no position that the service has named"},
-		"from=noon":    {"from", "must be an RFC 3339 time"},
+		"from=noon":    {"from", "must be a date, such as 2026-11-01, or a time, such as 2026-11-01T12:00:00Z or 20261101T120000Z"},
 		"from=2026-11-21T04:00:00Z&to=2026-11-21T04:00:00Z": {"to", "must be later than from"},
 		"rightId=rgh_a&subjectKind=key":                     {"rightId", "contradicts the subject"},
 		"rightId=rgh_a&subjectId=rgh_b":                     {"rightId", "contradicts the subject"},

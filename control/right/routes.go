@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
-	"time"
 
 	"muniment/control/node"
 	"muniment/control/route"
@@ -57,8 +56,8 @@ type basisInput struct {
 		HolderOrgID    route.OrgID `json:"holderOrgId,omitempty" doc:"The tenant's organisation when absent."`
 		Jurisdiction   *string     `json:"jurisdiction,omitempty" nullable:"true" maxLength:"64"`
 		Reference      *string     `json:"reference,omitempty" nullable:"true" maxLength:"1024"`
-		EffectiveFrom  *time.Time  `json:"effectiveFrom,omitempty" nullable:"true" doc:"Absent: since ever."`
-		EffectiveUntil *time.Time  `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: open."`
+		EffectiveFrom  *route.Time `json:"effectiveFrom,omitempty" nullable:"true" doc:"Absent: since ever."`
+		EffectiveUntil *route.Time `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: open."`
 		ContentHash    *string     `json:"contentHash,omitempty" nullable:"true" maxLength:"64" doc:"SHA-256 of the document, base64url."`
 	}
 }
@@ -134,8 +133,8 @@ type rightInput struct {
 		BasisID        string          `json:"basisId" minLength:"1" maxLength:"64"`
 		Substrate      string          `json:"substrate" minLength:"1" maxLength:"32"`
 		Scope          json.RawMessage `json:"scope,omitempty" doc:"An object of limits: regions, maxSpeedMph, bvlos, channels and campaigns; besides them description, labels (an object of strings) and keys of your own that begin with x-. A string is kept as the description. Optional for a right that derives from another, which inherits what is not named."`
-		EffectiveFrom  time.Time       `json:"effectiveFrom"`
-		EffectiveUntil *time.Time      `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: the end of the parent or the basis."`
+		EffectiveFrom  route.Time      `json:"effectiveFrom"`
+		EffectiveUntil *route.Time     `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: the end of the parent or the basis."`
 		ParentRightID  *string         `json:"parentRightId,omitempty" nullable:"true" maxLength:"64" doc:"The right to derive this one from."`
 		HolderOrgID    route.OrgID     `json:"holderOrgId,omitempty" doc:"The tenant's organisation when absent."`
 	}

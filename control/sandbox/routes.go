@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -142,8 +141,8 @@ type issueInput struct {
 		BasisID        string          `json:"basisId" minLength:"1" maxLength:"64"`
 		Substrate      string          `json:"substrate" minLength:"1" maxLength:"32"`
 		Scope          json.RawMessage `json:"scope,omitempty" doc:"An object of limits, or a string, which is kept as its description. Optional with parentRightId: what is not named is inherited."`
-		EffectiveFrom  time.Time       `json:"effectiveFrom"`
-		EffectiveUntil *time.Time      `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: the end of the parent or the basis."`
+		EffectiveFrom  route.Time      `json:"effectiveFrom"`
+		EffectiveUntil *route.Time     `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: the end of the parent or the basis."`
 		ParentRightID  *string         `json:"parentRightId,omitempty" nullable:"true" maxLength:"64" doc:"The right to derive this one from."`
 	}
 }

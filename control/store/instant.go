@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"muniment/gateway/api"
 	"muniment/sealer"
 )
 
@@ -22,19 +21,6 @@ func At(t time.Time) Instant {
 		return Instant{}
 	}
 	return Instant{t.UTC().Truncate(time.Millisecond)}
-}
-
-// Given reads an optional moment of a request; nil is the zero Instant. Outside
-// the years 1970 to 9999 it is VALIDATION_FAILED: the first would be no moment at
-// all, the last can't be spelled.
-func Given(field string, t *time.Time) (Instant, error) {
-	if t == nil {
-		return Instant{}, nil
-	}
-	if y := t.UTC().Year(); y < 1970 || y > 9999 {
-		return Instant{}, api.InvalidField(field, "must be within the years 1970 to 9999")
-	}
-	return At(*t), nil
 }
 
 // String spells the moment as JSON does, and no moment as "-".

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"muniment/gateway/api"
@@ -11,8 +12,8 @@ import (
 // Window is what an operation takes that can be asked about a stretch of time; its
 // input embeds it.
 type Window struct {
-	From string `query:"from" maxLength:"64" doc:"RFC 3339; at or after this moment. Open when absent." example:"2026-11-01T00:00:00Z"`
-	To   string `query:"to" maxLength:"64" doc:"RFC 3339; before this moment. Open when absent." example:"2026-12-01T00:00:00Z"`
+	From string `query:"from" maxLength:"64" doc:"A date or a time, as in bodies; at or after it. Open when absent." example:"2026-11-01T00:00:00Z"`
+	To   string `query:"to" maxLength:"64" doc:"A date or a time, as in bodies; before it. Open when absent." example:"2026-12-01T00:00:00Z"`
 }
 
 // Bounds reads the window; an open end is the zero Instant. Records have whole
@@ -34,14 +35,17 @@ func bound(field, text string) (Instant, error) {
 	if text == "" {
 		return Instant{}, nil
 	}
-	t, err := time.Parse(time.RFC3339Nano, text)
+	if strings.Contains(text, " ") {
+		return Instant{}, api.InvalidField(field, "has a space: in a query, + is written as %2B")
+	}
+	t, err := ParseTime(text)
 	if err != nil {
-		return Instant{}, api.InvalidField(field, "must be an RFC 3339 time")
+		return Instant{}, api.InvalidField(field, err.Error())
 	}
 	if whole := t.Truncate(time.Millisecond); whole.Before(t) {
 		t = whole.Add(time.Millisecond)
 	}
-	return Given(field, &t)
+	return held(field, t)
 }
 
 // AsOf is what an operation takes that answers from the warehouse; its input embeds

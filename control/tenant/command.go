@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"muniment/control/node"
+	"muniment/control/route"
 	"muniment/control/store"
 )
 
@@ -211,10 +212,9 @@ func (k *Key) text() string {
 }
 
 // given is nil for a flag that was not.
-func given(t time.Time) *time.Time {
+func given(t time.Time) *route.Time {
 	if t.IsZero() {
 		return nil
 	}
-	at := store.At(t).Time
-	return &at
+	return new(route.Time(store.At(t).String()))
 }

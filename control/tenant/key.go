@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"muniment/control/node"
+	"muniment/control/route"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
@@ -34,15 +35,15 @@ type Key struct {
 
 // KeyRequest asks for a key.
 type KeyRequest struct {
-	Label     string     `json:"label" minLength:"1" maxLength:"128" doc:"What the key is for."`
-	Scopes    []string   `json:"scopes,omitempty" doc:"Scopes that the calling key holds as well; every scope but the wildcard when absent."`
-	ExpiresAt *time.Time `json:"expiresAt,omitempty" nullable:"true"`
+	Label     string      `json:"label" minLength:"1" maxLength:"128" doc:"What the key is for."`
+	Scopes    []string    `json:"scopes,omitempty" maxItems:"64" maxLength:"64" doc:"Scopes that the calling key holds as well; every scope but the wildcard when absent."`
+	ExpiresAt *route.Time `json:"expiresAt,omitempty" nullable:"true"`
 }
 
 // Rotation asks for a rotation.
 type Rotation struct {
-	OverlapSeconds *int64     `json:"overlapSeconds,omitempty" nullable:"true" minimum:"0" maximum:"2592000" doc:"How long the old key works on; a day when absent, at most 30 days."`
-	ExpiresAt      *time.Time `json:"expiresAt,omitempty" nullable:"true" doc:"The end of the new key; when absent it lives as long as the old key was meant to."`
+	OverlapSeconds *int64      `json:"overlapSeconds,omitempty" nullable:"true" minimum:"0" maximum:"2592000" doc:"How long the old key works on; a day when absent, at most 30 days."`
+	ExpiresAt      *route.Time `json:"expiresAt,omitempty" nullable:"true" doc:"The end of the new key; when absent it lives as long as the old key was meant to."`
 }
 
 // defaultOverlap is how long a rotated key works on.
@@ -136,7 +137,7 @@ func (r *Room) makeKey(ctx context.Context, c changer, owner Key, env string, q 
 }
 
 // inFuture reads an optional end.
-func inFuture(field string, t *time.Time, now time.Time) (store.Instant, error) {
+func inFuture(field string, t *route.Time, now time.Time) (store.Instant, error) {
 	at, err := store.Given(field, t)
 	if err == nil && !at.IsZero() && !at.After(now) {
 		err = api.InvalidField(field, "must be in the future")
