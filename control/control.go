@@ -7,7 +7,8 @@
 // by RFC 8259 as I-JSON (RFC 7493) has it, no name twice, no invalid UTF-8 or U+0000,
 // nothing behind it, at most 32 levels deep and 1 MiB long. Unknown members are
 // accepted, names are exact in case, and the header Content-Type is not asked
-// for. Whatever goes wrong is told in the contract's envelope. A fault of the service is
+// for. Under /v1 an unknown query parameter is refused: it may be a misspelt filter.
+// Whatever goes wrong is told in the contract's envelope. A fault of the service is
 // logged, at most once a second for each operation, and told to the caller by a fixed text;
 // what is refused is only counted. At debug level each request is a line of the log.
 //

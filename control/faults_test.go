@@ -143,12 +143,15 @@ func TestRequestsAreLoggedForDebug(t *testing.T) {
 	p.reopen(func(cfg *control.Config) {
 		cfg.Logger = slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
+	p.call(key, "GET", "/v1/rights", "") // which reads the document, too
 	for _, c := range []struct {
 		do   func()
 		line string
 	}{
-		{func() { p.call(key, "GET", "/v1/rights/rgh_1?secret=of-the-query", "", "X-Request-Id", "mine-1") },
+		{func() { p.call(key, "GET", "/v1/rights/rgh_1", "", "X-Request-Id", "mine-1") },
 			`requestId=mine-1 method=GET route=/v1/rights/{rightId} status=404 tenantId=` + tenantID},
+		{func() { p.call(key, "GET", "/v1/rights?basisId=of-the-query", "", "X-Request-Id", "mine-1") },
+			`requestId=mine-1 method=GET route=/v1/rights status=200 tenantId=` + tenantID},
 		{func() { p.call("mun_test_x", "GET", "/v1/rights", "", "X-Request-Id", "mine-2") }, `requestId=mine-2 method=GET route=/v1/rights status=401 tenantId=""`},
 		{func() { p.call("", "GET", "/v1/of-the-path", "", "X-Request-Id", "mine-3") }, `requestId=mine-3 method=GET route=unmatched status=404 tenantId=""`},
 		{func() { p.call("", "GET", "/trouble/panics", "", "X-Request-Id", "mine-4") }, `requestId=mine-4 method=GET route=/trouble/panics status=500 tenantId=""`},

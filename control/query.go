@@ -1,7 +1,10 @@
 package control
 
 import (
+	"maps"
+	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -11,13 +14,24 @@ import (
 
 // readQuery refuses parameters that the database can't look for, and those that are there
 // but empty, where nothing empty is one of their values: huma would take them for absent,
-// and so a list for one without a filter.
+// and so a list for one without a filter. For the same reason it refuses, under /v1, a query
+// that can't be read and parameters that the operation does not have.
 func (d *door) readQuery(ctx huma.Context, next func(huma.Context)) {
 	u := ctx.URL()
-	given := u.Query()
+	given, err := url.ParseQuery(u.RawQuery)
+	strict := strings.HasPrefix(ctx.Operation().Path, "/v1/")
+	if strict && err != nil {
+		d.refuse(ctx, &api.Error{Code: api.BadRequest, Message: "the query is not valid: it has a % without two hexadecimal digits, or a semicolon"})
+		return
+	}
 	var faults []api.ValidationError
+	var known []string
 	for _, p := range ctx.Operation().Parameters {
-		if p.In != "query" || !given.Has(p.Name) {
+		if p.In != "query" {
+			continue
+		}
+		known = append(known, p.Name)
+		if !given.Has(p.Name) {
 			continue
 		}
 		mayBeEmpty := p.Schema.Type == huma.TypeString && len(p.Schema.Enum) == 0
@@ -28,9 +42,26 @@ func (d *door) readQuery(ctx huma.Context, next func(huma.Context)) {
 			faults = append(faults, api.ValidationError{Field: p.Name, Message: "must not be empty"})
 		}
 	}
+	if strict {
+		faults = append(faults, unknownParameters(given, known)...)
+	}
 	if len(faults) > 0 {
 		d.refuse(ctx, api.Invalid(faults...))
 		return
 	}
 	next(ctx)
+}
+
+func unknownParameters(given url.Values, known []string) (faults []api.ValidationError) {
+	slices.Sort(known)
+	list := strings.Join(known, ", ")
+	if list == "" {
+		list = "none"
+	}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if !slices.Contains(known, name) {
+			faults = append(faults, api.ValidationError{Field: strings.ToValidUTF8(name, "�"), Message: "is no parameter of this route, which has " + list})
+		}
+	}
+	return faults
 }
