@@ -27,6 +27,9 @@ const (
 	maxBody = 1 << 20
 	// maxDepth is how deep a body may nest.
 	maxDepth = 32
+	// maxParts is how many names and values a body may have: read, each takes many times
+	// its own length.
+	maxParts = 10_000
 	// bodyTimeout is how long a body may take to arrive.
 	bodyTimeout = 10 * time.Second
 )
@@ -82,8 +85,8 @@ func check(body []byte) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return nil // whether a body must be there is the operation's to say
 	}
-	d := jsontext.NewDecoder(bytes.NewReader(body))
-	for {
+	d := jsontext.NewDecoder(bytes.NewBuffer(body)) // which it does not copy
+	for parts := 0; ; {
 		token, err := d.ReadToken()
 		if err == io.EOF {
 			return nil
@@ -101,6 +104,12 @@ func check(body []byte) error {
 			if _, err := strconv.ParseFloat(token.String(), 64); err != nil {
 				return api.InvalidField(fieldOf(d.StackPointer()), "must be a number that a double holds")
 			}
+		}
+		if kind := token.Kind(); kind != jsontext.KindEndObject && kind != jsontext.KindEndArray {
+			parts++
+		}
+		if parts > maxParts {
+			return &api.Error{Code: api.BadRequest, Message: fmt.Sprintf("the body has more than %d names and values", maxParts)}
 		}
 		if d.StackDepth() > maxDepth {
 			return &api.Error{Code: api.BadRequest, Message: fmt.Sprintf("the body nests deeper than %d levels", maxDepth)}

@@ -5,7 +5,8 @@
 // they do. At the door it gives every request an id, authenticates the caller,
 // checks the scope that the operation declares, and reads the body strictly: JSON
 // by RFC 8259 as I-JSON (RFC 7493) has it, no name twice, no invalid UTF-8 or U+0000,
-// nothing behind it, at most 32 levels deep and 1 MiB long. Unknown members are
+// nothing behind it, at most 32 levels deep, 1 MiB long, and of 10,000 names and values.
+// Every list and every text has a bound of its own in its schema. Unknown members are
 // accepted, names are exact in case, and the header Content-Type is not asked
 // for. Under /v1 an unknown query parameter is refused: it may be a misspelt filter.
 // Whatever goes wrong is told in the contract's envelope. A fault of the service is

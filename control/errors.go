@@ -71,7 +71,7 @@ func translate(status int, message string, errs []error) *api.Error {
 		return &api.Error{Code: api.ResourceNotFound, Message: message}
 	case status == http.StatusBadRequest:
 		if faults := faultsOf(errs); len(faults) > 0 {
-			message = faults[0].Field + ": " + faults[0].Message
+			message = api.Invalid(faults[0]).Message
 		}
 		return &api.Error{Code: api.BadRequest, Message: message}
 	case status >= 400 && status < 500:
@@ -84,13 +84,16 @@ func translate(status int, message string, errs []error) *api.Error {
 var missingBefore, missingAfter, _ = strings.Cut(validation.MsgExpectedRequiredProperty, "%s")
 
 // faultsOf reads huma's validation errors. It names a fault by the field, without
-// the part of the request that the field is in, and never repeats its value.
+// the part of the request that the field is in, and never repeats its value. What is wrong
+// with the items of a list that is itself at fault is left out: huma looks at all of them.
 func faultsOf(errs []error) (faults []api.ValidationError) {
+	list := ""
 	for _, err := range errs {
 		d, ok := errors.AsType[*huma.ErrorDetail](err)
-		if !ok {
+		if !ok || list != "" && strings.HasPrefix(d.Location, list) {
 			continue
 		}
+		list = d.Location + "["
 		part, field, _ := strings.Cut(d.Location, ".")
 		f := api.ValidationError{Field: field, Message: d.Message}
 		if name, ok := strings.CutPrefix(d.Message, missingBefore); ok {
@@ -99,6 +102,9 @@ func faultsOf(errs []error) (faults []api.ValidationError) {
 		}
 		if f.Field == "" {
 			f.Field = part
+		}
+		if n := len(faults); n > 0 && faults[n-1].Field == f.Field {
+			continue // one fault a field
 		}
 		faults = append(faults, f)
 	}

@@ -43,7 +43,8 @@ func openHouse(t *testing.T) (h *house, registered *huma.OpenAPI, document map[s
 		}, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000},
 	})
 	require.NoError(t, err)
-	cfg.Rooms = append(slices.Clone(h.rooms[:len(h.rooms)-1]), &meter.Room{}, &proof.Room{}, visitors, &r)
+	cfg.Packs, cfg.Sandbox = &proof.Room{}, visitors
+	cfg.Rooms = append(slices.Clone(h.rooms[:len(h.rooms)-1]), &meter.Room{}, cfg.Packs, visitors, &r)
 	h.control, err = control.New(cfg)
 	require.NoError(t, err)
 	served := h.call("", "GET", "/openapi.json", "")

@@ -154,7 +154,7 @@ func (r *Room) OperatorRoutes(a route.API) {
 
 type releaseRequest struct {
 	Body struct {
-		Positions []string `json:"positions" minItems:"1" maxItems:"500"`
+		Positions []string `json:"positions" minItems:"1" maxItems:"500" maxLength:"64"`
 		Reason    string   `json:"reason" minLength:"1" maxLength:"512" doc:"Kept in the audit log for good: no place for personal data."`
 	}
 }

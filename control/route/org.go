@@ -13,5 +13,5 @@ type OrgID string
 
 // Schema implements huma.SchemaProvider.
 func (OrgID) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Type: huma.TypeString, Pattern: api.OrgIDPattern}
+	return &huma.Schema{Type: huma.TypeString, MaxLength: new(68), Pattern: api.OrgIDPattern}
 }

@@ -161,7 +161,7 @@ type reasoned struct {
 
 type suspendInput struct {
 	Body struct {
-		RightID string  `json:"rightId" minLength:"1"`
+		RightID string  `json:"rightId" minLength:"1" maxLength:"64"`
 		Reason  *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
 		Action  string  `json:"action,omitempty" enum:"suspend,resume" default:"suspend" doc:"What to do."`
 	}
@@ -174,7 +174,7 @@ func (r *Room) suspend(ctx context.Context, in *suspendInput) (*Answer[Verbatim[
 
 type revokeInput struct {
 	Body struct {
-		RightID string  `json:"rightId" minLength:"1"`
+		RightID string  `json:"rightId" minLength:"1" maxLength:"64"`
 		Reason  *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
 	}
 }
@@ -198,7 +198,7 @@ func (r *Room) propose(ctx context.Context, in *proposeInput) (*Answer[Verbatim[
 
 type acceptInput struct {
 	Body struct {
-		OfferID string `json:"offerId" minLength:"1"`
+		OfferID string `json:"offerId" minLength:"1" maxLength:"64"`
 	}
 }
 
@@ -208,7 +208,7 @@ func (r *Room) accept(ctx context.Context, in *acceptInput) (*Answer[Verbatim[of
 
 type counterInput struct {
 	Body struct {
-		OfferID string          `json:"offerId" minLength:"1"`
+		OfferID string          `json:"offerId" minLength:"1" maxLength:"64"`
 		Scope   json.RawMessage `json:"scope,omitempty" doc:"As in an offer."`
 		offer.Terms
 	}
@@ -220,7 +220,7 @@ func (r *Room) counter(ctx context.Context, in *counterInput) (*Answer[Verbatim[
 
 type withdrawInput struct {
 	Body struct {
-		OfferID string  `json:"offerId" minLength:"1"`
+		OfferID string  `json:"offerId" minLength:"1" maxLength:"64"`
 		Action  string  `json:"action,omitempty" enum:"withdraw,reject" default:"withdraw" doc:"withdraw is the proposer's, reject the recipient's."`
 		Reason  *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
 	}
@@ -244,7 +244,7 @@ func (r *Room) challenge(ctx context.Context, in *challengeInput) (*Answer[Verba
 
 type resolveInput struct {
 	Body struct {
-		ChallengeID string  `json:"challengeId" minLength:"1"`
+		ChallengeID string  `json:"challengeId" minLength:"1" maxLength:"64"`
 		Upheld      bool    `json:"upheld,omitempty" doc:"Whether the right is revoked; absent: it is not, and the challenge is overturned."`
 		Resolution  *string `json:"resolution,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
 		Action      string  `json:"action,omitempty" enum:"resolve,withdraw" default:"resolve" doc:"withdraw is the challenger's, who backs down."`

@@ -48,7 +48,7 @@ func (r *Room) listTenants(ctx context.Context, in *struct{ store.Page }) (*stor
 
 // OperatorKeyRequest asks for a key of any tenant, for its first developer.
 type OperatorKeyRequest struct {
-	TenantID string `json:"tenantId"`
+	TenantID string `json:"tenantId" maxLength:"64"`
 	// Env is test or live; test when empty.
 	Env string `json:"env,omitempty" enum:"test,live"`
 	KeyRequest

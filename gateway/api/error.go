@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -142,7 +144,7 @@ type ErrorBody struct {
 	Message          string            `json:"message" doc:"For people; it may change."`
 	ContractVersion  string            `json:"contractVersion" example:"v1.0"`
 	Field            string            `json:"field,omitempty" doc:"The first field at fault."`
-	ValidationErrors []ValidationError `json:"validationErrors,omitempty" doc:"Every fault, when there are several."`
+	ValidationErrors []ValidationError `json:"validationErrors,omitempty" maxItems:"20" doc:"The faults, when there are several: the first 20."`
 	RequiredScopes   []string          `json:"requiredScopes,omitempty"`
 	KeyScopes        []string          `json:"keyScopes,omitempty"`
 	Reason           Reason            `json:"reason,omitempty" doc:"Why the service can't answer now."`
@@ -182,15 +184,37 @@ func NotFound(noun string) *Error {
 // Conflict refuses a transition.
 func Conflict(message string) *Error { return &Error{Code: StateConflict, Message: message} }
 
-// Invalid refuses a body for its faults, of which there must be at least one.
-// Field is the first; the whole list is given when there are several.
+// An answer repeats no more than this of what a caller made up.
+const (
+	maxFaults                      = 20       // that an error lists
+	maxFaultField, maxFaultMessage = 256, 512 // bytes of a fault's texts
+)
+
+// Invalid refuses a request for its faults, of which there must be at least one.
+// Field is the first. When there are several, the first maxFaults are listed, and the message
+// says how many more there are.
 func Invalid(faults ...ValidationError) *Error {
-	e := &Error{Code: ValidationFailed, Message: faults[0].Field + ": " + faults[0].Message, Field: faults[0].Field}
+	listed := slices.Clone(faults[:min(len(faults), maxFaults)])
+	for i, f := range listed {
+		listed[i] = ValidationError{Field: clip(f.Field, maxFaultField), Message: clip(f.Message, maxFaultMessage)}
+	}
+	e := &Error{Code: ValidationFailed, Message: listed[0].Field + ": " + listed[0].Message, Field: listed[0].Field}
 	if len(faults) > 1 {
 		e.Message = "several fields are not valid"
-		e.ValidationErrors = faults
+		e.ValidationErrors = listed
+	}
+	if more := len(faults) - len(listed); more > 0 {
+		e.Message += fmt.Sprintf(": the first %d faults are listed, %d more are not", maxFaults, more)
 	}
 	return e
+}
+
+// clip cuts a text at a whole character.
+func clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // InvalidField is Invalid for one fault.

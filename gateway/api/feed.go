@@ -11,7 +11,7 @@ import (
 
 // FeedRequest asks: I have applied After; what came behind it?
 type FeedRequest struct {
-	NodeID string `json:"nodeId"`
+	NodeID string `json:"nodeId" maxLength:"64"`
 	// After is the newest revision that the node has applied; it doubles as the
 	// node's report of how far it is. 0 asks for a first copy, which holds only
 	// what a node may never forget: every key or right that is or was stopped.
@@ -22,7 +22,7 @@ type FeedRequest struct {
 	// control seals from yet, but in the node's spool.
 	Spooled int64 `json:"spooled,omitempty" minimum:"0"`
 	// SigningKeys are the ids of the keys that a node in a process of its own holds.
-	SigningKeys []string `json:"signingKeys,omitempty" maxItems:"100"`
+	SigningKeys []string `json:"signingKeys,omitempty" maxItems:"100" maxLength:"64"`
 }
 
 // Feed is control's answer, read from the primary database after the question

@@ -42,19 +42,19 @@ const ClockSlack = time.Minute
 // joined before. One that is never presented is good for anybody until its time is over.
 type JoinRequest struct {
 	// Invitation is the token that an operator made for one node.
-	Invitation string `json:"invitation"`
+	Invitation string `json:"invitation" maxLength:"256"`
 	// NodeID was made by the node: nod_ and a ULID.
-	NodeID string `json:"nodeId"`
+	NodeID string `json:"nodeId" maxLength:"64"`
 	// PublicKey is the key that its receipts will be signed with: 32 bytes in
 	// base64url. The private half never leaves the node.
-	PublicKey string `json:"publicKey"`
+	PublicKey string `json:"publicKey" maxLength:"256"`
 	// CredentialHash is that of the node's credential, by NewBearer, which the node made
 	// itself. Join requires it, and tells who lacks it that it is of an older version.
-	CredentialHash string `json:"credentialHash" required:"false"`
+	CredentialHash string `json:"credentialHash" required:"false" maxLength:"256"`
 	// Signature of JoinText by that key, in base64url.
-	Signature string `json:"signature"`
+	Signature string `json:"signature" maxLength:"256"`
 	// At is the node's time.
-	At time.Time `json:"at,omitzero"`
+	At time.Time `json:"at,omitzero" maxLength:"64"`
 }
 
 // JoinText is what a node signs to prove that it has the key that it presents, and that
@@ -72,9 +72,9 @@ type Joined struct {
 // StartRequest is how a node that has joined presents itself at a start.
 type StartRequest struct {
 	// SigningKeys are the ids of the keys that the node holds.
-	SigningKeys []string `json:"signingKeys,omitempty" maxItems:"100"`
+	SigningKeys []string `json:"signingKeys,omitempty" maxItems:"100" maxLength:"64"`
 	// At is the node's time.
-	At time.Time `json:"at,omitzero"`
+	At time.Time `json:"at,omitzero" maxLength:"64"`
 }
 
 // Started is the answer to a node that starts.
@@ -122,14 +122,14 @@ type SigningKey struct {
 // node's newest one has to vouch for it, be its window over, unless that is revoked.
 type EnrolRequest struct {
 	// PublicKey is 32 bytes in base64url.
-	PublicKey string `json:"publicKey"`
+	PublicKey string `json:"publicKey" maxLength:"256"`
 	// NotBefore is the moment from which on the key may sign.
-	NotBefore time.Time `json:"notBefore"`
+	NotBefore time.Time `json:"notBefore" maxLength:"64"`
 	// Signature of EnrolText by that key, in base64url.
-	Signature string `json:"signature"`
+	Signature string `json:"signature" maxLength:"256"`
 	// Voucher is a signature of EnrolText by the node's newest key in the directory, in
 	// base64url. It may be empty if that is revoked.
-	Voucher string `json:"voucher,omitempty"`
+	Voucher string `json:"voucher,omitempty" maxLength:"256"`
 }
 
 // EnrolText is what a node signs to prove that it has its next key, and by the key
@@ -142,6 +142,6 @@ func EnrolText(nodeID, publicKey string) []byte {
 // leave, has signed nothing for NotAfter or later, and never will; and that what it
 // signed is in the log.
 type RetireRequest struct {
-	KeyID    string    `json:"keyId"`
-	NotAfter time.Time `json:"notAfter"`
+	KeyID    string    `json:"keyId" maxLength:"64"`
+	NotAfter time.Time `json:"notAfter" maxLength:"64"`
 }
