@@ -164,6 +164,7 @@ func call(t *testing.T, url, key string, o operation, headers ...string) told {
 	text, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	resp.Header.Del("Date")
+	checkStatus(t, url, o.method, o.path, resp.StatusCode)
 	return told{resp.StatusCode, resp.Header, string(text)}
 }
 

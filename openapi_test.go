@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path"
@@ -10,12 +11,14 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"muniment/bench"
+	"muniment/control/route/routetest"
 )
 
 // TestDocumentedOperations is a tenant's first day: it calls every operation of the
@@ -191,6 +194,33 @@ func document(t *testing.T, server *bench.Server) map[string]documented {
 		}
 	}
 	return known
+}
+
+// named are the statuses that the document names: that of the first service that a test
+// asked, as all are one program.
+var named struct {
+	sync.Mutex
+	operations routetest.Operations
+}
+
+// checkStatus asks that the document names the status that an operation answered with. It
+// passes over what is answered while no service has answered with its document.
+func checkStatus(t *testing.T, url, method, target string, status int) {
+	t.Helper()
+	named.Lock()
+	defer named.Unlock()
+	if named.operations == nil {
+		resp, err := http.Get(url + "/openapi.json")
+		if err != nil {
+			return
+		}
+		defer resp.Body.Close()
+		if text, err := io.ReadAll(resp.Body); err == nil && resp.StatusCode == 200 {
+			named.operations, err = routetest.Documented(text)
+			require.NoError(t, err)
+		}
+	}
+	named.operations.Check(t, method, target, status)
 }
 
 // schema is as much of a JSON Schema as leads to the names of an object's members.

@@ -141,6 +141,7 @@ func (p *player) ask(t *testing.T, x exchange, at string) (*http.Response, []byt
 	text, err := io.ReadAll(resp.Body)
 	require.NoError(t, err, at)
 	require.NoError(t, resp.Body.Close(), at)
+	checkStatus(t, p.url, x.method, req.URL.EscapedPath(), resp.StatusCode)
 	return resp, text
 }
 

@@ -23,6 +23,7 @@ import (
 	"muniment/control/node"
 	"muniment/control/offer"
 	"muniment/control/right"
+	"muniment/control/route/routetest"
 	"muniment/control/sandbox"
 	"muniment/control/store"
 	"muniment/control/store/storetest"
@@ -171,7 +172,28 @@ func send(t *testing.T, to http.Handler, key, method, path, body string, headers
 	to.ServeHTTP(w, r)
 	text, err := io.ReadAll(w.Body)
 	require.NoError(t, err)
+	documentOf(t, to).Check(t, method, path, w.Code)
 	return answer{t, w.Code, w.Header(), strings.TrimSpace(string(text))}
+}
+
+// documents are those of the handlers that a test has asked, nil of one that has none.
+var documents sync.Map
+
+// documentOf is what a handler's own document says of its operations.
+func documentOf(t *testing.T, of http.Handler) routetest.Operations {
+	if known, ok := documents.Load(of); ok {
+		return known.(routetest.Operations)
+	}
+	var operations routetest.Operations
+	w := httptest.NewRecorder()
+	if of.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/openapi.json", nil)); w.Code == 200 {
+		var err error
+		operations, err = routetest.Documented(w.Body.Bytes())
+		require.NoError(t, err)
+	}
+	documents.Store(of, operations)
+	t.Cleanup(func() { documents.Delete(of) })
+	return operations
 }
 
 // ok is the answer's data, decoded.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"reflect"
 	"slices"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"muniment/control/route"
 	"muniment/control/sandbox"
 	"muniment/gate"
 	"muniment/gateway/api"
@@ -84,6 +84,7 @@ func document(declared *huma.OpenAPI) ([]byte, error) {
 		return nil, err
 	}
 	used := map[string]bool{}
+	declaredOps := operationsOf(declared)
 	for path, item := range d["paths"].(object) {
 		for method, op := range item.(object) {
 			op := op.(object)
@@ -91,7 +92,7 @@ func document(declared *huma.OpenAPI) ([]byte, error) {
 			for _, tag := range named {
 				used[tag.(string)] = true
 			}
-			complete(op, strings.ToUpper(method), path)
+			complete(op, declaredOps[strings.ToUpper(method)+" "+path])
 			acceptNull(op, components["schemas"].(object))
 			known.illustrate(op)
 		}
@@ -154,7 +155,7 @@ func reference(kind, name string) object { return object{"$ref": "#/components/"
 
 // complete puts in what every operation has: its refusals, and descriptions of ids
 // in its path.
-func complete(op object, method, path string) {
+func complete(op object, declared *huma.Operation) {
 	params, _ := op["parameters"].([]any)
 	for _, p := range params {
 		p := p.(object)
@@ -169,40 +170,12 @@ func complete(op object, method, path string) {
 		}
 	}
 	responses := op["responses"].(object)
-	statuses := map[int]bool{400: true, 431: true, 500: true, 503: true}
-	for text := range responses {
+	maps.DeleteFunc(responses, func(text string, _ any) bool {
 		status, err := strconv.Atoi(text)
-		if err != nil || status >= 400 {
-			delete(responses, text)
-			statuses[status] = true
-		}
-	}
-	security, visited := op["security"].([]any), strings.HasPrefix(path, sandbox.Base+"/")
-	switch {
-	case visited:
-		statuses[429] = true
-		if method != http.MethodGet {
-			statuses[403] = true
-		}
-		if len(security) == 1 {
-			statuses[404], statuses[410] = true, true
-		}
-	case len(security) > 0:
-		statuses[401], statuses[403] = true, true
-	}
-	if strings.Contains(path, "{") {
-		statuses[404] = true
-	}
-	if op["requestBody"] != nil {
-		statuses[413] = true
-	}
-	if op["requestBody"] != nil || len(params) > 0 {
-		statuses[422] = true
-	}
-	if method != http.MethodGet {
-		statuses[409] = true
-	}
-	for status, name := range refusalNames(visited) {
+		return err != nil || status >= 400
+	})
+	statuses := route.Refusals(declared)
+	for status, name := range refusalNames(strings.HasPrefix(declared.Path, sandbox.Base+"/")) {
 		if statuses[status] {
 			responses[strconv.Itoa(status)] = reference("responses", name)
 		}
@@ -218,6 +191,19 @@ func complete(op object, method, path string) {
 			response.(object)["headers"] = headers
 		}
 	}
+}
+
+// operationsOf are the operations of an API by "METHOD /path".
+func operationsOf(api *huma.OpenAPI) map[string]*huma.Operation {
+	all := map[string]*huma.Operation{}
+	for path, item := range api.Paths {
+		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
+			if op != nil {
+				all[op.Method+" "+path] = op
+			}
+		}
+	}
+	return all
 }
 
 // refine puts into the schemas what their Go types can't say: lists that are

@@ -22,12 +22,14 @@ type refusal struct {
 const headersTooLarge = "HeadersTooLarge"
 
 var refusalTable = []refusal{
-	{400, "BadRequest", "The request, or its body as JSON, can't be read.", []api.Code{api.BadRequest},
+	{400, "BadRequest", "The request, its query, or its body as JSON, can't be read, or the body has too many parts.", []api.Code{api.BadRequest},
 		&api.Error{Code: api.BadRequest, Message: "the body is not valid JSON"}},
 	{401, "Unauthorized", "The Authorization header is missing or malformed, or its key is not valid.",
 		[]api.Code{api.AuthRequired, api.AuthInvalid}, &api.Error{Code: api.AuthInvalid, Message: "the API key is not valid"}},
 	{403, "Forbidden", "The key lacks the operation's scope.", []api.Code{api.ScopeMissing}, api.Missing(api.DeliveryWrite, api.Scopes(api.RightsRead|api.AuditRead))},
 	{404, "NotFound", "There is no such thing in this tenant. Another tenant's is answered alike.", []api.Code{api.ResourceNotFound}, api.NotFound("right")},
+	{408, "RequestTimeout", "The request did not arrive in time.", []api.Code{api.BadRequest},
+		&api.Error{Code: api.BadRequest, HTTPStatus: 408, Message: "the request did not arrive in time"}},
 	{409, "Conflict", "The state of the resource forbids it.", []api.Code{api.StateConflict}, api.Conflict("the right is no longer in effect")},
 	{412, "PreconditionFailed", "The constraint gate refuses the delivery. Nothing was signed.", []api.Code{api.PreconditionFailed}, refusedDelivery()},
 	{413, "ContentTooLarge", "The body is longer than the route takes.", []api.Code{api.BadRequest}, api.TooLarge("the body is larger than this route takes")},

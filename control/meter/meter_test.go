@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"muniment/control/route/routetest"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
@@ -81,7 +82,7 @@ func serve(t *testing.T, w Warehouse, log store.Ended) http.Handler {
 		next(huma.WithContext(c, auth.WithPrincipal(c.Context(), caller)))
 	})
 	room.Routes(a)
-	return mux
+	return routetest.Declared(a.OpenAPI()).Watch(t, mux)
 }
 
 // load adds deliveries to the end of the log and loads them.

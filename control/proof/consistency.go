@@ -14,7 +14,7 @@ import (
 
 func (r *Room) checkpointRoutes(a route.API) {
 	route.Key(a, api.AuditRead, "Proof packs", "get-checkpoint", http.MethodGet, "/v1/proof-packs/checkpoint", "Get the newest signed checkpoint of the tenant's log", r.getCheckpoint,
-		route.Described("A C2SP signed note: who keeps it outside can tell later that the log was not rolled back (muniment verify --expect-checkpoint)."))
+		route.Described("A C2SP signed note: who keeps it outside can tell later that the log was not rolled back (muniment verify --expect-checkpoint)."), route.Fails(http.StatusNotFound))
 	route.Key(a, api.AuditRead, "Proof packs", "prove-consistency", http.MethodGet, "/v1/proof-packs/{packId}/consistency", "Prove that the log of a pack extends that of an earlier one", r.proveConsistency,
 		route.Described("RFC 6962 consistency proof between the checkpoints of both packs. The whole answer is a file for muniment verify."))
 }

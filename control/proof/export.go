@@ -25,7 +25,7 @@ func (r *Room) exportRoutes(a route.API) {
 	route.Key(a, api.AuditRead, "Events", "export-events", http.MethodGet, "/v1/events/export", "Download a run of sealed events with what proves it", r.exportEvents,
 		answersFile("The export"), route.Described("NDJSON of canonical lines: a header with the signed checkpoints of the packs that hold the events, the hashes that lead "+
 			"there and the key directory, then the events verbatim, oldest first. The file is for muniment verify, and needs nothing "+
-			"but the root key. 409 if nothing of the run is sealed yet, or not all up to upTo."))
+			"but the root key. 409 if nothing of the run is sealed yet, or not all up to upTo."), route.Fails(http.StatusConflict))
 }
 
 type exportRequest struct {

@@ -21,7 +21,7 @@ func (r *Room) receiptRoutes(a route.API) {
 		route.Described("sealed is null until a proof pack holds the event. A receipt is here from the moment that its caller got it."))
 	route.Key(a, api.AuditRead, "Receipts", "prove-receipt", http.MethodGet, "/v1/receipts/{receiptId}/proof", "Prove that the tenant's log includes a receipt", r.proveReceipt,
 		route.Described("proof is a C2SP tlog-proof: leaf index, RFC 6962 inclusion proof, and the signed checkpoint that it leads to. "+
-			"event is verbatim: it is the leaf. The whole answer is a file for muniment verify. 409 until a pack holds the receipt."))
+			"event is verbatim: it is the leaf. The whole answer is a file for muniment verify. 409 until a pack holds the receipt."), route.Fails(http.StatusConflict))
 }
 
 // receiptRequest names a receipt.

@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/route/routetest"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 	"muniment/sealer"
@@ -32,7 +33,7 @@ func (h *house) serve() http.Handler {
 		next(huma.WithContext(c, auth.WithPrincipal(c.Context(), caller)))
 	})
 	h.room.Routes(a)
-	return mux
+	return routetest.Declared(a.OpenAPI()).Watch(h.t, mux)
 }
 
 // ask sends "METHOD /path" for a tenant and returns status and body.

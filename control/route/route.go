@@ -5,6 +5,9 @@ package route
 
 import (
 	"context"
+	"net/http"
+	"strconv"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -38,7 +41,34 @@ func add[I, O any](a API, caller map[string]any, tag, id, method, path, summary 
 // Described adds a description.
 func Described(text string) Also { return func(op *huma.Operation) { op.Description = text } }
 
-// Fails adds statuses that the document would not tell of by itself.
+// Fails adds statuses that Refusals would not have by itself.
 func Fails(statuses ...int) Also {
 	return func(op *huma.Operation) { op.Errors = append(op.Errors, statuses...) }
+}
+
+// Refusals are the statuses of 400 and more that the document names for an operation: those
+// that it declares, and those that follow from what it takes.
+func Refusals(op *huma.Operation) map[int]bool {
+	statuses := map[int]bool{400: true, 431: true, 500: true, 503: true}
+	for text := range op.Responses {
+		if status, err := strconv.Atoi(text); err == nil && status >= 400 {
+			statuses[status] = true
+		}
+	}
+	if _, scoped := op.Metadata["scope"]; scoped {
+		statuses[401], statuses[403], statuses[429] = true, true, true
+	}
+	if strings.Contains(op.Path, "{") {
+		statuses[404] = true
+	}
+	if op.Method != http.MethodGet {
+		statuses[409] = true
+	}
+	if op.RequestBody != nil {
+		statuses[408], statuses[413] = true, true
+	}
+	if op.RequestBody != nil || len(op.Parameters) > 0 || strings.HasPrefix(op.Path, "/v1/") { // under which no query parameter is passed over
+		statuses[422] = true
+	}
+	return statuses
 }

@@ -26,6 +26,7 @@ func Refusals() []Refusal {
 		{400, "SandboxInvalidBody", "The body is no JSON object.", []Code{InvalidBody}, refusal(400, InvalidBody, "the body is not valid JSON")},
 		{403, "SandboxForeignSite", "A page of another site has sent it, says the browser.", []Code{HandlerError}, foreignSite()},
 		{404, "SandboxNotFound", "There is no tenant, or no such thing in it.", []Code{NoTenant, HandlerError}, unknown.refused(404, 0)},
+		{408, "SandboxRequestTimeout", "The body did not arrive in time.", []Code{HandlerError}, refusal(http.StatusRequestTimeout, HandlerError, "BAD_REQUEST: the body did not arrive in time")},
 		{409, "SandboxConflict", "The state of the resource forbids it.", []Code{HandlerError}, conflict.refused(409, 0)},
 		{410, "SandboxEvicted", "The tenant of the cookie is gone.", []Code{TenantEvicted}, evicted()},
 		{413, "SandboxContentTooLarge", "The body is longer than the route takes.", []Code{InvalidBody}, refusal(413, InvalidBody, "the body is longer than 1048576 bytes")},

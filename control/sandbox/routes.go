@@ -69,7 +69,10 @@ var heavy = []string{"get-proof-pack", "get-provenance", "inspect"}
 func add[I, O any](r *Room, a huma.API, to admission, id, method, path, summary, description string, handle func(context.Context, *I) (*O, error)) {
 	op := huma.Operation{
 		OperationID: "sandbox-" + id, Method: method, Path: Base + path, Summary: summary, Description: description, Tags: []string{"Sandbox"},
-		Metadata: map[string]any{"refuse": refuse, "emptyIsMissing": true},
+		Metadata: map[string]any{"refuse": refuse, "emptyIsMissing": true}, Errors: []int{http.StatusTooManyRequests},
+	}
+	if method != http.MethodGet { // sent by a page of another site
+		op.Errors = append(op.Errors, http.StatusForbidden)
 	}
 	switch cookie := map[string][]string{SecurityScheme: {}}; to {
 	case toAnyone:
@@ -78,6 +81,7 @@ func add[I, O any](r *Room, a huma.API, to admission, id, method, path, summary,
 		op.Security, op.Metadata["admit"] = []map[string][]string{{}, cookie}, r.withOrWithout
 	default:
 		op.Security, op.Metadata["admit"] = []map[string][]string{cookie}, r.lodgers
+		op.Errors = append(op.Errors, http.StatusNotFound, http.StatusGone)
 	}
 	if to != toAnyone {
 		op.Metadata["tenant"] = func(ctx context.Context) string { return visitorOf(ctx).tenantID }
