@@ -135,7 +135,7 @@ func (g *Gateway) deliver(ctx *fasthttp.RequestCtx, began time.Time) error {
 	case 1:
 		return g.once(ctx, d, keys[0], arrived)
 	default:
-		return errBadKey
+		return api.ErrIdempotencyKey
 	}
 }
 

@@ -15,18 +15,10 @@ import (
 	"muniment/sealer"
 )
 
-var (
-	errBadKey = &api.Error{Code: api.BadRequest, Message: "the header Idempotency-Key must be 1 to 255 visible ASCII characters"}
-	errReused = api.Conflict("this Idempotency-Key was used with another body")
-	errBusy   = &api.Error{
-		Code: api.StateConflict, Message: "an earlier request with this Idempotency-Key is still being answered", RetryAfter: time.Second,
-	}
-)
-
 // once answers a request that has an Idempotency-Key.
 func (g *Gateway) once(ctx *fasthttp.RequestCtx, d *delivery, key []byte, arrived time.Time) error {
 	if !api.Printable(key, api.MaxIdempotencyKey) {
-		return errBadKey
+		return api.ErrIdempotencyKey
 	}
 	h := d.keyHash(key)
 	d.claim = claimed{}
@@ -48,7 +40,7 @@ func (g *Gateway) once(ctx *fasthttp.RequestCtx, d *delivery, key []byte, arrive
 			waiting = time.Now()
 		}
 		if !d.await(end, g.cfg.IdempotencyWait-time.Since(waiting)) {
-			return errBusy
+			return api.ErrKeyBusy
 		}
 		d.deadline = g.limits.begin(time.Now())
 	}
@@ -97,7 +89,7 @@ func (g *Gateway) replay(ctx *fasthttp.RequestCtx, d *delivery, h *keyHash, at p
 			return fmt.Errorf("cannot replay %s: %w", entry.EventID, err)
 		}
 		if p.RequestHash != d.requestHash(p.Salt, d.body) {
-			return errReused
+			return api.ErrKeyReused
 		}
 	}
 	ctx.Response.Header.Set(api.HeaderReplayed, "true")
