@@ -26,7 +26,8 @@ type Tx struct {
 // everything that fn wrote is on disk, and the nodes' polls and the relay are
 // awake. When fn fails, nothing of it remains, and fn's error comes back as it
 // is. Changes run one at a time, so fn must be short and must not wait for
-// anything but the database; it must use tx and not the read pool. On a full disk
+// anything but the database; it must use tx and not the read pool. In the context of an
+// attempt (WithAttempt) it is the attempt's effect. On a full disk
 // the error is a 503 with reason STORAGE_FULL; while PostgreSQL is away, with reason
 // DATABASE_UNAVAILABLE: its message says whether the change may have been made.
 func (db *DB) Change(ctx context.Context, fn func(tx *Tx) error) error {
@@ -42,6 +43,9 @@ func (db *DB) change(ctx context.Context, fn func(tx *Tx) error) error {
 	tx := &Tx{Tx: inner, db: db, epoch: db.epoch}
 	if err := tx.begun(ctx); err != nil {
 		return fmt.Errorf("cannot begin a change: %w", err)
+	}
+	if err := tx.takeEffect(ctx); err != nil {
+		return err
 	}
 	if err := fn(tx); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 // What is not among them outlives the tenant: its events on their way to the log, and
 // the packs and roots that were signed, which must never be signed otherwise.
 var droppedWith = []string{
-	"sandbox_tenants", "offers", "challenges", "settlement_rules", "counterparties", "rights", "bases", "api_keys", "developers", "tenants",
+	"idempotency", "idempotency_usage", "sandbox_tenants", "offers", "challenges", "settlement_rules", "counterparties", "rights", "bases", "api_keys", "developers", "tenants",
 }
 
 // DropTenant deletes a tenant's records, and its rights and keys from the feed. A node

@@ -89,6 +89,7 @@ type Config struct {
 	// program migrates, for one that is too old for it. Empty notes nothing.
 	Program string
 
+	mostKeys           int64         // see idempotency.go
 	lookAgain          time.Duration // see postgres.go
 	turnWait, turnTold time.Duration // see turn.go
 	releaseWait        time.Duration // likewise
@@ -131,6 +132,9 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
+	}
+	if cfg.mostKeys == 0 {
+		cfg.mostKeys = mostKeys
 	}
 	if cfg.lookAgain == 0 {
 		cfg.lookAgain = lookAgain

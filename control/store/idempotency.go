@@ -1,0 +1,240 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	"muniment/gateway/api"
+)
+
+// # Requests with an Idempotency-Key
+//
+// A request with a key begins as an attempt, which claims the key for attemptLease and ends
+// by Keep or by Release. The first change that is made in the attempt's context
+// (WithAttempt) marks the key in its own transaction: from then on no other attempt is
+// begun with the key, whatever becomes of this one, until keepKeys is over. An attempt that
+// stands still for longer than its lease loses the key to the next one, and can't change
+// anything any more. So a request takes effect once, killed or stalled wherever it is.
+//
+// An attempt that ended between its change and its answer leaves a key without an answer:
+// who asks again is refused, and told that the first request took effect.
+
+const (
+	// keepKeys is how long a key is kept.
+	keepKeys = 24 * time.Hour
+	// attemptLease is how long an attempt has its key for itself.
+	attemptLease = time.Minute
+	// mostKeys and mostAnswers, in bytes, are the most that is kept of a tenant.
+	mostKeys    = 100_000
+	mostAnswers = 256 << 20
+	// forgetAtOnce is how many keys one change forgets.
+	forgetAtOnce = 1000
+)
+
+const (
+	attemptRunning = "RUNNING"
+	attemptDone    = "DONE"
+)
+
+var (
+	errAnswerLost  = api.Conflict("the first request with this Idempotency-Key took effect, but its answer was lost: read what it changed")
+	errTooManyKeys = &api.Error{
+		Code: api.RateLimited, Message: "this tenant has used too many Idempotency-Keys in the last 24 hours: send the request without one, or later",
+		RetryAfter: time.Minute,
+	}
+)
+
+// KeyedRequest is a request with an Idempotency-Key. KeyHash stands for the key, whoever
+// sent it and where to, RequestHash for what the request says.
+type KeyedRequest struct {
+	TenantID, KeyHash, RequestHash string
+}
+
+// Attempt is a run of a request that has an Idempotency-Key.
+type Attempt struct {
+	KeyedRequest
+	token string
+}
+
+// Attempt begins an attempt, unless there was an earlier request with the key: then attempt
+// is nil, and answer is what was kept of it. An error says what is amiss with the key, and
+// may be told to the caller. Of a tenant that has used too many keys none is taken.
+func (db *DB) Attempt(ctx context.Context, r KeyedRequest) (attempt *Attempt, answer *string, err error) {
+	if answer, err = r.earlier(ctx, db.read, db.Now()); answer != nil || err != nil {
+		return nil, answer, err
+	}
+	attempt = &Attempt{r, rand.Text()}
+	err = db.Change(ctx, func(tx *Tx) error {
+		if answer, err = r.earlier(ctx, tx, tx.Now()); answer != nil || err != nil {
+			return err
+		}
+		return tx.claim(ctx, attempt)
+	})
+	if answer != nil || err != nil {
+		attempt = nil
+	}
+	return attempt, answer, err
+}
+
+// earlier is the answer that was kept of an earlier request with the key; nil if there was
+// none that took effect, or may still do so.
+func (r KeyedRequest) earlier(ctx context.Context, q Querier, now time.Time) (answer *string, err error) {
+	type kept struct {
+		requestHash, state string
+		leaseUntil         int64
+		answer             *string
+	}
+	k, err := One(ctx, q, "an Idempotency-Key", func(row Row) (k kept, err error) {
+		return k, row.Scan(&k.requestHash, &k.state, &k.leaseUntil, &k.answer)
+	}, `SELECT request_hash, state, lease_until, answer FROM idempotency WHERE tenant_id = $1 AND key_hash = $2 AND expires_at > $3`,
+		r.TenantID, r.KeyHash, Millis(now))
+	if err != nil || k == nil {
+		return nil, err
+	}
+	leased := k.leaseUntil > Millis(now)
+	switch {
+	case k.state == attemptRunning && !leased:
+		return nil, nil
+	case k.requestHash != r.RequestHash:
+		return nil, api.ErrKeyReused
+	case k.answer != nil:
+		return k.answer, nil
+	case leased:
+		return nil, api.ErrKeyBusy
+	}
+	return nil, errAnswerLost
+}
+
+// claim gives the attempt its key. What is there under it has ended.
+func (tx *Tx) claim(ctx context.Context, a *Attempt) error {
+	if _, err := tx.forget(ctx, `tenant_id = $1 AND key_hash = $2`, a.TenantID, a.KeyHash); err != nil {
+		return err
+	}
+	var keys, bytes int64
+	err := tx.QueryRowContext(ctx, `INSERT INTO idempotency_usage (tenant_id, row_count, bytes) VALUES ($1, 1, 0)
+		ON CONFLICT (tenant_id) DO UPDATE SET row_count = idempotency_usage.row_count + 1 RETURNING row_count, bytes`, a.TenantID).Scan(&keys, &bytes)
+	if err != nil {
+		return fmt.Errorf("cannot count an Idempotency-Key: %w", err)
+	}
+	if keys > tx.db.cfg.mostKeys || bytes >= mostAnswers {
+		return errTooManyKeys
+	}
+	now := tx.Now()
+	_, err = tx.ExecContext(ctx, `INSERT INTO idempotency (tenant_id, key_hash, request_hash, token, state, lease_until, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+		a.TenantID, a.KeyHash, a.RequestHash, a.token, attemptRunning, Millis(now.Add(attemptLease)), Millis(now.Add(keepKeys)))
+	if err != nil {
+		return fmt.Errorf("cannot claim an Idempotency-Key: %w", err)
+	}
+	return nil
+}
+
+type attemptKey struct{}
+
+// WithAttempt returns a context whose changes belong to the attempt: each is made only
+// while the attempt still has its key, and marks it.
+func WithAttempt(ctx context.Context, a *Attempt) context.Context {
+	return context.WithValue(ctx, attemptKey{}, a)
+}
+
+// takeEffect marks the key of the attempt that the change belongs to, if to any. It is
+// ErrKeyBusy once another attempt has the key.
+func (tx *Tx) takeEffect(ctx context.Context) error {
+	a, ok := ctx.Value(attemptKey{}).(*Attempt)
+	if !ok {
+		return nil
+	}
+	has, err := tx.update(ctx, a, `state = $4`, attemptDone)
+	if err == nil && !has {
+		err = api.ErrKeyBusy
+	}
+	return err
+}
+
+// update sets columns of the attempt's row; has is false if another attempt has the key.
+func (tx *Tx) update(ctx context.Context, a *Attempt, set string, args ...any) (has bool, err error) {
+	result, err := tx.ExecContext(ctx, `UPDATE idempotency SET `+set+` WHERE tenant_id = $1 AND key_hash = $2 AND token = $3`,
+		append([]any{a.TenantID, a.KeyHash, a.token}, args...)...)
+	var n int64
+	if err == nil {
+		n, err = result.RowsAffected()
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot mark an Idempotency-Key: %w", err)
+	}
+	return n == 1, nil
+}
+
+// Keep ends an attempt with its answer, which whoever asks again gets. The text is kept
+// as it is.
+func (db *DB) Keep(ctx context.Context, a *Attempt, answer string) error {
+	return db.Change(ctx, func(tx *Tx) error {
+		has, err := tx.update(ctx, a, `state = $4, answer = $5`, attemptDone, answer)
+		if err == nil && !has {
+			err = api.ErrKeyBusy
+		}
+		if err == nil {
+			_, err = tx.ExecContext(ctx, `UPDATE idempotency_usage SET bytes = bytes + $2 WHERE tenant_id = $1`, a.TenantID, len(answer))
+		}
+		return err
+	})
+}
+
+// Release ends an attempt without an answer. If it made no change the key is free; else
+// whoever asks again is told that the answer is lost.
+func (db *DB) Release(ctx context.Context, a *Attempt) error {
+	return db.Change(ctx, func(tx *Tx) error {
+		n, err := tx.forget(ctx, `tenant_id = $1 AND key_hash = $2 AND token = $3 AND state = $4`, a.TenantID, a.KeyHash, a.token, attemptRunning)
+		if err == nil && n == 0 {
+			_, err = tx.update(ctx, a, `lease_until = $4`, 0)
+		}
+		return err
+	})
+}
+
+// ForgetKeys deletes the Idempotency-Keys that have been kept for long enough.
+func (db *DB) ForgetKeys(ctx context.Context) error {
+	for {
+		now := Millis(db.Now())
+		ended, err := One(ctx, db.read, "an ended Idempotency-Key", Text, `SELECT key_hash FROM idempotency WHERE expires_at <= $1 LIMIT 1`, now)
+		if err != nil || ended == nil {
+			return err
+		}
+		err = db.Change(ctx, func(tx *Tx) error {
+			_, err := tx.forget(ctx, `(tenant_id, key_hash) IN (SELECT tenant_id, key_hash FROM idempotency WHERE expires_at <= $1 LIMIT $2)`, now, forgetAtOnce)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// forget deletes the keys that a condition names, and counts them off.
+func (tx *Tx) forget(ctx context.Context, where string, args ...any) (n int, err error) {
+	type usage struct {
+		tenantID    string
+		keys, bytes int64
+	}
+	gone, err := List(ctx, tx, "the Idempotency-Keys to forget", func(row Row) (u usage, err error) {
+		u.keys = 1
+		return u, row.Scan(&u.tenantID, &u.bytes)
+	}, `DELETE FROM idempotency WHERE `+where+` RETURNING tenant_id, COALESCE(LENGTH(answer), 0)`, args...)
+	if err != nil {
+		return 0, err
+	}
+	byTenant := map[string]usage{}
+	for _, g := range gone {
+		u := byTenant[g.tenantID]
+		byTenant[g.tenantID] = usage{g.tenantID, u.keys + g.keys, u.bytes + g.bytes}
+	}
+	for _, u := range byTenant {
+		_, err := tx.ExecContext(ctx, `UPDATE idempotency_usage SET row_count = row_count - $2, bytes = bytes - $3 WHERE tenant_id = $1`, u.tenantID, u.keys, u.bytes)
+		if err != nil {
+			return 0, fmt.Errorf("cannot count Idempotency-Keys off: %w", err)
+		}
+	}
+	return len(gone), nil
+}

@@ -1,0 +1,119 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/store/storetest"
+	"muniment/gateway/api"
+)
+
+// keyed is a database that keeps few keys, with a clock that the test sets.
+func keyed(t *testing.T) (db *DB, at *time.Time) {
+	t.Helper()
+	clock := now
+	path, url := storetest.Place(t, t.TempDir())
+	db, err := Open(t.Context(), Config{Path: path, URL: url, Now: func() time.Time { return clock }, mostKeys: 3})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return db, &clock
+}
+
+// usage is what is counted of a tenant, and what there is.
+func (db *DB) usage(t *testing.T, tenantID string) (keys, bytes int64) {
+	t.Helper()
+	var rows, length int64
+	require.NoError(t, db.Read().QueryRowContext(t.Context(),
+		`SELECT COUNT(*), COALESCE(SUM(LENGTH(answer)), 0) FROM idempotency WHERE tenant_id = $1`, tenantID).Scan(&rows, &length))
+	require.NoError(t, db.Read().QueryRowContext(t.Context(), `SELECT row_count, bytes FROM idempotency_usage WHERE tenant_id = $1`, tenantID).Scan(&keys, &bytes))
+	require.Equal(t, []int64{rows, length}, []int64{keys, bytes})
+	return keys, bytes
+}
+
+// TestIdempotencyKeysAreBounded: a tenant that has used too many gets no more, others do.
+func TestIdempotencyKeysAreBounded(t *testing.T) {
+	db, clock := keyed(t)
+	attempt := func(tenantID, key string) (*Attempt, error) {
+		a, answer, err := db.Attempt(t.Context(), KeyedRequest{tenantID, key, "request"})
+		require.Nil(t, answer)
+		return a, err
+	}
+	var attempts []*Attempt
+	for i := range 3 {
+		a, err := attempt("tnt_a", fmt.Sprint(i))
+		require.NoError(t, err)
+		attempts = append(attempts, a)
+	}
+	_, err := attempt("tnt_a", "one more")
+	require.Equal(t, api.RateLimited, api.From(err).Code)
+	require.Positive(t, api.From(err).RetryAfterSeconds())
+	_, err = attempt("tnt_b", "0")
+	require.NoError(t, err)
+
+	// A refusal makes room, an answer does not, and a key that is taken over counts once.
+	require.NoError(t, db.Release(t.Context(), attempts[0]))
+	require.NoError(t, db.Keep(t.Context(), attempts[1], "answer"))
+	keys, bytes := db.usage(t, "tnt_a")
+	require.Equal(t, []int64{2, 6}, []int64{keys, bytes})
+	*clock = clock.Add(attemptLease)
+	_, err = attempt("tnt_a", "2")
+	require.NoError(t, err)
+	require.NoError(t, db.Release(t.Context(), attempts[2]), "which has lost its key")
+	require.ErrorIs(t, db.Keep(t.Context(), attempts[2], "too late"), api.ErrKeyBusy)
+	_, err = attempt("tnt_a", "one more")
+	require.NoError(t, err)
+	_, err = attempt("tnt_a", "and another")
+	require.Equal(t, api.RateLimited, api.From(err).Code)
+	keys, _ = db.usage(t, "tnt_a")
+	require.EqualValues(t, 3, keys)
+
+	*clock = clock.Add(keepKeys)
+	require.NoError(t, db.ForgetKeys(t.Context()))
+	for _, tenantID := range []string{"tnt_a", "tnt_b"} {
+		keys, bytes := db.usage(t, tenantID)
+		require.Equal(t, []int64{0, 0}, []int64{keys, bytes})
+	}
+
+	_, err = attempt("tnt_a", "1")
+	require.NoError(t, err)
+	require.NoError(t, db.Change(t.Context(), func(tx *Tx) error {
+		_, err := tx.ExecContext(t.Context(), `UPDATE idempotency_usage SET bytes = $1 WHERE tenant_id = 'tnt_a'`, mostAnswers)
+		return err
+	}))
+	_, err = attempt("tnt_a", "long answers")
+	require.Equal(t, api.RateLimited, api.From(err).Code)
+}
+
+// TestChangeOfALostAttempt takes no effect, and a change that fails leaves the key as it was.
+func TestChangeOfALostAttempt(t *testing.T) {
+	db, clock := keyed(t)
+	request := KeyedRequest{"tnt_a", "key", "request"}
+	first, _, err := db.Attempt(t.Context(), request)
+	require.NoError(t, err)
+	emit := func(a *Attempt, then error) error {
+		ctx := WithAttempt(t.Context(), a)
+		return db.Change(ctx, func(tx *Tx) error {
+			if err := tx.Emit(ctx, event("tnt_a", "rgh_a")); err != nil {
+				return err
+			}
+			return then
+		})
+	}
+	refused := api.Conflict("no")
+	require.ErrorIs(t, emit(first, refused), refused)
+	*clock = clock.Add(attemptLease)
+	second, _, err := db.Attempt(t.Context(), request)
+	require.NoError(t, err, "nothing was changed yet")
+	require.ErrorIs(t, emit(first, nil), api.ErrKeyBusy)
+	require.NoError(t, emit(second, nil))
+	require.NoError(t, emit(second, nil), "an attempt may make several changes")
+	require.NoError(t, db.Release(t.Context(), second))
+	_, _, err = db.Attempt(t.Context(), request)
+	require.ErrorIs(t, err, errAnswerLost)
+	n, err := Count(t.Context(), db.Read(), "events", `SELECT COUNT(*) FROM outbox WHERE tenant_id = $1`, "tnt_a")
+	require.NoError(t, err)
+	require.EqualValues(t, 2, n)
+}
