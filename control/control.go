@@ -25,6 +25,18 @@
 // operations that say by Metadata["heavy"] that they read much of its log. One that lets
 // in its callers itself says by Metadata["tenant"] of whose share it is.
 //
+// A POST under /v1 may have an Idempotency-Key (idempotency.go). The same request with the
+// same key, of the same API key and to the same path, gets the bytes of the first answer
+// again for 24 hours, with the header "Idempotent-Replayed: true", and takes no second
+// effect, also after kill -9 (store/idempotency.go). Only answers of 200 are kept; a refusal
+// frees the key, and the next attempt is judged anew. Another body or query is 409. So is a
+// request while the first is being answered, with Retry-After; after a minute the first is
+// taken for dead: if it took no effect the next begins anew, else it is 409 without
+// Retry-After, as it is for an answer of more than 1 MiB. Answers are kept encrypted under
+// keys derived from the Idempotency-Key and the API key. A tenant may use 100,000 keys and
+// 256 MiB of answers in 24 hours, then a further key is 429. Deliveries, which the gateway
+// answers, operators, nodes and the sandbox's own routes have no part in this.
+//
 // What the rooms declare is also the OpenAPI document at /openapi.json, together
 // with the routes that the gateway answers itself; /docs is a page that shows it.
 // Both are written once, in New, and are public.
@@ -42,6 +54,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -121,6 +134,7 @@ func New(cfg Config) (*Control, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open control: %w", err)
 	}
+	cfg.Jobs = append(slices.Clone(cfg.Jobs), Job{Name: "forget old idempotency keys", Every: time.Minute, Do: cfg.DB.ForgetKeys})
 	speakOurErrors()
 	c := &Control{
 		cfg:   cfg,

@@ -26,6 +26,7 @@ import (
 type door struct {
 	mux     *http.ServeMux
 	api     huma.API
+	db      *store.DB
 	now     func() time.Time
 	logger  *slog.Logger
 	seconds *prometheus.HistogramVec
@@ -38,7 +39,7 @@ type door struct {
 // newDoor makes a door that lets in whom authenticate lets in.
 func newDoor(cfg Config, seconds *prometheus.HistogramVec, authenticate authenticator) *door {
 	d := &door{
-		mux: http.NewServeMux(), now: cfg.Now, logger: cfg.Logger, seconds: seconds,
+		mux: http.NewServeMux(), db: cfg.DB, now: cfg.Now, logger: cfg.Logger, seconds: seconds,
 		faults: &faults{now: cfg.Now, last: map[string]*faultLine{}}, undeclared: new([]error),
 	}
 
@@ -61,7 +62,7 @@ func newDoor(cfg Config, seconds *prometheus.HistogramVec, authenticate authenti
 			*d.undeclared = append(*d.undeclared, fmt.Errorf("operation %q declares neither a scope nor that it is public", op.OperationID))
 		}
 	})
-	group.UseMiddleware(noteOperation, d.admit(authenticate), admitShares(d), d.readQuery, d.readBody)
+	group.UseMiddleware(noteOperation, d.admit(authenticate), admitShares(d), d.readQuery, d.readBody, d.once)
 	d.api = group
 	return d
 }

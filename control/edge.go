@@ -41,14 +41,10 @@ func describeEdge(to *huma.OpenAPI) {
 	})
 
 	delivered := answer(reflect.TypeFor[api.Body[api.Delivered]]())
-	delivered["200"].Headers = map[string]*huma.Header{api.HeaderReplayed: {
-		Description: "true when this is the first answer again", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{"true"}},
-	}}
 	for _, refused := range []string{"404", "409", "412", "429"} {
 		delivered[refused] = &huma.Response{} // the document has one answer for each status
 	}
-	shortest, longest := 1, api.MaxIdempotencyKey
-	add(huma.Operation{
+	observe := huma.Operation{
 		OperationID: "observe-delivery", Method: http.MethodPost, Path: "/v1/delivery", Tags: []string{tagDelivery},
 		Metadata: map[string]any{"scope": api.DeliveryWrite},
 		Summary:  "Observe a delivery and get its signed receipt",
@@ -58,16 +54,13 @@ func describeEdge(to *huma.OpenAPI) {
 			"With an `Idempotency-Key` a retry gets the same bytes again. 503 promises nothing and may be retried after `Retry-After`. " +
 			"The body is at most 64 KiB; unknown fields are accepted and not kept, but for `renderedAt`, `issuedAt` and `playedAt`, which are refused (422): " +
 			"a delivery is signed as of now, and plays of an earlier time go to `POST /v1/delivery/ingest-batch`.",
-		Parameters: []*huma.Param{{
-			Name: api.HeaderIdempotencyKey, In: "header",
-			Description: "Visible ASCII. A retry with the same key and body gets the first answer again, for 24 hours; with another body it is 409.",
-			Schema:      &huma.Schema{Type: huma.TypeString, MinLength: &shortest, MaxLength: &longest, Pattern: "^[!-~]*$", Examples: []any{"play-0001"}},
-		}},
 		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 			jsonType: {Schema: schemas.Schema(reflect.TypeFor[api.Observation](), true, "")},
 		}},
 		Responses: delivered,
-	})
+	}
+	describeKey(&observe)
+	add(observe)
 }
 
 // telemetrySchema is the gate's table of fields with what they mean.

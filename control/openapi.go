@@ -47,6 +47,11 @@ func declareSecurity(op *huma.Operation) {
 // which requests are checked stay as they are: error envelopes, closed lists, and
 // examples.
 func document(declared *huma.OpenAPI) ([]byte, error) {
+	for _, item := range declared.Paths {
+		if item.Post != nil && takesKey(item.Post) {
+			describeKey(item.Post)
+		}
+	}
 	describeEdge(declared)
 	schemas := declared.Components.Schemas
 	for _, named := range []reflect.Type{reflect.TypeFor[api.ErrorBody](), reflect.TypeFor[gate.Violation](), reflect.TypeFor[sandbox.Error]()} {
