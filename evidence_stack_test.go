@@ -62,7 +62,7 @@ func TestSandboxOnTheStack(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".http"), func(t *testing.T) {
 			visitor := newSaver(t, c.Gateways[0].API, turns)
-			p := player{visitor.url, visitor.client, map[string]any{"key": "none"}, reached{done, map[string]bool{}, map[string]bool{}}}
+			p := player{visitor.url, visitor.client, map[string]any{"key": "none"}, reached{operations: done, codes: map[string]bool{}, states: map[string]bool{}}}
 			p.play(t, file)
 		})
 	}

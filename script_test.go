@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -37,7 +38,8 @@ import (
 // and from then on stands for it, in requests as well. "< 200 x 3" sends the request
 // three times. Without an Authorization header a request has the tenant's key; an empty
 // one sends none. Cookies are kept. Each request comes from an address of its own,
-// unless it says by X-Forwarded-For from which.
+// unless it says by X-Forwarded-For from which. A POST under /v1 that succeeds is sent
+// again with its Idempotency-Key, which is a new one unless the script has one.
 
 // exchange is one request of a script, and what is expected of its answer.
 type exchange struct {
@@ -105,6 +107,7 @@ type player struct {
 // reached is what scripts were answered, and expected.
 type reached struct {
 	operations map[string]bool // <method> <path> of successes
+	replayed   map[string]bool // of them, those that were sent again: see replays
 	codes      map[string]bool // error codes: those of the sandbox behind "sandbox "
 	states     map[string]bool // of records, as <noun>.<state>
 }
@@ -131,6 +134,9 @@ func (p *player) play(t *testing.T, file string) {
 func (p *player) ask(t *testing.T, x exchange, at string) (*http.Response, []byte) {
 	req, err := http.NewRequestWithContext(t.Context(), x.method, p.url+p.fill(t, x.target, at), strings.NewReader(p.fill(t, x.body, at)))
 	require.NoError(t, err, at)
+	if x.replays() {
+		req.Header.Set(api.HeaderIdempotencyKey, rand.Text())
+	}
 	req.Header.Set("Authorization", "Bearer "+p.names["key"].(string))
 	req.Header.Set("X-Forwarded-For", anyAddress())
 	for name := range x.header {
@@ -157,6 +163,7 @@ func (p *player) send(t *testing.T, x exchange, at string) {
 	path, _, _ := strings.Cut(x.target, "?")
 	if x.status == http.StatusOK {
 		p.operations[x.method+" "+strings.NewReplacer("{{", "{", "}}", "}").Replace(path)] = true
+		p.again(t, x, resp, string(text), at)
 	}
 	if x.want == "" {
 		return
@@ -170,6 +177,28 @@ func (p *player) send(t *testing.T, x exchange, at string) {
 		of = "sandbox "
 	}
 	p.note(of, "", want)
+}
+
+// replays says whether the request gets the same bytes again when it is sent again: every
+// POST under /v1 that control answers. Another gateway would answer a delivery by itself.
+func (x exchange) replays() bool {
+	return x.method == http.MethodPost && strings.HasPrefix(x.target, "/v1/") && x.target != "/v1/delivery" && x.target != "/v1/delivery/ingest-batch"
+}
+
+// again sends a request that was answered once more.
+func (p *player) again(t *testing.T, x exchange, resp *http.Response, text, at string) {
+	if !x.replays() {
+		return
+	}
+	same := x
+	same.header = maps.Clone(x.header)
+	same.header.Set(api.HeaderIdempotencyKey, resp.Request.Header.Get(api.HeaderIdempotencyKey))
+	again, retold := p.ask(t, same, at)
+	require.Equal(t, text, string(retold), "%s: sent again", at)
+	require.Equal(t, http.StatusOK, again.StatusCode, at)
+	require.Equal(t, "true", again.Header.Get(api.HeaderReplayed), at)
+	require.Equal(t, resp.Header.Get("Content-Type"), again.Header.Get("Content-Type"), at)
+	p.replayed[x.method+" "+inBraces.ReplaceAllString(x.target, "{}")] = true
 }
 
 var inBraces = regexp.MustCompile(`\{\{(\w+)\}\}`)
@@ -252,6 +281,9 @@ func (r reached) note(whose, of string, want any) {
 	}
 }
 
+// inPath is a parameter of an operation's path.
+var inPath = regexp.MustCompile(`\{\w+\}`)
+
 const scripts = "testdata/scripts/"
 
 // transitions are the rows of the contract's table of states, by the scripts that play
@@ -276,7 +308,7 @@ func TestScripts(t *testing.T) { playScripts(t, embedded(t)) }
 func playScripts(t *testing.T, s service) {
 	files, err := filepath.Glob(scripts + "*.http")
 	require.NoError(t, err)
-	r, played := reached{codes: map[string]bool{}, states: map[string]bool{}}, map[string]map[string]bool{} // operations by script
+	r, played := reached{replayed: map[string]bool{}, codes: map[string]bool{}, states: map[string]bool{}}, map[string]map[string]bool{} // operations by script
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".http")
 		if name == "before" {
@@ -286,7 +318,7 @@ func playScripts(t *testing.T, s service) {
 			jar, err := cookiejar.New(nil)
 			require.NoError(t, err)
 			key := createTenant(t, s.exe, s.Data).APIKey
-			p := player{s.API, &http.Client{Jar: clearJar{jar}}, map[string]any{"key": key}, reached{map[string]bool{}, r.codes, r.states}}
+			p := player{s.API, &http.Client{Jar: clearJar{jar}}, map[string]any{"key": key}, reached{map[string]bool{}, r.replayed, r.codes, r.states}}
 			p.play(t, scripts+"before.http")
 			p.play(t, file)
 			played[name] = p.operations
@@ -302,6 +334,11 @@ func playScripts(t *testing.T, s service) {
 	for _, o := range operationsOf(t, s.Server, true) {
 		path, _, _ := strings.Cut(o.path, "?")
 		require.True(t, played[o.id][o.method+" "+path], "no script %s%s.http, in which it succeeds", scripts, o.id)
+	}
+	for _, o := range operationsOf(t, s.Server, false) {
+		if x := (exchange{method: o.method, target: o.path}); x.replays() {
+			require.True(t, r.replayed[o.method+" "+inPath.ReplaceAllString(o.path, "{}")], "no script in which %s %s succeeds", o.method, o.path)
+		}
 	}
 	var listed []string
 	for _, code := range api.Codes() {
