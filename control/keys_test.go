@@ -12,6 +12,7 @@ import (
 	"muniment/control/store"
 	"muniment/control/tenant"
 	"muniment/gateway/api"
+	"muniment/gateway/auth"
 	"muniment/sealer"
 )
 
@@ -182,6 +183,145 @@ func TestRevokeNamesSuccessors(t *testing.T) {
 	require.Equal(t, []any{id(third, "key", "keyId")}, get[[]any](t, revoke(id(second, "key", "keyId")), "successors"))
 	require.NotContains(t, revoke(id(third, "key", "keyId")), "successors")
 	require.NotContains(t, revoke(stolen), "successors")
+}
+
+// TestKeyMakesNoneThatOutlivesIt: a key with an end gives none that lasts longer, to a key
+// that it makes or to the successor of another one.
+func TestKeyMakesNoneThatOutlivesIt(t *testing.T) {
+	h := newHouse(t)
+	tenantID, lasting := h.tenant()
+	ends := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
+	create := func(by, label, expires string) answer {
+		if expires != "" {
+			expires = fmt.Sprintf(`,"expiresAt":%q`, expires)
+		}
+		return h.call(by, "POST", "/v1/api-keys", fmt.Sprintf(`{"label":%q%s}`, label, expires))
+	}
+	rotate := func(by, keyID, body string) answer { return h.call(by, "POST", "/v1/api-keys/"+keyID+"/rotate", body) }
+	end := func(a answer) string { return get[string](t, a.ok(), "key", "expiresAt") }
+	id := func(a answer) string { return get[string](t, a.ok(), "key", "keyId") }
+	refused := func(a answer, latest string) {
+		t.Helper()
+		body := a.refused(422, api.ValidationFailed)
+		require.Contains(t, body, `"field":"expiresAt"`)
+		require.Contains(t, body, "must not be later than "+latest)
+	}
+	const never = `{"expiresAt":"2099-01-01T00:00:00Z"}`
+	at, sooner, later := sealer.FormatTime(ends), sealer.FormatTime(ends.Add(-time.Minute)), sealer.FormatTime(ends.Add(time.Millisecond))
+	hourly := create(lasting, "hourly", at)
+	brief := get[string](t, hourly.ok(), "apiKey")
+
+	require.Equal(t, at, end(create(brief, "as long", "")))
+	require.Equal(t, at, end(create(brief, "as long", at)))
+	require.Equal(t, sooner, end(create(brief, "shorter", sooner)))
+	refused(create(brief, "longer", later), at)
+	refused(create(brief, "longer", "2099-01-01T00:00:00Z"), at)
+
+	// Of another key that lasts longer it makes no successor that does.
+	other := func() string { return id(create(lasting, "other", "")) }
+	require.Equal(t, at, end(rotate(brief, other(), "")))
+	require.Equal(t, sooner, end(rotate(brief, other(), fmt.Sprintf(`{"expiresAt":%q}`, sooner))))
+	refused(rotate(brief, other(), never), at)
+	require.Equal(t, at, end(rotate(brief, id(create(lasting, "monthly", sealer.FormatTime(ends.Add(720*time.Hour)))), "")))
+
+	// Its own successor lives as long as it was meant to, and so does the next, if the
+	// first was lost.
+	longest := func(a answer) string {
+		key := get[map[string]any](t, a.ok(), "key")
+		born, err := sealer.ParseTime(key["createdAt"].(string))
+		require.NoError(t, err)
+		madeAt, err := sealer.ParseTime(get[string](t, hourly.ok(), "key", "createdAt"))
+		require.NoError(t, err)
+		return sealer.FormatTime(born.Add(ends.Sub(madeAt)))
+	}
+	refused(rotate(brief, id(hourly), never), "")
+	successor := rotate(brief, id(hourly), "")
+	require.Equal(t, longest(successor), end(successor))
+	require.Greater(t, end(successor), at)
+	refused(rotate(brief, id(successor), never), "")
+	next := rotate(brief, id(successor), "")
+	require.Greater(t, end(next), at)
+
+	// A key without an end may give any, and so may an operator.
+	require.Equal(t, "2099-01-01T00:00:00.000Z", end(create(lasting, "lasting", "2099-01-01T00:00:00Z")))
+	require.Equal(t, "2099-01-01T00:00:00.000Z", end(h.admin("POST", "/admin/api-keys/"+id(next)+"/rotate", never)))
+	made := h.admin("POST", "/admin/api-keys", fmt.Sprintf(`{"tenantId":%q,"label":"x"}`, tenantID))
+	require.Nil(t, get[map[string]any](t, made.ok(), "key")["expiresAt"])
+}
+
+// TestKeyMakesNoneOnceItHasEnded: not by a request either that was let in before.
+func TestKeyMakesNoneOnceItHasEnded(t *testing.T) {
+	h := newHouse(t)
+	_, key := h.tenant()
+	me := get[string](t, h.call(key, "GET", "/v1/tenant", "").ok(), "key", "keyId")
+	other := get[string](t, h.call(key, "POST", "/v1/api-keys", `{"label":"other"}`).ok(), "key", "keyId")
+	letIn, _, err := h.db.Key(t.Context(), me)
+	require.NoError(t, err)
+	h.admin("POST", "/admin/api-keys/"+me+"/revoke", "").ok()
+	for path, body := range map[string]string{"/v1/api-keys": `{"label":"late"}`, "/v1/api-keys/" + other + "/rotate": ""} {
+		status, text, err := h.control.Ask(t.Context(), auth.Principal{Key: letIn}, "POST", path, []byte(body))
+		require.NoError(t, err)
+		require.Equal(t, 401, status, string(text))
+	}
+}
+
+// TestRevokeNamesMadeKeys: whoever stole a key may have made others, and those others more.
+func TestRevokeNamesMadeKeys(t *testing.T) {
+	h := newHouse(t)
+	tenantID, key := h.tenant()
+	create := func(by, label string) (keyID, token string) {
+		made := h.call(by, "POST", "/v1/api-keys", fmt.Sprintf(`{"label":%q}`, label)).ok()
+		return get[string](t, made, "key", "keyId"), get[string](t, made, "apiKey")
+	}
+	revoke := func(keyID string) map[string]any { return h.call(key, "DELETE", "/v1/api-keys/"+keyID, "").ok() }
+	labels := func(revoked map[string]any) (labels []string) {
+		for _, k := range list(t, revoked, "madeKeys") {
+			require.NotEmpty(t, k["keyId"])
+			labels = append(labels, k["label"].(string))
+		}
+		return labels
+	}
+	stolenID, stolen := create(key, "stolen")
+	first, token := create(stolen, "first")
+	create(token, "of the first")
+	gone, ended := create(stolen, "gone")
+	create(ended, "of the gone")
+	revoke(gone)
+	create(key, "not by the thief")
+	bystander, _ := create(key, "rotated by the thief")
+	successor := h.call(stolen, "POST", "/v1/api-keys/"+bystander+"/rotate", `{"overlapSeconds":60}`).ok()
+	require.Equal(t, stolenID, get[string](t, successor, "key", "createdBy"))
+
+	revoked := revoke(stolenID)
+	require.ElementsMatch(t, []string{"rotated by the thief", "of the gone", "of the first", "first"}, labels(revoked))
+	require.NotContains(t, revoked, "moreMadeKeys")
+	for _, made := range list(t, revoked, "madeKeys") {
+		require.Equal(t, map[string]string{
+			"first": stolenID, "of the first": first, "of the gone": gone, "rotated by the thief": stolenID,
+		}[made["label"].(string)], made["createdBy"])
+	}
+	require.Equal(t, revoked, revoke(stolenID), "asked again they are named again")
+	require.Equal(t, []string{"of the first"}, labels(revoke(first)))
+	require.ElementsMatch(t, []string{"rotated by the thief", "of the gone", "of the first"}, labels(h.admin("POST", "/admin/api-keys/"+stolenID+"/revoke", "").ok()))
+
+	// Who made it stands in each record, and in its event.
+	me := get[map[string]any](t, h.call(key, "GET", "/v1/tenant", "").ok(), "key")["keyId"]
+	require.Equal(t, me, get[string](t, h.call(key, "GET", "/v1/api-keys/"+stolenID, "").ok(), "key", "createdBy"))
+	require.Equal(t, "operator", get[string](t, h.call(key, "GET", "/v1/api-keys/"+me.(string), "").ok(), "key", "createdBy"))
+	require.Contains(t, string(h.events(tenantID)[2].Data), fmt.Sprintf(`"createdBy":%q`, me))
+}
+
+// TestRevokeNamesAHundredMadeKeys, and says that there are more.
+func TestRevokeNamesAHundredMadeKeys(t *testing.T) {
+	h := newHouse(t)
+	_, key := h.tenant()
+	id := get[string](t, h.call(key, "GET", "/v1/tenant", "").ok(), "key", "keyId")
+	for range 101 {
+		h.call(key, "POST", "/v1/api-keys", `{"label":"one of many","scopes":["rights:read"]}`).ok()
+	}
+	revoked := h.admin("POST", "/admin/api-keys/"+id+"/revoke", "").ok()
+	require.Len(t, list(t, revoked, "madeKeys"), 100)
+	require.Equal(t, true, revoked["moreMadeKeys"])
 }
 
 // TestRollbackForgetsNoEnd replays a rotation and a revocation on a database that

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -183,6 +184,14 @@ func (c *RevokeCommand) Run(server node.Server, out io.Writer) error {
 		if err == nil {
 			_, err = fmt.Fprintf(out, "Its successor %s still works: revoke it too, unless you made it.\n", successor)
 		}
+	}
+	for _, made := range revoked.MadeKeys {
+		if err == nil && !slices.Contains(revoked.Successors, made.KeyID) {
+			_, err = fmt.Fprintf(out, "The key %s, %q, was made with it and still works: revoke it too, unless you made it.\n", made.KeyID, made.Label)
+		}
+	}
+	if err == nil && revoked.MoreMadeKeys {
+		_, err = fmt.Fprintln(out, "There are more keys that were made with it: revoke some of these, and run this again.")
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,7 @@ type Key struct {
 	Prefix         string        `json:"prefix" doc:"Everything of the key before its secret."`
 	SecretHash     [32]byte      `json:"-"`
 	Scopes         []string      `json:"scopes"`
+	CreatedBy      string        `json:"createdBy" doc:"The key that made it, or operator or system."`
 	ExpiresAt      store.Instant `json:"expiresAt" nullable:"true"`
 	RevokedAt      store.Instant `json:"revokedAt" nullable:"true"`
 	SuccessorKeyID *string       `json:"successorKeyId" doc:"The key that took over in a rotation."`
@@ -37,13 +39,13 @@ type Key struct {
 type KeyRequest struct {
 	Label     string      `json:"label" minLength:"1" maxLength:"128" doc:"What the key is for."`
 	Scopes    []string    `json:"scopes,omitempty" maxItems:"64" maxLength:"64" doc:"Scopes that the calling key holds as well; every scope but the wildcard when absent."`
-	ExpiresAt *route.Time `json:"expiresAt,omitempty" nullable:"true"`
+	ExpiresAt *route.Time `json:"expiresAt,omitempty" nullable:"true" doc:"The end of the key, not later than that of the calling key; when absent it is that."`
 }
 
 // Rotation asks for a rotation.
 type Rotation struct {
 	OverlapSeconds *int64      `json:"overlapSeconds,omitempty" nullable:"true" minimum:"0" maximum:"2592000" doc:"How long the old key works on; a day when absent, at most 30 days."`
-	ExpiresAt      *route.Time `json:"expiresAt,omitempty" nullable:"true" doc:"The end of the new key; when absent it lives as long as the old key was meant to."`
+	ExpiresAt      *route.Time `json:"expiresAt,omitempty" nullable:"true" doc:"The end of the new key; when absent it lives as long as the old key was meant to. By another key it ends no later than that one; by itself a key with an end extends its life by no more than it was meant to live."`
 }
 
 // defaultOverlap is how long a rotated key works on.
@@ -70,6 +72,18 @@ type Revocation struct {
 	Propagation node.Propagation `json:"propagation"`
 	// Whoever had the key may have rotated it.
 	Successors []string `json:"successors,omitempty" doc:"Keys that took over from the key in rotations, and still work: revoke them too unless they are yours."`
+	// And he may have made others.
+	MadeKeys     []MadeKey `json:"madeKeys,omitempty" doc:"Keys in force that the key made, or that such keys made, the newest first, at most 100: revoke them too unless they are yours."`
+	MoreMadeKeys bool      `json:"moreMadeKeys,omitempty" doc:"There are more than those: revoke some, and ask again."`
+}
+
+// MadeKey is a key as the revocation of its maker names it.
+type MadeKey struct {
+	KeyID     string        `json:"keyId"`
+	Label     string        `json:"label"`
+	CreatedBy string        `json:"createdBy" doc:"The key that made it."`
+	CreatedAt store.Instant `json:"createdAt"`
+	ExpiresAt store.Instant `json:"expiresAt" nullable:"true"`
 }
 
 // changer is on whose behalf keys are changed: an API key, within its tenant and
@@ -110,6 +124,41 @@ func (c changer) give(scopes api.Scopes) error {
 	return nil
 }
 
+// itself reads the key that changes keys, nil if it is an operator. It is AUTH_INVALID once
+// the key has ended, also for a request that was let in before: whoever revokes a key is
+// told of all that it made.
+func (c changer) itself(ctx context.Context, tx *store.Tx, now time.Time) (*Key, error) {
+	if c.operator {
+		return nil, nil
+	}
+	k, err := findKey(ctx, tx, c.tenantID, c.by.ID)
+	if store.IsNone(err) || err == nil && !k.inForce(now) {
+		return nil, auth.ErrInvalid
+	}
+	return k, err
+}
+
+// inForce says whether the key may be used.
+func (k *Key) inForce(now time.Time) bool {
+	return k.RevokedAt.IsZero() && (k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt.Time))
+}
+
+// notAfter is a key's end as it was asked for, or the latest there may be; neither may be
+// any. why says whose end the latest is.
+func notAfter(asked, latest store.Instant, why string) (store.Instant, error) {
+	switch {
+	case latest.IsZero():
+		return asked, nil
+	case asked.IsZero():
+		return latest, nil
+	case asked.After(latest.Time):
+		return asked, api.InvalidField("expiresAt", "must not be later than "+latest.String()+", "+why)
+	}
+	return asked, nil
+}
+
+const endOfMaker = "the end of the key that makes it"
+
 // makeKey makes a key for an owner: tenant, organisation and developer.
 func (r *Room) makeKey(ctx context.Context, c changer, owner Key, env string, q KeyRequest) (Made, error) {
 	now := r.db.Now()
@@ -125,11 +174,22 @@ func (r *Room) makeKey(ctx context.Context, c changer, owner Key, env string, q 
 	}
 	k := owner
 	k.Label, k.Scopes = q.Label, set.Names()
-	if k.ExpiresAt, err = inFuture("expiresAt", q.ExpiresAt, now); err != nil {
+	expires, err := inFuture("expiresAt", q.ExpiresAt, now)
+	if err != nil {
 		return Made{}, err
 	}
 	var token string
-	err = r.db.Change(ctx, func(tx *store.Tx) (err error) {
+	err = r.db.Change(ctx, func(tx *store.Tx) error {
+		maker, err := c.itself(ctx, tx, now)
+		if err != nil {
+			return err
+		}
+		k.ExpiresAt = expires
+		if maker != nil {
+			if k.ExpiresAt, err = notAfter(expires, maker.ExpiresAt, endOfMaker); err != nil {
+				return err
+			}
+		}
 		token, err = createKey(ctx, tx, &k, env, c.by, now)
 		return err
 	})
@@ -154,6 +214,10 @@ func (r *Room) rotateKey(ctx context.Context, c changer, keyID string, q Rotatio
 	}
 	var after Rotated
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
+		maker, err := c.itself(ctx, tx, now)
+		if err != nil {
+			return err
+		}
 		k, err := c.find(ctx, tx, keyID)
 		if err != nil {
 			return err
@@ -169,10 +233,10 @@ func (r *Room) rotateKey(ctx context.Context, c changer, keyID string, q Rotatio
 		if err != nil {
 			return err
 		}
-		if q.ExpiresAt != nil {
-			next.ExpiresAt = expires
+		if next.ExpiresAt, err = endOfSuccessor(ctx, tx, maker, k, next.ExpiresAt, expires, now); err != nil {
+			return err
 		}
-		if after.APIKey, err = issue(&next, envOf(k.Prefix), now); err != nil {
+		if after.APIKey, err = issue(&next, envOf(k.Prefix), c.by, now); err != nil {
 			return err
 		}
 		if err := saveKey(ctx, tx, &next, now); err != nil {
@@ -213,6 +277,33 @@ func (k Key) successor(now time.Time) (Key, error) {
 	return next, nil
 }
 
+// endOfSuccessor settles when the successor of a key ends. meant is the end that it gets by
+// itself, and asked the one asked for, if any. A key without an end, or an operator (nil),
+// may ask for any. Another key than the one that is rotated gives none that lasts longer than
+// itself. A key that is rotated by itself, or by the key that it took over from, whose owner
+// may have lost the answer, lives on as long as it was meant to.
+func endOfSuccessor(ctx context.Context, q store.Querier, maker, k *Key, meant, asked store.Instant, now time.Time) (store.Instant, error) {
+	latest, why := store.Instant{}, ""
+	if maker != nil {
+		line, err := maker.successors(ctx, q, now)
+		if err != nil {
+			return asked, err
+		}
+		if maker.KeyID == k.KeyID || slices.Contains(line, k.KeyID) {
+			latest, why = meant, "as long as the old key was meant to live"
+		} else {
+			latest, why = maker.ExpiresAt, endOfMaker
+		}
+	}
+	if asked.IsZero() {
+		asked = meant
+		if !latest.IsZero() && asked.After(latest.Time) {
+			asked = latest
+		}
+	}
+	return notAfter(asked, latest, why)
+}
+
 // endedBy returns the key as it is once another took over: it expires at end, unless
 // it does so earlier anyway.
 func (k Key) endedBy(successor string, end time.Time) Key {
@@ -249,7 +340,9 @@ func (r *Room) revokeKey(ctx context.Context, c changer, keyID string) (Revocati
 	if err != nil {
 		return Revocation{}, err
 	}
-	return Revocation{after, r.nodes.Await(ctx, after.Revision), successors}, nil
+	told := Revocation{Key: after, Propagation: r.nodes.Await(ctx, after.Revision), Successors: successors}
+	told.MadeKeys, told.MoreMadeKeys, err = madeBy(ctx, r.db.Read(), &after, now)
+	return told, err
 }
 
 // successors are the keys in force that took over from a key, one from another. An
@@ -263,7 +356,7 @@ func (k Key) successors(ctx context.Context, q store.Querier, now time.Time) (ke
 		if err != nil {
 			return keyIDs, err
 		}
-		if k = *next; k.RevokedAt.IsZero() && (k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt.Time)) {
+		if k = *next; k.inForce(now) {
 			keyIDs = append(keyIDs, k.KeyID)
 		}
 	}
@@ -282,7 +375,7 @@ func (k Key) Revoked(at time.Time) (next Key, changed bool) {
 // createKey makes the key, its record, event and feed entry, and returns the only
 // copy of the key itself. The caller has filled in whose key it is.
 func createKey(ctx context.Context, tx *store.Tx, k *Key, env string, by sealer.Ref, now time.Time) (token string, err error) {
-	if token, err = issue(k, env, now); err != nil {
+	if token, err = issue(k, env, by, now); err != nil {
 		return "", err
 	}
 	if err := saveKey(ctx, tx, k, now); err != nil {
@@ -291,9 +384,12 @@ func createKey(ctx context.Context, tx *store.Tx, k *Key, env string, by sealer.
 	return token, emitKey(ctx, tx, "key.created", k, by, now)
 }
 
-// issue gives a new key its id and its secret.
-func issue(k *Key, env string, now time.Time) (token string, err error) {
-	k.KeyID, k.CreatedAt = api.NewID(api.PrefixKey, now), store.At(now)
+// issue gives a new key its id, its maker and its secret.
+func issue(k *Key, env string, by sealer.Ref, now time.Time) (token string, err error) {
+	k.KeyID, k.CreatedAt, k.CreatedBy = api.NewID(api.PrefixKey, now), store.At(now), by.Kind
+	if by.Kind == "key" {
+		k.CreatedBy = by.ID
+	}
 	token, k.Prefix, k.SecretHash, err = auth.NewKey(rand.Reader, env, k.KeyID)
 	return token, err
 }

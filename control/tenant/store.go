@@ -99,16 +99,16 @@ func tenantOf(ctx context.Context, q store.Querier, orgID string) (tenantID *str
 		`SELECT tenant_id FROM tenants WHERE org_id = $1 AND sandbox = 0 ORDER BY tenant_id LIMIT 1`, orgID)
 }
 
-const keyColumns = `key_id, tenant_id, developer_id, org_id, label, prefix, secret_hash, scopes, expires_at, revoked_at, successor_key_id,
-	created_at, updated_at, revision`
+const keyColumns = `key_id, tenant_id, developer_id, org_id, label, prefix, secret_hash, scopes, created_by, expires_at, revoked_at,
+	successor_key_id, created_at, updated_at, revision`
 
 // upsertKey writes the key. Only what may change of a key that exists is changed.
 func upsertKey(ctx context.Context, tx *store.Tx, k *Key) error {
-	_, err := tx.ExecContext(ctx, `INSERT INTO api_keys (`+keyColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+	_, err := tx.ExecContext(ctx, `INSERT INTO api_keys (`+keyColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
 		ON CONFLICT (key_id) DO UPDATE SET expires_at = excluded.expires_at, revoked_at = excluded.revoked_at,
 			successor_key_id = excluded.successor_key_id, updated_at = excluded.updated_at, revision = excluded.revision`,
 		k.KeyID, k.TenantID, k.DeveloperID, k.OrgID, k.Label, k.Prefix, hex.EncodeToString(k.SecretHash[:]), strings.Join(k.Scopes, " "),
-		k.ExpiresAt, k.RevokedAt, k.SuccessorKeyID, k.CreatedAt, k.UpdatedAt, k.Revision)
+		k.CreatedBy, k.ExpiresAt, k.RevokedAt, k.SuccessorKeyID, k.CreatedAt, k.UpdatedAt, k.Revision)
 	if err != nil {
 		return fmt.Errorf("cannot write the key %s: %w", k.KeyID, err)
 	}
@@ -162,10 +162,31 @@ func listKeys(ctx context.Context, q store.Querier, tenantID string, p store.Pag
 		`SELECT `+keyColumns+` FROM api_keys WHERE tenant_id = $3 AND ($1 = '' OR key_id < $1) ORDER BY key_id DESC LIMIT $2`, tenantID)
 }
 
+// mostMadeKeys is how many keys that a key made a revocation names.
+const mostMadeKeys = 100
+
+// madeBy lists the keys in force that a key made, or that such keys made, the newest first:
+// mostMadeKeys of them, and whether there are more.
+func madeBy(ctx context.Context, q store.Querier, maker *Key, now time.Time) (made []MadeKey, more bool, err error) {
+	scan := func(row store.Row) (k MadeKey, err error) {
+		return k, row.Scan(&k.KeyID, &k.Label, &k.CreatedBy, &k.CreatedAt, &k.ExpiresAt)
+	}
+	made, err = store.List(ctx, q, "the keys made by "+maker.KeyID, scan, `WITH RECURSIVE made (key_id) AS (
+			SELECT key_id FROM api_keys WHERE created_by = $1 AND tenant_id = $2
+			UNION SELECT k.key_id FROM api_keys k JOIN made m ON k.created_by = m.key_id WHERE k.tenant_id = $2
+		) SELECT key_id, label, created_by, created_at, expires_at FROM api_keys
+		WHERE key_id IN (SELECT key_id FROM made) AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $3) ORDER BY key_id DESC LIMIT $4`,
+		maker.KeyID, maker.TenantID, store.At(now), mostMadeKeys+1)
+	if len(made) > mostMadeKeys {
+		made, more = made[:mostMadeKeys], true
+	}
+	return made, more, err
+}
+
 func scanKey(row store.Row) (k Key, err error) {
 	var hash, scopes string
 	err = row.Scan(&k.KeyID, &k.TenantID, &k.DeveloperID, &k.OrgID, &k.Label, &k.Prefix, &hash, &scopes,
-		&k.ExpiresAt, &k.RevokedAt, &k.SuccessorKeyID, &k.CreatedAt, &k.UpdatedAt, &k.Revision)
+		&k.CreatedBy, &k.ExpiresAt, &k.RevokedAt, &k.SuccessorKeyID, &k.CreatedAt, &k.UpdatedAt, &k.Revision)
 	if err != nil {
 		return k, err
 	}

@@ -9,11 +9,17 @@
 //
 // Rotating a key makes a successor with its label and scopes; the old key works on
 // for an overlap, a day unless the caller says otherwise, and then expires. A key is
-// rotated once. Who lost the answer rotates the successor, whose id the old key's
+// rotated once. Whoever lost the answer rotates the successor, whose id the old key's
 // record names: the old key works that long. The successor lives as long as the old
 // key was meant to, unless the caller says otherwise.
 //
-// Revoking is final: revoking a revoked key changes nothing and leaves no event.
+// A key with an end makes no key that lasts longer, and gives no longer life to one that it
+// rotates. Rotated by itself it lives on as long as it was meant to, and so does its
+// successor rotated by it: each key of such a line names the next, and who made it.
+//
+// Revoking is final: revoking a revoked key changes nothing and leaves no event. The answer
+// names the keys in force that the key made, and those that they made, at most 100: whoever
+// stole it may hold them.
 //
 // A change to a key is in force here at once, and at the edge within the lease's
 // bound; the answer says which nodes know of it already.

@@ -20,7 +20,8 @@ CREATE TABLE developers (
 );
 
 -- secret_hash is the SHA-256 of the key's secret in hex; the secret is nowhere.
--- scopes are names, separated by spaces.
+-- scopes are names, separated by spaces. created_by is the id of the key that made it, or
+-- operator or system.
 CREATE TABLE api_keys (
     key_id       TEXT   PRIMARY KEY,
     tenant_id    TEXT   NOT NULL REFERENCES tenants (tenant_id),
@@ -30,6 +31,7 @@ CREATE TABLE api_keys (
     prefix       TEXT   NOT NULL,
     secret_hash  TEXT   NOT NULL,
     scopes       TEXT   NOT NULL,
+    created_by   TEXT   NOT NULL,
     expires_at   BIGINT,
     revoked_at   BIGINT,
     created_at   BIGINT NOT NULL,
@@ -37,6 +39,7 @@ CREATE TABLE api_keys (
     revision     BIGINT NOT NULL
 );
 CREATE INDEX api_keys_by_tenant ON api_keys (tenant_id, key_id);
+CREATE INDEX api_keys_by_maker ON api_keys (created_by);
 
 -- +goose Down
 DROP TABLE api_keys;

@@ -1,0 +1,35 @@
+package tenant
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/node"
+	"muniment/control/store"
+)
+
+// revoking is a server that answers a revocation.
+type revoking struct{ answer Revocation }
+
+func (s revoking) Do(_, _ string, _, out any) error {
+	*out.(*Revocation) = s.answer
+	return nil
+}
+
+// TestRevokeCommandNamesKeys that whoever stole the key may hold, each once.
+func TestRevokeCommandNamesKeys(t *testing.T) {
+	day := store.At(time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC))
+	answer := Revocation{
+		Key: Key{KeyID: "key_a", RevokedAt: day}, Propagation: node.Propagation{Applied: true}, Successors: []string{"key_b"},
+		MadeKeys: []MadeKey{{KeyID: "key_c", Label: "by the thief"}, {KeyID: "key_b", Label: "successor"}}, MoreMadeKeys: true,
+	}
+	var out bytes.Buffer
+	require.NoError(t, (&RevokeCommand{KeyID: "key_a"}).Run(revoking{answer}, &out))
+	require.Equal(t, "key_a is revoked since "+day.String()+", on every live node\n"+
+		"Its successor key_b still works: revoke it too, unless you made it.\n"+
+		"The key key_c, \"by the thief\", was made with it and still works: revoke it too, unless you made it.\n"+
+		"There are more keys that were made with it: revoke some of these, and run this again.\n", out.String())
+}
