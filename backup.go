@@ -53,7 +53,7 @@ func (c *restoreCmd) Run() error {
 	ctx, stop := interrupted()
 	defer stop()
 	made, err := store.Restore{
-		From: c.From, Data: c.Data, Expect: c.ExpectCheckpoint, Progress: os.Stderr, Continue: continueLog, Replays: replays(),
+		From: c.From, Data: c.Data, Expect: c.ExpectCheckpoint, Progress: os.Stderr, Continue: continueLog, Replays: replays(), Older: olderEvents,
 	}.Run(ctx)
 	switch {
 	case err != nil:
@@ -66,6 +66,27 @@ func (c *restoreCmd) Run() error {
 		fmt.Printf("The backup holds no private keys: put them into %s first.\n", filepath.Join(made.Data, "keys"))
 	}
 	return nil
+}
+
+// olderEvents are the events that the log of a restored folder may hold no more.
+func olderEvents(ctx context.Context, data string, take func(event []byte) error) (err error) {
+	warehouse, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(data, "warehouse.db")})
+	if err != nil {
+		return err
+	}
+	defer closing(&err, warehouse)
+	return packedAndLoaded(data, warehouse)(ctx, take)
+}
+
+// packedAndLoaded are the events in the packs of a data folder, and those in its warehouse:
+// not all that is loaded was sealed.
+func packedAndLoaded(data string, warehouse *sqlite.Warehouse) func(ctx context.Context, take func(event []byte) error) error {
+	return func(ctx context.Context, take func(event []byte) error) error {
+		if err := store.PackEvents(ctx, filepath.Join(data, "packs"), take); err != nil {
+			return err
+		}
+		return warehouse.AuditEvents(ctx, take)
+	}
 }
 
 // continueLog opens the log of a restored folder for its next generation.

@@ -58,7 +58,7 @@ func (h *house) restored(from string, args ...string) (*house, store.Restored) {
 
 // restore is a restore within this process.
 func restore(from, data string, expect ...string) (*store.Restored, error) {
-	return store.Restore{From: from, Data: data, Expect: expect, Continue: continueLog, Replays: replays()}.Run(context.Background())
+	return store.Restore{From: from, Data: data, Expect: expect, Continue: continueLog, Replays: replays(), Older: olderEvents}.Run(context.Background())
 }
 
 // inLog counts the receipts in a data folder's log, by id.

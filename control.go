@@ -204,7 +204,9 @@ func (c *controlCmd) reconcile(ctx context.Context, waits *awaited, logger *slog
 	if err := c.sameTopic(ctx, db, log); err != nil {
 		return err
 	}
-	err := db.Reconcile(ctx, store.History{Log: log, Replays: replays(), Accept: c.AcceptRollback})
+	err := db.Reconcile(ctx, store.History{Log: log, Replays: replays(), Accept: c.AcceptRollback, Older: func(ctx context.Context, take func(event []byte) error) error {
+		return store.PackEvents(ctx, filepath.Join(c.Data, "packs"), take)
+	}})
 	if errors.Is(err, store.ErrOlder) {
 		err = fmt.Errorf("%w\nRestore the newest copy of the database, or start once with --accept-rollback to go on with what is here", err)
 	}

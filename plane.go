@@ -164,7 +164,14 @@ func behind(loader *pipeline.Loader) gateway.Note {
 	}}
 }
 
-// replays are the rooms that tell an older database what was stopped meanwhile.
+// replays are the rooms whose records an event may stop or end.
 func replays() []store.Replay {
-	return []store.Replay{right.Replay, offer.Replay, challenge.Replay, tenant.Replay, node.Replay, sandbox.Replay}
+	return []store.Replay{
+		{Kinds: []string{"right"}, Newest: true, Apply: right.Replay},
+		{Kinds: []string{"offer"}, Newest: true, Apply: offer.Replay},
+		{Kinds: []string{"challenge"}, Newest: true, Apply: challenge.Replay},
+		{Kinds: []string{"key"}, Newest: true, Apply: tenant.Replay},
+		{Kinds: []string{"signing_key", "node"}, Apply: node.Replay},
+		{Kinds: []string{"tenant", "sandbox"}, Apply: sandbox.Replay},
+	}
 }

@@ -364,6 +364,60 @@ func TestRollbackForgetsNoEnd(t *testing.T) {
 	require.False(t, snapshot.RevokedAt.IsZero())
 }
 
+// TestEditedKeyEnds has somebody make keys live again in the database, in each place.
+func TestEditedKeyEnds(t *testing.T) {
+	for name, edits := range map[string][]string{
+		"nothing":          nil,
+		"the record":       {`UPDATE api_keys SET expires_at = NULL, revoked_at = NULL, revision = revision + 100 WHERE key_id = $1`},
+		"a later end":      {`UPDATE api_keys SET expires_at = 99999999999999, revoked_at = 99999999999999 WHERE key_id = $1`},
+		"the feed":         {`UPDATE feed SET change = REPLACE(REPLACE(change, 'expiresAt', 'was'), 'revokedAt', 'was') WHERE id = $1`},
+		"both":             {`UPDATE api_keys SET expires_at = NULL, revoked_at = NULL WHERE key_id = $1`, `UPDATE feed SET change = REPLACE(REPLACE(change, 'expiresAt', 'was'), 'revokedAt', 'was') WHERE id = $1`},
+		"without a record": {`DELETE FROM api_keys WHERE key_id = $1`, `UPDATE feed SET change = REPLACE(REPLACE(change, 'expiresAt', 'was'), 'revokedAt', 'was') WHERE id = $1`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			tenantID, key := h.tenant()
+			made := func() string {
+				return get[string](t, h.call(key, "POST", "/v1/api-keys", `{"label":"other"}`).ok(), "key", "keyId")
+			}
+			rotated, revoked := made(), made()
+			h.call(key, "POST", "/v1/api-keys/"+rotated+"/rotate", `{"overlapSeconds":60}`).ok()
+			h.call(key, "DELETE", "/v1/api-keys/"+revoked, "").ok()
+			want, _, err := h.db.Key(t.Context(), rotated)
+			require.NoError(t, err)
+			events := h.events(tenantID)
+			for _, id := range []string{rotated, revoked} {
+				newest := events[len(events)-2]
+				if id == revoked {
+					newest = events[len(events)-1]
+				}
+				require.Equal(t, id, newest.Subject.ID)
+				require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+					for _, edit := range edits {
+						_, err := tx.ExecContext(t.Context(), edit, id)
+						require.NoError(t, err, edit)
+					}
+					return nil
+				}))
+				for _, changed := range []bool{len(edits) > 0, false} {
+					require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+						got, err := tenant.Replay(t.Context(), tx, &newest)
+						require.Equal(t, changed, got)
+						return err
+					}))
+				}
+			}
+			ended, _, err := h.db.Key(t.Context(), rotated)
+			require.NoError(t, err)
+			require.Equal(t, want.ExpiresAt, ended.ExpiresAt)
+			ended, _, err = h.db.Key(t.Context(), revoked)
+			require.NoError(t, err)
+			require.False(t, ended.RevokedAt.IsZero())
+			require.True(t, ended.RevokedAt.Before(want.ExpiresAt))
+		})
+	}
+}
+
 func TestOperatorChangesSigningKeys(t *testing.T) {
 	h := newHouse(t)
 	_, err := h.nodes.Enrol(t.Context(), "nod_a")

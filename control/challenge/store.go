@@ -53,7 +53,8 @@ func (r *Room) Count(ctx context.Context, tenantID string) (int64, error) {
 	return store.Count(ctx, r.db.Read(), "challenges", `SELECT COUNT(*) FROM challenges WHERE tenant_id = $1`, tenantID)
 }
 
-// Replay is the challenges' store.Replay: one that is OPEN is closed as the record says.
+// Replay applies the newest event of a challenge for store.Replay: one that is OPEN is
+// closed as the record says.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	return store.ReplayClosed(ctx, tx, e, "challenge", func(c *Challenge) bool { return c.State == Open }, find, update)
 }

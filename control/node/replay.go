@@ -24,7 +24,7 @@ type retold struct {
 	Successor  *retold       `json:"successor"`
 }
 
-// Replay is the signing keys' store.Replay: a key that was enrolled is in the
+// Replay applies each event of signing keys and nodes for store.Replay: a key that was enrolled is in the
 // directory again, from the same moment on, or else what it signed since could
 // not be verified; and a key whose record names its end or its revocation has it
 // again. A node that was asked to leave, or expelled, stays so.
@@ -52,7 +52,23 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 	return changed, nil
 }
 
+// known says whether the directory shows all that the event says of the key.
+func (k *retold) known(was *signingKey) bool {
+	switch {
+	case was == nil,
+		!k.NotAfter.IsZero() && (was.NotAfter == nil || k.NotAfter.Before(*was.NotAfter)),
+		!k.RevokedAt.IsZero() && was.RevokedAt == nil,
+		k.Retired && !was.retired:
+		return false
+	}
+	return true
+}
+
 func (k *retold) replay(ctx context.Context, tx *store.Tx) (changed bool, err error) {
+	was, err := keyOf(ctx, tx, k.KeyID)
+	if err != nil || k.known(was) {
+		return false, err
+	}
 	revision, err := tx.Revision(ctx)
 	if err != nil {
 		return false, err
@@ -73,8 +89,17 @@ func (k *retold) replay(ctx context.Context, tx *store.Tx) (changed bool, err er
 	return enrolled || ended, err
 }
 
+// hasNode says whether there is a node with a value in a column.
+func hasNode(ctx context.Context, q store.Querier, nodeID, column string) (bool, error) {
+	id, err := store.One(ctx, q, "the node "+nodeID, store.Text, `SELECT node_id FROM nodes WHERE node_id = $1 AND `+column+` IS NOT NULL`, nodeID)
+	return id != nil, err
+}
+
 // recallAgain has a node leave that an older database would keep, or lets join yet.
 func recallAgain(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
+	if known, err := hasNode(ctx, tx, e.Subject.ID, "leaving_at"); err != nil || known {
+		return false, err
+	}
 	revision, err := tx.Revision(ctx)
 	if err == nil {
 		changed, err = affected(tx.ExecContext(ctx, `INSERT INTO nodes (node_id, epoch, created_at, updated_at, revision, leaving_at) VALUES ($1, 0, $2, $2, $3, $2)
@@ -94,6 +119,9 @@ func expelAgain(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed boo
 	}
 	if err := json.Unmarshal(e.Data, &said); err != nil {
 		return false, fmt.Errorf("cannot read the record of the expulsion of the node %s: %w", e.Subject.ID, err)
+	}
+	if known, err := hasNode(ctx, tx, e.Subject.ID, "expelled_at"); err != nil || known {
+		return false, err
 	}
 	revision, err := tx.Revision(ctx)
 	if err != nil {

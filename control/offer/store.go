@@ -65,8 +65,8 @@ func (r *Room) Count(ctx context.Context, tenantID string) (int64, error) {
 	return store.Count(ctx, r.db.Read(), "offers", `SELECT COUNT(*) FROM offers WHERE tenant_id = $1`, tenantID)
 }
 
-// Replay is the offers' store.Replay: one that is PROPOSED is closed as the record says.
-// The record is kept as it was told, since a derived right's contentHash covers it.
+// Replay applies the newest event of an offer for store.Replay: one that is PROPOSED is
+// closed as the record says. The record is kept as it was told, since a derived right's contentHash covers it.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	return store.ReplayClosed(ctx, tx, e, "offer", func(o *Offer) bool { return o.State == Proposed }, find, update)
 }

@@ -200,6 +200,7 @@ func TestOlderDatabaseBesideATopic(t *testing.T) {
 	}
 	sealBoth()
 	marked := follow(h.db)
+	require.NoError(t, h.db.Reconcile(t.Context(), store.History{Log: h.log, Loaded: h.warehouse}))
 	h.close()
 	older, err := os.MkdirTemp("", "muniment-proof-")
 	require.NoError(t, err)
@@ -218,10 +219,10 @@ func TestOlderDatabaseBesideATopic(t *testing.T) {
 	require.ErrorContains(t, err, "2 events of control that it never wrote")
 	replayed := map[string][]string{}
 	require.NoError(t, db.Reconcile(t.Context(), store.History{Log: h.log, Loaded: h.warehouse, Accept: true, Replays: []store.Replay{
-		func(_ context.Context, _ *store.Tx, e *sealer.Event) (bool, error) {
+		{Kinds: []string{"pack"}, Apply: func(_ context.Context, _ *store.Tx, e *sealer.Event) (bool, error) {
 			replayed[e.TenantID] = append(replayed[e.TenantID], e.Type)
 			return false, nil
-		},
+		}},
 	}}))
 	require.Equal(t, map[string][]string{a: {typeSealed}, b: {typeSealed}}, replayed)
 	for _, p := range []int32{h.partition(a), h.partition(b)} {

@@ -4,37 +4,42 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
 
-// Replay is the rights' store.Replay: it moves a right that the database has as
-// the event says it was moved, so that in the end it is in the newest state that
-// the log knows. No other event is made of it. A move that does not fit the state
-// was known before.
+// Replay applies the newest event of a right for store.Replay: the right is at least as
+// severely stopped as the event says, here and in the feed. It is never set free. A record
+// that is older than the event gets a new revision even if its state stays: a delivery on
+// the old one would look as if the node had not heard of a stop. No other event is made of it.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
-	action, ok := actionOf(e.Type)
-	if !ok || e.Subject.Kind != "right" {
+	if e.Subject.Kind != "right" || !slices.Contains(slices.Collect(maps.Values(events)), e.Type) {
 		return false, nil
+	}
+	said := Right{TenantID: e.TenantID}
+	if err := json.Unmarshal(e.Data, &said); err != nil {
+		return false, fmt.Errorf("cannot read the right's record: %w", err)
+	}
+	published, kept, err := tx.PublishedRight(ctx, e.Subject.ID)
+	if err != nil {
+		return false, err
+	}
+	shown := func(state api.RightState) bool {
+		return state == api.RightActive || published != nil && kept && !worse(state, published.State)
 	}
 	was, err := findRight(ctx, tx, e.TenantID, e.Subject.ID)
 	if store.IsNone(err) {
-		return false, nil
+		return said.stopUnknown(ctx, tx, published, shown(said.State))
 	}
 	if err != nil {
 		return false, err
 	}
-	var said struct {
-		StateReason *string       `json:"stateReason"`
-		UpdatedAt   store.Instant `json:"updatedAt"`
-	}
-	if err := json.Unmarshal(e.Data, &said); err != nil {
-		return false, fmt.Errorf("cannot read the right's record: %w", err)
-	}
-	next, changed, err := was.After(action, said.StateReason, said.UpdatedAt)
-	if err != nil || !changed {
+	next := was.replayed(said)
+	if was.Revision >= said.Revision && next.State == was.State && shown(next.State) {
 		return false, nil
 	}
 	if next.Revision, err = tx.Revision(ctx); err != nil {
@@ -46,12 +51,30 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 	return true, tx.Publish(ctx, api.Change{Revision: next.Revision, Right: next.snapshot()})
 }
 
-// actionOf is the action that an event type tells of.
-func actionOf(eventType string) (Action, bool) {
-	for action, name := range events {
-		if name == eventType {
-			return action, true
-		}
+// worse says whether a state is more severe than another.
+func worse(a, b api.RightState) bool { return slices.Index(severity, a) > slices.Index(severity, b) }
+
+// replayed returns the right as it is when the newest event of it is known.
+func (r Right) replayed(said Right) Right {
+	if worse(said.State, r.State) {
+		r.State, r.StateReason, r.UpdatedAt = said.State, said.StateReason, said.UpdatedAt
 	}
-	return "", false
+	return r
+}
+
+// stopUnknown stops a right without a record, of which the feed would still tell, or from
+// which others are derived.
+func (r *Right) stopUnknown(ctx context.Context, tx *store.Tx, published *api.Right, shown bool) (changed bool, err error) {
+	if shown {
+		return false, nil
+	}
+	if published != nil {
+		r.Ancestors = published.Ancestors
+	} else if derived, err := hasDerived(ctx, tx, r.TenantID, r.ID); err != nil || !derived {
+		return false, err
+	}
+	if r.Revision, err = tx.Revision(ctx); err != nil {
+		return false, err
+	}
+	return true, tx.Publish(ctx, api.Change{Revision: r.Revision, Right: r.snapshot()})
 }

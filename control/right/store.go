@@ -94,6 +94,13 @@ func stateOf(ctx context.Context, q store.Querier, id string) (state api.RightSt
 	return state, nil
 }
 
+// hasDerived says whether rights derive from one, at whatever distance.
+func hasDerived(ctx context.Context, q store.Querier, tenantID, id string) (bool, error) {
+	found, err := store.One(ctx, q, "what derives from the right "+id, store.Text,
+		`SELECT right_id FROM rights WHERE tenant_id = $1 AND ' ' || ancestors || ' ' LIKE $2 LIMIT 1`, tenantID, "% "+id+" %")
+	return found != nil, err
+}
+
 // CountBases counts the tenant's bases.
 func (r *Room) CountBases(ctx context.Context, tenantID string) (int64, error) {
 	return store.Count(ctx, r.db.Read(), "bases", `SELECT COUNT(*) FROM bases WHERE tenant_id = $1`, tenantID)

@@ -105,11 +105,16 @@ func dropAndTell(ctx context.Context, tx *store.Tx, tenantID, reason string, by 
 	}, object{"tenantId": tenantID, "reason": reason})
 }
 
-// Replay is the sandbox's store.Replay: a tenant that was dropped is dropped again, and a
-// secret that was replaced is replaced once more, as whoever had it may have it still.
+// Replay applies each event of the sandbox for store.Replay: a tenant that was dropped is
+// dropped again, and a secret from before one that was replaced is replaced once more, as
+// whoever had it may have it still.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	switch e.Type {
 	case rotatedEvent:
+		older, err := secretBefore(ctx, tx, store.At(e.At))
+		if err != nil || !older {
+			return false, err
+		}
 		return true, replaceSecret(ctx, tx, newSecret(), store.At(e.At))
 	case droppedEvent:
 	default:

@@ -22,6 +22,12 @@ func replaceSecret(ctx context.Context, tx *store.Tx, s secret, at store.Instant
 	return err
 }
 
+// secretBefore says whether there is a secret that was made before a moment.
+func secretBefore(ctx context.Context, q store.Querier, at store.Instant) (bool, error) {
+	made, err := store.One(ctx, q, "the sandbox's secret", store.Text, `SELECT secret FROM sandbox_secret WHERE created_at < $1`, at)
+	return made != nil, err
+}
+
 func readSecret(ctx context.Context, q store.Querier) (s secret, err error) {
 	text, err := store.One(ctx, q, "the sandbox's secret", store.Text, `SELECT secret FROM sandbox_secret`)
 	if err != nil {

@@ -103,6 +103,28 @@ func (db *DB) snapshot(ctx context.Context, kind, id string) (c api.Change, asOf
 	return c, asOf, nil
 }
 
+// PublishedRight is what nodes get of a right, nil if they get nothing, and whether it is
+// among those that they may never forget.
+func (tx *Tx) PublishedRight(ctx context.Context, rightID string) (r *api.Right, stopped bool, err error) {
+	c, stopped, err := tx.published(ctx, kindRight, rightID)
+	return c.Right, stopped, err
+}
+
+// PublishedKey is PublishedRight for an API key.
+func (tx *Tx) PublishedKey(ctx context.Context, keyID string) (k *api.Key, stopped bool, err error) {
+	c, stopped, err := tx.published(ctx, kindKey, keyID)
+	return c.Key, stopped, err
+}
+
+func (tx *Tx) published(ctx context.Context, kind, id string) (c api.Change, stopped bool, err error) {
+	found, err := changes(ctx, tx.Tx, `SELECT change FROM feed WHERE kind = $1 AND id = $2`, kind, id)
+	if err != nil || len(found) == 0 {
+		return c, false, err
+	}
+	err = tx.QueryRowContext(ctx, `SELECT stopped = 1 FROM feed WHERE kind = $1 AND id = $2`, kind, id).Scan(&stopped)
+	return found[0], stopped, err
+}
+
 // View reads one committed state of the database, and nothing of one that went back:
 // then the error is ErrWentBack.
 func (db *DB) View(ctx context.Context, fn func(q Querier) error) error {

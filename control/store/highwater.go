@@ -25,26 +25,37 @@ type execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
+// Positions of each partition of the log that are kept.
+const (
+	logMarks  = "log"   // up to which the log is durable
+	stopMarks = "stops" // up to which a start has held the database against its stops
+)
+
 // highWater returns the marks of all partitions that have one.
 func highWater(ctx context.Context, q Querier) (map[int32]sealer.Position, error) {
-	texts, err := List(ctx, q, "the log's high-water marks", Text, `SELECT position FROM high_water WHERE name = 'log' OR name LIKE 'log/%'`)
+	return positions(ctx, q, logMarks)
+}
+
+// positions returns the kept positions of a name, of all partitions that have one.
+func positions(ctx context.Context, q Querier, name string) (map[int32]sealer.Position, error) {
+	texts, err := List(ctx, q, "positions of the log", Text, `SELECT position FROM high_water WHERE name = $1 OR name LIKE $2`, name, name+"/%")
 	marks := map[int32]sealer.Position{}
 	for _, text := range texts {
 		p, err := sealer.ParsePosition(text)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read the log's high-water marks: %w", err)
+			return nil, fmt.Errorf("cannot read positions of the log: %w", err)
 		}
 		marks[p.Partition] = p
 	}
 	return marks, err
 }
 
-// markName is what a partition's mark is known by.
-func markName(partition int32) string {
+// markName is what a partition's position is known by.
+func markName(name string, partition int32) string {
 	if partition == 0 {
-		return "log"
+		return name
 	}
-	return fmt.Sprintf("log/%d", partition)
+	return fmt.Sprintf("%s/%d", name, partition)
 }
 
 // SetHighWater records that the log is durable up to each of the positions, at most one
@@ -54,15 +65,19 @@ func (db *DB) SetHighWater(ctx context.Context, ends ...sealer.Position) error {
 }
 
 func (tx *Tx) setHighWater(ctx context.Context, ends ...sealer.Position) error {
-	marks, err := highWater(ctx, tx)
+	return tx.setPositions(ctx, logMarks, ends...)
+}
+
+func (tx *Tx) setPositions(ctx context.Context, name string, ends ...sealer.Position) error {
+	marks, err := positions(ctx, tx, name)
 	if err != nil {
 		return err
 	}
 	for _, p := range higher(ends, marks) {
 		_, err = tx.ExecContext(ctx, `INSERT INTO high_water (name, position) VALUES ($1, $2)
-			ON CONFLICT (name) DO UPDATE SET position = excluded.position`, markName(p.Partition), p.String())
+			ON CONFLICT (name) DO UPDATE SET position = excluded.position`, markName(name, p.Partition), p.String())
 		if err != nil {
-			return fmt.Errorf("cannot record the log's high-water mark: %w", err)
+			return fmt.Errorf("cannot record a position of the log: %w", err)
 		}
 	}
 	return nil

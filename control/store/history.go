@@ -33,9 +33,9 @@ import (
 // that never had a mark, or one of another generation, has the whole log read.
 //
 // Accepted, an older database begins a new life (incarnation), which makes every
-// node forget what it knew, and first learns what was stopped meanwhile: see
-// Replay. What else happened meanwhile to tenants, keys, bases and rights is gone
-// from the database; the log and the warehouse still tell it.
+// node forget what it knew, and first learns what was stopped meanwhile (stops.go). What
+// else happened meanwhile to tenants, keys, bases and rights is gone from the database;
+// the log and the warehouse still tell it.
 
 // Reader is the log as it is held against the database. The contract of the
 // methods is pipeline.Reader's.
@@ -45,16 +45,12 @@ type Reader interface {
 	Scan(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error
 }
 
+// eventRestored tells of a restore.
+const eventRestored = "database.restored"
+
 // ErrOlder says that the database was restored from an older copy than the log.
 // Nothing was changed.
 var ErrOlder = errors.New("the database is older than the log")
-
-// Replay brings into one room's tables what an event of control says was stopped
-// or ended, and what must be known of it to verify evidence; changed is false when
-// it says nothing of the kind, or nothing new. It is called with the events that an
-// older database lacks, those of a tenant in their order, and an event may be about a
-// record that the database lacks as well. A change of a right or key is published, as ever.
-type Replay func(ctx context.Context, tx *Tx, e *sealer.Event) (changed bool, err error)
 
 // History is what Reconcile works with.
 type History struct {
@@ -65,13 +61,17 @@ type History struct {
 	Loaded Loaded
 	// Replays are those of all rooms that own states which an event may stop.
 	Replays []Replay
+	// Older hands over events that the log may hold no more, as those of packs are, in any
+	// order. It is called only if all events are needed. nil: there are none.
+	Older func(ctx context.Context, take func(event []byte) error) error
 	// Accept goes on with an older database, or a shorter log, instead of refusing.
 	Accept bool
 }
 
 // Reconcile holds the database against the log, before anything else uses either.
 // It fails with ErrOlder, or records what was accepted, as events of the system's
-// tenant: database.rollback_accepted, and log.rollback_accepted for each partition.
+// tenant: database.rollback_accepted, and log.rollback_accepted for each partition. What
+// was stopped and the database does not show is in force again when it returns nil.
 func (db *DB) Reconcile(ctx context.Context, h History) error {
 	missed, err := db.missed(ctx, h)
 	if err != nil {
@@ -81,13 +81,17 @@ func (db *DB) Reconcile(ctx context.Context, h History) error {
 		if !h.Accept {
 			return fmt.Errorf("%w: %s", ErrOlder, missed)
 		}
-		if err := db.restored(ctx, h, missed, "database.rollback_accepted"); err != nil {
+		reapplied, err := db.restored(ctx, h, missed, "database.rollback_accepted")
+		if err != nil {
 			return fmt.Errorf("cannot go on with an older database: %w", err)
 		}
 		db.cfg.Logger.Warn("went on with an older database", "missed", missed.String(), "incarnation", db.incarnation)
+		db.logStops(reapplied)
 		if err := db.provable(ctx, missed); err != nil {
 			db.cfg.Logger.Error("went on with deliveries that can't be proven", "err", err)
 		}
+	} else if err := db.holdStops(ctx, h, missed); err != nil {
+		return fmt.Errorf("cannot hold the database against what was stopped: %w", err)
 	}
 	shorter := slices.DeleteFunc(slices.Clone(missed.parts), func(p part) bool { return !p.marked || p.end.Generation <= p.mark.Generation })
 	if len(shorter) == 0 {
@@ -117,12 +121,12 @@ func (db *DB) provable(ctx context.Context, m missed) error {
 	return err
 }
 
-// restored begins a new life of the database, with all that was stopped in the
-// part of history that it lacks. All of it is one change.
-func (db *DB) restored(ctx context.Context, h History, m missed, eventType string) error {
-	last, err := db.newestNumber(ctx)
+// restored begins a new life of the database, with all that was stopped, and says what of
+// that it did not show. All of it is one change.
+func (db *DB) restored(ctx context.Context, h History, m missed, eventType string) (reapplied []string, err error) {
+	stops, err := db.findStops(ctx, h, m, eventType == eventRestored)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	epoch, incarnation := max(db.epoch, m.epoch)+1, api.NewID(prefixIncarnation, db.Now())
 	err = db.Change(ctx, func(tx *Tx) error {
@@ -130,20 +134,15 @@ func (db *DB) restored(ctx context.Context, h History, m missed, eventType strin
 			return err
 		}
 		tx.epoch = epoch
-		// The numbers of events begin anew. Revisions go on behind those that the lost
-		// part of history has given, so none names two states.
+		if reapplied, err = tx.replay(ctx, h, m, stops); err != nil {
+			return err
+		}
+		// The numbers of events begin anew.
 		if _, err := tx.ExecContext(ctx, `UPDATE counters SET value = 0 WHERE name = 'outbox'`); err != nil {
 			return fmt.Errorf("cannot begin the outbox's counter anew: %w", err)
 		}
-		if _, err := tx.ExecContext(ctx, `UPDATE counters SET value = $1 WHERE name = 'revision' AND value < $1`, m.revision); err != nil {
-			return fmt.Errorf("cannot move the revision counter on: %w", err)
-		}
-		changed, err := tx.replay(ctx, h, m, last)
-		if err != nil {
-			return err
-		}
 		data := map[string]any{
-			"incarnation": incarnation, "previous": db.incarnation, "missed": m.events, "reapplied": changed,
+			"incarnation": incarnation, "previous": db.incarnation, "missed": m.events, "reapplied": len(reapplied),
 			"logEnd": texts(m.ends()), "missedFrom": texts(m.firsts()),
 		}
 		gaps := []map[string]string{}
@@ -161,36 +160,7 @@ func (db *DB) restored(ctx context.Context, h History, m missed, eventType strin
 	if err == nil {
 		db.epoch, db.incarnation = epoch, incarnation
 	}
-	return err
-}
-
-// replay hands every missed event to every room.
-func (tx *Tx) replay(ctx context.Context, h History, m missed, last number) (changed int, err error) {
-	for _, p := range m.parts {
-		if p.events == 0 {
-			continue
-		}
-		err = horizon{last: last}.beyond(ctx, h.Log, p.first, p.end, func(e *sealer.Entry, _ string) error {
-			event, err := sealer.ParseEvent(e.Event)
-			if err != nil {
-				return err
-			}
-			for _, replay := range h.Replays {
-				did, err := replay(ctx, tx, &event)
-				if err != nil {
-					return fmt.Errorf("%s of %s: %w", event.Type, event.Subject.ID, err)
-				}
-				if did {
-					changed++
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return changed, err
-		}
-	}
-	return changed, nil
+	return reapplied, err
 }
 
 // ReplayClosed is a Replay of records that never change once they are closed, as offers

@@ -34,6 +34,7 @@ type part struct {
 	mark   sealer.Position
 	marked bool
 	loaded *sealer.Position // by the warehouse; nil if nothing is
+	begin  sealer.Position  // the first that the log holds
 	end    sealer.Position
 	// gap is set if the partition no longer holds all that came behind the mark.
 	gap *gap
@@ -156,7 +157,7 @@ func (p *part) bound(ctx context.Context, h History, partition int32) (from seal
 	if err != nil {
 		return from, err
 	}
-	p.end, from = end, p.mark
+	p.begin, p.end, from = first, end, p.mark
 	if !p.marked {
 		from = sealer.Position{Generation: first.Generation, Partition: partition}
 	}
@@ -200,7 +201,7 @@ func (m *missed) read(ctx context.Context, log Reader, p *part, from sealer.Posi
 // numbered, and the keys that may have signed deliveries.
 type horizon struct {
 	last number
-	keys map[string]bool // nil: of no interest
+	keys map[string]bool
 }
 
 // beyond calls fn for what a database can't know: events of control behind its
@@ -213,8 +214,6 @@ func (h horizon) beyond(ctx context.Context, log Reader, from, to sealer.Positio
 			if !(number{e.Epoch, e.Seq}).after(h.last) {
 				return nil
 			}
-		case h.keys == nil:
-			return nil
 		default:
 			if keyID = signedBy(e.Event); keyID == "" || h.keys[keyID] {
 				return nil

@@ -166,10 +166,10 @@ func TestOlderDatabaseBesideSeveralPartitions(t *testing.T) {
 
 	var replayed []string
 	require.NoError(t, db.Reconcile(t.Context(), History{Log: log, Accept: true, Replays: []Replay{
-		func(_ context.Context, _ *Tx, e *sealer.Event) (bool, error) {
+		{Kinds: []string{"right"}, Apply: func(_ context.Context, _ *Tx, e *sealer.Event) (bool, error) {
 			replayed = append(replayed, e.Type)
 			return true, nil
-		},
+		}},
 	}}))
 	require.Equal(t, []string{"right.suspended", "right.revoked", "signing_key.revoked"}, replayed)
 	require.Equal(t, []string{"1.0.6", "1.1.13", "1.2.2"}, db.marks(t, 3))

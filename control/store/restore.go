@@ -36,8 +36,10 @@ type Restore struct {
 	// generation, after it has read and checked all of it. It fails if the
 	// folder's warehouse does not fit that log.
 	Continue func(ctx context.Context, data string, end sealer.Position, generation uint32) (OpenLog, error)
-	// Replays are as in History. A whole backup needs none of them.
+	// Replays are as in History: whoever made the backup may have edited its database.
 	Replays []Replay
+	// Older is as in History, for the new data folder; nil: there are none.
+	Older func(ctx context.Context, data string, take func(event []byte) error) error
 	// Progress gets a line for each part; nil is silent.
 	Progress io.Writer
 	// Now is the clock; default time.Now.
@@ -57,6 +59,9 @@ type Restored struct {
 	Packs  int    `json:"packs"`
 	// Keys is false if the private keys have to be put in place before a start.
 	Keys bool `json:"keys"`
+	// Reapplied are the stops that the backup's database did not show, and that are in force
+	// again. Of a backup that nobody has edited there are none.
+	Reapplied []string `json:"reapplied"`
 	// Expected are the packs and checkpoints that the restored logs were held against.
 	Expected []Expected `json:"expected"`
 }
@@ -248,7 +253,14 @@ func (w *restoreWriter) goOn(ctx context.Context, db *DB, done *Restored) (err e
 	if err != nil {
 		return err
 	}
-	if err := db.restored(ctx, History{Log: log, Replays: w.Replays}, missed, "database.restored"); err != nil {
+	h := History{Log: log, Replays: w.Replays}
+	if w.Older != nil {
+		h.Older = func(ctx context.Context, take func(event []byte) error) error {
+			return w.Restore.Older(ctx, w.dir, take)
+		}
+	}
+	reapplied, err := db.restored(ctx, h, missed, eventRestored)
+	if err != nil {
 		return err
 	}
 	if err := db.provable(ctx, missed); err != nil {
@@ -256,5 +268,9 @@ func (w *restoreWriter) goOn(ctx context.Context, db *DB, done *Restored) (err e
 	}
 	done.Incarnation, done.LogEnd = db.incarnation, missed.parts[logPartition].end.String()
 	w.say("log           read from end to end; goes on at position %s", done.LogEnd)
+	done.Reapplied = append([]string{}, reapplied...)
+	for _, stop := range reapplied {
+		w.say("in force      %s: the backup's database did not show it", stop)
+	}
 	return nil
 }

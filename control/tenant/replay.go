@@ -4,42 +4,65 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"muniment/control/store"
+	"muniment/gateway/api"
 	"muniment/sealer"
 )
 
-// Replay is the API keys' store.Replay: a key that the database has, and that the
-// event's record shows revoked or with an earlier end, is so again. No other event
+// Replay applies the newest event of an API key for store.Replay: a key that the event's
+// record shows revoked, or with an earlier end, is so here and in the feed. No other event
 // is made of it.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	if e.Subject.Kind != "key" {
 		return false, nil
 	}
-	var said struct {
-		ExpiresAt      store.Instant `json:"expiresAt"`
-		RevokedAt      store.Instant `json:"revokedAt"`
-		SuccessorKeyID *string       `json:"successorKeyId"`
-	}
+	var said Key
 	if err := json.Unmarshal(e.Data, &said); err != nil {
 		return false, fmt.Errorf("cannot read the key's record: %w", err)
 	}
+	published, _, err := tx.PublishedKey(ctx, e.Subject.ID)
+	if err != nil {
+		return false, err
+	}
+	shown := published == nil || !ends(said.RevokedAt, published.RevokedAt) && !ends(said.ExpiresAt, published.ExpiresAt)
 	k, err := findKey(ctx, tx, e.TenantID, e.Subject.ID)
 	if store.IsNone(err) {
-		return false, nil
+		if shown {
+			return false, nil
+		}
+		return true, stopUnknown(ctx, tx, published, said)
 	}
 	if err != nil {
 		return false, err
 	}
 	next := *k
 	if said.SuccessorKeyID != nil && k.SuccessorKeyID == nil {
-		next, changed = next.endedBy(*said.SuccessorKeyID, said.ExpiresAt.Time), true
+		next.SuccessorKeyID, changed = said.SuccessorKeyID, true
 	}
-	if !said.RevokedAt.IsZero() && k.RevokedAt.IsZero() {
+	if ends(said.ExpiresAt, k.ExpiresAt.Time) {
+		next.ExpiresAt, changed = said.ExpiresAt, true
+	}
+	if ends(said.RevokedAt, k.RevokedAt.Time) {
 		next.RevokedAt, changed = said.RevokedAt, true
 	}
-	if !changed {
+	if shown && !changed {
 		return false, nil
 	}
 	return true, saveKey(ctx, tx, &next, e.At)
+}
+
+// ends says whether a key ends at a moment, and before another; none is never.
+func ends(at store.Instant, other time.Time) bool {
+	return !at.IsZero() && (other.IsZero() || at.Before(other))
+}
+
+// stopUnknown ends a key without a record, of which the feed would still tell.
+func stopUnknown(ctx context.Context, tx *store.Tx, published *api.Key, said Key) (err error) {
+	published.RevokedAt, published.ExpiresAt = said.RevokedAt.Time, said.ExpiresAt.Time
+	if published.Revision, err = tx.Revision(ctx); err != nil {
+		return err
+	}
+	return tx.Publish(ctx, api.Change{Revision: published.Revision, Key: published})
 }

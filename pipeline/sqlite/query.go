@@ -91,6 +91,26 @@ func (w *Warehouse) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeli
 	return rows, nil
 }
 
+// AuditEvents hands over, in no order, the texts of all loaded events but deliveries. A text
+// is valid only during its call.
+func (w *Warehouse) AuditEvents(ctx context.Context, take func(event []byte) error) error {
+	rows, err := w.read.QueryContext(ctx, `SELECT event FROM events INDEXED BY audit_by_position WHERE type <> '`+sealer.TypeDelivery+`'`)
+	if err != nil {
+		return fmt.Errorf("cannot read the events: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var event sql.RawBytes
+		if err := rows.Scan(&event); err != nil {
+			return fmt.Errorf("cannot read the events: %w", err)
+		}
+		if err := take(event); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
 // Event returns one row by its id, or pipeline.ErrNoEvent.
 func (w *Warehouse) Event(ctx context.Context, tenantID, eventID string) (pipeline.Row, error) {
 	row, err := scanRow(w.read.QueryRowContext(ctx, `SELECT `+strings.Join(columns, ", ")+` FROM events

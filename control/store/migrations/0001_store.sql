@@ -41,7 +41,8 @@ CREATE INDEX feed_by_revision ON feed (revision, kind, id);
 CREATE INDEX feed_stopped ON feed (revision, kind, id) WHERE stopped = 1;
 
 -- The newest log position known to be durable, of each partition: log is partition 0,
--- log/1 is partition 1.
+-- log/1 is partition 1. stops and stops/1 are where the last start has ended to hold the
+-- database against what was stopped.
 CREATE TABLE high_water (
     name     TEXT PRIMARY KEY,
     position TEXT NOT NULL

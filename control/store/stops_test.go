@@ -1,0 +1,163 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/sealer"
+)
+
+// replayed reconciles, and returns the events of rights that were replayed, as if each told
+// something new.
+func (db *DB) replayed(t *testing.T, log Reader, older func(take func([]byte) error) error) (replayed []string) {
+	t.Helper()
+	h := History{Log: log, Replays: []Replay{ofRights(func(_ context.Context, _ *Tx, e *sealer.Event) (bool, error) {
+		replayed = append(replayed, e.Type+" "+e.Subject.ID)
+		return false, nil
+	})}}
+	if older != nil {
+		h.Older = func(_ context.Context, take func([]byte) error) error { return older(take) }
+	}
+	require.NoError(t, db.Reconcile(t.Context(), h))
+	return replayed
+}
+
+// TestStartReadsWhatCameSince: the first start reads everything, each further one what came
+// since the one before.
+func TestStartReadsWhatCameSince(t *testing.T) {
+	dir, log := t.TempDir(), newMemoryLog()
+	db := mustOpen(t, dir)
+	asked := 0
+	older := func(func([]byte) error) error { asked++; return nil }
+	start := func() []string {
+		asked, log.scanned = 0, 0
+		return db.replayed(t, log, older)
+	}
+	for _, right := range []string{"rgh_a", "rgh_b"} {
+		db.tell(t, "right.issued", right)
+		db.tell(t, "right.suspended", right)
+		log.deliver(t, 3)
+	}
+	db.relayAll(t, log)
+	require.Equal(t, []string{"right.suspended rgh_a", "right.suspended rgh_b"}, start())
+	require.Equal(t, 1, asked)
+	require.Empty(t, start())
+	require.Zero(t, asked+log.scanned)
+
+	db.tell(t, "right.resumed", "rgh_a")
+	log.deliver(t, 3)
+	db.relayAll(t, log)
+	require.NoError(t, db.Close())
+	db = mustOpen(t, dir)
+	require.Equal(t, []string{"right.resumed rgh_a"}, start())
+	require.Equal(t, 4, log.scanned)
+	require.Empty(t, start())
+
+	// A start that can't know where the last one ended reads everything.
+	all := []string{"right.resumed rgh_a", "right.suspended rgh_b"}
+	for _, statement := range []string{
+		`DELETE FROM high_water WHERE name = 'stops'`,
+		`UPDATE high_water SET position = '1.0.99999' WHERE name = 'stops'`,
+		`UPDATE high_water SET position = '9.0.0' WHERE name = 'stops'`,
+	} {
+		_, err := db.write.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+		require.Equal(t, all, start(), statement)
+		require.Equal(t, 1, asked, statement)
+		_, err = db.write.ExecContext(t.Context(), `DELETE FROM high_water WHERE name = 'stops'`)
+		require.NoError(t, err)
+		require.Equal(t, all, start())
+	}
+	log.cut(log.end.Offset, 2)
+	require.Equal(t, all, start(), "a log of another generation")
+	require.Empty(t, start())
+}
+
+// TestStartReadsNoMoreThanItsBound: after a long run, too, a service is ready in seconds.
+func TestStartReadsNoMoreThanItsBound(t *testing.T) {
+	db, log := mustOpen(t, t.TempDir()), newMemoryLog()
+	require.Empty(t, db.replayed(t, log, nil))
+	for _, right := range []string{"rgh_a", "rgh_b"} {
+		db.tell(t, "right.suspended", right)
+		db.relayAll(t, log)
+		log.end.Offset += startReads - 1
+	}
+	log.end = log.entries[1].Next()
+	require.Equal(t, []string{"right.suspended rgh_b"}, db.replayed(t, log, nil))
+}
+
+// TestNewestEventCounts wherever it is when the database is held against the stops.
+func TestNewestEventCounts(t *testing.T) {
+	db, log := mustOpen(t, t.TempDir()), newMemoryLog()
+	db.tell(t, "right.suspended", "rgh_a")
+	db.relayAll(t, log)
+	db.tell(t, "right.resumed", "rgh_a")
+	require.Equal(t, []string{"right.resumed rgh_a"}, db.replayed(t, log, nil), "in the outbox")
+
+	db, log = mustOpen(t, t.TempDir()), newMemoryLog()
+	db.tell(t, "right.suspended", "rgh_a")
+	db.relayAll(t, log)
+	require.Equal(t, []string{"right.resumed rgh_a"}, db.replayed(t, log, func(func([]byte) error) error {
+		db.tell(t, "right.resumed", "rgh_a")
+		_, err := db.relay(t.Context(), log)
+		return err
+	}), "on its way meanwhile")
+
+	db, log = mustOpen(t, t.TempDir()), newMemoryLog()
+	db.tell(t, "right.suspended", "rgh_a")
+	db.tell(t, "right.resumed", "rgh_b")
+	db.relayAll(t, log)
+	packed := log.entries
+	db.tell(t, "right.suspended", "rgh_b")
+	db.relayAll(t, log)
+	log.entries = log.entries[2:]
+	require.Equal(t, []string{"right.suspended rgh_a", "right.suspended rgh_b"}, db.replayed(t, log, func(take func([]byte) error) error {
+		for range 2 {
+			for _, e := range packed {
+				require.NoError(t, take(e.Event))
+			}
+		}
+		db := mustOpen(t, t.TempDir()) // somebody's who wants to lift the suspensions
+		_, err := db.write.ExecContext(t.Context(), `UPDATE counters SET value = $1 WHERE name = 'revision'`, maxRevision)
+		require.NoError(t, err)
+		db.tell(t, "right.resumed", "rgh_a")
+		pending, err := db.pending(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, take(pending[0].Event))
+		return take([]byte("no event"))
+	}), "behind what a pack holds")
+}
+
+// TestReappliedStopsAreTold: by an event, and by a line of the log each. Revisions go on
+// behind those that were given, whatever the database says.
+func TestReappliedStopsAreTold(t *testing.T) {
+	db, log := mustOpen(t, t.TempDir()), newMemoryLog()
+	var told int64
+	for range 5 {
+		told = db.tell(t, "right.suspended", "rgh_a")
+	}
+	db.relayAll(t, log)
+	_, err := db.write.ExecContext(t.Context(), `UPDATE counters SET value = 1 WHERE name = 'revision'`)
+	require.NoError(t, err)
+	var said bytes.Buffer
+	db.cfg.Logger = slog.New(slog.NewTextHandler(&said, nil))
+	db.newest.Store(0) // as in a process that has just started
+	require.NoError(t, db.Reconcile(t.Context(), History{Log: log, Replays: []Replay{ofRights(func(ctx context.Context, tx *Tx, e *sealer.Event) (bool, error) {
+		revision, err := tx.Revision(ctx)
+		require.Greater(t, revision, told)
+		return true, err
+	})}}))
+	require.Contains(t, said.String(), `stop="right.suspended: rgh_a of tnt_a"`)
+	pending, err := db.pending(t.Context())
+	require.NoError(t, err)
+	require.Len(t, pending, 1)
+	e, err := sealer.ParseEvent(pending[0].Event)
+	require.NoError(t, err)
+	require.Equal(t, "database.stops_reapplied", e.Type)
+	require.Equal(t, BySystem(), e.Actor)
+	require.JSONEq(t, `{"reapplied":1}`, string(e.Data))
+}

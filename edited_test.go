@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/store"
+	"muniment/sealer"
+)
+
+// stoppedHouse is a house whose tenant has stopped some rights and a key, and resumed a right.
+type stoppedHouse struct {
+	*house
+	revokedKey string
+}
+
+// wasStopped is what became of each right.
+var wasStopped = map[string]string{"DOOH": "ACTIVE", "AUDIO": "ACTIVE", "CTV": "SUSPENDED", "MOBILE": "REVOKED"}
+
+func newStopped(t *testing.T) *stoppedHouse {
+	h := &stoppedHouse{house: newHouse(t)}
+	var made struct {
+		Key    struct{ KeyID string }
+		APIKey string
+	}
+	h.post("/v1/api-keys", map[string]any{"label": "stolen"}, &made)
+	h.revokedKey = made.APIKey
+	for range 3 {
+		h.post("/v1/rights/"+h.rights["AUDIO"]+"/suspend", map[string]any{}, nil)
+		h.post("/v1/rights/"+h.rights["AUDIO"]+"/resume", map[string]any{}, nil)
+	}
+	h.post("/v1/rights/"+h.rights["CTV"]+"/suspend", map[string]any{"reason": "fraud"}, nil)
+	h.post("/v1/rights/"+h.rights["MOBILE"]+"/revoke", map[string]any{}, nil)
+	require.NoError(t, h.client.Do(t.Context(), http.MethodDelete, "/v1/api-keys/"+made.Key.KeyID, nil, nil))
+	h.muniment("sandbox", "rotate-secret", "--data", h.data)
+	h.receipts(3)
+	h.requireStopped()
+	return h
+}
+
+func (h *house) post(path string, body, answer any) {
+	h.t.Helper()
+	require.NoError(h.t, h.client.Do(h.t.Context(), http.MethodPost, path, body, answer))
+}
+
+// requireStopped asks control and the node what is in force.
+func (h *stoppedHouse) requireStopped() {
+	h.t.Helper()
+	for substrate, want := range wasStopped {
+		var told struct{ Right struct{ State string } }
+		require.NoError(h.t, h.client.Do(h.t.Context(), http.MethodGet, "/v1/rights/"+h.rights[substrate], nil, &told))
+		require.Equal(h.t, want, told.Right.State, substrate)
+		status, answer := h.deliver(h.client.Key, substrate)
+		require.Equal(h.t, map[bool]int{true: http.StatusOK, false: http.StatusConflict}[want == "ACTIVE"], status, "%s: %s", substrate, answer)
+	}
+	status, answer := h.deliver(h.revokedKey, "DOOH")
+	require.Equal(h.t, http.StatusUnauthorized, status, answer)
+}
+
+// revive makes all live again in a database, as whoever can write its file would. All of
+// its revisions look newer than what the log says.
+func revive(t *testing.T, file string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+file)
+	require.NoError(t, err)
+	defer db.Close()
+	for _, statement := range []string{
+		`UPDATE rights SET state = 'ACTIVE', state_reason = NULL, revision = revision + 1000`,
+		`UPDATE api_keys SET revoked_at = NULL, revision = revision + 1000`,
+		`UPDATE feed SET stopped = 0, revision = revision + 1000, change = json_set(change, '$.revision', revision + 1000)`,
+		`UPDATE feed SET change = json_set(change, '$.right.state', 'ACTIVE', '$.right.revision', revision) WHERE kind = 'right'`,
+		`UPDATE feed SET change = json_set(json_remove(change, '$.key.revokedAt'), '$.key.revision', revision) WHERE kind = 'key'`,
+		`UPDATE counters SET value = value + 1000 WHERE name = 'revision'`,
+	} {
+		_, err := db.ExecContext(t.Context(), statement)
+		require.NoError(t, err, statement)
+	}
+	_, err = db.ExecContext(t.Context(), `PRAGMA wal_checkpoint(TRUNCATE)`)
+	require.NoError(t, err)
+}
+
+// TestStartUndoesAnEditedDatabase: what was stopped since the last start is stopped, whatever
+// the database says. A start that finds nothing amiss changes nothing.
+func TestStartUndoesAnEditedDatabase(t *testing.T) {
+	h := newStopped(t)
+	h.stop()
+	h.start()
+	h.requireStopped()
+	require.NotContains(t, h.log(), "in force again")
+	h.post("/v1/rights/"+h.rights["DOOH"]+"/suspend", map[string]any{}, nil)
+	h.post("/v1/rights/"+h.rights["DOOH"]+"/resume", map[string]any{}, nil)
+	h.stop()
+	require.NotContains(t, h.systemEvents(), "database.stops_reapplied")
+
+	h = newStopped(t)
+	h.stop()
+	revive(t, filepath.Join(h.data, "control.db"))
+	h.start()
+	h.requireStopped()
+	require.Contains(t, h.log(), "in force again")
+	h.stop()
+	require.JSONEq(t, `{"reapplied":3}`, h.systemEvents()["database.stops_reapplied"])
+}
+
+// reviveBackup is revive for a backup, whose manifest says what was made of it.
+func reviveBackup(t *testing.T, dir string, files ...string) {
+	t.Helper()
+	revive(t, filepath.Join(dir, "control.db"))
+	var m store.Manifest
+	require.NoError(t, json.Unmarshal(read(t, filepath.Join(dir, "manifest.json")), &m))
+	for _, name := range append(files, "control.db") {
+		text := read(t, filepath.Join(dir, name))
+		sum := sha256.Sum256(text)
+		i := slices.IndexFunc(m.Files, func(f store.File) bool { return f.Name == name })
+		m.Files[i].Bytes, m.Files[i].SHA256 = int64(len(text)), hex.EncodeToString(sum[:])
+	}
+	text, err := json.Marshal(m)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "manifest.json"), text, 0o600))
+}
+
+// TestRestoreUndoesAnEditedDatabase has the stops be older than the newest start, too: a
+// restore reads all that the log says.
+func TestRestoreUndoesAnEditedDatabase(t *testing.T) {
+	h := newStopped(t)
+	h.stop()
+	h.start()
+	h.stop()
+	to := filepath.Join(t.TempDir(), "backup")
+	h.backUp(to)
+	honest, made := h.restored(to)
+	require.Empty(t, made.Reapplied)
+	reviveBackup(t, to)
+	edited, made := h.restored(to)
+	require.Len(t, made.Reapplied, 3)
+	for _, other := range []*house{honest, edited} {
+		other.start()
+		(&stoppedHouse{other, h.revokedKey}).requireStopped()
+		other.stop()
+	}
+	require.Contains(t, edited.systemEvents()["database.restored"], `"reapplied":3`)
+}
+
+// forgetful is a log that holds no event of control any more.
+type forgetful struct{ store.OpenLog }
+
+func (l forgetful) Scan(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
+	return l.OpenLog.Scan(ctx, from, to, func(e sealer.Entry) error {
+		if e.Node == store.Node {
+			return nil
+		}
+		return fn(e)
+	})
+}
+
+// TestRestoreReadsPacksAndWarehouse: what the log holds no more is in the packs, and what
+// was not sealed is in the warehouse. What was resumed stays so, wherever that is told.
+func TestRestoreReadsPacksAndWarehouse(t *testing.T) {
+	h := newStopped(t)
+	move := func(substrate, action string) {
+		h.post("/v1/rights/"+h.rights[substrate]+"/"+action, map[string]any{}, nil)
+	}
+	move("DOOH", "suspend")
+	h.seal()
+	move("DOOH", "resume")
+	move("DRONE", "suspend")
+	loaded := func() bool {
+		var told struct {
+			Events []struct{ Event struct{ Type string } }
+		}
+		require.NoError(t, h.client.Do(t.Context(), http.MethodGet, "/v1/events?limit=1", nil, &told))
+		return told.Events[0].Event.Type == "right.suspended"
+	}
+	require.Eventually(t, loaded, time.Minute, 5*time.Millisecond)
+	h.stop()
+	to := filepath.Join(t.TempDir(), "backup")
+	h.backUp(to)
+
+	restored := func() []string {
+		made, err := store.Restore{
+			From: to, Data: filepath.Join(t.TempDir(), "data"), Replays: replays(), Older: olderEvents,
+			Continue: func(ctx context.Context, data string, end sealer.Position, generation uint32) (store.OpenLog, error) {
+				log, err := continueLog(ctx, data, end, generation)
+				return forgetful{log}, err
+			},
+		}.Run(t.Context())
+		require.NoError(t, err)
+		var rights []string
+		for _, said := range made.Reapplied {
+			for substrate, id := range h.rights {
+				if strings.Contains(said, id) {
+					rights = append(rights, substrate)
+				}
+			}
+		}
+		slices.Sort(rights)
+		return rights
+	}
+	require.Empty(t, restored())
+	reviveBackup(t, to)
+	require.Equal(t, []string{"CTV", "DRONE", "MOBILE"}, restored())
+
+	// Without the warehouse, a suspension that only the packs know is not known to have ended.
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(to, "warehouse.db"))
+	require.NoError(t, err)
+	_, err = db.ExecContext(t.Context(), `DELETE FROM events WHERE type <> 'delivery.recorded'`)
+	require.NoError(t, err)
+	_, err = db.ExecContext(t.Context(), `PRAGMA wal_checkpoint(TRUNCATE)`)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	reviveBackup(t, to, "warehouse.db")
+	require.Equal(t, []string{"CTV", "DOOH", "MOBILE"}, restored())
+}
