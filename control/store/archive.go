@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"muniment/sealer"
@@ -60,20 +61,25 @@ func (w *backupWriter) packFile(archive *tar.Writer, name string, at time.Time) 
 	return err
 }
 
-// archive is a backup that is read in the order of its manifest.
+// archive is a backup that is read in the order of its manifest. It may be from anybody:
+// nothing but plain files of it is read, and nothing outside of it.
 type archive interface {
-	// open opens the next file, which must have this name. The caller closes it.
-	open(name string) (io.ReadCloser, error)
+	// open opens the next file, which must have this name, and says how long it is. The
+	// caller closes it, and reads no more of it than it expects.
+	open(name string) (file io.ReadCloser, size int64, err error)
 	io.Closer
 }
 
 func openArchive(from string) (archive, error) {
 	info, err := os.Stat(from)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if info.IsDir() {
-		return folderArchive(from), nil
+	case info.IsDir():
+		root, err := os.OpenRoot(from)
+		return folderArchive{root}, err
+	case !info.Mode().IsRegular():
+		return nil, notRegular(from)
 	}
 	f, err := os.Open(from)
 	if err != nil {
@@ -82,31 +88,65 @@ func openArchive(from string) (archive, error) {
 	return &tarArchive{file: f, tar: tar.NewReader(f)}, nil
 }
 
-type folderArchive string
+func notRegular(name string) error { return fmt.Errorf("%s is not a regular file", name) }
 
-func (dir folderArchive) open(name string) (io.ReadCloser, error) {
-	return os.Open(filepath.Join(string(dir), filepath.FromSlash(name)))
+type folderArchive struct{ root *os.Root }
+
+func (a folderArchive) open(name string) (io.ReadCloser, int64, error) {
+	for i, c := range name {
+		if c != '/' {
+			continue
+		}
+		if info, err := a.root.Lstat(filepath.FromSlash(name[:i])); err != nil {
+			return nil, 0, err
+		} else if !info.IsDir() {
+			return nil, 0, notRegular(name)
+		}
+	}
+	seen, err := a.root.Lstat(filepath.FromSlash(name))
+	if err != nil {
+		return nil, 0, err
+	}
+	if !seen.Mode().IsRegular() {
+		return nil, 0, notRegular(name)
+	}
+	// Whatever has taken its place since is not waited for.
+	f, err := a.root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err == nil && !os.SameFile(seen, info) {
+		err = notRegular(name)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, info.Size(), nil
 }
 
-func (folderArchive) Close() error { return nil }
+func (a folderArchive) Close() error { return a.root.Close() }
 
 type tarArchive struct {
 	file *os.File
 	tar  *tar.Reader
 }
 
-func (a *tarArchive) open(name string) (io.ReadCloser, error) {
-	h, err := a.tar.Next()
-	if errors.Is(err, io.EOF) {
+func (a *tarArchive) open(name string) (io.ReadCloser, int64, error) {
+	h, err := a.tar.Next() // a header of more than 1 MiB is an error
+	switch {
+	case errors.Is(err, io.EOF):
 		err = io.ErrUnexpectedEOF
-	}
-	if err == nil && h.Name != name {
+	case err != nil:
+	case h.Name != name:
 		err = fmt.Errorf("the tar holds %q in its place", h.Name)
+	case h.Typeflag != tar.TypeReg:
+		return nil, 0, notRegular(name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", name, err)
+		return nil, 0, fmt.Errorf("cannot read %s: %w", name, err)
 	}
-	return io.NopCloser(a.tar), nil
+	return io.NopCloser(a.tar), h.Size, nil
 }
 
 func (a *tarArchive) Close() error { return a.file.Close() }
@@ -167,8 +207,12 @@ func syncFolders(dir string) error {
 }
 
 // local says whether a name of a manifest may be written below a new folder: one
-// of the parts that a backup has, and nothing that leads out of it.
+// of the parts that a backup has, and nothing that leads out of it or is hard to see.
 func local(name string) bool {
+	hidden := func(c rune) bool { return c <= ' ' || c > '~' || c == '\\' }
+	if strings.ContainsFunc(name, hidden) || strings.Contains(name, "/.") {
+		return false
+	}
 	top, _, below := strings.Cut(name, "/")
 	switch top {
 	case controlFile, warehouseFile:

@@ -49,9 +49,9 @@ import (
 //
 // Restore copies a backup into a new data folder, which has its name only after
 // every file matched the manifest, both databases passed SQLite's check, the log was
-// read from end to end, and each pack was found. Its database is held against
-// every stop that its log, packs and warehouse tell of, as who made the backup may have
-// edited it. The restored database begins a new
+// read from end to end, and each pack was found. A backup may come from anybody: only plain
+// files of it are read, as long as its manifest says, and its database is held against
+// every stop that its log, packs and warehouse tell of. The restored database begins a new
 // life (incarnation), and the log a new generation, so nothing that happens in it
 // can be mistaken for what happened after the backup. What did is lost, and the
 // restored service would in time sign other roots of sizes that were signed before:

@@ -149,20 +149,30 @@ func (w *restoreWriter) copyAll(ctx context.Context) (err error) {
 	return nil
 }
 
+// maxManifest is the longest manifest: a line a file, of which a pack is one.
+const maxManifest = 64 << 20
+
 func (w *restoreWriter) readManifest(from archive) error {
-	f, err := from.open(manifestFile)
+	f, _, err := from.open(manifestFile)
 	if err != nil {
 		return fmt.Errorf("it is no whole backup: %w", err)
 	}
 	defer f.Close()
-	if err := json.NewDecoder(f).Decode(&w.m); err != nil {
+	text, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
+	if len(text) > maxManifest {
+		return fmt.Errorf("its %s is too long: it has more than %s", manifestFile, megabytes(maxManifest))
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &w.m)
+	}
+	if err != nil {
 		return fmt.Errorf("cannot read its %s: %w", manifestFile, err)
 	}
 	if w.m.Format != manifestFormat {
 		return fmt.Errorf("its format is %q, this program reads %q", w.m.Format, manifestFormat)
 	}
 	for _, f := range w.m.Files {
-		if !local(f.Name) {
+		if !local(f.Name) || f.Bytes < 0 {
 			return fmt.Errorf("its manifest names %q, which is no file of a backup", f.Name)
 		}
 	}
@@ -170,19 +180,23 @@ func (w *restoreWriter) readManifest(from archive) error {
 }
 
 func (w *restoreWriter) copyFile(from archive, f File) error {
-	source, err := from.open(f.Name)
+	altered := fmt.Errorf("%s is not what was backed up", f.Name)
+	source, size, err := from.open(f.Name)
 	if err != nil {
 		return err
 	}
 	defer source.Close()
+	if size != f.Bytes {
+		return altered
+	}
 	mode := os.FileMode(0o600)
 	if f.Name == rootFile {
 		mode = 0o644
 	}
 	return createDurably(filepath.Join(w.dir, filepath.FromSlash(f.Name)), mode, func(to io.Writer) error {
-		size, sum, err := hashCopy(to, source)
+		size, sum, err := hashCopy(to, io.LimitReader(source, f.Bytes+1)) // it may have grown
 		if err == nil && (size != f.Bytes || hex.EncodeToString(sum) != f.SHA256) {
-			err = fmt.Errorf("%s is not what was backed up", f.Name)
+			err = altered
 		}
 		return err
 	})

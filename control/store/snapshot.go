@@ -76,7 +76,8 @@ func openCopy(path string) (*sql.DB, error) {
 	return sql.Open("sqlite", "file:"+escaped(path)+"?mode=ro&immutable=1")
 }
 
-// checkDatabase has SQLite check the pages and indexes of a file.
+// checkDatabase has SQLite check the pages and indexes of a file. A trigger is none of ours,
+// and would run with every change.
 func checkDatabase(ctx context.Context, path string) error {
 	db, err := openCopy(path)
 	if err != nil {
@@ -87,8 +88,15 @@ func checkDatabase(ctx context.Context, path string) error {
 	if err == nil && said != "ok" {
 		err = errors.New(said)
 	}
+	var triggers int
+	if err == nil {
+		err = db.QueryRowContext(ctx, "SELECT COUNT(*) FROM sqlite_master WHERE type = 'trigger'").Scan(&triggers)
+	}
 	if err := errors.Join(err, db.Close()); err != nil {
 		return fmt.Errorf("%s is damaged: %w", filepath.Base(path), err)
+	}
+	if triggers > 0 {
+		return fmt.Errorf("%s has a trigger, which no backup has", filepath.Base(path))
 	}
 	return nil
 }
