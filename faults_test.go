@@ -246,8 +246,10 @@ func TestFullDisk(t *testing.T) {
 	ballast := filepath.Join(disk, "ballast")
 	fill(t, ballast)
 	t.Logf("log full after %v", tr.await(t, "503 LOG_UNAVAILABLE", 2*time.Minute))
+	require.NoError(t, h.client.Do(t.Context(), "POST", "/v1/rights/"+h.rights["CTV"]+"/suspend", map[string]any{}, nil), "stops go on")
+	require.Eventually(t, func() bool { return typesInLog(t, h.data)["right.suspended"] > 0 }, time.Minute, 50*time.Millisecond, "in a segment of its own")
 	for range 20 {
-		err := h.client.Do(t.Context(), "POST", "/v1/rights/"+h.rights["CTV"]+"/suspend", map[string]any{}, nil)
+		err := h.client.Do(t.Context(), "POST", "/v1/rights/"+h.rights["CTV"]+"/resume", map[string]any{}, nil)
 		require.ErrorContains(t, err, "answered 503")
 		require.ErrorContains(t, err, "STORAGE_FULL")
 	}
@@ -257,7 +259,7 @@ func TestFullDisk(t *testing.T) {
 	recovered := tr.await(t, "200", 10*time.Second)
 	t.Logf("deliveries recovered %v after there was room", recovered)
 	freed := time.Now()
-	require.NoError(t, h.client.Do(t.Context(), "POST", "/v1/rights/"+h.rights["CTV"]+"/suspend", map[string]any{}, nil))
+	require.NoError(t, h.client.Do(t.Context(), "POST", "/v1/rights/"+h.rights["CTV"]+"/resume", map[string]any{}, nil))
 	tr.end()
 	h.seal()
 	t.Logf("the warehouse caught up within %v", time.Since(freed))

@@ -114,7 +114,7 @@ func (c *upCmd) Run() (err error) {
 		return serve(ctx, secured(adminListener, adminTLS), gateway.LoopbackOnly(adminListener.Addr(), operators))
 	})
 
-	db, err := store.Open(ctx, store.Config{Path: filepath.Join(c.Data, "control.db"), Logger: logger, Registerer: registry, Program: "muniment " + thisBuild().String()})
+	db, err := store.Open(ctx, store.Config{Path: filepath.Join(c.Data, "control.db"), Reserve: store.Reserve, Logger: logger, Registerer: registry, Program: "muniment " + thisBuild().String()})
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (c *upCmd) Run() (err error) {
 		return err
 	}
 	defer closing(&err, eventLog)
-	loader, err := pipeline.NewLoader(pipeline.LoaderConfig{Log: eventLog, Warehouse: warehouse, Logger: logger, Registerer: registry})
+	loader, err := pipeline.NewLoader(pipeline.LoaderConfig{Log: eventLog, Warehouse: reservedSink{warehouse, db}, Logger: logger, Registerer: registry})
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (c *upCmd) Run() (err error) {
 	}
 	inside := newInsideListener()
 	edge, err := gateway.New(gateway.Config{
-		NodeID: nodeID, Version: thisBuild().Version, Epoch: epoch, Rights: view, Log: eventLog, Signer: signer, SandboxSigner: sandboxSigner, IsSandbox: ctl.tenants.IsSandbox,
+		NodeID: nodeID, Version: thisBuild().Version, Epoch: epoch, Rights: view, Log: reservedLog{eventLog, db}, Signer: signer, SandboxSigner: sandboxSigner, IsSandbox: ctl.tenants.IsSandbox,
 		DialControl: inside.Dial, Spell: sandbox.Spell,
 		TLS: apiTLS, MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, Logger: logger, Registerer: registry,
 	})

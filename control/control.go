@@ -173,12 +173,12 @@ func (c *Control) Admin() http.Handler { return c.admin }
 // is not public: see gateway/api for what they say to each other.
 func (c *Control) Nodes() http.Handler { return c.nodes }
 
-// Run relays audit events to the log, keeps an eye on the nodes, and has the rooms do
+// Run relays audit events to the log, keeps an eye on nodes and disk, and has the rooms do
 // their jobs, until ctx is done; then it returns nil.
 func (c *Control) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	parts := []func(context.Context) error{c.cfg.Nodes.Follow, c.relay}
+	parts := []func(context.Context) error{c.cfg.Nodes.Follow, c.relay, c.cfg.DB.Watch}
 	for _, j := range c.cfg.Jobs {
 		parts = append(parts, func(ctx context.Context) error { return c.repeat(ctx, j) })
 	}

@@ -68,7 +68,11 @@ type closing struct {
 
 // close moves a challenge, and answers with its right, which upholding revokes.
 func (r *Room) close(ctx context.Context, how closing) (closed Challenge, of right.View, err error) {
-	err = r.db.Change(ctx, func(tx *store.Tx) error {
+	record := r.db.Change
+	if transitions[how.action].revokes {
+		record = r.db.Stop
+	}
+	err = record(ctx, func(tx *store.Tx) error {
 		was, err := find(ctx, tx, how.tenantID, how.id)
 		if err != nil {
 			return err

@@ -161,7 +161,7 @@ func (r *Room) expelled(ctx context.Context, m *member) (Expelled, error) {
 func (r *Room) askToLeave(ctx context.Context, nodeID, reason string, by sealer.Ref) error {
 	r.change.Lock()
 	defer r.change.Unlock()
-	return r.db.Change(ctx, func(tx *store.Tx) error {
+	return r.db.Stop(ctx, func(tx *store.Tx) error {
 		m, err := r.member(ctx, tx, nodeID)
 		if err != nil || m.leaving {
 			return err
@@ -185,7 +185,7 @@ func (r *Room) askToLeave(ctx context.Context, nodeID, reason string, by sealer.
 func (r *Room) writeExpulsion(ctx context.Context, nodeID string, left bool, q Expulsion, by sealer.Ref) (m *member, err error) {
 	r.change.Lock()
 	defer r.change.Unlock()
-	err = r.db.Change(ctx, func(tx *store.Tx) error {
+	err = r.db.Stop(ctx, func(tx *store.Tx) error {
 		if m, err = r.member(ctx, tx, nodeID); err != nil || !m.expelledAt.IsZero() { // by somebody else meanwhile
 			return err
 		}

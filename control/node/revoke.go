@@ -168,7 +168,7 @@ func refusal(unsealed []Unsealed) error {
 func (r *Room) writeRevocation(ctx context.Context, g *ring, keyID, reason string, by sealer.Ref) (row *signingKey, err error) {
 	r.change.Lock()
 	defer r.change.Unlock()
-	err = r.db.Change(ctx, func(tx *store.Tx) error {
+	err = r.db.Stop(ctx, func(tx *store.Tx) error {
 		all, err := keys(ctx, tx)
 		if err != nil {
 			return err

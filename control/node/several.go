@@ -130,7 +130,7 @@ func (r *Room) Vouches(ctx context.Context, tx *store.Tx, keyID string) (bool, e
 
 // leave has nothing be taken any more that the key signs.
 func (r *Room) leave(ctx context.Context, keyID string) error {
-	return r.db.Change(ctx, func(tx *store.Tx) error {
+	return r.db.Stop(ctx, func(tx *store.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE signing_keys SET leaving = 1 WHERE key_id = $1`, keyID)
 		return err
 	})

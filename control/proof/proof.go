@@ -64,7 +64,8 @@
 //
 // State is the database's (heads, roots, packs) and the folder's (one file a
 // pack, and its nodes). There is no state in memory but a lock for each tenant that is sealing.
-// The database away or the disk full: 503, and nothing has happened.
+// The database away, the disk full, or what is left of it reserved: 503, and nothing has
+// happened.
 //
 // Non-goals here: what rules mean (see control/settle), and statements over packs.
 package proof

@@ -66,6 +66,9 @@ func (r *Room) timed(ctx context.Context, tenantID, leaving string, spoolWait ti
 }
 
 func (r *Room) seal(ctx context.Context, tenantID, leaving string, spoolWait time.Duration, by sealer.Ref) (sealed Sealed, fresh bool, err error) {
+	if err := r.db.Reserved(); err != nil {
+		return Sealed{}, false, err
+	}
 	before, err := readHead(ctx, r.db.Read(), tenantID)
 	if err != nil {
 		return Sealed{}, false, err

@@ -91,7 +91,11 @@ func write(ctx context.Context, tx *store.Tx, r *Right, by sealer.Ref) (err erro
 
 // move is Move in a change of its own.
 func (r *Room) move(ctx context.Context, tenantID, id string, a Action, reason *string, by sealer.Ref) (moved View, err error) {
-	err = r.db.Change(ctx, func(tx *store.Tx) error {
+	record := r.db.Change
+	if a != Resume {
+		record = r.db.Stop
+	}
+	err = record(ctx, func(tx *store.Tx) error {
 		moved, err = Move(ctx, tx, tenantID, id, a, reason, by)
 		return err
 	})

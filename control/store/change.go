@@ -19,7 +19,7 @@ type Tx struct {
 	db       *DB
 	epoch    uint64 // of the events that the change emits
 	revision int64  // 0: none taken yet
-	emitted  bool
+	emitted  uint64 // the number of the last event, 0 without any
 }
 
 // Change runs fn in one write transaction and commits it. When it returns nil,
@@ -27,14 +27,16 @@ type Tx struct {
 // awake. When fn fails, nothing of it remains, and fn's error comes back as it
 // is. Changes run one at a time, so fn must be short and must not wait for
 // anything but the database; it must use tx and not the read pool. In the context of an
-// attempt (WithAttempt) it is the attempt's effect. On a full disk
-// the error is a 503 with reason STORAGE_FULL; while PostgreSQL is away, with reason
-// DATABASE_UNAVAILABLE: its message says whether the change may have been made.
+// attempt (WithAttempt) it is the attempt's effect. On a full disk, and while the reserve
+// is spent, the error is a 503 with reason STORAGE_FULL; while PostgreSQL is away, with
+// reason DATABASE_UNAVAILABLE: its message says whether the change may have been made.
+// What stops something is for Stop.
 func (db *DB) Change(ctx context.Context, fn func(tx *Tx) error) error {
-	return db.unavailable(db.room(db.change(ctx, fn)))
+	return db.unavailable(db.room(db.change(ctx, fn, false)))
 }
 
-func (db *DB) change(ctx context.Context, fn func(tx *Tx) error) error {
+// change is Change, or Stop's try.
+func (db *DB) change(ctx context.Context, fn func(tx *Tx) error, stops bool) error {
 	inner, err := db.write.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("cannot begin a change: %w", err)
@@ -50,7 +52,13 @@ func (db *DB) change(ctx context.Context, fn func(tx *Tx) error) error {
 	if err := fn(tx); err != nil {
 		return err
 	}
-	if tx.revision != 0 || tx.emitted {
+	changed := tx.revision != 0 || tx.emitted != 0
+	if changed && !stops { // what is neither, as how far the log is, takes next to nothing
+		if err := db.Reserved(); err != nil {
+			return err
+		}
+	}
+	if changed {
 		if err := db.notify(ctx, inner); err != nil {
 			return fmt.Errorf("cannot commit a change: %w", err)
 		}
@@ -62,8 +70,14 @@ func (db *DB) change(ctx context.Context, fn func(tx *Tx) error) error {
 		db.saw(tx.revision)
 		db.changed.raise()
 	}
-	if tx.emitted {
+	if tx.emitted != 0 {
+		if stops {
+			db.stopped.Store(tx.emitted)
+		}
 		db.queued.raise()
+	}
+	if changed {
+		db.recorded()
 	}
 	return nil
 }
@@ -134,7 +148,7 @@ func (tx *Tx) Emit(ctx context.Context, e sealer.Event) error {
 	if err != nil {
 		return fmt.Errorf("cannot emit %s: %w", e.Type, err)
 	}
-	tx.emitted = true
+	tx.emitted = uint64(seq)
 	return nil
 }
 

@@ -24,7 +24,12 @@ const (
 // one commit changed more than that. The first copy (After 0) is never cut: a
 // node that went on from the middle of it would be sent everything that lies
 // behind, and not only what may never be forgotten.
+//
+// While a stop could not be recorded (Stop) it is a 503: there are no leases.
 func (db *DB) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error) {
+	if db.unrecorded.Load() {
+		return api.Feed{}, errUnrecorded
+	}
 	f := api.Feed{Incarnation: db.incarnation, Changes: []api.Change{}}
 	err := db.view(ctx, func(tx *sql.Tx, newest int64) (err error) {
 		f.Newest, f.UpTo = newest, newest

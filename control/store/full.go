@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	"modernc.org/sqlite"
@@ -19,7 +20,7 @@ var errFull = api.Unavailable(api.StorageFull, "there is no room to record the c
 // beginning and the end of such a time, not each change within.
 func (db *DB) room(err error) error {
 	if !isFull(err) {
-		if err == nil && db.full.CompareAndSwap(true, false) {
+		if err == nil && db.Reserved() == nil && db.full.CompareAndSwap(true, false) {
 			db.cfg.Logger.Info("the disk has room for changes again")
 		}
 		return err
@@ -30,10 +31,10 @@ func (db *DB) room(err error) error {
 	return fmt.Errorf("%w: %w", errFull, err)
 }
 
-// isFull tells the databases' ways of saying so. SQLite's: a page, or the WAL's
-// index, found no room.
+// isFull tells the ways of saying so: a file's, PostgreSQL's, and SQLite's, where a page,
+// or the WAL's index, found no room.
 func isFull(err error) bool {
-	if noRoom(err) {
+	if noRoom(err) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return true
 	}
 	e, ok := errors.AsType[*sqlite.Error](err)

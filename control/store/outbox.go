@@ -91,6 +91,9 @@ func (db *DB) relay(ctx context.Context, log Appender) (int, error) {
 		r := &pending[i]
 		if _, err = log.Append(ctx, r); err != nil {
 			err = fmt.Errorf("cannot append %s: %w", r.EventID, err)
+			if isFull(err) && r.Epoch == db.epoch && r.Seq <= db.stopped.Load() {
+				db.spend() // a stop's event is among those that wait
+			}
 			break
 		}
 		db.durable = number{r.Epoch, r.Seq}

@@ -21,6 +21,9 @@
 // as TEXT, truth values as 0 and 1, and no order by texts that a locale may sort in
 // its own way.
 //
+// What stops something is recorded although the disk is full, out of a reserve; when it
+// can't be recorded all the same, no node gets a lease (stop.go, reserve.go).
+//
 // Database and log hold one history between them. A copy of either that is older
 // than the other is noticed at the start (history.go), and so is a stop that somebody
 // took out of the database (stops.go). Both are backed up, and restored, together
@@ -80,6 +83,9 @@ type Config struct {
 	TLS func(host string) *tls.Config
 	// Password is asked for each connection, in place of the URL's; nil: that counts.
 	Password func() (string, error)
+	// Reserve is how many bytes a file beside the database keeps free for stops; 0: none.
+	// PostgreSQL has none.
+	Reserve int64
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 	// Logger; nil is slog.Default.
@@ -114,11 +120,15 @@ type DB struct {
 	relayed  broadcast // raised when events have left the outbox
 	noted    broadcast // raised by Note
 	relaying sync.Mutex
-	durable  number       // the newest event that the log has and the outbox may too; under relaying
-	full     atomic.Bool  // the last change found no room on the disk
-	newest   atomic.Int64 // the highest revision that was seen committed
-	back     atomic.Bool  // the database went back: nothing of it counts any more
-	metrics  metrics
+	durable  number      // the newest event that the log has and the outbox may too; under relaying
+	full     atomic.Bool // the last change found no room on the disk
+	reserve  reserve
+	// unrecorded is set while a stop could not be recorded, and nothing since.
+	unrecorded atomic.Bool
+	stopped    atomic.Uint64 // the number of the newest event of a stop, in this process
+	newest     atomic.Int64  // the highest revision that was seen committed
+	back       atomic.Bool   // the database went back: nothing of it counts any more
+	metrics    metrics
 }
 
 // Open opens the database, makes it when there is none, and brings its schema up
@@ -182,6 +192,19 @@ func (db *DB) open(ctx context.Context) error {
 	db.read.SetMaxIdleConns(readers)
 	if err := db.live(ctx); err != nil {
 		return err
+	}
+	if db.pg == nil && db.cfg.Reserve > 0 {
+		db.reserve.path, db.reserve.size = filepath.Join(filepath.Dir(db.cfg.Path), reserveFile), db.cfg.Reserve
+		if err := db.reserve.take(); err != nil { // a start may use what room there is; then Watch refuses
+			db.cfg.Logger.Warn("cannot reserve room for stops", "err", err)
+		}
+	}
+	// A process that ended while it could not record a stop goes on as it was.
+	if err := db.probe(ctx); err != nil {
+		if !db.storageFailed(err) {
+			return err
+		}
+		db.unrecorded.Store(true)
 	}
 	return db.register()
 }

@@ -319,7 +319,7 @@ func (r *Room) revokeKey(ctx context.Context, c changer, keyID string) (Revocati
 	now := r.db.Now()
 	var after Key
 	var successors []string
-	err := r.db.Change(ctx, func(tx *store.Tx) error {
+	err := r.db.Stop(ctx, func(tx *store.Tx) error {
 		k, err := c.find(ctx, tx, keyID)
 		if err != nil {
 			return err

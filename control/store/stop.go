@@ -1,0 +1,98 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"modernc.org/sqlite"
+	codes "modernc.org/sqlite/lib"
+
+	"muniment/gateway/api"
+)
+
+// Stop is Change for what takes something out of force: a suspension, a revocation, an
+// expulsion. It may use the reserve, so fn may run twice: what it leaves behind must be of
+// its last run alone.
+//
+// When the database can't record it all the same, no node gets a lease any more (Feed)
+// until a change could be recorded, or Watch finds that one could be: what had to be
+// stopped is signed for no longer than what was. Nothing but a failure of storage does
+// that: who is refused, or goes away, stops nobody.
+func (db *DB) Stop(ctx context.Context, fn func(tx *Tx) error) error {
+	err := db.change(ctx, fn, true)
+	if isFull(err) && db.spend() {
+		err = db.change(ctx, fn, true)
+	}
+	failed := ctx.Err() == nil && db.storageFailed(err)
+	if failed && !db.unrecorded.Swap(true) {
+		db.cfg.Logger.Error("a stop could not be recorded: no node gets a lease until one can be", "err", err)
+	}
+	err = db.unavailable(db.room(err))
+	if failed {
+		told := *api.From(err)
+		told.Message += "; until a stop can be recorded nodes get no lease, and sign nothing once theirs is over"
+		err = fmt.Errorf("%w: %w", &told, err)
+	}
+	return err
+}
+
+// spend gives up the reserve; false if there was none.
+func (db *DB) spend() bool {
+	released, err := db.reserve.release()
+	if err != nil {
+		db.cfg.Logger.Error("cannot release the reserve", "err", err)
+	}
+	if released {
+		db.cfg.Logger.Error("the disk is full: the reserve was released for stops, all other changes are refused until there is room", "bytes", db.reserve.size)
+	}
+	return released
+}
+
+// storageFailed says whether a change failed as the database could not be written.
+func (db *DB) storageFailed(err error) bool {
+	if isFull(err) || db.pg != nil && Unreachable(err) {
+		return true
+	}
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return strings.HasPrefix(e.Code, "53") || strings.HasPrefix(e.Code, "58") // no resources, failing files
+	}
+	e, ok := errors.AsType[*sqlite.Error](err)
+	if !ok {
+		return false
+	}
+	switch e.Code() & 0xff {
+	case codes.SQLITE_IOERR, codes.SQLITE_CORRUPT, codes.SQLITE_READONLY, codes.SQLITE_CANTOPEN, codes.SQLITE_NOTADB:
+		return true
+	}
+	return false
+}
+
+// errUnrecorded is what nodes are told that ask for the feed meanwhile.
+var errUnrecorded = api.Unavailable(api.StorageFull, "a stop could not be recorded: there is no lease until one can be", time.Second)
+
+// recorded takes note that a change was made durable.
+func (db *DB) recorded() {
+	if db.unrecorded.CompareAndSwap(true, false) {
+		db.cfg.Logger.Info("stops can be recorded again, nodes get leases")
+	}
+}
+
+// probeBytes is about what a stop writes.
+const probeBytes = 32 << 10
+
+// probe finds out whether a stop could be recorded now.
+func (db *DB) probe(ctx context.Context) error {
+	filler := strings.Repeat(fmt.Sprintf("%016x", db.cfg.Now().UnixNano()), probeBytes/16)
+	err := db.change(ctx, func(tx *Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO probe (only_row, filler) VALUES (1, $1) ON CONFLICT (only_row) DO UPDATE SET filler = excluded.filler`, filler)
+		return err
+	}, true)
+	if err == nil {
+		db.recorded()
+	}
+	return err
+}

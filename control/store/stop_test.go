@@ -1,0 +1,196 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// fullDB is a database that may not grow any more, as on a full disk, unless its reserve
+// was released.
+type fullDB struct {
+	*DB
+	t       *testing.T
+	reserve string // the file
+	lifts   bool   // releasing it makes room
+}
+
+func newFullDB(t *testing.T) *fullDB {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "control.db")
+	db, err := Open(t.Context(), Config{Path: path, Reserve: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	f := &fullDB{DB: db, t: t, reserve: filepath.Join(filepath.Dir(path), "reserve"), lifts: true}
+	for _, sql := range []string{`DELETE FROM probe`, `VACUUM`} { // no page is free
+		_, err := db.write.ExecContext(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	f.limit(1) // SQLite takes the present size
+	return f
+}
+
+func (f *fullDB) limit(pages int) {
+	_, err := f.write.ExecContext(f.t.Context(), fmt.Sprint("PRAGMA max_page_count = ", pages))
+	require.NoError(f.t, err)
+}
+
+// long emits an event for which there is no room.
+func (f *fullDB) long(record func(context.Context, func(*Tx) error) error, subject string) error {
+	return record(f.t.Context(), func(tx *Tx) error {
+		if _, err := os.Stat(f.reserve); f.lifts && errors.Is(err, os.ErrNotExist) {
+			_, err := tx.ExecContext(f.t.Context(), "PRAGMA max_page_count = 1000000")
+			require.NoError(f.t, err)
+		}
+		if _, err := tx.Revision(f.t.Context()); err != nil {
+			return err
+		}
+		return tx.Emit(f.t.Context(), event("tnt_a", subject+strings.Repeat("x", 100_000)))
+	})
+}
+
+func (f *fullDB) refusal(err error) *api.Error {
+	f.t.Helper()
+	refused, ok := errors.AsType[*api.Error](err)
+	require.True(f.t, ok, "%v", err)
+	require.Equal(f.t, 503, refused.GetStatus())
+	require.Equal(f.t, api.StorageFull, refused.Reason)
+	return refused
+}
+
+// leases says whether nodes get any.
+func (f *fullDB) leases() bool {
+	f.t.Helper()
+	_, err := f.Feed(f.t.Context(), api.FeedRequest{After: 1})
+	if err != nil {
+		f.refusal(err)
+	}
+	return err == nil
+}
+
+// TestStopSpendsTheReserve: a stop is recorded on a full disk, and nothing else until
+// there is room for the reserve again.
+func TestStopSpendsTheReserve(t *testing.T) {
+	f := newFullDB(t)
+	info, err := os.Stat(f.reserve)
+	require.NoError(t, err)
+	taken := info.Sys().(*syscall.Stat_t).Blocks * 512
+	require.GreaterOrEqual(t, taken, int64(1<<20), "it really takes the room")
+
+	f.refusal(f.long(f.Change, "issued"))
+	require.FileExists(t, f.reserve, "it is for stops alone")
+	require.NoError(t, f.Reserved())
+	require.NoError(t, f.long(f.Stop, "revoked"))
+	require.NoFileExists(t, f.reserve)
+	require.True(t, f.leases())
+	f.refusal(f.Reserved())
+	f.refusal(f.long(f.Change, "issued, as there is room now"))
+	require.NoError(t, f.long(f.Stop, "revoked as well"))
+	require.NoError(t, f.Change(t.Context(), func(*Tx) error { return nil }), "who changes nothing needs no room")
+	pending, err := f.pending(t.Context())
+	require.NoError(t, err)
+	require.Len(t, pending, 2, "each stop once")
+
+	f.watch(t.Context())
+	require.FileExists(t, f.reserve)
+	require.NoError(t, f.Reserved())
+	require.NoError(t, f.long(f.Change, "issued"))
+}
+
+// TestNoLeaseWhileAStopIsUnrecorded: when not even the reserve helps, nodes are to stop
+// signing until a stop can be recorded.
+func TestNoLeaseWhileAStopIsUnrecorded(t *testing.T) {
+	f := newFullDB(t)
+	f.lifts = false
+	require.True(t, f.leases())
+	refused := f.refusal(f.long(f.Stop, "revoked"))
+	require.Contains(t, refused.Message, "nodes get no lease, and sign nothing once theirs is over")
+	require.False(t, f.leases())
+	f.refusal(f.long(f.Stop, "revoked"))
+	f.watch(t.Context())
+	require.False(t, f.leases(), "there is still no room")
+	require.NoError(t, f.Change(t.Context(), func(*Tx) error { return nil }))
+	require.False(t, f.leases(), "a change of nothing proves nothing")
+	f.limit(1_000_000)
+	f.watch(t.Context())
+	require.True(t, f.leases())
+
+	f.limit(1)
+	f.refusal(f.long(f.Stop, "revoked"))
+	require.False(t, f.leases())
+	f.limit(1_000_000)
+	require.NoError(t, f.long(f.Stop, "revoked"))
+	require.True(t, f.leases(), "it was recorded")
+}
+
+// TestWhoIsRefusedStopsNobody: only the disk takes the leases away.
+func TestWhoIsRefusedStopsNobody(t *testing.T) {
+	f := newFullDB(t)
+	conflict := api.Conflict("the right is REVOKED")
+	require.ErrorIs(t, f.Stop(t.Context(), func(*Tx) error { return conflict }), conflict)
+	gone, leave := context.WithCancel(t.Context())
+	require.ErrorIs(t, f.Stop(gone, func(tx *Tx) error {
+		leave()
+		_, err := tx.ExecContext(gone, `SELECT 1`)
+		return err
+	}), context.Canceled)
+	require.Error(t, f.Stop(t.Context(), func(tx *Tx) error {
+		_, err := tx.ExecContext(t.Context(), `INSERT INTO nowhere VALUES (1)`)
+		return err
+	}))
+	require.FileExists(t, f.reserve)
+	require.True(t, f.leases())
+}
+
+// fullLog has no room while a file is there.
+type fullLog struct {
+	*memoryLog
+	until string
+}
+
+func (l *fullLog) Append(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
+	if _, err := os.Stat(l.until); err == nil {
+		return sealer.Position{}, fmt.Errorf("log is full: %w", &os.PathError{Op: "fallocate", Path: "x.seg", Err: syscall.ENOSPC})
+	}
+	return l.memoryLog.Append(ctx, r)
+}
+
+// TestRelaySpendsTheReserve: the event of a stop needs another segment of the log.
+func TestRelaySpendsTheReserve(t *testing.T) {
+	f := newFullDB(t)
+	f.limit(1_000_000)
+	log := &fullLog{newMemoryLog(), f.reserve}
+	require.NoError(t, f.long(f.Change, "issued"))
+	_, err := f.relay(t.Context(), log)
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	require.FileExists(t, f.reserve, "what is no stop can wait")
+	require.NoError(t, f.long(f.Stop, "revoked"))
+	_, err = f.relay(t.Context(), log)
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	require.NoFileExists(t, f.reserve)
+	_, err = f.relay(t.Context(), log)
+	require.NoError(t, err)
+	require.Len(t, log.entries, 2)
+}
+
+// TestNoRoomForTheReserve: a disk that is too small for it takes stops alone.
+func TestNoRoomForTheReserve(t *testing.T) {
+	db, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "control.db"), Reserve: 1 << 60})
+	require.NoError(t, err)
+	defer db.Close()
+	require.NoError(t, db.Reserved(), "a start uses what there is")
+	db.watch(t.Context())
+	require.Error(t, db.Reserved())
+	require.NoError(t, db.Stop(t.Context(), func(tx *Tx) error { return tx.Emit(t.Context(), event("tnt_a", "revoked")) }))
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"muniment/control/store"
+	"muniment/pipeline"
+	"muniment/pipeline/segment"
+	"muniment/sealer"
+)
+
+// reservedLog is the log of an embedded service for all but control: it takes nothing
+// while what is left of the disk is reserved for stops. A delivery needs no room in a
+// segment that is allocated, but it will in the warehouse.
+type reservedLog struct {
+	*segment.Log
+	db *store.DB
+}
+
+// Append is segment.Log's.
+func (l reservedLog) Append(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
+	if err := l.db.Reserved(); err != nil {
+		return sealer.Position{}, fmt.Errorf("%w: %w", pipeline.ErrFull, err)
+	}
+	return l.Log.Append(ctx, r)
+}
+
+// reservedSink is the warehouse for the loader of an embedded service: what the log holds
+// can wait.
+type reservedSink struct {
+	pipeline.Sink
+	db *store.DB
+}
+
+// Load is pipeline.Sink's.
+func (s reservedSink) Load(ctx context.Context, b pipeline.Batch) error {
+	if err := s.db.Reserved(); err != nil {
+		return err
+	}
+	return s.Sink.Load(ctx, b)
+}
