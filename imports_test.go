@@ -31,7 +31,7 @@ var rooms = map[string][]string{
 	"control/roomtest":        {"control/node", "control/store", "control/store/storetest", "sealer"},
 	"control/route":           {"gateway/api"},
 	"control/route/routetest": {"control/route"},
-	"control/sandbox":         {"control/challenge", "control/node", "control/offer", "control/proof", "control/right", "control/route", "control/settle", "control/settle/rate", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "sealer"},
+	"control/sandbox":         {"control/challenge", "control/node", "control/offer", "control/proof", "control/right", "control/route", "control/settle", "control/settle/rate", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/settle":          {"control/settle/rate", "control/store", "gate", "gateway/api", "sealer"},
 	"control/settle/rate":     {},
 	"control/store":           {"gateway/api", "sealer", "sealer/keyfile"},

@@ -36,6 +36,7 @@ type planeConfig struct {
 	Bound   time.Duration
 	Token   string // of operators
 	Sandbox sandbox.Flags
+	LogKeep time.Duration // 0: 7 days
 	// Shared says that other processes may have the same database.
 	Shared     bool
 	Logger     *slog.Logger
@@ -73,7 +74,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 		return nil, err
 	}
 	packs, err := proof.New(proof.Config{
-		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: nodes, Nodes: nodes, Purpose: purposeOf(cfg.DB), Rate: settle.Rate, Dir: filepath.Join(cfg.Data, "packs"),
+		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: nodes, Nodes: nodes, Purpose: tenant.PackPurpose, Rate: settle.Rate, Dir: filepath.Join(cfg.Data, "packs"),
 		Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {
@@ -101,7 +102,8 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 			Ask: func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
 				return ctl.Ask(ctx, caller, method, target, body)
 			},
-			Deliver: issuer.Deliver, CountPacks: packs.CountPacks, MaxTenants: int64(cfg.Sandbox.Tenants),
+			Deliver: issuer.Deliver, CountPacks: packs.CountPacks, DropPacks: packs.Drop, MaxTenants: int64(cfg.Sandbox.Tenants),
+			Bytes: cfg.Sandbox.Bytes, MinFree: cfg.Sandbox.Free, Free: func() (int64, error) { return store.Free(cfg.Data) }, LogKeep: cfg.LogKeep,
 			Limits: cfg.Sandbox.Limits, Shared: cfg.Shared, Idle: cfg.Sandbox.Idle, Logger: cfg.Logger,
 		})
 		if err != nil {
@@ -118,13 +120,6 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 		return nil, err
 	}
 	return &plane{ctl, cfg, nodes, packs, tenants, issuer}, nil
-}
-
-// purposeOf says what the keys are for that sign a tenant's packs.
-func purposeOf(db *store.DB) func(context.Context, string) (string, error) {
-	return func(ctx context.Context, tenantID string) (string, error) {
-		return tenant.PackPurpose(ctx, db.Read(), tenantID)
-	}
 }
 
 // notes tell operators how far the warehouse is, what holds sealing, and for how

@@ -144,7 +144,7 @@ func (c *upCmd) Run() (err error) {
 
 	token := rand.Text()
 	ctl, err := openPlane(ctx, planeConfig{
-		DB: db, Log: eventLog, Warehouse: warehouse, Data: c.Data, Bound: c.Bound, Token: token, Sandbox: c.Sandbox, Logger: logger, Registerer: registry,
+		DB: db, Log: eventLog, Warehouse: warehouse, Data: c.Data, Bound: c.Bound, Token: token, Sandbox: c.Sandbox, LogKeep: c.Keep, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err

@@ -1,16 +1,20 @@
 package main
 
 import (
+	"database/sql"
 	"encoding/json"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"muniment/bench"
+	"muniment/pipeline/segment"
+	"muniment/sealer"
 )
 
 // browser is a visitor of the sandbox of a running service.
@@ -179,4 +183,98 @@ func TestSandboxOtherSites(t *testing.T) {
 		a := call(t, server.API, "", operation{method: "POST", path: "/api/sandbox/reset"}, c.header, c.value)
 		require.Equal(t, c.status, a.status, "%s: %s: %s", c.header, c.value, a.body)
 	}
+}
+
+// TestSandboxTakesWhatItCounts: what a visitor takes on disk is not more than what is
+// counted, is bounded, and goes with the visitor.
+func TestSandboxTakesWhatItCounts(t *testing.T) {
+	t.Setenv("MUNIMENT_SANDBOX_BURST", "1000")
+	t.Setenv("MUNIMENT_SANDBOX_SUSTAINED", "1000")
+	t.Setenv("MUNIMENT_SANDBOX_BYTES", "268435456") // 4 MiB each
+	t.Setenv("MUNIMENT_SANDBOX_FREE", "0")
+	h := newHouse(t)
+	v, next := &browser{t: t, server: h.server}, &browser{t: t, server: h.server}
+	var made struct{ TenantID string }
+	v.does("POST", "/tenant", "", &made)
+	started := h.taken(made.TenantID)
+	runs := 0
+	for {
+		a := call(t, v.server.API, "", operation{method: "POST", path: "/api/sandbox/run-demo", body: `{"eventCount":100}`}, "Cookie", v.cookie)
+		if a.status != 200 {
+			require.Equal(t, 503, a.status, a.body)
+			require.Contains(t, a.body, "all the room that a visitor gets")
+			break
+		}
+		runs++
+		require.Less(t, runs, 20, "nothing bounds a visitor")
+	}
+	require.Greater(t, runs, 4)
+	v.does("GET", "/proof-packs", "", &struct{}{})
+	took := h.taken(made.TenantID)
+	counted := h.query("control.db", `SELECT log_bytes FROM sandbox_tenants`)
+	require.GreaterOrEqual(t, counted, took.log-started.log, "in the log")
+	counted += h.query("control.db", `SELECT kept_bytes FROM sandbox_tenants`)
+	require.GreaterOrEqual(t, counted, took.sum()-started.sum())
+	require.Less(t, counted, 2*(took.sum()-started.sum()), "nor is it far more")
+
+	v.does("POST", "/reset", "", &struct{}{})
+	require.NoDirExists(t, filepath.Join(h.data, "packs", made.TenantID))
+	require.Eventually(t, func() bool {
+		return h.query("warehouse.db", `SELECT COUNT(*) FROM events WHERE tenant_id = ?`, made.TenantID) == 0
+	}, time.Minute, 10*time.Millisecond)
+	require.Zero(t, h.query("control.db", `SELECT COUNT(*) FROM proof_packs WHERE tenant_id = ?`, made.TenantID))
+	require.Equal(t, int64(runs), h.query("control.db", `SELECT COUNT(*) FROM proof_roots WHERE tenant_id = ?`, made.TenantID))
+	next.does("POST", "/tenant", "", &made)
+	next.does("POST", "/run-demo", "", &struct{}{})
+
+	// A backup takes time, and visitors leave meanwhile.
+	files, err := filepath.Glob(filepath.Join(h.data, "packs", made.TenantID, "*.ndjson"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	require.NoError(t, os.Remove(files[0]))
+	to := filepath.Join(t.TempDir(), "backup")
+	h.backUp(to)
+	h.stop()
+	other, _ := h.restored(to)
+	other.start()
+}
+
+// taken is what a tenant's events and packs take on disk.
+type taken struct{ log, warehouse, packs int64 }
+
+func (x taken) sum() int64 { return x.log + x.warehouse + x.packs }
+
+func (h *house) taken(tenantID string) (x taken) {
+	h.t.Helper()
+	h.metered() // so that all is loaded
+	log, err := segment.OpenReader(filepath.Join(h.data, "log"))
+	require.NoError(h.t, err)
+	defer log.Close()
+	first, end, err := log.Bounds(h.t.Context(), 0)
+	require.NoError(h.t, err)
+	require.NoError(h.t, log.Scan(h.t.Context(), first, end, func(e sealer.Entry) error {
+		if e.TenantID == tenantID {
+			x.log += int64(len(sealer.AppendRecord(nil, &e.Record)))
+		}
+		return nil
+	}))
+	x.warehouse = h.query("warehouse.db", `SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()`)
+	names, err := filepath.Glob(filepath.Join(h.data, "packs", tenantID, "*"))
+	require.NoError(h.t, err)
+	for _, name := range names {
+		info, err := os.Stat(name)
+		require.NoError(h.t, err)
+		x.packs += info.Size()
+	}
+	return x
+}
+
+// query reads a number from a database of the running service.
+func (h *house) query(file, query string, args ...any) (n int64) {
+	h.t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(h.data, file)+"?_pragma=busy_timeout(5000)&_pragma=query_only(1)")
+	require.NoError(h.t, err)
+	defer db.Close()
+	require.NoError(h.t, db.QueryRow(query, args...).Scan(&n))
+	return n
 }

@@ -31,6 +31,9 @@ func openPlayground(t *testing.T, h *house, cfg sandbox.Config) *playground {
 	t.Helper()
 	p := &playground{h}
 	cfg.DB, cfg.Keys = h.db, h.nodes
+	if cfg.Bytes == 0 {
+		cfg.Bytes = 1 << 40
+	}
 	if cfg.Deliver == nil {
 		cfg.Deliver = noDelivery
 	}

@@ -327,6 +327,9 @@ func (d *draft) move(ctx context.Context, tx *store.Tx) error {
 	} else if !vouches {
 		return errLeft
 	}
+	if _, err := d.cfg.Purpose(ctx, tx, d.tenantID); err != nil {
+		return err // the tenant was dropped meanwhile, and a pack of it would stay for good
+	}
 	revision, err := tx.Revision(ctx)
 	if err != nil {
 		return err

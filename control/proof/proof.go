@@ -37,6 +37,8 @@
 //     to the same amounts.
 //   - No entry is younger than its pack: where a node's clock is ahead, the pack is
 //     sealed at the moment of its newest entry.
+//   - A tenant that was dropped (Drop) has no packs any more, and gets none. Its head and
+//     its roots stay, so that its log can't be signed otherwise.
 //   - A pack's file is complete, named and on disk before the head moves, and
 //     never changes. A crash leaves the old head or the new pack, and at most a
 //     file that no pack names, which a start sweeps once the head has passed it.
@@ -117,8 +119,9 @@ type Config struct {
 	Rate sealer.Rate
 	// Purpose says of what purpose a tenant's packs are: sealer.PurposeSandbox for one of
 	// the sandbox, whose receipts are of that purpose too, else sealer.PurposePack. It is
-	// the same for good; an error refuses to seal. Default: none is of the sandbox.
-	Purpose func(ctx context.Context, tenantID string) (string, error)
+	// the same for good; an error refuses to seal, as for a tenant that was dropped. It is
+	// asked again in the change that moves the head. Default: none is of the sandbox.
+	Purpose func(ctx context.Context, q store.Querier, tenantID string) (string, error)
 	// Dir is the folder of the packs; it is made when it is missing. Several
 	// control processes on one database share it.
 	Dir string
@@ -166,7 +169,7 @@ func (c *Config) validate() error {
 		c.Logger = slog.Default()
 	}
 	if c.Purpose == nil {
-		c.Purpose = func(context.Context, string) (string, error) { return sealer.PurposePack, nil }
+		c.Purpose = func(context.Context, store.Querier, string) (string, error) { return sealer.PurposePack, nil }
 	}
 	if c.WaitFor == 0 {
 		c.WaitFor = 10 * time.Second

@@ -12,14 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/settle"
+	"muniment/control/store"
 	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
 
 // sandboxes says of a tenant that it is one of the sandbox.
-func sandboxes(tenantID string) func(context.Context, string) (string, error) {
-	return func(_ context.Context, id string) (string, error) {
+func sandboxes(tenantID string) func(context.Context, store.Querier, string) (string, error) {
+	return func(_ context.Context, _ store.Querier, id string) (string, error) {
 		if id == tenantID {
 			return sealer.PurposeSandbox, nil
 		}
@@ -112,7 +113,7 @@ func (h *house) verifyBySandboxKeys(t *testing.T, answers map[string][]byte) {
 // TestNoPackMixesPurposes slips a receipt of the other purpose into the log.
 func TestNoPackMixesPurposes(t *testing.T) {
 	for name, c := range map[string]struct {
-		purpose func(context.Context, string) (string, error)
+		purpose func(context.Context, store.Querier, string) (string, error)
 		good    func(*keyring) *sealer.Signer
 		bad     func(*keyring) *sealer.Signer
 	}{
@@ -139,8 +140,58 @@ func TestNoPackMixesPurposes(t *testing.T) {
 
 // TestTenantWithoutAPurpose: nothing is sealed for who is not known.
 func TestTenantWithoutAPurpose(t *testing.T) {
-	h := build(t, Config{Purpose: func(context.Context, string) (string, error) { return "", api.NotFound("tenant") }})
+	h := build(t, Config{Purpose: func(context.Context, store.Querier, string) (string, error) { return "", api.NotFound("tenant") }})
 	h.deliver(deliveries(1)...)
 	require.Equal(t, api.ResourceNotFound, h.sealErr().Code)
 	require.Empty(t, h.packs())
+}
+
+// TestDroppedTenant: with a tenant its packs go, those that are being sealed too, but
+// nothing that keeps its log from being signed otherwise.
+func TestDroppedTenant(t *testing.T) {
+	gone := false
+	cfg := Config{Purpose: func(context.Context, store.Querier, string) (string, error) {
+		if gone {
+			return "", api.NotFound("tenant")
+		}
+		return sealer.PurposePack, nil
+	}}
+	h := build(t, cfg)
+	drop := func() {
+		gone = true
+		require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error { return tx.DropTenant(t.Context(), tenant) }))
+	}
+	count := func(table string) (n int) {
+		require.NoError(t, h.db.Read().QueryRow(`SELECT COUNT(*) FROM `+table+` WHERE tenant_id = $1`, tenant).Scan(&n))
+		return n
+	}
+	h.deliver(deliveries(3)...)
+	h.seal()
+	require.NotEmpty(t, h.files())
+	h.deliver(deliveries(2)...)
+	h.room.step = func(name string) error {
+		if name == "commit" {
+			drop()
+			return h.room.Drop(tenant)
+		}
+		return nil
+	}
+	require.Equal(t, api.ResourceNotFound, h.sealErr().Code)
+	h.room.step = func(string) error { return nil }
+	require.Empty(t, h.files())
+	require.Zero(t, count("proof_packs"))
+	require.Equal(t, 1, count("proof_heads"))
+	require.Equal(t, 2, count("proof_roots"))
+	require.Equal(t, api.ResourceNotFound, h.sealErr().Code)
+	require.NoError(t, h.room.Drop(tenant), "it is gone already")
+
+	// The process ends between the two.
+	gone = false
+	h = build(t, cfg)
+	h.deliver(deliveries(3)...)
+	h.seal()
+	drop()
+	require.NotEmpty(t, h.files())
+	h.reopen(cfg)
+	require.Empty(t, h.files())
 }

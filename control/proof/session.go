@@ -81,7 +81,7 @@ type repeat struct {
 
 func (r *Room) newSession(ctx context.Context, tenantID, leaving string, by sealer.Ref, end sealer.Position) (*session, error) {
 	s := &session{Room: r, tenantID: tenantID, leaving: leaving, by: by, end: end, repeats: map[string]repeat{}}
-	purpose, err := r.cfg.Purpose(ctx, tenantID)
+	purpose, err := r.cfg.Purpose(ctx, r.db.Read(), tenantID)
 	if err != nil {
 		return nil, err
 	}

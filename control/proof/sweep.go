@@ -3,6 +3,7 @@ package proof
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -53,6 +54,15 @@ func (r *Room) sweep(ctx context.Context) (swept int, err error) {
 		}
 	}
 	return swept, nil
+}
+
+// Drop deletes the files of a tenant's packs, whose rows are gone already (see
+// store.Tx.DropTenant). What a crash leaves of them is swept at the next start.
+func (r *Room) Drop(tenantID string) error {
+	if err := os.RemoveAll(r.folder.name(tenantID, "")); err != nil {
+		return fmt.Errorf("cannot delete the packs of %s: %w", tenantID, err)
+	}
+	return nil
 }
 
 // superseded says whether a file is no pack and can never become one.

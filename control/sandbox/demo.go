@@ -146,6 +146,10 @@ func (r *Room) runDemo(ctx context.Context, in *demoInput) (*Answer[Demo], error
 	if len(on) == 0 {
 		return nil, api.Conflict("the tenant has no ACTIVE right on DOOH, CTV, MOBILE or MESSAGING")
 	}
+	if err := r.admit(ctx, usageOfDemo(d.EventCount, 0)); err != nil {
+		return nil, err
+	}
+	defer func() { r.charge(ctx, usageOfDemo(len(d.Deliveries), len(d.Pack))) }()
 	for _, p := range script(d.Seed, d.EventCount, on) {
 		if err := r.play(ctx, p, &d); err != nil {
 			return nil, err

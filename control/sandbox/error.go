@@ -66,7 +66,7 @@ func evicted() *Error {
 // full refuses a visitor for whom there is no place: all tenants are in use, or were within
 // the hour. Somewhat later that may be true of one less.
 func full() *Error {
-	return said{Code: api.InternalError, Message: "the sandbox has as many tenants as it takes: ask again later"}.refused(http.StatusServiceUnavailable, touchEvery)
+	return unavailable("the sandbox has as many tenants as it takes, or they take all of its room: ask again later")
 }
 
 // foreignSite refuses what a page of another site has a browser send.

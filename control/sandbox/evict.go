@@ -7,13 +7,17 @@ import (
 
 	"muniment/control/store"
 	"muniment/gateway/api"
+	"muniment/pipeline"
 	"muniment/sealer"
 )
 
-// over is how many tenants have to go before there is a place for one more; 0 or less: none.
-func (r *Room) over(ctx context.Context, q store.Querier) (int64, error) {
+// hasPlace says whether there is a place for one more tenant.
+func (r *Room) hasPlace(ctx context.Context, q store.Querier) (bool, error) {
 	n, err := countLodgers(ctx, q)
-	return n - r.cfg.MaxTenants + 1, err
+	if err != nil || n >= r.cfg.MaxTenants {
+		return false, err
+	}
+	return r.affords(ctx, q, usageOfSeed)
 }
 
 const (
@@ -25,11 +29,10 @@ const (
 	crowdedTries = 10
 )
 
-// makeRoom drops whom nobody has used for longest, for at least crowdedIdle, if there is no
-// place for one more. It refuses if that makes none.
-func (r *Room) makeRoom(ctx context.Context) error {
-	over, err := r.over(ctx, r.db.Read())
-	if err != nil || over <= 0 {
+// makeRoom drops whom nobody has used for longest, for at least crowdedIdle, until there is
+// enough room. It refuses if that makes none.
+func (r *Room) makeRoom(ctx context.Context, enough func(context.Context) (bool, error)) error {
+	if ok, err := enough(ctx); err != nil || ok {
 		return err
 	}
 	quiet := min(crowdedIdle, r.cfg.Idle)
@@ -45,11 +48,11 @@ func (r *Room) makeRoom(ctx context.Context) error {
 		if err != nil {
 			r.logUndropped(l, err)
 		}
-		if dropped {
-			over--
+		if !dropped {
+			continue
 		}
-		if over <= 0 {
-			return nil
+		if ok, err := enough(ctx); err != nil || ok {
+			return err
 		}
 	}
 	return full()
@@ -91,18 +94,30 @@ func (r *Room) dropIf(ctx context.Context, tenantID, reason string, by sealer.Re
 		dropped = true
 		return dropAndTell(ctx, tx, tenantID, reason, by)
 	})
-	return dropped && err == nil, err
+	if !dropped || err != nil {
+		return false, err
+	}
+	if err := r.cfg.DropPacks(tenantID); err != nil { // the next start tries again
+		r.cfg.Logger.Error("cannot delete the packs of a tenant of the sandbox that is gone", "tenantId", tenantID, "err", err)
+	}
+	return true, nil
 }
 
-const droppedEvent = "tenant.dropped"
-
 func dropAndTell(ctx context.Context, tx *store.Tx, tenantID, reason string, by sealer.Ref) error {
-	if err := tx.DropTenant(ctx, tenantID); err != nil {
+	if err := forget(ctx, tx, tenantID); err != nil {
 		return err
 	}
 	return tx.EmitRecord(ctx, sealer.Event{
-		TenantID: tenantID, Type: droppedEvent, At: tx.Now(), Actor: by, Subject: sealer.Ref{Kind: "tenant", ID: tenantID},
+		TenantID: tenantID, Type: pipeline.TypeDropped, At: tx.Now(), Actor: by, Subject: sealer.Ref{Kind: "tenant", ID: tenantID},
 	}, object{"tenantId": tenantID, "reason": reason})
+}
+
+// forget deletes a tenant but for the event that tells of it.
+func forget(ctx context.Context, tx *store.Tx, tenantID string) error {
+	if err := leaveUsage(ctx, tx, tenantID); err != nil {
+		return err
+	}
+	return tx.DropTenant(ctx, tenantID)
 }
 
 // Replay applies each event of the sandbox for store.Replay: a tenant that was dropped is
@@ -116,7 +131,7 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 			return false, err
 		}
 		return true, replaceSecret(ctx, tx, newSecret(), store.At(e.At))
-	case droppedEvent:
+	case pipeline.TypeDropped:
 	default:
 		return false, nil
 	}
@@ -124,7 +139,7 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 	if err != nil || l == nil {
 		return false, err
 	}
-	return true, tx.DropTenant(ctx, e.TenantID)
+	return true, forget(ctx, tx, e.TenantID)
 }
 
 const evictBatch = 100
@@ -133,7 +148,7 @@ const evictBatch = 100
 // have been used for touchEvery after that.
 func lastSeen(now time.Time, quiet time.Duration) time.Time { return now.Add(-quiet - touchEvery) }
 
-// Evict forgets windows that are over, and drops, one by one, who was idle when it began
+// Evict forgets windows that are over and what the log holds no more, and drops, one by one, who was idle when it began
 // to look. It goes on behind one that can't be dropped, and tells of the first. Any number
 // of processes may do so.
 func (r *Room) Evict(ctx context.Context) error {
@@ -141,6 +156,9 @@ func (r *Room) Evict(ctx context.Context) error {
 		if err := r.shared.forget(ctx); err != nil {
 			return err
 		}
+	}
+	if err := r.forgetLeft(ctx); err != nil {
+		return err
 	}
 	until := lastSeen(r.db.Now(), r.cfg.Idle)
 	var failed error

@@ -155,7 +155,7 @@ func (r *Room) issue(ctx context.Context, in *issueInput) (*Answer[Verbatim[righ
 	if in.Body.ParentRightID == nil && slices.Contains([]string{"", "null", `""`}, string(in.Body.Scope)) { // there is nothing to inherit
 		return nil, refusal(http.StatusUnprocessableEntity, MissingFields, "missing: scope")
 	}
-	return verbatim[right.OneRight](r.ask(ctx, http.MethodPost, "/v1/rights", in.Body))
+	return verbatim[right.OneRight](r.write(ctx, "/v1/rights", in.Body))
 }
 
 // reasoned is the body of many actions of /v1.
@@ -197,7 +197,7 @@ type proposeInput struct {
 }
 
 func (r *Room) propose(ctx context.Context, in *proposeInput) (*Answer[Verbatim[offer.OneOffer]], error) {
-	return verbatim[offer.OneOffer](r.ask(ctx, http.MethodPost, "/v1/offers", in.Body))
+	return verbatim[offer.OneOffer](r.write(ctx, "/v1/offers", in.Body))
 }
 
 type acceptInput struct {
@@ -243,7 +243,7 @@ type challengeInput struct {
 }
 
 func (r *Room) challenge(ctx context.Context, in *challengeInput) (*Answer[Verbatim[challenge.OneChallenge]], error) {
-	return verbatim[challenge.OneChallenge](r.ask(ctx, http.MethodPost, "/v1/challenges", in.Body))
+	return verbatim[challenge.OneChallenge](r.write(ctx, "/v1/challenges", in.Body))
 }
 
 type resolveInput struct {
@@ -270,9 +270,21 @@ func (r *Room) resolve(ctx context.Context, in *resolveInput) (*Answer[Verbatim[
 	return verbatim[Resolved](r.act(ctx, "challenges", asked.ChallengeID, "resolve", object{"upheld": asked.Upheld, "resolution": asked.Resolution}))
 }
 
+// write changes something of /v1, if there is room for it.
+func (r *Room) write(ctx context.Context, target string, body any) (json.RawMessage, error) {
+	if err := r.admit(ctx, usageOfChange(0)); err != nil {
+		return nil, err
+	}
+	answer, err := r.ask(ctx, http.MethodPost, target, body)
+	if err == nil {
+		r.charge(ctx, usageOfChange(len(answer)))
+	}
+	return answer, err
+}
+
 // act moves a record of /v1.
 func (r *Room) act(ctx context.Context, of, id, action string, body any) (json.RawMessage, error) {
-	return r.ask(ctx, http.MethodPost, "/v1/"+of+"/"+url.PathEscape(id)+"/"+action, body)
+	return r.write(ctx, "/v1/"+of+"/"+url.PathEscape(id)+"/"+action, body)
 }
 
 func verbatim[T any](data json.RawMessage, err error) (*Answer[Verbatim[T]], error) {

@@ -21,9 +21,16 @@
 // A cookie is rejected as if there were none, unless it is signed for its tenant with the
 // secret in the database, which is read for every request: after a rotation no process
 // takes an older one. A tenant that was reset, or not used for a day, is dropped: its
-// records are deleted, while its events and sealed packs stay as evidence. Its cookie is
+// records and packs are deleted, and its events in the embedded warehouse, or what
+// strangers make would fill the disk in time. In the log its events stay as long as any,
+// and in ClickHouse for good; so do its head and the roots that were signed, of which there
+// may never be others. Its cookie is
 // TENANT_EVICTED then; POST tenant gives a new one. The same goes for a tenant whose key an
 // operator has revoked.
+//
+// What visitors make may take so much room and no more, and none while the disk is nearly
+// full: without that a visitor who runs the demo again and again would keep all others,
+// paying ones too, from delivering (budget.go).
 //
 // There are so many tenants and no more: for who comes then, the tenant that nobody has used
 // for longest is dropped, if that is more than an hour. If all were used within the hour,
@@ -67,6 +74,17 @@ type Config struct {
 	// MaxTenants bounds the visitors' tenants, of all processes together; 5,000 when it is 0,
 	// which is more than one address makes within a day.
 	MaxTenants int64
+	// Bytes bounds what all visitors' tenants take on disk, of all processes together, and a
+	// 64th of it what one takes; 1 GiB when it is 0.
+	Bytes int64
+	// MinFree is how much room there must be on the disk of log, warehouse and packs: while
+	// Free tells less, visitors are refused. 0 asks for none.
+	MinFree int64
+	Free    func() (int64, error)
+	// LogKeep is how long the log keeps what is loaded; 7 days when it is 0.
+	LogKeep time.Duration
+	// DropPacks deletes the files of a tenant's packs once the tenant is gone; nil has none.
+	DropPacks func(tenantID string) error
 	// Limits of each address; a limit that is 0 is the contract's.
 	Limits Limits
 	// Shared counts them in the database, together with other processes.
@@ -97,11 +115,20 @@ type Room struct {
 
 // New wires the room, and makes the secret of the cookies if there is none yet.
 func New(ctx context.Context, cfg Config) (*Room, error) {
-	if cfg.DB == nil || cfg.Keys == nil || cfg.Ask == nil || cfg.Deliver == nil {
-		return nil, errors.New("cannot open the sandbox: DB, Keys, Ask or Deliver is missing")
+	if cfg.DB == nil || cfg.Keys == nil || cfg.Ask == nil || cfg.Deliver == nil || cfg.MinFree > 0 && cfg.Free == nil {
+		return nil, errors.New("cannot open the sandbox: DB, Keys, Ask, Deliver or Free is missing")
 	}
 	if cfg.MaxTenants == 0 {
 		cfg.MaxTenants = defaultMaxTenants
+	}
+	if cfg.Bytes == 0 {
+		cfg.Bytes = defaultBytes
+	}
+	if cfg.LogKeep == 0 {
+		cfg.LogKeep = defaultLogKeep
+	}
+	if cfg.DropPacks == nil {
+		cfg.DropPacks = func(string) error { return nil }
 	}
 	if cfg.Limits.Burst == 0 {
 		cfg.Limits.Burst = defaultBurst

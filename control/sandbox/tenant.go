@@ -45,23 +45,29 @@ func (r *Room) summary(ctx context.Context) (s Summary, err error) {
 // dropped; one that a crash has left half filled, or whose cookie never arrived, is a
 // visitor's from the first moment on, and evicted as any that nobody uses.
 func (r *Room) provision(ctx context.Context) (auth.Principal, error) {
-	if err := r.makeRoom(ctx); err != nil {
+	if err := r.hasSpace(); err != nil {
+		return auth.Principal{}, err
+	}
+	if err := r.makeRoom(ctx, func(ctx context.Context) (bool, error) { return r.hasPlace(ctx, r.db.Read()) }); err != nil {
 		return auth.Principal{}, err
 	}
 	id := api.NewID("sandbox_", r.db.Now())
 	var made tenant.Created
 	err := r.db.Change(ctx, func(tx *store.Tx) (err error) {
-		switch over, err := r.over(ctx, tx); {
+		switch place, err := r.hasPlace(ctx, tx); {
 		case err != nil:
 			return err
-		case over > 0:
+		case !place:
 			return full() // somebody took the place that was made
 		}
 		made, err = tenant.Make(ctx, tx, tenant.Request{Org: strings.ToLower(id), Label: "sandbox", Sandbox: true})
 		if err != nil {
 			return err
 		}
-		return insertLodger(ctx, tx, lodger{made.TenantID, made.KeyID, store.At(tx.Now())})
+		if err := insertLodger(ctx, tx, lodger{made.TenantID, made.KeyID, store.At(tx.Now())}); err != nil {
+			return err
+		}
+		return addUsage(ctx, tx, made.TenantID, usageOfSeed)
 	})
 	if err != nil {
 		return auth.Principal{}, err

@@ -30,7 +30,8 @@ import (
 //	warehouse.db    one that is no newer than the log below
 //	log/            the segments, up to the last group before the first record that
 //	                came after the copied database
-//	packs/          every pack that the copied database has sealed
+//	packs/          every pack that the copied database has sealed, but for those of
+//	                visitors of the sandbox who left while it was taken
 //	keys/           the key files, or only the public root.vkey; without root.skey
 //
 // It is taken beside a running server, which neither waits nor is asked: all that
@@ -281,6 +282,9 @@ func (w *backupWriter) packs(ctx context.Context) error {
 			return err
 		}
 		size, err := w.copy(p.name)
+		if p.sandbox && errors.Is(err, fs.ErrNotExist) {
+			continue // its visitor is gone since the database was copied
+		}
 		if err == nil {
 			err = p.check(w.m.Files[len(w.m.Files)-1])
 		}
@@ -295,20 +299,23 @@ func (w *backupWriter) packs(ctx context.Context) error {
 
 // packFile is the file of a sealed pack, as the database knows it.
 type packFile struct {
-	name   string
-	bytes  int64
-	sha256 string // base64url
+	name    string
+	bytes   int64
+	sha256  string // base64url
+	sandbox bool   // it is a visitor's, and is deleted with the visitor's tenant
 }
 
-// packFiles lists the files of all sealed packs. The table is control/proof's.
+// packFiles lists the files of all sealed packs. The tables are control/proof's and
+// control/tenant's.
 func packFiles(ctx context.Context, db *sql.DB) ([]packFile, error) {
 	scan := func(row Row) (p packFile, err error) {
 		var tenantID, packID string
-		err = row.Scan(&tenantID, &packID, &p.bytes, &p.sha256)
+		err = row.Scan(&tenantID, &packID, &p.bytes, &p.sha256, &p.sandbox)
 		p.name = path.Join(packsFolder, tenantID, packID+".ndjson")
 		return p, err
 	}
-	return List(ctx, db, "the sealed packs", scan, `SELECT tenant_id, pack_id, bytes, sha256 FROM proof_packs ORDER BY tenant_id, sequence`)
+	return List(ctx, db, "the sealed packs", scan, `SELECT p.tenant_id, p.pack_id, p.bytes, p.sha256, COALESCE(t.sandbox, 0) = 1
+		FROM proof_packs p LEFT JOIN tenants t ON t.tenant_id = p.tenant_id ORDER BY p.tenant_id, p.sequence`)
 }
 
 // check says whether a file is what was sealed.

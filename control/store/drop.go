@@ -6,13 +6,14 @@ import (
 )
 
 // droppedWith are the tables of a tenant's records, what refers to others before them.
-// What is not among them outlives the tenant: its events on their way to the log, and
-// the packs and roots that were signed, which must never be signed otherwise.
+// What is not among them outlives the tenant: its events on their way to the log, and the
+// head and the roots that were signed, as no log may ever sign others.
 var droppedWith = []string{
-	"idempotency", "idempotency_usage", "sandbox_tenants", "offers", "challenges", "settlement_rules", "counterparties", "rights", "bases", "api_keys", "developers", "tenants",
+	"idempotency", "idempotency_usage", "sandbox_tenants", "proof_packs", "offers", "challenges", "settlement_rules", "counterparties", "rights", "bases", "api_keys", "developers", "tenants",
 }
 
-// DropTenant deletes a tenant's records, and its rights and keys from the feed. A node
+// DropTenant deletes a tenant's records, and its rights and keys from the feed. The files
+// of its packs are the caller's to remove, once this is committed. A node
 // may still hold those: nobody must be able to use them, so it is for tenants of which
 // no key was ever given away. An unknown tenant is none.
 func (tx *Tx) DropTenant(ctx context.Context, tenantID string) error {

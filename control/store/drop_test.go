@@ -22,7 +22,7 @@ func schema(t *testing.T, query string) []string {
 // TestDropTenantKnowsEveryTable: a table that has to do with a tenant is dropped with it,
 // or is named here as one that outlives it.
 func TestDropTenantKnowsEveryTable(t *testing.T) {
-	outlive := []string{"outbox", "proof_heads", "proof_packs", "proof_roots"}
+	outlive := []string{"outbox", "proof_heads", "proof_roots"}
 	found := schema(t, `SELECT m.name FROM sqlite_master m, pragma_table_info(m.name) c
 		WHERE m.type = 'table' AND c.name = 'tenant_id' ORDER BY m.name`)
 	known := append(slices.Clone(droppedWith), outlive...)

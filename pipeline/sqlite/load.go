@@ -99,6 +99,9 @@ func (w *Warehouse) Load(ctx context.Context, b pipeline.Batch) (err error) {
 			return err
 		}
 	}
+	if err := forget(ctx, tx, b.Rows); err != nil {
+		return err
+	}
 	if _, err := tx.StmtContext(ctx, w.load.position).ExecContext(ctx,
 		int64(b.Partition), int64(b.Next.Generation), b.Next.Offset); err != nil {
 		return err
@@ -140,6 +143,22 @@ func withdraw(ctx context.Context, tx *sql.Tx) error {
 	} {
 		if _, err := tx.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("cannot withdraw what was released: %w", err)
+		}
+	}
+	return nil
+}
+
+// forget deletes the rows of tenants that were dropped (pipeline.TypeDropped).
+func forget(ctx context.Context, tx *sql.Tx, rows []pipeline.Row) error {
+	for i := range rows {
+		r := &rows[i]
+		if r.Type != pipeline.TypeDropped || r.SubjectID != r.TenantID {
+			continue
+		}
+		_, err := tx.ExecContext(ctx, `DELETE FROM events WHERE tenant_id = ? AND (generation, position) <= (?, ?)`,
+			r.TenantID, int64(r.Generation), r.Offset)
+		if err != nil {
+			return fmt.Errorf("cannot delete the rows of %s: %w", r.TenantID, err)
 		}
 	}
 	return nil

@@ -14,8 +14,8 @@
 // WAL doesn't work over a network. The schema only ever grows; a file that a
 // newer version has migrated is refused.
 //
-// Not here: rollups (a node's warehouse sums its rows when asked) and retention
-// (the embedded warehouse keeps everything).
+// Not here: rollups (a node's warehouse sums its rows when asked) and retention (the
+// embedded warehouse keeps everything, but for the rows of tenants that were dropped).
 package sqlite
 
 import (

@@ -145,3 +145,35 @@ func TestLoadIsAllOrNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 2, n)
 }
+
+// With a tenant that was dropped its rows go, and none of another's.
+func TestDroppedTenantsRowsGo(t *testing.T) {
+	w := mustOpen(t, filepath.Join(t.TempDir(), "warehouse.db"))
+	rows := deliveries(0, 8)
+	gone, stays := rows[0].TenantID, rows[1].TenantID
+	require.NotEqual(t, gone, stays)
+	count := func(tenantID string) int64 {
+		n, err := w.CountEvents(t.Context(), tenantID)
+		require.NoError(t, err)
+		return n
+	}
+	load := func(rows ...pipeline.Row) {
+		require.NoError(t, w.Load(t.Context(), pipeline.Batch{Rows: rows, Next: rows[len(rows)-1].Next()}))
+	}
+	dropped := rows[6]
+	dropped.EventID, dropped.Type, dropped.SubjectKind, dropped.SubjectID, dropped.Delivery = "evt_dropped", pipeline.TypeDropped, "tenant", gone, nil
+	dropped.TenantID = gone
+	load(rows[:6]...)
+	kept := count(stays)
+	require.Positive(t, count(gone))
+	forged := dropped
+	forged.EventID, forged.TenantID = "evt_forged", stays
+	load(forged)
+	require.Equal(t, kept+1, count(stays), "an event of one tenant says nothing of another")
+	require.Positive(t, count(gone))
+	load(dropped)
+	require.Zero(t, count(gone))
+	require.Equal(t, kept+1, count(stays))
+	load(append(rows[:6:6], dropped)...)
+	require.Zero(t, count(gone), "when the log is loaded anew, too")
+}
