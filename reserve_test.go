@@ -85,14 +85,60 @@ func TestStopsOnAFullDisk(t *testing.T) {
 
 	require.NoError(t, os.Remove(ballast))
 	require.Eventually(t, func() bool {
-		status, answer = h.deliver(h.client.Key, "AUDIO")
+		status, _ = h.deliver(h.client.Key, "AUDIO")
 		return status == http.StatusOK
-	}, time.Minute, 50*time.Millisecond, "%s", answer)
+	}, time.Minute, 50*time.Millisecond)
 	require.FileExists(t, filepath.Join(h.data, "reserve"))
 	require.Equal(t, 4, h.metered())
 	packs := sealAndExport(t, h.client)
 	h.stop()
 	verifyPacks(t, h.exe, h.data, packs)
+}
+
+// TestLeasesEndWhileAStopIsUnrecorded: when not even the reserve is enough, nodes sign
+// nothing within the bound, until stops can be recorded again.
+func TestLeasesEndWhileAStopIsUnrecorded(t *testing.T) {
+	t.Setenv("MUNIMENT_BOUND", "3s")
+	h, disk := newSmallHouse(t, 256)
+	h.receipts(1)
+	var rights []string
+	scope := map[string]any{"description": strings.Repeat("x", 15_000)}
+	var bases struct{ Bases []struct{ ID string } }
+	require.NoError(t, h.client.Do(t.Context(), "GET", "/v1/bases", nil, &bases))
+	for range 300 {
+		var issued struct{ Right struct{ ID string } }
+		require.NoError(t, h.client.Do(t.Context(), "POST", "/v1/rights", map[string]any{
+			"basisId": bases.Bases[0].ID, "substrate": "CTV", "effectiveFrom": "2026-01-01T00:00:00Z", "scope": scope,
+		}, &issued))
+		rights = append(rights, issued.Right.ID)
+	}
+	for i, err := 0, error(nil); err == nil; i++ {
+		require.Less(t, i, len(rights), "there is room for all")
+		fill(t, filepath.Join(disk, fmt.Sprint("ballast", i))) // what was released is taken by somebody else
+		err = h.client.Do(t.Context(), "POST", "/v1/rights/"+rights[i]+"/revoke", map[string]any{}, nil)
+		if err != nil {
+			require.ErrorContains(t, err, "STORAGE_FULL")
+			require.ErrorContains(t, err, "nodes get no lease")
+		}
+	}
+	var answer string
+	awaited := func(said string) {
+		t.Helper()
+		defer func() { t.Log(answer) }()
+		require.Eventually(t, func() bool {
+			_, answer = h.deliver(h.client.Key, "DOOH")
+			return strings.Contains(answer, said)
+		}, time.Minute, 50*time.Millisecond)
+	}
+	awaited("RIGHTS_STALE")
+
+	ballast, err := filepath.Glob(filepath.Join(disk, "ballast*"))
+	require.NoError(t, err)
+	for _, name := range ballast {
+		require.NoError(t, os.Remove(name))
+	}
+	awaited(`"ok":true`)
+	require.Equal(t, 2, h.metered())
 }
 
 // typesInLog counts the events in the log of a data folder by type.

@@ -22,6 +22,9 @@ import (
 // until a change could be recorded, or Watch finds that one could be: what had to be
 // stopped is signed for no longer than what was. Nothing but a failure of storage does
 // that: who is refused, or goes away, stops nobody.
+//
+// Other processes on a PostgreSQL that takes no writes give no leases either: each of them
+// has to write down who asks (control/node), at least ten times within the bound.
 func (db *DB) Stop(ctx context.Context, fn func(tx *Tx) error) error {
 	err := db.change(ctx, fn, true)
 	if isFull(err) && db.spend() {
@@ -81,8 +84,10 @@ func (db *DB) recorded() {
 	}
 }
 
-// probeBytes is about what a stop writes.
-const probeBytes = 32 << 10
+// probeBytes is more than any stop writes: where it finds room, so does the stop that did
+// not. The longest is of a right with a scope of 16 KiB, which is in the record, the feed
+// and the event.
+const probeBytes = 256 << 10
 
 // probe finds out whether a stop could be recorded now.
 func (db *DB) probe(ctx context.Context) error {
