@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -141,4 +142,25 @@ func TestSandboxStopsFirst(t *testing.T) {
 	v.does("POST", "/reset", "")
 	free = 1000
 	v.does("POST", "/tenant", "")
+}
+
+// TestSandboxCountsWhoIsGone: a reset under a run of the demo hides nothing of it.
+func TestSandboxCountsWhoIsGone(t *testing.T) {
+	var v *visitor
+	delivered := 0
+	p := openPlayground(t, newHouse(t), sandbox.Config{
+		Limits: sandbox.Limits{Burst: 1000, Sustained: 1000},
+		Deliver: func(context.Context, string, string, []byte) (int, []byte, error) {
+			if delivered++; delivered == 1 {
+				(&visitor{playground: v.playground, cookie: v.cookie}).does("POST", "/reset", "")
+			}
+			return 200, []byte(`{"data":{"receipt":{},"signature":{},"metering":{}}}`), nil
+		},
+	})
+	v, _ = p.visit()
+	v.send("POST", "/run-demo", `{"eventCount":100}`)
+	require.Equal(t, 100, delivered)
+	var left int64
+	require.NoError(t, p.db.Read().QueryRow(`SELECT CAST(SUM(bytes) AS BIGINT) FROM sandbox_left`).Scan(&left))
+	require.Greater(t, left, int64(100*1500))
 }

@@ -138,9 +138,9 @@ const (
 )
 
 // TypeDropped is the type of the event that tells that a tenant of the sandbox is gone, with
-// all that it had. A warehouse on the disk of the service deletes the tenant's rows up to
-// and with that one, or strangers would fill the disk; what is loaded later, as a copy of a
-// record, is a row again. One that deletes single rows at great cost may keep them.
+// all that it had. A warehouse on the disk of the service deletes the tenant's rows then, and
+// those that come later, or strangers would fill the disk. One that deletes single rows at
+// great cost may keep them.
 const TypeDropped = "tenant.dropped"
 
 // SystemTenant owns the events about what belongs to no other tenant.

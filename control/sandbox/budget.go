@@ -82,11 +82,19 @@ func (r *Room) affords(ctx context.Context, q store.Querier, more usage) (bool, 
 }
 
 // charge writes down what the visitor's request took, whether or not anybody waits for the
-// answer. What is not written down is lost to the budget alone, and told to the log.
+// answer, or the tenant was dropped under it: then what it took in the log counts. What
+// can't be written down is lost to the budget alone, and told to the log.
 func (r *Room) charge(ctx context.Context, u usage) {
 	tenantID := visitorOf(ctx).caller.TenantID
 	ctx = context.WithoutCancel(ctx)
-	if err := r.db.Change(ctx, func(tx *store.Tx) error { return addUsage(ctx, tx, tenantID, u) }); err != nil {
+	err := r.db.Change(ctx, func(tx *store.Tx) error {
+		there, err := addUsage(ctx, tx, tenantID, u)
+		if err == nil && !there {
+			err = leaveInLog(ctx, tx, u.log)
+		}
+		return err
+	})
+	if err != nil {
 		r.cfg.Logger.Error("cannot count what a visitor of the sandbox took", "tenantId", tenantID, "err", err)
 	}
 }
@@ -115,20 +123,21 @@ func totalUsage(ctx context.Context, q store.Querier) (bytes int64, err error) {
 	return bytes, err
 }
 
-func addUsage(ctx context.Context, tx *store.Tx, tenantID string, u usage) error {
-	_, err := tx.ExecContext(ctx, `UPDATE sandbox_tenants SET log_bytes = log_bytes + $2, kept_bytes = kept_bytes + $3 WHERE tenant_id = $1`,
+// addUsage says whether there is such a tenant.
+func addUsage(ctx context.Context, tx *store.Tx, tenantID string, u usage) (there bool, err error) {
+	result, err := tx.ExecContext(ctx, `UPDATE sandbox_tenants SET log_bytes = log_bytes + $2, kept_bytes = kept_bytes + $3 WHERE tenant_id = $1`,
 		tenantID, u.log, u.kept)
-	return err
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err
 }
 
-// leaveUsage takes note of what a tenant that is dropped leaves in the log.
-func leaveUsage(ctx context.Context, tx *store.Tx, tenantID string) error {
-	u, err := usageOf(ctx, tx, tenantID)
-	if err != nil {
-		return err
-	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO sandbox_left (hour, bytes) VALUES ($1, $2)
-		ON CONFLICT (hour) DO UPDATE SET bytes = sandbox_left.bytes + excluded.bytes`, store.Millis(tx.Now().Truncate(time.Hour)), u.log)
+// leaveInLog takes note of what a tenant that is dropped leaves in the log.
+func leaveInLog(ctx context.Context, tx *store.Tx, bytes int64) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO sandbox_left (hour, bytes) VALUES ($1, $2)
+		ON CONFLICT (hour) DO UPDATE SET bytes = sandbox_left.bytes + excluded.bytes`, store.Millis(tx.Now().Truncate(time.Hour)), bytes)
 	return err
 }
 

@@ -114,7 +114,11 @@ func dropAndTell(ctx context.Context, tx *store.Tx, tenantID, reason string, by 
 
 // forget deletes a tenant but for the event that tells of it.
 func forget(ctx context.Context, tx *store.Tx, tenantID string) error {
-	if err := leaveUsage(ctx, tx, tenantID); err != nil {
+	u, err := usageOf(ctx, tx, tenantID)
+	if err == nil {
+		err = leaveInLog(ctx, tx, u.log)
+	}
+	if err != nil {
 		return err
 	}
 	return tx.DropTenant(ctx, tenantID)
@@ -148,9 +152,9 @@ const evictBatch = 100
 // have been used for touchEvery after that.
 func lastSeen(now time.Time, quiet time.Duration) time.Time { return now.Add(-quiet - touchEvery) }
 
-// Evict forgets windows that are over and what the log holds no more, and drops, one by one, who was idle when it began
-// to look. It goes on behind one that can't be dropped, and tells of the first. Any number
-// of processes may do so.
+// Evict forgets windows that are over and what the log holds no more, and drops, one by
+// one, who was idle when it began to look. It goes on behind one that can't be dropped, and
+// tells of the first. Any number of processes may do so.
 func (r *Room) Evict(ctx context.Context) error {
 	if r.shared != nil {
 		if err := r.shared.forget(ctx); err != nil {

@@ -67,7 +67,8 @@ func (r *Room) provision(ctx context.Context) (auth.Principal, error) {
 		if err := insertLodger(ctx, tx, lodger{made.TenantID, made.KeyID, store.At(tx.Now())}); err != nil {
 			return err
 		}
-		return addUsage(ctx, tx, made.TenantID, usageOfSeed)
+		_, err = addUsage(ctx, tx, made.TenantID, usageOfSeed)
+		return err
 	})
 	if err != nil {
 		return auth.Principal{}, err

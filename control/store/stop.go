@@ -19,9 +19,9 @@ import (
 // its last run alone.
 //
 // When the database can't record it all the same, no node gets a lease any more (Feed)
-// until a change could be recorded, or Watch finds that one could be: what had to be
-// stopped is signed for no longer than what was. Nothing but a failure of storage does
-// that: who is refused, or goes away, stops nobody.
+// until a change could be recorded, or Watch finds that one could be. So what somebody had
+// to stop is not signed for longer than after a stop that was recorded. Nothing but a
+// failure of storage does that: who is refused, or goes away, stops nobody.
 //
 // Other processes on a PostgreSQL that takes no writes give no leases either: each of them
 // has to write down who asks (control/node), at least ten times within the bound.

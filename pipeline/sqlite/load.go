@@ -148,17 +148,24 @@ func withdraw(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// forget deletes the rows of tenants that were dropped (pipeline.TypeDropped).
+// forget deletes the rows of tenants that were dropped (pipeline.TypeDropped), those that
+// a batch brings behind that as well.
 func forget(ctx context.Context, tx *sql.Tx, rows []pipeline.Row) error {
+	brought := map[string]bool{}
 	for i := range rows {
 		r := &rows[i]
+		brought[r.TenantID] = true
 		if r.Type != pipeline.TypeDropped || r.SubjectID != r.TenantID {
 			continue
 		}
-		_, err := tx.ExecContext(ctx, `DELETE FROM events WHERE tenant_id = ? AND (generation, position) <= (?, ?)`,
-			r.TenantID, int64(r.Generation), r.Offset)
+		if _, err := tx.ExecContext(ctx, `INSERT INTO dropped (tenant_id) VALUES (?) ON CONFLICT DO NOTHING`, r.TenantID); err != nil {
+			return fmt.Errorf("cannot drop %s: %w", r.TenantID, err)
+		}
+	}
+	for tenantID := range brought {
+		_, err := tx.ExecContext(ctx, `DELETE FROM events WHERE tenant_id = (SELECT tenant_id FROM dropped WHERE tenant_id = ?)`, tenantID)
 		if err != nil {
-			return fmt.Errorf("cannot delete the rows of %s: %w", r.TenantID, err)
+			return fmt.Errorf("cannot delete the rows of %s: %w", tenantID, err)
 		}
 	}
 	return nil

@@ -176,4 +176,9 @@ func TestDroppedTenantsRowsGo(t *testing.T) {
 	require.Equal(t, kept+1, count(stays))
 	load(append(rows[:6:6], dropped)...)
 	require.Zero(t, count(gone), "when the log is loaded anew, too")
+	late := rows[6]
+	late.TenantID, late.EventID = gone, "evt_late"
+	load(late)
+	require.Zero(t, count(gone), "nor does what was under way stay")
+	require.Equal(t, kept+1, count(stays))
 }
