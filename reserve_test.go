@@ -63,8 +63,9 @@ func TestStopsOnAFullDisk(t *testing.T) {
 		t.Helper()
 		require.NoError(t, h.client.Do(t.Context(), method, path, body, nil))
 	}
+	suspended := call(t, h.client.API, h.client.Key, operation{method: "POST", path: "/v1/rights/" + h.rights["CTV"] + "/suspend"}, "Idempotency-Key", "suspend-1")
+	require.Equal(t, http.StatusOK, suspended.status, "the key finds no room, which must not keep the right in force: %s", suspended.body)
 	stop("POST", "/v1/rights/"+h.rights["DOOH"]+"/revoke", map[string]any{})
-	stop("POST", "/v1/rights/"+h.rights["CTV"]+"/suspend", map[string]any{})
 	stop("POST", "/v1/challenges/"+challenge.Challenge.ID+"/resolve", map[string]any{"upheld": true})
 	stop("DELETE", "/v1/api-keys/"+second.Key.KeyID, nil)
 	for _, substrate := range []string{"DOOH", "CTV", "MOBILE"} {

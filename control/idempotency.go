@@ -9,6 +9,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -70,6 +71,10 @@ func (d *door) once(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	attempt, answer, err := d.db.Attempt(ctx.Context(), request.KeyedRequest)
+	if e, ok := errors.AsType[*api.Error](err); ok && e.Reason == api.StorageFull {
+		next(ctx) // no room to keep a key must not keep in force what the request would stop
+		return
+	}
 	if err == nil && answer != nil {
 		err = request.replay(ctx, *answer)
 	}
