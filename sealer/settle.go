@@ -152,10 +152,10 @@ func differs(computed, stated *Settlement) string {
 		return fmt.Sprintf("the log holds rules at leaves %v, the header states %v", a, b)
 	}
 	if i := unequal(computed.Lines, stated.Lines, func(l *SettlementLine) []byte { return l.append(nil) }); i >= 0 {
-		return differing("line", i, computed.Lines, stated.Lines)
+		return differing("line", i, computed.Lines, stated.Lines, (*SettlementLine).describe)
 	}
 	if i := unequal(computed.Unrated, stated.Unrated, func(u *Unrated) []byte { return u.append(nil) }); i >= 0 {
-		return differing("count of unrated receipts", i, computed.Unrated, stated.Unrated)
+		return differing("count of unrated receipts", i, computed.Unrated, stated.Unrated, (*Unrated).describe)
 	}
 	return ""
 }
@@ -171,12 +171,24 @@ func unequal[T any](a, b []T, text func(*T) []byte) int {
 }
 
 // differing describes the difference in place i.
-func differing[T any](what string, i int, computed, stated []T) string {
+func differing[T any](what string, i int, computed, stated []T, describe func(*T) string) string {
 	switch {
 	case i >= len(computed):
-		return fmt.Sprintf("the header states a %s that nothing makes: %+v", what, stated[i])
+		return fmt.Sprintf("the header states a %s that nothing makes: %s", what, describe(&stated[i]))
 	case i >= len(stated):
-		return fmt.Sprintf("the header lacks the %s %+v", what, computed[i])
+		return fmt.Sprintf("the header lacks the %s %s", what, describe(&computed[i]))
 	}
-	return fmt.Sprintf("the entries make the %s %+v, the header states %+v", what, computed[i], stated[i])
+	return fmt.Sprintf("the entries make the %s %s; the header states %s", what, describe(&computed[i]), describe(&stated[i]))
+}
+
+// describe is the line as people read it.
+func (l *SettlementLine) describe() string {
+	return fmt.Sprintf("right %s, metering basis %s, rule %s: %s, %s ms, amount %s, shares %s",
+		l.RightID, l.MeteringBasis, l.RuleID, count(int(l.Receipts), "receipt"), grouped(l.QuantityMs), l.Amount, strings.Join(l.Shares, " and "))
+}
+
+// describe is the count as people read it.
+func (u *Unrated) describe() string {
+	return fmt.Sprintf("right %s, metering basis %s, reason %s: %s, %s ms",
+		u.RightID, u.MeteringBasis, u.Reason, count(int(u.Receipts), "receipt"), grouped(u.QuantityMs))
 }

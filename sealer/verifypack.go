@@ -276,14 +276,20 @@ func differingRow(computed, stated []MeterRow) string {
 	for i := range max(len(computed), len(stated)) {
 		switch {
 		case i >= len(computed):
-			return fmt.Sprintf("the header states a row that no entry makes: %+v", stated[i])
+			return "the header states a row that no entry makes: " + stated[i].describe()
 		case i >= len(stated):
-			return fmt.Sprintf("the header lacks the row %+v", computed[i])
+			return "the header lacks the row " + computed[i].describe()
 		case computed[i] != stated[i]:
-			return fmt.Sprintf("the entries make the row %+v, the header states %+v", computed[i], stated[i])
+			return fmt.Sprintf("the entries make the row %s; the header states %s", computed[i].describe(), stated[i].describe())
 		}
 	}
 	return "no row differs"
+}
+
+// describe is the row as people read it.
+func (r *MeterRow) describe() string {
+	return fmt.Sprintf("right %s, substrate %s, basis %s, metering basis %s, reason %s: %s, %s ms",
+		r.RightID, r.Substrate, r.BasisID, r.MeteringBasis, r.Reason, count(int(r.Receipts), "receipt"), grouped(r.QuantityMs))
 }
 
 // claim makes the header's list of duplicates a question.
