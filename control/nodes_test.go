@@ -346,6 +346,28 @@ func TestSandboxNode(t *testing.T) {
 	require.Len(t, get[[]any](t, expelled, "keys"), 2)
 }
 
+// TestJoinRefusesWeakKeys: with a key of small order anybody can sign, so the signature of
+// the request proves nothing. The signature here is over every message.
+func TestJoinRefusesWeakKeys(t *testing.T) {
+	h := newHouse(t)
+	n := newNewcomer(t)
+	credential := h.admit(n, h.invite())
+	identity, signature := make([]byte, ed25519.PublicKeySize), make([]byte, ed25519.SignatureSize)
+	identity[0], signature[0] = 1, 1
+	require.True(t, ed25519.Verify(identity, []byte("anything"), signature))
+	weak, forged := base64.RawURLEncoding.EncodeToString(identity), base64.RawURLEncoding.EncodeToString(signature)
+
+	q := newNewcomer(t).request(h.invite())
+	q.PublicKey, q.Signature = weak, forged
+	require.Contains(t, h.join(q).refused(422, api.ValidationFailed), `"field":"publicKey"`)
+	next, err := json.Marshal(api.EnrolRequest{
+		PublicKey: weak, NotBefore: time.Now(), Signature: forged,
+		Voucher: base64.RawURLEncoding.EncodeToString(ed25519.Sign(n.key, api.EnrolText(n.id, weak))),
+	})
+	require.NoError(t, err)
+	require.Contains(t, send(t, h.control.Nodes(), credential, "POST", api.PathEnrol, string(next)).refused(422, api.ValidationFailed), `"field":"publicKey"`)
+}
+
 func TestJoinRefusesWhatIsForged(t *testing.T) {
 	h := newHouse(t)
 	good := newNewcomer(t).request(h.invite())

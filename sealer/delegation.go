@@ -50,7 +50,7 @@ func (d *Delegation) covers(t time.Time) bool { return !t.Before(d.NotBefore) &&
 // ReadDelegation reads what Delegate returned, strictly, and verifies that the
 // root key, a C2SP vkey, has signed it.
 func ReadDelegation(text, rootVkey string) (*Delegation, error) {
-	root, err := note.NewVerifier(rootVkey)
+	root, err := ReadRoot(rootVkey)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read root key: %w", err)
 	}
@@ -71,7 +71,7 @@ func parseDelegation(text string) (*Delegation, error) {
 	if len(lines) != 6 || lines[0] != delegationHeader {
 		return nil, errors.New("the delegation is not for a directory key")
 	}
-	key, err := decodeBase64(lines[2], ed25519.PublicKeySize)
+	key, err := ReadPublicKey(lines[2])
 	if err != nil {
 		return nil, err
 	}

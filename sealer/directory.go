@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"golang.org/x/mod/sumdb/note"
 )
 
 // Directory lists every key that ever signed, with its purpose and its window.
@@ -119,7 +117,7 @@ func ReadDirectory(text []byte) (*Directory, error) {
 // VerifyDirectory is ReadDirectory, and verifies that the root key, a C2SP vkey,
 // has delegated to the directory key for the moment of issue.
 func VerifyDirectory(text []byte, rootVkey string) (*Directory, error) {
-	root, err := note.NewVerifier(rootVkey)
+	root, err := ReadRoot(rootVkey)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read root key: %w", err)
 	}

@@ -106,7 +106,12 @@
 //	{"delegation":NOTE,"issuedAt":…,"keys":[…],"signature":{…},"snapshotId":…}
 //	key: {"algorithm":"ed25519","keyId":…,"notAfter":…|null,"notBefore":…,"publicKey":…,"purpose":…,"revokedAt":…|null}
 //
-// keyId is the first 16 bytes of SHA-256(publicKey) in lower-case hex. The
+// keyId is the first 16 bytes of SHA-256(publicKey) in lower-case hex. A public
+// key is refused if anybody can sign with it, or if it has another spelling: read as a
+// little-endian number without its highest bit, it is below p = 2^255 − 19, and is none of
+// 0, 1, p − 1, q and p − q, the y-coordinates of the points of small order, where q is
+// 0x5fc536d880238b13933c6d305acdfd5f098eff289f4c345b027b2c28f95e826. That goes for the keys of
+// a directory and of a list, and for the root key. The
 // signature is over the same object without its member signature. The key that
 // made it is in the list, with purpose directory_signing, valid at issuedAt and
 // revoked at no time, and NOTE delegates to it: a C2SP signed note by the root key, of

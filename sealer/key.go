@@ -55,9 +55,9 @@ func KeyID(pub ed25519.PublicKey) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Public decodes the key, and checks that KeyID and Algorithm are its own.
+// Public decodes the key as ReadPublicKey does, and checks that KeyID and Algorithm are its own.
 func (k *Key) Public() (ed25519.PublicKey, error) {
-	pub, err := decodeBase64(k.PublicKey, ed25519.PublicKeySize)
+	pub, err := ReadPublicKey(k.PublicKey)
 	if err != nil {
 		return nil, fmt.Errorf("key %s: %w", k.KeyID, err)
 	}

@@ -2,7 +2,6 @@ package sealer
 
 import (
 	"bytes"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
@@ -169,7 +168,7 @@ func (r *listReader) key(at string, v jsontext.Value) Key {
 	if k.Algorithm != Algorithm {
 		r.fail(at+"/algorithm", "want %q", Algorithm)
 	}
-	pub, err := decodeBase64(k.PublicKey, ed25519.PublicKeySize)
+	pub, err := ReadPublicKey(k.PublicKey)
 	switch {
 	case err != nil:
 		r.fail(at+"/publicKey", "%v", err)

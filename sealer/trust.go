@@ -78,6 +78,9 @@ func readSmall(name string) ([]byte, error) {
 
 func readRoot(root string) (string, error) {
 	if _, err := note.NewVerifier(root); err == nil {
+		if _, err := ReadRoot(root); err != nil {
+			return "", fmt.Errorf("cannot use root key: %w", err)
+		}
 		return root, nil
 	}
 	text, err := readSmall(root)
@@ -85,7 +88,7 @@ func readRoot(root string) (string, error) {
 		return "", fmt.Errorf("cannot use root key: neither a C2SP vkey nor a readable file: %w", err)
 	}
 	vkey := strings.TrimSpace(string(text))
-	if _, err := note.NewVerifier(vkey); err != nil {
+	if _, err := ReadRoot(vkey); err != nil {
 		return "", fmt.Errorf("cannot use root key of %s: %w", root, err)
 	}
 	return vkey, nil

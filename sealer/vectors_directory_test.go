@@ -1,6 +1,8 @@
 package sealer
 
 import (
+	"crypto/ed25519"
+	"slices"
 	"strings"
 
 	"github.com/stretchr/testify/require"
@@ -64,13 +66,39 @@ func (v *vectors) delegations(a *archive) {
 			Exit: ExitUnsound, Failures: [][]Code{{DirectoryInvalid}},
 		})
 	}
+	unreduced := slices.Clone(fieldPrime)
+	unreduced[0] += 3
+	for _, c := range []struct {
+		name, about string
+		key         ed25519.PublicKey
+	}{
+		{"weak-key", "it lists a key of small order, with which anybody can sign", smallOrder[1]},
+		{"unreduced-key", "it lists a key in a spelling that is not canonical", unreduced},
+	} {
+		v.bad("keys-"+c.name, c.about, a.listing(c.key), DirectoryInvalid)
+	}
+}
+
+// listing is the directory with one key more, whatever that is.
+func (w *world) listing(key ed25519.PublicKey) []byte {
+	d, err := ReadDirectory(w.directory())
+	require.NoError(w.tb, err)
+	d.Keys = append(d.Keys, NewKey(key, PurposeReceipt, epoch))
+	return w.signed(d)
+}
+
+// signed is the directory under the signature of its key, also if nobody could read it.
+func (w *world) signed(d *Directory) []byte {
+	key := testKey(w.officer)
+	signature, err := sign(key, d.append(nil, nil))
+	require.NoError(w.tb, err)
+	return d.append(nil, func(dst []byte) []byte { return appendSignature(dst, KeyID(pub(key)), signature) })
 }
 
 // delegatedAnew is the directory under a delegation in which the root has signed
 // something else.
 func (w *world) delegatedAnew(old, new string) []byte {
 	root, _ := rootKey(w.tb, w.rootName)
-	key := testKey(w.officer)
 	d, err := ReadDirectory(w.directory())
 	require.NoError(w.tb, err)
 	said := delegationLines(d.Delegation)
@@ -78,7 +106,5 @@ func (w *world) delegatedAnew(old, new string) []byte {
 	text, err := note.Sign(&note.Note{Text: strings.Replace(said, old, new, 1)}, root)
 	require.NoError(w.tb, err)
 	d.Delegation = string(text)
-	signature, err := sign(key, d.append(nil, nil))
-	require.NoError(w.tb, err)
-	return d.append(nil, func(dst []byte) []byte { return appendSignature(dst, KeyID(pub(key)), signature) })
+	return w.signed(d)
 }

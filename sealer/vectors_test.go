@@ -58,7 +58,7 @@ func (v *vectors) good(name, about string, files ...string) {
 // bad adds a case of one file that fails with these codes.
 func (v *vectors) bad(name, about string, text []byte, codes ...Code) {
 	ext := ".ndjson"
-	if bytes.HasPrefix(text, []byte(`{"ok"`)) || bytes.Contains(text, []byte(`"ok": true`)) {
+	if bytes.HasPrefix(text, []byte(`{"ok"`)) || bytes.HasPrefix(text, []byte(directoryStart)) || bytes.Contains(text, []byte(`"ok": true`)) {
 		ext = ".json"
 	}
 	file := v.put("bad/"+name+ext, text)

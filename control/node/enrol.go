@@ -82,9 +82,9 @@ func nextKey(nodeID string, q api.EnrolRequest) (ed25519.PublicKey, error) {
 
 // givenKey reads the key of a request.
 func givenKey(text string) (ed25519.PublicKey, error) {
-	key, err := textCoding.DecodeString(text)
-	if err != nil || len(key) != ed25519.PublicKeySize {
-		return nil, api.InvalidField("publicKey", "must be 32 bytes in base64url")
+	key, err := sealer.ReadPublicKey(text)
+	if err != nil {
+		return nil, api.InvalidField("publicKey", "must be an Ed25519 public key of large order: 32 bytes in base64url")
 	}
 	return key, nil
 }

@@ -31,7 +31,7 @@ func (r *Room) openRoot(signedBefore bool) (err error) {
 	if _, err := os.Stat(filepath.Join(dir, rootPublicFile)); err == nil {
 		r.rootVkey, err = readTrimmed(filepath.Join(dir, rootPublicFile))
 		if err == nil {
-			_, err = note.NewVerifier(r.rootVkey)
+			_, err = sealer.ReadRoot(r.rootVkey)
 		}
 		if err != nil {
 			return fmt.Errorf("cannot read the root key %s: %w", filepath.Join(dir, rootPublicFile), err)

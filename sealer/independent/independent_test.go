@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/mod/sumdb/note"
 
 	"muniment/control/settle"
 	"muniment/control/settle/rate"
@@ -172,8 +173,10 @@ func TestRoot(t *testing.T) {
 	s := newService(t, "root")
 	f := newFolder(t, s)
 	name, hash, key := s.vkey[:16], s.vkey[17:25], s.vkey[26:]
+	weak, err := note.NewEd25519VerifierKey(name, weakKeys()[2])
+	require.NoError(t, err)
 	for _, vkey := range []string{
-		"", name, name + "+" + hash, name + "+00000000+" + key, "another+" + hash + "+" + key,
+		weak, "", name, name + "+" + hash, name + "+00000000+" + key, "another+" + hash + "+" + key,
 		name + "+" + hash + "+" + key[:40], name + "+" + hash + "+A" + key[1:len(key)-1] + "A", s.vkey + "AAAA",
 	} {
 		file := f.put([]byte(vkey))

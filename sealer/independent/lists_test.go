@@ -4,6 +4,7 @@ package independent_test
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -116,6 +117,24 @@ func others(text string) []string {
 	return list
 }
 
+// weakKeys are public keys of small order, with either sign, and one that is not reduced.
+func weakKeys() (keys [][]byte) {
+	for _, y := range []string{
+		"0000000000000000000000000000000000000000000000000000000000000000",
+		"0100000000000000000000000000000000000000000000000000000000000000",
+		"ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+		"26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+		"c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+		"f0ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+	} {
+		key, _ := hex.DecodeString(y)
+		signed := slices.Clone(key)
+		signed[31] |= 0x80
+		keys = append(keys, key, signed)
+	}
+	return keys
+}
+
 // lists are lists of keys by what is done to them, with the place where that is, as far as
 // it has one. Most are no lists any more.
 func (s *service) lists() (texts, kinds, at []string) {
@@ -214,6 +233,13 @@ func (s *service) lists() (texts, kinds, at []string) {
 		for _, around := range []string{"[%s]", "[%[1]s,%[1]s]", `{"ok":true,"data":%s,"contractVersion":"ws30.v1"}`, `{"ok":true,"data":%s}`, `{"data":%s}`, `{"ok":true,"data":[%s],"contractVersion":"ws30.v1"}`, `"%s"`} {
 			add(around, "", fmt.Appendf(nil, around, good))
 		}
+	}
+	for i, weak := range weakKeys() {
+		k := sealer.NewKey(weak, sealer.PurposeSandbox, epoch)
+		n := s.tree(map[string]any(s.parse(answer)))
+		places := n.places("", map[string]*node{})
+		*places["/data/keys/0/publicKey"], *places["/data/keys/0/keyId"] = *leaf(`"` + k.PublicKey + `"`), *leaf(`"` + k.KeyID + `"`)
+		add(fmt.Sprintf("a key that nobody may have, the %dth", i), "/data/keys/0/publicKey", written(n, none))
 	}
 	for range 3 * size(1000) {
 		good := [][]byte{answer, data, directory}[s.IntN(3)]

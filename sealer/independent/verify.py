@@ -132,6 +132,7 @@ pack_id = lambda v: is_id(v, "ppk")
 tenant_id = lambda v: is_id(v, "tnt") or v == "tnt_system"
 dwell = lambda v: type(v) in (int, float) and 0 <= v <= 2**36
 
+
 HASH = raw(32)
 REF = {"id": text, "kind": text}
 SIGNATURE = {"algorithm": "ed25519", "keyId": text, "value": raw(64)}
@@ -222,8 +223,20 @@ def check_note(said, signature, name, public):
 def root_key(vkey):
     name, hash, key = vkey.strip().split("+", 2)
     key = decode_standard(key)
-    need(len(key) == 33 and key[0] == 1 and key_hash(name, b"\1", key[1:]).hex() == hash)
+    need(len(key) == 33 and key[0] == 1 and sound_key(key[1:]) and key_hash(name, b"\1", key[1:]).hex() == hash)
     return name, key[1:]
+
+
+PRIME = 2**255 - 19
+EIGHTH = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+SMALL_ORDER = {0, 1, PRIME - 1, EIGHTH, PRIME - EIGHTH}
+
+
+def sound_key(public):
+    """Whether an Ed25519 public key is spelt canonically, and is none of the eight points of
+    small order, whose y-coordinates these are: anybody can sign with such a key."""
+    y = int.from_bytes(public, "little") & (1 << 255) - 1
+    return y < PRIME and y not in SMALL_ORDER
 
 
 SANDBOX = "sandbox_proof_signing"
@@ -238,7 +251,7 @@ def covers(not_before, not_after, moment):
 def by_id(listed):
     keys = {key["keyId"]: key for key in listed}
     need(len(keys) == len(listed))
-    need(all(id == key_id(key) for id, key in keys.items()))
+    need(all(id == key_id(key) and sound_key(decode(key["publicKey"])) for id, key in keys.items()))
     return keys
 
 
@@ -284,6 +297,7 @@ def listed_keys(content):
     fit(listed, {"issuedAt": time, "keys": [KEY], "snapshotId": text}, at)
     keys = {}
     for i, key in enumerate(listed["keys"]):
+        fit(key["publicKey"], lambda public: sound_key(decode(public)), f"{at}/keys/{i}/publicKey")
         fit(key["keyId"], lambda id: id == key_id(key) and id not in keys, f"{at}/keys/{i}/keyId")
         keys[key["keyId"]] = key
     return keys
