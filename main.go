@@ -135,6 +135,8 @@ type verifyCmd struct {
 	Keys  once     `help:"A weaker anchor: a key directory, or the answer of the sandbox's runtime-keys, that is believed as it is; one alone." placeholder:"FILE"`
 	JSON  bool     `help:"Print one JSON object."`
 
+	NoSandbox bool `help:"Refuse what rests on a key of the sandbox, which anybody can have made."`
+
 	ExpectCheckpoint once `help:"A checkpoint that was kept elsewhere, or anything that holds one: the files must prove that its log has only grown since; one alone." placeholder:"FILE"`
 }
 
@@ -168,7 +170,7 @@ func (c *verifyCmd) Run() error {
 		expect = kong.ExpandPath(expect) // a shell leaves the ~ of --option=~/file
 	}
 	os.Exit(sealer.VerifyFiles(ctx, sealer.Options{
-		Files: c.Files, Root: string(c.Root), Keys: string(c.Keys), Expect: expect, Rate: settle.Rate, JSON: c.JSON,
+		Files: c.Files, Root: string(c.Root), Keys: string(c.Keys), Expect: expect, NoSandbox: c.NoSandbox, Rate: settle.Rate, JSON: c.JSON,
 	}, os.Stdout))
 	return nil
 }

@@ -18,6 +18,8 @@ type archive struct {
 	packs  []*SealedPack
 	ends   []uint64 // size of the log after each pack
 	grown  *Tree
+
+	options Options // of verify, but for the names of files
 }
 
 // newArchive seals packs of these many events.
@@ -138,7 +140,9 @@ func (a *archive) verify(keys, expect []byte, files ...file) Report {
 	for _, f := range files {
 		names = append(names, write(f.name, f.text))
 	}
-	return verifyFiles(context.Background(), t, &Options{Files: names, Expect: write("expect", expect)})
+	o := a.options
+	o.Files, o.Expect = names, write("expect", expect)
+	return verifyFiles(context.Background(), t, &o)
 }
 
 // fails are the failures of each file, in their order.

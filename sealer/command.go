@@ -28,6 +28,8 @@ type Options struct {
 	// that holds one. It is taken on trust, and the files must prove that its log has
 	// grown from there. Empty for none.
 	Expect string
+	// NoSandbox refuses what rests on a key of the sandbox.
+	NoSandbox bool
 	// Rate recomputes settlements. Without it packs with settlement rules are not sound.
 	Rate Rate
 	// JSON asks for a Report instead of text.

@@ -210,7 +210,7 @@
 // What is by a key for sandbox_proof_signing is a play. Whoever likes can have it made,
 // with rights, rules and organisations of any name, and it is as sound as all else: so a
 // verifier says of each receipt, pack, proof, checkpoint and export which of both it is
-// (key.sandbox).
+// (key.sandbox), and refuses them all if it is asked to.
 //
 // consistency is the RFC 6962 proof from previous to this tree. It serves twice.
 // Its nodes over leaves below firstIndex are the perfect subtrees of the previous

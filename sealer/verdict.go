@@ -26,7 +26,8 @@ const (
 	SettlementOK Code = "settlement.ok"
 )
 
-// Codes of remarks. They are no failure, but say what a check rests on.
+// Codes of remarks. They are no failure, but say what a check rests on; KeySandbox is one
+// where evidence of the sandbox is refused (Options.NoSandbox).
 const (
 	// AnchorKeys: keys were taken from a file on trust, not from a root key.
 	AnchorKeys Code = "anchor.keys"

@@ -121,6 +121,9 @@ func verifyFiles(ctx context.Context, t *trust, o *Options) Report {
 		f := &v.files[i]
 		v.judge(f, v.receipts[f])
 	}
+	if o.NoSandbox {
+		v.refuseSandbox()
+	}
 	report := Report{OK: true, Files: v.files}
 	if o.Expect != "" {
 		report.Files = append(report.Files, v.expect(o.Expect))
@@ -168,6 +171,18 @@ func (f *FileReport) played() bool {
 
 func sandboxKey(keyID string) Verdict {
 	return Verdict{Code: KeySandbox, OK: true, Message: fmt.Sprintf("by key %s of the sandbox: a play, which anybody can have with names at will", keyID)}
+}
+
+// refuseSandbox fails the files that rest on a key of the sandbox.
+func (v *verification) refuseSandbox() {
+	for i := range v.files {
+		verdicts := v.files[i].Verdicts
+		for n := range verdicts {
+			if verdicts[n].Code == KeySandbox {
+				verdicts[n].OK = false
+			}
+		}
+	}
 }
 
 // unreadable notes that the disk, not the file's content, is at fault.

@@ -2,6 +2,7 @@ package sealer
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -112,6 +113,14 @@ func TestSandboxIsNamed(t *testing.T) {
 			var text strings.Builder
 			writeText(&text, &trust{root: a.vkey}, &r)
 			require.Equal(t, sandbox, strings.Contains(text.String(), "\nOf a sandbox: "+count(len(files), "file")+". "), text.String())
+
+			a.options.NoSandbox = true
+			r = a.verify(a.directory(), nil, files...)
+			a.options.NoSandbox = false
+			for i, codes := range fails(r) {
+				require.Equal(t, sandbox, slices.Equal(codes, []Code{KeySandbox}), "%s: %+v", name, r.Files[i])
+			}
+			require.Equal(t, !sandbox, r.OK, name)
 		}
 	}
 }

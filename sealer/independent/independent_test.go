@@ -52,7 +52,10 @@ type verdict struct {
 }
 
 // anchor is a file of what is trusted: a root key, or a list of keys.
-type anchor struct{ root, keys string }
+type anchor struct {
+	root, keys string
+	noSandbox  bool
+}
 
 // stranger has verify.py judge sets of files under a root key, in one process.
 func stranger(t *testing.T, root string, sets [][]string) [][]verdict {
@@ -67,6 +70,9 @@ func (a anchor) stranger(t *testing.T, sets [][]string) [][]verdict {
 	cmd := python("verify.py", "--json", "--root", a.root)
 	if a.keys != "" {
 		cmd = python("verify.py", "--json", "--keys", a.keys)
+	}
+	if a.noSandbox {
+		cmd.Args = append(cmd.Args, "--no-sandbox")
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = &in, &out, &complaints
 	err := cmd.Run()
@@ -97,7 +103,7 @@ func ours(t *testing.T, root string, set []string) []verdict { return anchor{roo
 
 func (a anchor) ours(t *testing.T, set []string) []verdict {
 	var out bytes.Buffer
-	sealer.VerifyFiles(context.Background(), sealer.Options{Files: set, Root: a.root, Keys: a.keys, Rate: settle.Rate, JSON: true}, &out)
+	sealer.VerifyFiles(context.Background(), sealer.Options{Files: set, Root: a.root, Keys: a.keys, NoSandbox: a.noSandbox, Rate: settle.Rate, JSON: true}, &out)
 	var report sealer.Report
 	require.NoError(t, json.Unmarshal(out.Bytes(), &report), out.String())
 	require.Empty(t, report.Message)

@@ -251,6 +251,42 @@ func TestAnswersOfTheSandbox(t *testing.T) {
 	t.Logf("%d answers accepted by both; %d mutants, %v: none passes either; %d for the same reason", accepted, len(sets), count, alike)
 }
 
+// TestNoSandbox: asked to, neither verifier lets anything of the sandbox pass.
+func TestNoSandbox(t *testing.T) {
+	s := newService(t, "refused")
+	f := newFolder(t, s)
+	packs := visitors(s, 3)
+	set := []string{f.put(s.directory(epoch.AddDate(1, 0, 0)))}
+	for _, p := range packs {
+		set = append(set, f.put(p.file))
+		for _, event := range p.events {
+			if _, err := sealer.SplitDelivery(event); err == nil {
+				set = append(set, f.put(s.answer(event)))
+				break
+			}
+		}
+	}
+	plays := len(set)
+	l := s.newLog()
+	for l.sealing.Equal(s.sandbox) {
+		l = s.newLog()
+	}
+	set = append(set, f.put(l.seal(5).file))
+	by := anchor{root: f.root, noSandbox: true}
+	us, theirs := by.ours(t, set), by.stranger(t, [][]string{set})[0]
+	for i := range set {
+		want := []sealer.Code{sealer.KeySandbox}
+		if i == 0 || i >= plays {
+			want = nil
+		}
+		require.Equal(t, want, us[i].Codes, f.begin(set[i]))
+		require.Equal(t, want == nil, theirs[i].OK, f.begin(set[i]))
+		if want != nil {
+			require.Equal(t, want, theirs[i].Codes)
+		}
+	}
+}
+
 // TestAnswersBeyondTheDelegation: where a directory's delegation ends is no matter of the
 // key that an answer tells, whether that ends later in both or in the newer answer alone.
 func TestAnswersBeyondTheDelegation(t *testing.T) {

@@ -1053,6 +1053,7 @@ def main():
     anchor = parser.add_mutually_exclusive_group(required=True)
     anchor.add_argument("--root", action=Once, help="a file with the root key, a C2SP vkey")
     anchor.add_argument("--keys", action=Once, help="a file with the keys to trust: a weaker anchor, for whoever wrote it can forge everything")
+    parser.add_argument("--no-sandbox", action="store_true", help="refuse what a key of the sandbox has signed")
     parser.add_argument("--json", action="store_true", help="print an object a file")
     parser.add_argument("files", nargs="*", metavar="FILE")
     options = parser.parse_args()
@@ -1071,6 +1072,8 @@ def main():
     sets = [options.files] if options.files else (line.rstrip("\n").split("\t") for line in sys.stdin)
     bad = False
     for f in (f for names in sets for f in verify(names, root, listed)):
+        if options.no_sandbox and f.sandbox():
+            f.code = "key.sandbox"
         bad = bad or f.code is not None
         if options.json:
             print(json.dumps({"file": f.name, "ok": f.code is None, "code": f.code, "sandbox": f.sandbox(), "unproven": f.unproven()}))
