@@ -33,6 +33,8 @@
 //     others are names to it. One tenant has no ULID: tnt_system, to whom the events
 //     of nodes and operators belong.
 //   - n is a whole number of 0 to 2^53; only dwellMs may have a fraction.
+//   - A file that is neither a pack nor an export has at most 2^24 bytes, a pack as an object
+//     at most 2^28. A longer one is refused, not cut off.
 //   - No string is empty, but for correlationId and spatialPlacementId.
 //   - A signature is {"algorithm":"ed25519","keyId":…,"value":…}. It is Ed25519 of
 //     RFC 8032 over the named bytes themselves, without hashing them before.
@@ -52,9 +54,20 @@
 // 0 ≤ dwellMs ≤ 2^36. The signature is over this text. HASH is explained below.
 //
 // A caller holds receipt and signature as members of one object: the data of an
-// answer, or the answer, {"data":{"receipt":{…},"signature":{…},…},…}. There spacing,
-// order and further members are free; it is the RFC 8785 form of the receipt that was
-// signed.
+// answer, or the answer, {"ok":true,"data":{"receipt":{…},"signature":{…},…},"contractVersion":"v1.0"}.
+// Spacing, the order of members and the escapes in strings are free there; it is the RFC 8785
+// form of the receipt that was signed. Beside the two the data may have
+//
+//	"event":{…}, "metering":{…}, "position":…, "sealed":{"leafIndex":n,"packId":…}|null, "substrate":…
+//
+// and nothing else may stand anywhere: no other member, none twice, nothing behind.
+//
+// The signature does not cover what stands beside the receipt, but for the event, by the
+// witness in the receipt: the event's RFC 8785 form has to be that of this receipt, as
+// described next (witness.mismatch, entry.altered). Where the event is at hand, there or in
+// a pack, a proof or an export that is verified with the file, metering and substrate have to
+// be the event's (entry.altered). Where it is not, and always for position and sealed, a
+// verifier says that the file states more than is proven (receipt.uncovered).
 //
 // # Event
 //

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -48,17 +49,9 @@ func (e *envelope) delivery(event []byte) (*RecordedDelivery, error) {
 		h := s.hash()
 		d.Idempotency = h.String()
 	}
-	s.lit(`,"metering":{"basis":`)
-	d.Basis = s.name()
-	s.lit(`,"metered":`)
-	d.Metered = s.bool()
-	s.lit(`,"quantityMs":`)
-	d.QuantityMs = s.integer()
-	s.lit(`,"reason":`)
-	d.Reason = s.name()
-	s.lit(`,"reasons":`)
-	s.list(func() { d.Reasons = append(d.Reasons, s.name()) })
-	s.lit(`}`)
+	s.lit(`,"metering":`)
+	m := s.metering()
+	d.Basis, d.Metered, d.QuantityMs, d.Reason, d.Reasons = m.basis, m.metered, m.quantityMs, m.reason, m.reasons
 	receiptFrom := s.at
 	s.lit(`,"receipt":`)
 	receipt := s.at
@@ -92,6 +85,34 @@ func (e *envelope) delivery(event []byte) (*RecordedDelivery, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// statedMetering is the member metering of a delivery.
+type statedMetering struct {
+	basis      string
+	metered    bool
+	quantityMs int64
+	reason     string
+	reasons    []string
+}
+
+func (m *statedMetering) equal(o *statedMetering) bool {
+	return m.basis == o.basis && m.metered == o.metered && m.quantityMs == o.quantityMs && m.reason == o.reason && slices.Equal(m.reasons, o.reasons)
+}
+
+func (s *scanner) metering() (m statedMetering) {
+	s.lit(`{"basis":`)
+	m.basis = s.name()
+	s.lit(`,"metered":`)
+	m.metered = s.bool()
+	s.lit(`,"quantityMs":`)
+	m.quantityMs = s.integer()
+	s.lit(`,"reason":`)
+	m.reason = s.name()
+	s.lit(`,"reasons":`)
+	s.list(func() { m.reasons = append(m.reasons, s.name()) })
+	s.lit(`}`)
+	return m
 }
 
 func (d *RecordedDelivery) checkWitness(sum Hash) error {

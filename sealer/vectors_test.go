@@ -58,7 +58,7 @@ func (v *vectors) good(name, about string, files ...string) {
 // bad adds a case of one file that fails with these codes.
 func (v *vectors) bad(name, about string, text []byte, codes ...Code) {
 	ext := ".ndjson"
-	if bytes.HasPrefix(text, []byte(`{"ok"`)) || bytes.HasPrefix(text, []byte(directoryStart)) || bytes.Contains(text, []byte(`"ok": true`)) {
+	if bytes.HasPrefix(text, []byte(`{"ok"`)) || bytes.HasPrefix(text, []byte(directoryStart)) || bytes.Contains(text, []byte(`"ok": `)) {
 		ext = ".json"
 	}
 	file := v.put("bad/"+name+ext, text)
@@ -94,6 +94,24 @@ func makeVectors(t *testing.T) *vectors {
 	v.good("directory", "a signed key directory", keys)
 	v.good("receipt and directory", "the answer to a delivery, and the directory with its key", receipt, keys)
 	v.good("receipt and pack", "the same receipt, and the pack that includes it", receipt, chain1)
+
+	about := detail(t, first[1])
+	v.good("receipt and event", "the answer about a receipt, which has the event as well", v.put("good/receipt-and-event.json", about), keys)
+	v.bad("receipt-event-altered", "the event beside the receipt states another quantity", bytes.Replace(about, []byte(`"quantityMs":1500`), []byte(`"quantityMs":9500`), 1), WitnessMismatch)
+	v.cases[len(v.cases)-1].Keys = keys
+	v.bad("receipt-event-of-another", "the event beside the receipt is that of another", bytes.Replace(about, first[1], first[0], 1), EntryAltered)
+	v.cases[len(v.cases)-1].Keys = keys
+	for _, c := range []struct{ name, about, old, new string }{
+		{"metering", "another quantity beside the receipt", `"quantityMs":1500`, `"quantityMs":9500`},
+		{"substrate", "another substrate beside the receipt", `"substrate": "CTV"`, `"substrate": "DOOH"`},
+	} {
+		text := bytes.Replace(answer(t, first[1]), []byte(c.old), []byte(c.new), 1)
+		require.NotEqual(t, string(answer(t, first[1])), string(text))
+		lie := v.put("bad/receipt-"+c.name+".json", text)
+		v.good("receipt, "+c.about, "the signature does not cover it, which is remarked", lie, keys)
+		v.cases = append(v.cases, vector{Name: "receipt and pack, " + c.about, About: "the event in the pack says otherwise", Files: []string{lie, chain1},
+			Exit: ExitUnsound, Failures: [][]Code{{EntryAltered}, nil}})
+	}
 
 	v.altered(p2, second)
 	v.forged(p2, second, p1.Header)
@@ -232,6 +250,10 @@ func (v *vectors) receipts(event []byte) {
 	bad("receipt-pack-key", "the id of a key that is for packs", d.KeyID, KeyID(pub(v.w.packKey)), KeyPurpose)
 	bad("receipt-unknown-key", "the id of no key", d.KeyID, strings.Repeat("0", 32), KeyUnknown)
 	bad("receipt-extra-field", "an eleventh field", `"version":"1"`, `"version":"1","more":1`, FormatInvalid)
+	bad("receipt-not-ok", "the answer says that the request was refused", `"ok": true`, `"ok": false`, FormatInvalid)
+	bad("receipt-beside-data", "a forged receipt beside the data of the answer", `"ok": true`, `"ok": true, "receipt": {"version":"1"}`, FormatInvalid)
+	bad("receipt-more-data", "the data have a member that no answer has", `"substrate"`, `"verified": true, "substrate"`, FormatInvalid)
+	bad("receipt-more-behind", "more stands behind the answer", "}\n", "}\n{}\n", FormatInvalid)
 	bad("receipt-before-window", "issued before the key's window, and not at the moment of its id", `"issuedAt":"2026`, `"issuedAt":"2025`, FormatInvalid, KeyOutsideWindow)
 }
 

@@ -34,6 +34,9 @@ const (
 	// KeySandbox: a key of the sandbox has signed it. It is as sound as any other, but of a
 	// play: whoever likes has such evidence made, with rights and organisations of any name.
 	KeySandbox Code = "key.sandbox"
+	// ReceiptUncovered: the file states more than the receipt, which nothing at hand proves:
+	// the signature covers the event, and that is not here.
+	ReceiptUncovered Code = "receipt.uncovered"
 	// DirectoryIgnored: the key of the directory in a pack or an export was revoked;
 	// another directory, whose key was delegated to later, decides.
 	DirectoryIgnored Code = "directory.ignored"

@@ -138,6 +138,8 @@ func verifyFiles(ctx context.Context, t *trust, o *Options) Report {
 func (v *verification) open(f *FileReport) {
 	text, err := f.open()
 	switch {
+	case errors.Is(err, errTooLarge):
+		f.fail(FormatInvalid, "%v", err)
 	case err != nil:
 		f.unreadable(err)
 	case f.Kind == kindPack:
@@ -191,6 +193,9 @@ func (f *FileReport) unreadable(err error) {
 	f.add(Verdict{Code: InputUnreadable, Message: err.Error()})
 }
 
+// errTooLarge refuses a file, of which nothing may be left unread.
+var errTooLarge = fmt.Errorf("larger than %d bytes, and neither a pack nor an export", maxSmallBytes)
+
 // maxSmallBytes bounds files that are read at once: receipts, directories, and what is
 // trusted.
 const maxSmallBytes = 16 << 20
@@ -203,7 +208,7 @@ func (f *FileReport) open() ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	r := bufio.NewReader(io.LimitReader(file, maxSmallBytes))
+	r := bufio.NewReader(file)
 	start, err := r.Peek(longestStart)
 	if err != nil && err != io.EOF {
 		return nil, err
@@ -217,7 +222,11 @@ func (f *FileReport) open() ([]byte, error) {
 	if f.Kind == kindPack || f.Kind == kindExport {
 		return nil, nil
 	}
-	return io.ReadAll(r)
+	text, err := io.ReadAll(io.LimitReader(r, maxSmallBytes+1))
+	if err == nil && len(text) > maxSmallBytes {
+		err = errTooLarge
+	}
+	return text, err
 }
 
 // receipt reads the receipt that a file holds; nil if it holds none.
@@ -256,6 +265,6 @@ func (f *FileReport) noDirectory() {
 // sight notes that a file holds a delivery. by is when that was certain.
 func (v *verification) sight(f *FileReport, d *RecordedDelivery, by time.Time, place string, args ...any) {
 	if list, asked := v.wanted[d.Receipt.ReceiptID]; asked {
-		v.wanted[d.Receipt.ReceiptID] = append(list, &sighted{f, fmt.Sprintf(place, args...), by, d.ReceiptText, d.KeyID, d.Signature})
+		v.wanted[d.Receipt.ReceiptID] = append(list, &sighted{f, fmt.Sprintf(place, args...), by, d})
 	}
 }

@@ -247,14 +247,14 @@ func TestVerifyReceipts(t *testing.T) {
 		o.Files = []string{f.write("receipt", text)}
 		return f.run(want, o)[0]
 	}
-	require.Equal(t, "receipt signature.ok", verify(0, whole))
+	require.Equal(t, "receipt signature.ok receipt.uncovered", verify(0, whole))
 
 	// The data alone, in any spelling.
 	var loose struct{ Data json.RawMessage }
 	require.NoError(t, json.Unmarshal(whole, &loose))
 	indented, err := json.MarshalIndent(loose.Data, "", "  ")
 	require.NoError(t, err)
-	require.Equal(t, "receipt signature.ok", verify(0, indented))
+	require.Equal(t, "receipt signature.ok receipt.uncovered", verify(0, indented))
 
 	change := func(old, new string) []byte {
 		changed := bytes.Replace(whole, []byte(old), []byte(new), 1)
@@ -280,8 +280,8 @@ func TestVerifyReceipts(t *testing.T) {
 	alone := f.write("receipt", whole)
 	require.Equal(t, []string{"receipt !key.unknown"}, f.verify(2, alone))
 	pack := f.pack("pack", f.w.run(2))
-	require.Equal(t, []string{"receipt signature.ok", soundFirst}, f.verify(0, alone, pack))
-	require.Equal(t, []string{"receipt signature.ok", "directory directory.ok"}, f.verify(0, alone, keys))
+	require.Equal(t, []string{"receipt signature.ok receipt.uncovered", soundFirst}, f.verify(0, alone, pack))
+	require.Equal(t, []string{"receipt signature.ok receipt.uncovered", "directory directory.ok"}, f.verify(0, alone, keys))
 }
 
 func TestVerifyReceiptAgainstItsPack(t *testing.T) {

@@ -5,62 +5,92 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// signedReceipt is a receipt as a caller holds it: the data of a delivery's
-// answer, or the whole answer.
+// signedReceipt is a receipt as a caller holds it: the data of an answer that has one, or
+// the whole answer.
 type signedReceipt struct {
 	receipt   Receipt
 	text      []byte // canonical
 	keyID     string
 	signature []byte
+
+	// What stands beside the receipt is not signed with it. It is nil if it is not there.
+	substrate *string
+	metering  *statedMetering
+	event     []byte // canonical
+	// unsigned names what nothing can be compared with.
+	unsigned []string
 }
 
 // errNoReceipt says that a JSON text holds no receipt.
 var errNoReceipt = errors.New("no receipt with its signature")
 
+// answerVersion is the contract version of the answers with a receipt.
+const answerVersion = "v1.0"
+
 // readReceipt finds receipt and signature in an HTTP answer or its data. Spacing
 // and order are free there; what was signed is the receipt's canonical form.
 func readReceipt(text []byte) (*signedReceipt, error) {
-	type data struct {
-		Receipt   jsontext.Value `json:"receipt"`
-		Signature *struct {
-			Algorithm string `json:"algorithm"`
-			KeyID     string `json:"keyId"`
-			Value     string `json:"value"`
-		} `json:"signature"`
-	}
-	var answer struct {
-		data
-		Data *data `json:"data"`
-	}
-	if err := json.Unmarshal(text, &answer); err != nil {
-		return nil, err
-	}
-	d := &answer.data
-	if answer.Data != nil {
-		d = answer.Data
-	}
-	if d.Receipt == nil || d.Signature == nil {
-		return nil, errNoReceipt
-	}
-	if d.Signature.Algorithm != Algorithm {
-		return nil, fmt.Errorf("signed with algorithm %q", d.Signature.Algorithm)
-	}
-	canonical, err := Canonical(d.Receipt)
+	var in answerReader
+	at, data, err := in.answer(text, answerVersion)
 	if err != nil {
 		return nil, err
 	}
-	r := &signedReceipt{text: canonical, keyID: d.Signature.KeyID}
-	if r.receipt, err = ParseReceipt(canonical); err != nil {
-		return nil, err
+	if data["receipt"] == nil && data["signature"] == nil {
+		return nil, errNoReceipt
 	}
-	r.signature, err = decodeBase64(d.Signature.Value, ed25519.SignatureSize)
+	in.some(at, data, []string{"receipt", "signature"}, "substrate", "metering", "event", "position", "sealed")
+	if in.fault != nil {
+		return nil, in.fault
+	}
+	r := &signedReceipt{text: in.canonical(at+"/receipt", data["receipt"])}
+	r.keyID, r.signature = in.signature(at+"/signature", data["signature"])
+	r.beside(&in, at, data)
+	if in.fault != nil {
+		return nil, in.fault
+	}
+	r.receipt, err = ParseReceipt(r.text)
 	return r, err
+}
+
+// beside reads what an answer says beside the receipt.
+func (r *signedReceipt) beside(in *answerReader, at string, data map[string]jsontext.Value) {
+	if v, there := data["substrate"]; there {
+		substrate := in.name(at+"/substrate", v)
+		r.substrate = &substrate
+	}
+	if v, there := data["metering"]; there {
+		s := scanner{text: string(in.canonical(at+"/metering", v))}
+		m := s.metering()
+		if err := s.end(); err != nil {
+			in.fail(at+"/metering", "%v", err)
+		}
+		r.metering = &m
+	}
+	if v, there := data["event"]; there {
+		in.members(at+"/event", v)
+		r.event = in.canonical(at+"/event", v)
+	}
+	if v, there := data["position"]; there {
+		in.name(at+"/position", v)
+		r.unsigned = append(r.unsigned, "position")
+	}
+	if v, there := data["sealed"]; there && v.Kind() != 'n' {
+		sealed := in.members(at+"/sealed", v)
+		in.exactly(at+"/sealed", sealed, "packId", "leafIndex")
+		if _, err := parseID(packPrefix, in.name(at+"/sealed/packId", sealed["packId"])); err != nil {
+			in.fail(at+"/sealed/packId", "%v", err)
+		}
+		in.integer(at+"/sealed/leafIndex", sealed["leafIndex"])
+		r.unsigned = append(r.unsigned, "sealed")
+	}
 }
 
 // whatInstead says of a JSON text that holds no receipt what is wrong with it.
@@ -71,31 +101,13 @@ func whatInstead(text []byte) string {
 	}
 	var answer struct {
 		data
-		refusal
 		Data data `json:"data"`
 	}
 	_ = json.Unmarshal(text, &answer) // what can't be read is not told
-	switch {
-	case answer.refused() != nil:
-		return answer.refused().Error()
-	case answer.Pack != nil, answer.Entries != nil, answer.Data.Pack != nil, answer.Data.Entries != nil:
+	if answer.Pack != nil || answer.Entries != nil || answer.Data.Pack != nil || answer.Data.Entries != nil {
 		return "a proof pack in another spelling: save what was answered as it is, every byte counts"
 	}
 	return "no receipt with its signature, and nothing else that can be verified"
-}
-
-// refusal is what an HTTP answer without data says.
-type refusal struct {
-	OK      *bool  `json:"ok"`
-	Code    string `json:"error"`
-	Message string `json:"message"`
-}
-
-func (r *refusal) refused() error {
-	if r.OK == nil || *r.OK {
-		return nil
-	}
-	return fmt.Errorf("the answer to a request that was refused: %s: %s", r.Code, r.Message)
 }
 
 // sighted is where a file holds a receipt that is asked about.
@@ -104,23 +116,26 @@ type sighted struct {
 	place string
 	// by is when the receipt stood there at the latest.
 	by       time.Time
-	text     []byte
-	keyID    string
-	sigValue []byte
+	delivery *RecordedDelivery
 }
 
 // verify judges the receipt by the keys of d; in is where files hold it.
 func (r *signedReceipt) verify(d *Directory, in []*sighted) []Verdict {
 	var verdicts []Verdict
+	fail := func(code Code, about string) { verdicts = append(verdicts, Verdict{Code: code, Message: about}) }
 	if err := checkReceipt(&r.receipt); err != nil {
-		verdicts = append(verdicts, Verdict{Code: FormatInvalid, Message: err.Error()})
+		fail(FormatInvalid, err.Error())
+	}
+	event, code, err := r.eventBeside()
+	if err != nil {
+		fail(code, err.Error())
 	}
 	var sealedAt *time.Time
 	if best := r.best(in); best != nil {
 		v := r.inclusion(best)
 		verdicts = append(verdicts, v)
 		if v.OK {
-			sealedAt = &best.by
+			sealedAt, event = &best.by, best.delivery
 		}
 	}
 	purpose := PurposeReceipt
@@ -132,15 +147,66 @@ func (r *signedReceipt) verify(d *Directory, in []*sighted) []Verdict {
 	about := fmt.Sprintf("receipt %s, signed by key %s at %s", r.receipt.ReceiptID, r.keyID, FormatTime(r.receipt.IssuedAt))
 	switch {
 	case code != "":
-		return append(verdicts, Verdict{Code: code, Message: about})
+		fail(code, about)
+		return verdicts
 	case !ed25519.Verify(pub, r.text, r.signature):
-		return append(verdicts, Verdict{Code: SignatureInvalid, Message: about})
+		fail(SignatureInvalid, about)
+		return verdicts
 	}
 	verdicts = append(verdicts, Verdict{Code: SignatureOK, OK: true, Message: about})
 	if purpose == PurposeSandbox {
 		verdicts = append(verdicts, sandboxKey(r.keyID))
 	}
+	failed := slices.ContainsFunc(verdicts, func(v Verdict) bool { return !v.OK })
+	if names := r.uncovered(event != nil); len(names) > 0 && !failed {
+		verdicts = append(verdicts, Verdict{Code: ReceiptUncovered, OK: true, Message: fmt.Sprintf(
+			"%s in this file: the signature does not cover that, and no event at hand says it", strings.Join(names, " and "))})
+	}
 	return verdicts
+}
+
+// eventBeside checks the event that an answer has beside the receipt; nil if there is none.
+// The receipt's witness binds it, so that what it says is covered by the signature.
+func (r *signedReceipt) eventBeside() (*RecordedDelivery, Code, error) {
+	if r.event == nil {
+		return nil, "", nil
+	}
+	d, err := ReadDelivery(r.event)
+	switch {
+	case errors.Is(err, ErrWitness):
+		return nil, WitnessMismatch, err
+	case err != nil:
+		return nil, EntryAltered, err
+	case !r.stands(&d):
+		return nil, EntryAltered, errors.New("the event beside it is of another receipt")
+	}
+	if name := r.contradicts(&d); name != "" {
+		return nil, EntryAltered, fmt.Errorf("the event beside it states another %s", name)
+	}
+	return &d, "", nil
+}
+
+// contradicts names what the file states otherwise than the event does; empty if nothing.
+func (r *signedReceipt) contradicts(d *RecordedDelivery) string {
+	m := statedMetering{d.Basis, d.Metered, d.QuantityMs, d.Reason, d.Reasons}
+	switch {
+	case r.metering != nil && !r.metering.equal(&m):
+		return "metering"
+	case r.substrate != nil && *r.substrate != d.Substrate:
+		return "substrate"
+	}
+	return ""
+}
+
+// uncovered names what the file states and neither its signature nor an event covers.
+func (r *signedReceipt) uncovered(event bool) (names []string) {
+	if r.metering != nil && !event {
+		names = append(names, "metering")
+	}
+	if r.substrate != nil && !event {
+		names = append(names, "substrate")
+	}
+	return append(names, r.unsigned...)
 }
 
 // best picks the file that speaks loudest: one that says something else, else the
@@ -160,20 +226,26 @@ func (r *signedReceipt) best(in []*sighted) *sighted {
 }
 
 // says reports whether the receipt is what stands there.
-func (r *signedReceipt) says(s *sighted) bool {
-	return bytes.Equal(s.text, r.text) && s.keyID == r.keyID && bytes.Equal(s.sigValue, r.signature)
+func (r *signedReceipt) says(s *sighted) bool { return r.stands(s.delivery) }
+
+// stands reports whether a delivery holds the receipt, under the same signature.
+func (r *signedReceipt) stands(d *RecordedDelivery) bool {
+	return bytes.Equal(d.ReceiptText, r.text) && d.KeyID == r.keyID && bytes.Equal(d.Signature, r.signature)
 }
 
 // inclusion judges the receipt by the file that holds its id.
 func (r *signedReceipt) inclusion(in *sighted) Verdict {
 	v := Verdict{Code: InclusionOK, OK: true, Message: in.place}
-	switch {
+	switch other := r.contradicts(in.delivery); {
 	case !in.file.ok():
 		v.Code, v.OK = InclusionMismatch, false
 		v.Message += ", which is not sound itself"
 	case !r.says(in):
 		v.Code, v.OK = EntryAltered, false
 		v.Message += " says something else"
+	case other != "":
+		v.Code, v.OK = EntryAltered, false
+		v.Message += " states another " + other
 	}
 	return v
 }

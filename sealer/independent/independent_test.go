@@ -47,7 +47,7 @@ type verdict struct {
 	Codes []sealer.Code // of what is wrong; the stranger names the first thing only
 	// Sandbox is set if a key of the sandbox has signed it.
 	Sandbox bool
-	// Unproven are the codes of what is its header's word alone, if nothing is wrong.
+	// Unproven are the codes of what nothing at hand proves, if nothing is wrong.
 	Unproven []sealer.Code
 }
 
@@ -115,7 +115,8 @@ func (a anchor) ours(t *testing.T, set []string) []verdict {
 				v.OK, v.Codes = false, append(v.Codes, each.Code)
 			}
 			v.Sandbox = v.Sandbox || each.Code == sealer.KeySandbox
-			if each.Code == sealer.DuplicatesUnproven || each.Code == sealer.SettlementUnproven {
+			switch each.Code {
+			case sealer.DuplicatesUnproven, sealer.SettlementUnproven, sealer.ReceiptUncovered:
 				v.Unproven = append(v.Unproven, each.Code)
 			}
 		}

@@ -144,10 +144,10 @@ EVENT = {
     "actor": REF, "at": time, "data": dict, "eventId": text, "privateCommitment": maybe(HASH),
     "subject": REF, "tenantId": text, "type": text, "v": 1,
 }
+METERING = {"basis": text, "metered": bool, "quantityMs": whole, "reason": text, "reasons": [text]}
 DELIVERY = {
-    "basisId": text, "gate": {"ruleset": HASH, "version": text},
-    "metering": {"basis": text, "metered": bool, "quantityMs": whole, "reason": text, "reasons": [text]},
-    "receipt": RECEIPT, "rightId": text, "rightRevision": whole, "signature": SIGNATURE, "substrate": text,
+    "basisId": text, "gate": {"ruleset": HASH, "version": text}, "metering": METERING, "receipt": RECEIPT,
+    "rightId": text, "rightRevision": whole, "signature": SIGNATURE, "substrate": text,
 }
 KEY = {
     "algorithm": "ed25519", "keyId": text, "notAfter": maybe(time), "notBefore": time,
@@ -354,7 +354,7 @@ def check_receipt(receipt, signature, keys, purposes, proven=None):
     check_signature(public, decode(signature["value"]), canonical(receipt).encode())
 
 
-def check_event(line, tenant, keys, purpose, sealed):
+def read_event(line):
     try:
         event = parse(line)
         need(len(line) <= 2**20)
@@ -364,19 +364,26 @@ def check_event(line, tenant, keys, purpose, sealed):
     except (Bad, ValueError):
         raise Bad("entry.altered") from None
     if delivery:
-        check_delivery(event, keys, purpose, sealed)
+        check_delivery(event)
+    return event
+
+
+def check_event(line, tenant, keys, purpose, sealed):
+    event = read_event(line)
+    if event["type"] == "delivery.recorded":
+        check_receipt(event["data"]["receipt"], event["data"]["signature"], keys, [purpose], sealed)
     need(event["tenantId"] == tenant, "tenant.mismatch")
     need(event["at"] <= sealed, "entry.after_seal")
     return event
 
 
-def check_delivery(event, keys, purpose, proven):
+def check_delivery(event):
+    """All of a delivery but its receipt's signature."""
     code, data = "entry.altered", event["data"]
     receipt, metering = data["receipt"], data["metering"]
     rest = {k: v for k, v in data.items() if k not in ("receipt", "signature")}
     knot = hashlib.sha256(canonical(event | {"data": rest}).encode()).digest()
-    need(decode(receipt["witness"].rpartition(":")[2]) == knot, "witness.mismatch")
-    check_receipt(receipt, data["signature"], keys, [purpose], proven)
+    need(re.fullmatch("edge:.+:" + encode(knot), receipt["witness"], re.DOTALL), "witness.mismatch")
     need(event["subject"] == {"id": data["rightId"], "kind": "right"}, code)
     need(event["at"] == receipt["issuedAt"] and event["eventId"][4:] == receipt["receiptId"][4:], code)
     metered = metering["metered"]
@@ -515,6 +522,7 @@ class Pack:
     def __init__(self, content):
         self.beside = None  # the key that the sandbox answers with
         if not content.startswith(b'{"checkpoint":'):
+            need(len(content) <= 2**28)
             if not content.startswith(b'{"entries":'):
                 content, self.beside = answered(content)
             pack = parse(content)
@@ -914,29 +922,56 @@ class Event:
         self.sandbox = any(proof.sandbox for proof in proofs)
 
 
+def no_number(word):
+    raise ValueError(f"{word} is no number")
+
+
 class Receipt:
-    """A receipt and its signature, as a caller holds them."""
+    """A receipt and its signature, as a caller holds them: in the data of an answer, where
+    they may stand beside what the signature does not cover."""
+
+    BESIDE = {
+        "substrate": text, "metering": METERING, "event": dict, "position": text,
+        "sealed": maybe({"packId": pack_id, "leafIndex": whole}),
+    }
 
     def __init__(self, content):
-        answer = json.loads(content.decode(), object_pairs_hook=unique)
+        answer = json.loads(content.decode(), object_pairs_hook=unique, parse_constant=no_number)
+        answer = json.loads(canonical(answer).encode())  # each number in one spelling
         need(isinstance(answer, dict))
-        data = answer.get("data") or answer
-        need(isinstance(data, dict) and fits(data.get("receipt"), RECEIPT) and fits(data.get("signature"), SIGNATURE))
-        self.receipt, self.signature = data["receipt"], data["signature"]
+        if "ok" in answer or "data" in answer:
+            need(fits(answer, {"ok": True, "data": dict, "contractVersion": "v1.0"}))
+            answer = answer["data"]
+        shape = {"receipt": RECEIPT, "signature": SIGNATURE}
+        need(fits(answer, shape | {name: what for name, what in self.BESIDE.items() if name in answer}))
+        self.receipt, self.signature, self.beside = answer["receipt"], answer["signature"], answer
+        self.unproven = []
+
+    def stands(self, event):
+        """Asks that the event holds the receipt, and says of it what this file says."""
+        data = event["data"]
+        need(event["type"] == "delivery.recorded", "entry.altered")
+        need((data["receipt"], data["signature"]) == (self.receipt, self.signature), "entry.altered")
+        need(all(self.beside.get(name, data[name]) == data[name] for name in ("substrate", "metering")), "entry.altered")
 
     def check(self, keys, others):
         """By itself, or with files that hold its event and tell how old it is."""
         proven, unsound = None, False
+        if "event" in self.beside:
+            self.stands(read_event(canonical(self.beside["event"]).encode()))
         for f in others:
             for event, by in f.holds.events:
-                data = event["data"]
-                if event["type"] == "delivery.recorded" and data["receipt"]["receiptId"] == self.receipt["receiptId"]:
-                    need((data["receipt"], data["signature"]) == (self.receipt, self.signature), "entry.altered")
+                if event["type"] == "delivery.recorded" and event["data"]["receipt"]["receiptId"] == self.receipt["receiptId"]:
+                    self.stands(event)
                     unsound = unsound or f.code is not None
                     proven = min(proven or by, by) if f.code is None else proven
         need(proven or not unsound, "inclusion.mismatch")
         check_receipt(self.receipt, self.signature, keys, PURPOSES.values(), proven)
         self.sandbox = keys[self.signature["keyId"]]["purpose"] == SANDBOX
+        uncovered = {name for name in ("position", "sealed") if self.beside.get(name) is not None}
+        if not proven and "event" not in self.beside:
+            uncovered |= {"substrate", "metering"} & self.beside.keys()
+        self.unproven = ["receipt.uncovered"] * bool(uncovered)
 
 
 class File:
@@ -978,6 +1013,7 @@ def read(name):
         return Pack(content)
     if content.startswith(b'{"after":'):
         return Export(content)
+    need(len(content) <= 2**24)
     if content.startswith(b'{"delegation":'):
         return Directory(content)
     if content.startswith((b"muniment/", b"c2sp.org/")):
@@ -985,7 +1021,7 @@ def read(name):
         return Proof(None, note) if note.startswith("c2sp.org/") else Note(note)
     answer = content.removesuffix(b"\n")
     answer = ANSWER.fullmatch(answer)[1] if ANSWER.fullmatch(answer) else answer
-    if answer.startswith(b'{"actor":'):
+    if content.startswith(b'{"actor":'):
         return Event(answer)
     if answer.startswith(b'{"event":{'):
         proven = PROVEN.fullmatch(answer)
