@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -135,9 +136,18 @@ type verifyCmd struct {
 	Keys  once     `help:"A weaker anchor: a key directory, or the answer of the sandbox's runtime-keys, that is believed as it is; one alone." placeholder:"FILE"`
 	JSON  bool     `help:"Print one JSON object."`
 
-	NoSandbox bool `help:"Refuse what rests on a key of the sandbox, which anybody can have made."`
+	Bound     time.Duration `default:"30s" help:"How long after a stop a node may still sign: the service's --bound."`
+	NoSandbox bool          `help:"Refuse what rests on a key of the sandbox, which anybody can have made."`
 
 	ExpectCheckpoint once `help:"A checkpoint that was kept elsewhere, or anything that holds one: the files must prove that its log has only grown since; one alone." placeholder:"FILE"`
+}
+
+// Validate asks for a bound.
+func (c *verifyCmd) Validate() error {
+	if c.Bound <= 0 {
+		return errors.New("--bound must be longer than nothing")
+	}
+	return nil
 }
 
 // once is an option that is refused when it is given twice, or empty: what is trusted is
@@ -170,7 +180,7 @@ func (c *verifyCmd) Run() error {
 		expect = kong.ExpandPath(expect) // a shell leaves the ~ of --option=~/file
 	}
 	os.Exit(sealer.VerifyFiles(ctx, sealer.Options{
-		Files: c.Files, Root: string(c.Root), Keys: string(c.Keys), Expect: expect, NoSandbox: c.NoSandbox, Rate: settle.Rate, JSON: c.JSON,
+		Files: c.Files, Root: string(c.Root), Keys: string(c.Keys), Expect: expect, Bound: c.Bound, NoSandbox: c.NoSandbox, Rate: settle.Rate, JSON: c.JSON,
 	}, os.Stdout))
 	return nil
 }

@@ -97,6 +97,7 @@ func (v *verification) pack(ctx context.Context, f *FileReport, h *history) *pac
 		err = c.run(ctx, file, h)
 		file.Close()
 	}
+	f.conduct = c.conduct
 	if err != nil {
 		f.unreadable(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -28,6 +29,9 @@ type Options struct {
 	// that holds one. It is taken on trust, and the files must prove that its log has
 	// grown from there. Empty for none.
 	Expect string
+	// Bound is how long a node may sign after a stop that it has not heard of: the service's
+	// lease bound. Zero is DefaultBound.
+	Bound time.Duration
 	// NoSandbox refuses what rests on a key of the sandbox.
 	NoSandbox bool
 	// Rate recomputes settlements. Without it packs with settlement rules are not sound.
@@ -35,6 +39,9 @@ type Options struct {
 	// JSON asks for a Report instead of text.
 	JSON bool
 }
+
+// DefaultBound is the default lease bound of the service.
+const DefaultBound = 30 * time.Second
 
 // Exit statuses of the verify command.
 const (

@@ -132,6 +132,7 @@ func makeVectors(t *testing.T) *vectors {
 	v.settlement()
 	v.proofs()
 	v.together()
+	v.stops()
 	return v
 }
 

@@ -34,6 +34,11 @@ const (
 	// KeySandbox: a key of the sandbox has signed it. It is as sound as any other, but of a
 	// play: whoever likes has such evidence made, with rights and organisations of any name.
 	KeySandbox Code = "key.sandbox"
+	// RightLate: a delivery was decided on a state of its right from before a stop, and issued
+	// later than that by more than the bound. Clocks may be to blame.
+	RightLate Code = "right.late"
+	// RightUnproven: a delivery stands behind a suspension whose end is not at hand.
+	RightUnproven Code = "right.unproven"
 	// ReceiptUncovered: the file states more than the receipt, which nothing at hand proves:
 	// the signature covers the event, and that is not here.
 	ReceiptUncovered Code = "receipt.uncovered"
@@ -88,6 +93,12 @@ const (
 	TenantMismatch Code = "tenant.mismatch"
 	// CountMismatch: more or fewer entries than the header states.
 	CountMismatch Code = "count.mismatch"
+	// RightStopped: a delivery was decided on a revision at which its right, or one that it
+	// derives from, was suspended or revoked.
+	RightStopped Code = "right.stopped"
+	// APIKeyRevoked: the API key that asked for a delivery had been revoked before, by more
+	// than the bound.
+	APIKeyRevoked Code = "apikey.revoked"
 	// RootMismatch: the entries are not the leaves under the root.
 	RootMismatch Code = "root.mismatch"
 	// EventMissing: a proof is of an event that was not given.

@@ -64,6 +64,8 @@ type FileReport struct {
 	Verdicts []Verdict `json:"verdicts"`
 
 	pack *packCheck // of a pack
+	// conduct is of a pack, an export or a proof.
+	conduct *conduct
 	// stuck is set if the file could not be judged for want of something else: it
 	// can't be read, or no directory was given.
 	stuck bool
@@ -117,6 +119,7 @@ func verifyFiles(ctx context.Context, t *trust, o *Options) Report {
 	for _, origin := range slices.Sorted(maps.Keys(v.logs)) {
 		v.logs[origin].forks()
 	}
+	v.stops(o.Bound)
 	for i := range v.files {
 		f := &v.files[i]
 		v.judge(f, v.receipts[f])

@@ -127,6 +127,7 @@ func (e *exportCheck) run(ctx context.Context, v *verification, file io.Reader) 
 		return err
 	}
 	l := newLedger(h.TenantID, h.FirstIndex, before, newHistory(nil))
+	e.conduct = newConduct(h.TenantID, h.FirstIndex)
 	l.claim = func(*Event, uint64) (uint64, bool) { return 0, false }
 	for i, c := range e.heads {
 		end := min(c.head.Size, h.FirstIndex+h.Count)
@@ -152,6 +153,7 @@ func (e *exportCheck) section(ctx context.Context, v *verification, r *ExportRea
 			v.sight(e.FileReport, f.delivery, e.by[i], "leaf %d of %s, in %s", l.first+uint64(len(l.leaves)), e.heads[i].head.Origin, e.File)
 		}
 		l.fold(f)
+		e.conduct.note(&f)
 	})
 	defer crew.wait()
 	for leaf := l.first + uint64(len(l.leaves)); leaf < end; leaf++ {

@@ -29,6 +29,7 @@ type packCheck struct {
 	revoked bool
 	before  *Tree // of the log before the first entry
 	ledger  *ledger
+	conduct *conduct
 }
 
 func (c *packCheck) pass(code Code, format string, args ...any) {
@@ -66,6 +67,7 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, h *history) error {
 	c.beside(p.beside, directory)
 	c.before = c.consistency()
 	c.ledger = newLedger(c.header.TenantID, c.header.FirstIndex, c.before, h)
+	c.conduct = newConduct(c.header.TenantID, c.header.FirstIndex)
 	c.ledger.claim, c.ledger.settles = c.header.claim(), true
 	c.ledger.adopt(c.header.Rules())
 	if err := c.entries(ctx, p, &inspector{directory, receipts, c.header.SealedAt}); err != nil {
@@ -161,6 +163,7 @@ func (c *packCheck) entries(ctx context.Context, p *PackReader, in *inspector) e
 			c.seen(len(c.ledger.leaves), f.delivery)
 		}
 		c.ledger.fold(f)
+		c.conduct.note(&f)
 	})
 	defer crew.wait()
 	for n := 0; ; n++ {

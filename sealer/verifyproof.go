@@ -224,6 +224,9 @@ func (i *inclusionFile) verify(v *verification, events []*eventFile) {
 	}
 	in := &inspector{v.trust.newer, i.head.receipts(), by}
 	f := in.inspect(i.event)
+	i.conduct = newConduct(f.event.TenantID, i.proof.Index)
+	i.conduct.single = true
+	i.conduct.note(&f)
 	switch {
 	case f.code != "":
 		i.fail(f.code, "%v", f.err)

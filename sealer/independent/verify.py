@@ -749,7 +749,7 @@ def rate(rules, deliveries):
 class Note:
     """A checkpoint by itself, or evidence that rests on some."""
 
-    events, lines = (), ()
+    events, lines, unproven = (), (), []
 
     def __init__(self, note):
         self.notes = [note]
@@ -789,7 +789,7 @@ class Proof(Note):
             need(matching, "event.missing")
             self.event = matching[0]
         need(self.leads(self.event), "inclusion.mismatch")
-        self.events = [(check_event(self.event, c.tenant, keys, c.receipts, c.latest), c.latest)]
+        self.events, self.first = [(check_event(self.event, c.tenant, keys, c.receipts, c.latest), c.latest)], self.index
         self.lines = [self.event]
 
 
@@ -844,6 +844,105 @@ class Export(Note):
                 tree.append(after.pop(0), width)
             need(tree.root() == c.root, "root.mismatch")
         need(after == [])
+
+
+# --- Rights and API keys that were stopped ---------------------------------------------------
+
+STOPS = ("right.suspended", "right.revoked")
+MOVES = ("right.issued", "right.resumed") + STOPS
+
+
+class Stops:
+    """What the sound files of one tenant's log say of rights and API keys."""
+
+    def __init__(self, files, bound):
+        self.bound, self.ranges = bound, []  # of leaves at hand, with gaps in between
+        self.moves, self.parents, self.keys = defaultdict(set), defaultdict(set), {}
+        for f in sorted(files, key=lambda f: f.holds.first):
+            first, end = f.holds.first, f.holds.first + len(f.holds.events)
+            if self.ranges and first <= self.ranges[-1].stop:
+                first, end = self.ranges[-1].start, max(self.ranges.pop().stop, end)
+            self.ranges.append(range(first, end))
+            for leaf, (event, _) in enumerate(f.holds.events, f.holds.first):
+                self.learn(leaf, event)
+
+    def learn(self, leaf, event):
+        id, data, at = event["subject"]["id"], event["data"], millis(event["at"])
+        if event["subject"]["kind"] == "key" and event["type"] == "key.revoked":
+            self.keys[id] = min(self.keys.get(id, at), at)
+        elif event["subject"]["kind"] == "right" and event["type"] in MOVES:
+            if text(data.get("parentRightId")):
+                self.parents[id].add(data["parentRightId"])
+            if whole(data.get("revision")):
+                self.moves[id].add((data["revision"], event["type"], leaf, at))
+
+    def ancestors(self, right):
+        found = [right]
+        for id in found:
+            found += sorted(self.parents[id] - set(found))
+        return found[1:]
+
+    def complete(self, *leaves):
+        return any(min(leaves) in r and max(leaves) in r for r in self.ranges)
+
+    def within(self, right, revision):
+        """Whether a revision lies within a stop of the right: what is wrong, or None."""
+        before = sorted(m for m in self.moves[right] if m[0] <= revision)
+        behind = sorted(m for m in self.moves[right] if m[0] > revision)
+        if any(kind == "right.revoked" or kind in STOPS and since == revision for since, kind, _, _ in before):
+            return "right.stopped"
+        if not before or before[-1][1] != "right.suspended":
+            return None
+        ended = behind and behind[0][1] == "right.resumed" and self.complete(before[-1][2], behind[0][2])
+        return "right.stopped" if ended else "right.unproven"
+
+    def late(self, moves, issued):
+        """The stops among the moves that a delivery was issued later than, by more than the
+        bound, with the move that follows each."""
+        for m in sorted(moves):
+            if m[1] in STOPS and issued > m[3] + self.bound:
+                yield m, min((n for n in moves if n[0] > m[0]), default=None)
+
+    def codes(self, event):
+        """All codes of what is to be said of a delivery."""
+        data, issued = event["data"], millis(event["at"])
+        right, revision = data["rightId"], data["rightRevision"]
+        if event["actor"]["kind"] == "key" and issued > self.keys.get(event["actor"]["id"], issued) + self.bound:
+            yield "apikey.revoked"
+        yield self.within(right, revision)
+        yield from ("right.late" for m, _ in self.late(self.moves[right], issued) if revision < m[0])
+        made = any(m[:2] == (revision, "right.issued") for m in self.moves[right])
+        for ancestor in self.ancestors(right):
+            if made:  # which takes an ancestor that is not stopped
+                yield self.within(ancestor, revision)
+            for m, following in self.late(self.moves[ancestor], issued):
+                if m[1] == "right.revoked":
+                    yield "right.stopped" if m[0] <= revision else "right.late"
+                elif following is None or following[1] == "right.suspended":
+                    yield "right.unproven"
+                elif issued < following[3]:
+                    yield "right.late"
+
+
+def check_stops(files, bound):
+    """Holds the deliveries of files against the stops that stand in them. Files that are not
+    sound tell nothing."""
+    logs = defaultdict(list)
+    for f in files:
+        if f.code is None and f.holds.events:
+            logs[f.holds.events[0][0]["tenantId"]].append(f)
+    for together in logs.values():
+        stops = Stops(together, bound)
+        for f in together:
+            said = {code for event, _ in f.holds.events if event["type"] == "delivery.recorded" for code in judged(stops, event)}
+            f.holds.unproven = f.holds.unproven + [code for code in ("right.late", "right.unproven") if code in said]
+            f.code = next((code for code in ("apikey.revoked", "right.stopped") if code in said), None)
+
+
+def judged(stops, event):
+    """What is said of a delivery: of several codes, the first of these."""
+    said = set(stops.codes(event))
+    return [code for code in ("apikey.revoked", "right.stopped", "right.late", "right.unproven") if code in said][:1]
 
 
 # --- Files that are verified together ------------------------------------------------------
@@ -974,6 +1073,9 @@ class Receipt:
         self.unproven = ["receipt.uncovered"] * bool(uncovered)
 
 
+BOUND = 30_000  # milliseconds: how long a node may sign after a stop
+
+
 class File:
     """What a file holds, and the code of what is wrong with it."""
 
@@ -1036,7 +1138,7 @@ def read(name):
     return Receipt(content)
 
 
-def verify(names, root, listed):
+def verify(names, root, listed, bound=BOUND):
     """Verifies files together, under a root key or a list of keys."""
     files = [File(name) for name in names]
     of = lambda *kinds: [f for f in files if isinstance(f.holds, kinds)]
@@ -1052,6 +1154,7 @@ def verify(names, root, listed):
         f.attempt(f.holds.check, keys, [g.holds.text for g in of(Event)])
     for f in of(Event):
         f.attempt(f.holds.check, [g.holds for g in of(Pack, Note) if g.code is None])
+    check_stops(of(Pack, Note), bound)
     for f in of(Receipt):
         f.attempt(f.holds.check, keys, of(Pack, Note))
     return files
@@ -1089,6 +1192,7 @@ def main():
     anchor = parser.add_mutually_exclusive_group(required=True)
     anchor.add_argument("--root", action=Once, help="a file with the root key, a C2SP vkey")
     anchor.add_argument("--keys", action=Once, help="a file with the keys to trust: a weaker anchor, for whoever wrote it can forge everything")
+    parser.add_argument("--bound", type=float, default=BOUND / 1000, help="seconds that a node may sign after a stop")
     parser.add_argument("--no-sandbox", action="store_true", help="refuse what a key of the sandbox has signed")
     parser.add_argument("--json", action="store_true", help="print an object a file")
     parser.add_argument("files", nargs="*", metavar="FILE")
@@ -1107,7 +1211,7 @@ def main():
         parser.error(f"{name} holds no {'root key' if by_root else 'list of keys'}: {wrong}")
     sets = [options.files] if options.files else (line.rstrip("\n").split("\t") for line in sys.stdin)
     bad = False
-    for f in (f for names in sets for f in verify(names, root, listed)):
+    for f in (f for names in sets for f in verify(names, root, listed, round(options.bound * 1000))):
         if options.no_sandbox and f.sandbox():
             f.code = "key.sandbox"
         bad = bad or f.code is not None

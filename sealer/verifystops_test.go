@@ -1,0 +1,276 @@
+package sealer
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// moved is an event of a right: its kind, id and revision, and its parent, if it has one.
+func (w *world) moved(kind, right string, revision int, parent ...string) []byte {
+	w.tb.Helper()
+	said := "null"
+	if len(parent) > 0 {
+		said = `"` + parent[0] + `"`
+	}
+	return w.told("right."+kind, Ref{"right", right}, fmt.Sprintf(`{"parentRightId":%s,"revision":%d}`, said, revision))
+}
+
+// told is an event a second later.
+func (w *world) told(kind string, subject Ref, data string) []byte {
+	w.tb.Helper()
+	w.now = w.now.Add(time.Second)
+	event, err := AppendEvent(nil, &Event{
+		EventID: w.id(eventPrefix), TenantID: w.tenant, Type: kind, At: w.now, Actor: Ref{"key", "key_fixture"}, Subject: subject, Data: []byte(data),
+	})
+	require.NoError(w.tb, err)
+	return event
+}
+
+// delivered is a delivery on a revision of a right, asked for by key_fixture.
+func (w *world) delivered(right string, revision int) []byte {
+	w.tb.Helper()
+	s, d, r := w.draft(2)
+	d.RightID, d.RightRevision = right, int64(revision)
+	event, err := s.SealDelivery(nil, d, r)
+	require.NoError(w.tb, err)
+	return event
+}
+
+// later lets time pass.
+func (w *world) later(d time.Duration) []byte { w.now = w.now.Add(d); return nil }
+
+const fiveMinutes = 5 * time.Minute
+
+// stopCases are packs of one log, and for each pack the code that it fails with, or that is
+// remarked, if any. Each moment of events is a second after the one before.
+var stopCases = []struct {
+	name  string
+	packs []func(*world) [][]byte
+	codes []Code
+	// given are the packs that are verified; nil for all.
+	given []int
+}{
+	{"a suspension's own revision", one(issued(10), suspended(20), delivered(20)), []Code{RightStopped}, nil},
+	{"before it", one(issued(10), suspended(20), delivered(10)), []Code{""}, nil},
+	{"the resumption's revision", one(issued(10), suspended(20), resumed(30), delivered(30)), []Code{""}, nil},
+	{"the resumption stands behind", one(issued(10), suspended(20), delivered(30), resumed(30)), []Code{""}, nil},
+	{"between suspension and resumption", one(issued(10), suspended(20), resumed(30), delivered(25)), []Code{RightStopped}, nil},
+	{"between, the log in another order", one(delivered(25), resumed(30), suspended(20)), []Code{RightStopped}, nil},
+	{"the second suspension", one(suspended(20), resumed(30), suspended(40), delivered(40)), []Code{RightStopped}, nil},
+	{"between two suspensions", one(suspended(20), resumed(30), suspended(40), delivered(35)), []Code{""}, nil},
+	{"a resumption that is not at hand", one(suspended(20), delivered(30)), []Code{RightUnproven}, nil},
+	{"a resumption that is not at hand, before another stop", one(suspended(20), suspended(40), delivered(30)), []Code{RightUnproven}, nil},
+	{"a revocation's own revision", one(issued(10), revoked(20), delivered(20)), []Code{RightStopped}, nil},
+	{"behind a revocation", one(issued(10), revoked(20), delivered(30)), []Code{RightStopped}, nil},
+	{"behind a revocation that something resumed", one(revoked(20), resumed(30), delivered(30)), []Code{RightStopped}, nil},
+	{"before a revocation", one(issued(10), revoked(20), delivered(10)), []Code{""}, nil},
+	{"another right", one(of("rgh_b", issued(10)), revoked(20), of("rgh_b", delivered(30))), []Code{""}, nil},
+	{"an event that is no stop", one(at("right.revised", 20), delivered(20)), []Code{""}, nil},
+	{"a stop of something else", one(subject("basis", 20), delivered(20)), []Code{""}, nil},
+	{"a stop without a revision", one(data(`{"parentRightId":null}`), delivered(20)), []Code{""}, nil},
+	{"a stop with a broken revision", one(data(`{"revision":"20"}`), delivered(20)), []Code{""}, nil},
+
+	{"late, before a stop", one(issued(10), revoked(20), wait(fiveMinutes), delivered(10)), []Code{RightLate}, nil},
+	{"late, before a suspension that ended", one(suspended(20), resumed(30), wait(fiveMinutes), delivered(10)), []Code{RightLate}, nil},
+	{"at the bound", one(revoked(20), wait(29*time.Second), delivered(10)), []Code{""}, nil},
+	{"behind the bound", one(revoked(20), wait(29*time.Second+time.Millisecond), delivered(10)), []Code{RightLate}, nil},
+
+	{"a parent that is resumed", one(parent(issued(5)), child(10), parent(suspended(20)), parent(resumed(30)), wait(fiveMinutes), delivered(10)), []Code{""}, nil},
+	{"a child that was resumed while its parent was suspended", one(child(10), suspended(15), parent(suspended(20)), resumed(25), parent(resumed(30)), delivered(25)), []Code{""}, nil},
+	{"a child that was issued while its parent was suspended", one(parent(suspended(20)), child(25), parent(resumed(30)), delivered(25)), []Code{RightStopped}, nil},
+	{"a child that was issued after its parent was revoked", one(parent(revoked(20)), child(25), delivered(25)), []Code{RightStopped}, nil},
+	{"a child that was resumed after its parent was revoked", one(child(10), suspended(15), parent(revoked(20)), resumed(25), delivered(25)), []Code{""}, nil},
+	{"the same, late", one(child(10), suspended(15), parent(revoked(20)), resumed(25), wait(fiveMinutes), delivered(25)), []Code{RightStopped}, nil},
+	{"a grandparent, late", one(of("rgh_p", moved("issued", 7, "rgh_g")), child(10), suspended(15), of("rgh_g", revoked(20)), resumed(25), wait(fiveMinutes), delivered(25)), []Code{RightStopped}, nil},
+	{"a parent that is known from a later event", one(parent(revoked(20)), wait(fiveMinutes), delivered(25), moved("suspended", 28, "rgh_p")), []Code{RightStopped}, nil},
+	{"a parent that is revoked later", one(child(10), parent(revoked(20)), wait(fiveMinutes), delivered(10)), []Code{RightLate}, nil},
+	{"within the bound of a parent's revocation", one(child(10), parent(revoked(20)), delivered(10)), []Code{""}, nil},
+	{"while a parent is suspended", one(child(10), parent(suspended(20)), wait(fiveMinutes), delivered(10), parent(resumed(30))), []Code{RightLate}, nil},
+	{"a parent's suspension whose end is not at hand", one(child(10), parent(suspended(20)), wait(fiveMinutes), delivered(10)), []Code{RightUnproven}, nil},
+	{"a circle of parents", one(moved("issued", 10, "rgh_p"), of("rgh_p", moved("issued", 11, "rgh_a")), delivered(10)), []Code{""}, nil},
+
+	{"an API key, late", one(apiKeyRevoked, wait(29*time.Second+time.Millisecond), delivered(10)), []Code{APIKeyRevoked}, nil},
+	{"an API key, within the bound", one(apiKeyRevoked, wait(29*time.Second), delivered(10)), []Code{""}, nil},
+	{"an API key, before", one(delivered(10), apiKeyRevoked), []Code{""}, nil},
+	{"another API key", one(otherAPIKey, wait(fiveMinutes), delivered(10)), []Code{""}, nil},
+
+	{"in a later pack", []func(*world) [][]byte{events(issued(10), revoked(20)), events(delivered(20))}, []Code{"", RightStopped}, nil},
+	{"in an earlier pack", []func(*world) [][]byte{events(delivered(20)), events(revoked(20))}, []Code{RightStopped, ""}, nil},
+	{"behind a gap", []func(*world) [][]byte{events(suspended(20)), events(resumed(30), suspended(40)), events(resumed(50), delivered(30))}, []Code{"", RightUnproven}, []int{0, 2}},
+	{"without the gap", []func(*world) [][]byte{events(suspended(20)), events(resumed(30), suspended(40)), events(resumed(50), delivered(30))}, []Code{"", "", ""}, nil},
+	{"across packs", []func(*world) [][]byte{events(suspended(20)), events(issued(5)), events(resumed(50), delivered(30))}, []Code{"", "", RightStopped}, nil},
+}
+
+type step = func(w *world, right string) []byte
+
+func events(steps ...step) func(*world) [][]byte {
+	return func(w *world) (list [][]byte) {
+		for _, s := range steps {
+			if e := s(w, "rgh_a"); e != nil {
+				list = append(list, e)
+			}
+		}
+		return list
+	}
+}
+
+func one(steps ...step) []func(*world) [][]byte { return []func(*world) [][]byte{events(steps...)} }
+
+func moved(kind string, revision int, parent ...string) step {
+	return func(w *world, right string) []byte { return w.moved(kind, right, revision, parent...) }
+}
+
+func issued(revision int) step    { return moved("issued", revision) }
+func suspended(revision int) step { return moved("suspended", revision) }
+func resumed(revision int) step   { return moved("resumed", revision) }
+func revoked(revision int) step   { return moved("revoked", revision) }
+func child(revision int) step     { return moved("issued", revision, "rgh_p") }
+func delivered(revision int) step {
+	return func(w *world, right string) []byte { return w.delivered(right, revision) }
+}
+func wait(d time.Duration) step { return func(w *world, _ string) []byte { return w.later(d) } }
+func of(right string, s step) step {
+	return func(w *world, _ string) []byte { return s(w, right) }
+}
+func parent(s step) step { return of("rgh_p", s) }
+
+func at(kind string, revision int) step {
+	return func(w *world, right string) []byte {
+		return w.told(kind, Ref{"right", right}, fmt.Sprintf(`{"revision":%d}`, revision))
+	}
+}
+
+func subject(kind string, revision int) step {
+	return func(w *world, right string) []byte {
+		return w.told("right.revoked", Ref{kind, right}, fmt.Sprintf(`{"revision":%d}`, revision))
+	}
+}
+
+func data(text string) step {
+	return func(w *world, right string) []byte { return w.told("right.revoked", Ref{"right", right}, text) }
+}
+
+func apiKeyRevoked(w *world, _ string) []byte {
+	return w.told("key.revoked", Ref{"key", "key_fixture"}, `{"revision":20}`)
+}
+
+func otherAPIKey(w *world, _ string) []byte {
+	return w.told("key.revoked", Ref{"key", "key_other"}, `{"revision":20}`)
+}
+
+// stops are the cases of packs with stops; remarks are no failures.
+func (v *vectors) stops() {
+	for n, c := range stopCases {
+		w := newWorld(v.t)
+		w.tenant = tenantID("stops " + c.name)
+		var files []string
+		var codes [][]Code
+		exit, about := ExitSound, "nothing is said of it"
+		for i, events := range c.packs {
+			list, code := events(w), c.codes[min(i, len(c.codes)-1)]
+			pack := bundle(v.t, w.seal(list), list)
+			if c.given != nil {
+				at := slices.Index(c.given, i)
+				if at < 0 {
+					continue
+				}
+				code = c.codes[at]
+			}
+			fails := code == RightStopped || code == APIKeyRevoked
+			dir := "good"
+			if fails {
+				dir, exit = "bad", ExitUnsound
+				codes = append(codes, []Code{code})
+				about = "a delivery that must not be"
+			} else {
+				codes = append(codes, nil)
+				if code != "" {
+					about = "remarked: `" + string(code) + "`"
+				}
+			}
+			files = append(files, v.put(fmt.Sprintf("%s/stops-%d-%d.ndjson", dir, n+1, i+1), pack))
+		}
+		v.cases = append(v.cases, vector{Name: "stops: " + c.name, About: about, Files: files, Exit: exit, Failures: codes})
+	}
+}
+
+// TestStops: a delivery was not decided on a right that was stopped, nor asked for by a key
+// that was revoked, as far as the stop stands in the same evidence.
+func TestStops(t *testing.T) {
+	isStop := map[Code]bool{RightStopped: true, APIKeyRevoked: true, RightLate: true, RightUnproven: true}
+	for _, c := range stopCases {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFolder(t)
+			var packs, files []string
+			for i, events := range c.packs {
+				packs = append(packs, f.pack(fmt.Sprint(i), events(f.w)))
+			}
+			files = packs
+			if c.given != nil {
+				files = nil
+				for _, i := range c.given {
+					files = append(files, packs[i])
+				}
+			}
+			tr, err := readTrust(f.w.vkey, "")
+			require.NoError(t, err)
+			r := verifyFiles(t.Context(), tr, &Options{Files: files})
+			for i, report := range r.Files {
+				var got []Code
+				for _, v := range report.Verdicts {
+					if isStop[v.Code] {
+						got = append(got, v.Code)
+						require.Equal(t, v.Code == RightLate || v.Code == RightUnproven, v.OK)
+					}
+				}
+				var want []Code
+				if c.codes[i] != "" {
+					want = []Code{c.codes[i]}
+				}
+				require.Equal(t, want, got, "%+v", report.Verdicts)
+				require.Equal(t, want != nil && (want[0] == RightStopped || want[0] == APIKeyRevoked), !report.ok(), "%+v", report.Verdicts)
+			}
+		})
+	}
+}
+
+// TestStopsOfOtherFiles: proofs and exports tell stops, and are held against them, as packs
+// are; receipts go with the file that holds them, and a file that is not sound stops nothing.
+func TestStopsOfOtherFiles(t *testing.T) {
+	a := newArchive(t)
+	a.keep(events(issued(10), revoked(20), delivered(10))(a.world))
+	a.keep(events(delivered(20))(a.world))
+	stop, late := file{"stop", a.proofAnswer(1, 0)}, file{"late", a.proofAnswer(3, 1)}
+	receipt := file{"receipt", answer(t, a.events[3])}
+	judge := func(files ...file) [][]Code { return fails(a.verify(a.directory(), nil, files...)) }
+	require.Equal(t, [][]Code{nil}, judge(late))
+	require.Equal(t, [][]Code{nil, {RightStopped}}, judge(stop, late))
+	require.Equal(t, [][]Code{{RightStopped}}, judge(file{"export", a.export(0, 4)}))
+	require.Equal(t, [][]Code{nil, {RightStopped}}, judge(file{"first", a.export(0, 2)}, late))
+	require.Equal(t, [][]Code{{InclusionMismatch}, nil, {RightStopped}}, judge(receipt, stop, late))
+	require.Equal(t, [][]Code{nil, {RightStopped}, nil}, judge(stop, file{"bare", []byte(a.inclusion(3, 1).Text())}, file{"event", a.events[3]}))
+
+	spoilt := append([]byte(nil), stop.text...)
+	spoilt[len(spoilt)/2] ^= 1
+	require.Nil(t, judge(file{"stop", spoilt}, late)[1])
+
+	other := newArchive(t)
+	other.tenant = tenantID("other")
+	other.keep(events(revoked(20))(other.world))
+	require.Equal(t, [][]Code{nil, nil}, judge(file{"other", other.proofAnswer(0, 0)}, late))
+}
+
+// TestStopsBound: the bound is the service's.
+func TestStopsBound(t *testing.T) {
+	a := newArchive(t)
+	a.keep(events(apiKeyRevoked, wait(9*time.Second), delivered(10))(a.world))
+	export := file{"export", a.export(0, 2)}
+	a.options.Bound = 10 * time.Second
+	require.Equal(t, [][]Code{nil}, fails(a.verify(a.directory(), nil, export)))
+	a.options.Bound = 10*time.Second - time.Millisecond
+	require.Equal(t, [][]Code{{APIKeyRevoked}}, fails(a.verify(a.directory(), nil, export)))
+}
