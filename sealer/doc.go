@@ -266,6 +266,54 @@
 // leaf may be in two packs, though a pack may be given twice. Verdicts have named codes:
 // see Code.
 //
+// # Stops
+//
+// A right that is suspended or revoked, or that derives from such a right, and an API key that
+// is revoked, allow no delivery. What a log tells of that are events of these types, with the
+// right or the key as subject:
+//
+//	right.issued, right.suspended, right.resumed, right.revoked    subject.kind right
+//	key.revoked                                                    subject.kind key
+//
+// The data of an event of a right has the revision of the right's record from then on, n, and
+// parentRightId, the right that it derives from, or null. What is not so spelt says nothing:
+// an event without a revision moves no right. One counter gives the revisions of all rights of
+// a service, in the order of the changes. rightRevision of a delivery is the revision of its own
+// right when it was decided, and never that of an ancestor. If its actor.kind is "key", the
+// API key actor.id has asked for it.
+//
+// All moments are the events' at, of control's clock, and issuedAt, of a node's clock. A node
+// learns of a stop at the latest when its lease on the state of all rights runs out. So a
+// delivery is late for a stop if issuedAt is after the stop's at by more than the bound, which
+// is 30 s unless a verifier is told another: that of the service, and more if clocks may differ.
+//
+// A verifier takes the events and deliveries of all sound packs, exports and inclusion proofs of
+// one log that are at hand, in whatever order, and asks of each delivery:
+//
+//   - Whether it is late for the revocation of its API key (apikey.revoked).
+//   - Whether rightRevision lies within a stop of its right (right.stopped): it is the revision
+//     of a suspension or a revocation; it is above that of a revocation; or it is between a
+//     suspension and the next move of the right, that is a resumption, and no leaf between the
+//     two is missing. If the last move of the right below rightRevision is a suspension, and
+//     there is no such resumption, one may have been sealed elsewhere, or come into the log
+//     after the delivery, as they have different writers: that is remarked (right.unproven).
+//   - Whether it is late for a stop of its right with a revision above rightRevision. Clocks
+//     may be to blame: that is remarked (right.late).
+//   - For each ancestor: if right.issued of the delivery's own right has rightRevision, whether
+//     that lies within a stop of the ancestor, as above, since nothing is derived from a right
+//     that is stopped. Other revisions may: a right can be resumed while its ancestor is
+//     stopped. So all else goes by time. If it is late for a revocation of the ancestor, it
+//     fails where that has no revision above rightRevision (right.stopped), and else is remarked
+//     (right.late). If it is late for a suspension: with a next move of the ancestor that is not
+//     another suspension it is remarked if it was issued before that one's at (right.late); else
+//     that the end of the suspension is not at hand is remarked (right.unproven).
+//
+// Of a right's moves the next one is that with the next higher revision; of moves with equal
+// revisions the last one is that whose type, and then whose leaf, is the highest, and the
+// first the other way round. Of several codes a delivery has the first of apikey.revoked,
+// right.stopped, right.late and right.unproven. The end of a basis or of a right's window is
+// no stop. A file with a delivery that fails is not sound for what rests on it.
+//
 // # Settlement
 //
 // A tenant's rules say what its receipts are worth, and who gets that. An event whose type
@@ -375,5 +423,8 @@
 //     entry is sound by itself, it can't be told which one was changed.
 //   - What rates is handed in as a function, for prices are no format. A pack with rules
 //     that nobody has rated is not sound.
+//   - Who edits control's database, so that a stopped right lives again, has to give it a
+//     revision: that of the stop, one from before it, or one that no event of the log has made.
+//     The first fails, the others are remarked, for honest logs can look the same.
 //   - Not here: storage, key management, time stamps by third parties.
 package sealer

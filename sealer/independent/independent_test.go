@@ -116,7 +116,7 @@ func (a anchor) ours(t *testing.T, set []string) []verdict {
 			}
 			v.Sandbox = v.Sandbox || each.Code == sealer.KeySandbox
 			switch each.Code {
-			case sealer.DuplicatesUnproven, sealer.SettlementUnproven, sealer.ReceiptUncovered:
+			case sealer.DuplicatesUnproven, sealer.SettlementUnproven, sealer.RightLate, sealer.RightUnproven, sealer.ReceiptUncovered:
 				v.Unproven = append(v.Unproven, each.Code)
 			}
 		}
