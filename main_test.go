@@ -173,6 +173,30 @@ func TestOneAnchor(t *testing.T) {
 	}
 }
 
+// TestVerifyFlags: evidence of the sandbox is refused on demand, and the bound is the user's.
+func TestVerifyFlags(t *testing.T) {
+	exe := muniment(t)
+	const sandbox, late = "sealer/testdata/good/sandbox.json", "sealer/testdata/bad/stops-37-1.ndjson"
+	for _, c := range []struct {
+		args []string
+		exit int
+		says string
+	}{
+		{[]string{sandbox}, 0, "ok    key.sandbox"},
+		{[]string{"--no-sandbox", sandbox}, 1, "FAIL  key.sandbox"},
+		{[]string{late}, 1, "FAIL  apikey.revoked"},
+		{[]string{"--bound=31s", late}, 0, "Sound: 1 file."},
+	} {
+		cmd := exec.Command(exe, append([]string{"verify", "--root", "sealer/testdata/root.vkey"}, c.args...)...)
+		out, _ := cmd.CombinedOutput()
+		require.Contains(t, string(out), c.says, c.args)
+		require.Equal(t, c.exit, cmd.ProcessState.ExitCode(), "%v: %s", c.args, out)
+	}
+	out, err := exec.Command(exe, "verify", "--bound=0s", late).CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "--bound must be longer than nothing")
+}
+
 // TestReadmePython reads the commands that need Python, without running them: they are
 // sound, and every file that they name is there or made by the session.
 func TestReadmePython(t *testing.T) {

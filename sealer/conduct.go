@@ -14,7 +14,7 @@ const (
 	rightSuspended = "right.suspended"
 	rightResumed   = "right.resumed"
 	rightRevoked   = "right.revoked"
-	keyRevoked     = "key.revoked"
+	apiKeyRevoked  = "key.revoked"
 
 	subjectKey = "key"
 )
@@ -52,7 +52,7 @@ type conduct struct {
 	single     bool   // a proof of one event
 	entries    uint64
 	moves      []rightMove
-	parents    map[keptID][]keptID // that events of a right keptID
+	parents    map[keptID][]keptID // named by events of a right
 	keys       []keyStop
 	deliveries []decided
 }
@@ -73,7 +73,7 @@ func (c *conduct) note(f *finding) {
 			d.key = unique.Make(e.Actor.ID)
 		}
 		c.deliveries = append(c.deliveries, d)
-	case e.Subject.Kind == subjectKey && e.Type == keyRevoked:
+	case e.Subject.Kind == subjectKey && e.Type == apiKeyRevoked:
 		c.keys = append(c.keys, keyStop{unique.Make(e.Subject.ID), e.At})
 	case e.Subject.Kind == subjectRight:
 		c.noteRight(leaf, e)

@@ -159,8 +159,11 @@ func (r *signedReceipt) verify(d *Directory, in []*sighted) []Verdict {
 	}
 	failed := slices.ContainsFunc(verdicts, func(v Verdict) bool { return !v.OK })
 	if names := r.uncovered(event != nil); len(names) > 0 && !failed {
-		verdicts = append(verdicts, Verdict{Code: ReceiptUncovered, OK: true, Message: fmt.Sprintf(
-			"%s in this file: the signature does not cover that, and no event at hand says it", strings.Join(names, " and "))})
+		message := fmt.Sprintf("the signature does not cover what the file says of %s", strings.Join(names, " and "))
+		if event == nil {
+			message += ": give the pack, a proof or an export with the receipt as well to have metering and substrate checked"
+		}
+		verdicts = append(verdicts, Verdict{Code: ReceiptUncovered, OK: true, Message: message})
 	}
 	return verdicts
 }

@@ -93,9 +93,9 @@ var stopCases = []struct {
 	{"a parent's suspension whose end is not at hand", one(child(10), parent(suspended(20)), wait(fiveMinutes), delivered(10)), []Code{RightUnproven}, nil},
 	{"a circle of parents", one(moved("issued", 10, "rgh_p"), of("rgh_p", moved("issued", 11, "rgh_a")), delivered(10)), []Code{""}, nil},
 
-	{"an API key, late", one(apiKeyRevoked, wait(29*time.Second+time.Millisecond), delivered(10)), []Code{APIKeyRevoked}, nil},
-	{"an API key, within the bound", one(apiKeyRevoked, wait(29*time.Second), delivered(10)), []Code{""}, nil},
-	{"an API key, before", one(delivered(10), apiKeyRevoked), []Code{""}, nil},
+	{"an API key, late", one(revokedKey, wait(29*time.Second+time.Millisecond), delivered(10)), []Code{APIKeyRevoked}, nil},
+	{"an API key, within the bound", one(revokedKey, wait(29*time.Second), delivered(10)), []Code{""}, nil},
+	{"an API key, before", one(delivered(10), revokedKey), []Code{""}, nil},
 	{"another API key", one(otherAPIKey, wait(fiveMinutes), delivered(10)), []Code{""}, nil},
 
 	{"in a later pack", []func(*world) [][]byte{events(issued(10), revoked(20)), events(delivered(20))}, []Code{"", RightStopped}, nil},
@@ -154,7 +154,7 @@ func data(text string) step {
 	return func(w *world, right string) []byte { return w.told("right.revoked", Ref{"right", right}, text) }
 }
 
-func apiKeyRevoked(w *world, _ string) []byte {
+func revokedKey(w *world, _ string) []byte {
 	return w.told("key.revoked", Ref{"key", "key_fixture"}, `{"revision":20}`)
 }
 
@@ -267,7 +267,7 @@ func TestStopsOfOtherFiles(t *testing.T) {
 // TestStopsBound: the bound is the service's.
 func TestStopsBound(t *testing.T) {
 	a := newArchive(t)
-	a.keep(events(apiKeyRevoked, wait(9*time.Second), delivered(10))(a.world))
+	a.keep(events(revokedKey, wait(9*time.Second), delivered(10))(a.world))
 	export := file{"export", a.export(0, 2)}
 	a.options.Bound = 10 * time.Second
 	require.Equal(t, [][]Code{nil}, fails(a.verify(a.directory(), nil, export)))
