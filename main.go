@@ -136,7 +136,7 @@ type verifyCmd struct {
 	Keys  once     `help:"A weaker anchor: a key directory, or the answer of the sandbox's runtime-keys, that is believed as it is; one alone." placeholder:"FILE"`
 	JSON  bool     `help:"Print one JSON object."`
 
-	Bound     time.Duration `default:"30s" help:"How long after a stop a node may still sign: the service's --bound."`
+	Bound     time.Duration `default:"90s" help:"How long after a stop a node may still sign, by its own clock: the service's --bound, and a minute that clocks may differ."`
 	NoSandbox bool          `help:"Refuse what rests on a key of the sandbox, which anybody can have made."`
 
 	ExpectCheckpoint once `help:"A checkpoint that was kept elsewhere, or anything that holds one: the files must prove that its log has only grown since; one alone." placeholder:"FILE"`

@@ -29,8 +29,9 @@ type Options struct {
 	// that holds one. It is taken on trust, and the files must prove that its log has
 	// grown from there. Empty for none.
 	Expect string
-	// Bound is how long a node may sign after a stop that it has not heard of: the service's
-	// lease bound. Zero is DefaultBound.
+	// Bound is how long after a stop a node that has not heard of it may still sign, as its
+	// own clock dates that: the service's lease bound, and what that clock may be ahead. Zero
+	// is DefaultBound.
 	Bound time.Duration
 	// NoSandbox refuses what rests on a key of the sandbox.
 	NoSandbox bool
@@ -40,8 +41,9 @@ type Options struct {
 	JSON bool
 }
 
-// DefaultBound is the default lease bound of the service.
-const DefaultBound = 30 * time.Second
+// DefaultBound is the service's default lease bound of 30 s and the minute that the clock of
+// a node may be ahead of control's: an honest receipt is never later than that.
+const DefaultBound = 90 * time.Second
 
 // Exit statuses of the verify command.
 const (

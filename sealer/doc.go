@@ -285,7 +285,8 @@
 // All moments are the events' at, of control's clock, and issuedAt, of a node's clock. A node
 // learns of a stop at the latest when its lease on the state of all rights runs out. So a
 // delivery is late for a stop if issuedAt is after the stop's at by more than the bound, which
-// is 30 s unless a verifier is told another: that of the service, and more if clocks may differ.
+// is 90 s unless a verifier is told another: the service's own bound, 30 s by default, and the
+// minute that a node's clock may be ahead.
 //
 // A verifier takes the events and deliveries of all sound packs, exports and inclusion proofs of
 // one log that are at hand, in whatever order, and asks of each delivery:

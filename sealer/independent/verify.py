@@ -1073,7 +1073,7 @@ class Receipt:
         self.unproven = ["receipt.uncovered"] * bool(uncovered)
 
 
-BOUND = 30_000  # milliseconds: how long a node may sign after a stop
+BOUND = 90_000  # milliseconds: how long a node may sign after a stop, by its own clock
 
 
 class File:
