@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"muniment/control/route"
 	"muniment/control/store"
 	"muniment/gateway/api"
 )
@@ -45,7 +48,7 @@ func (d *door) readBody(ctx huma.Context, next func(huma.Context)) {
 	if err == nil {
 		err = check(body)
 	}
-	if err == nil && ctx.Operation().Metadata["emptyIsMissing"] == true {
+	if err == nil {
 		err = d.checkFields(ctx.Operation(), body)
 	}
 	if err != nil {
@@ -120,15 +123,20 @@ func check(body []byte) error {
 	}
 }
 
-// checkFields refuses a body that is no object, and one in which a required field is absent,
-// null or an empty text.
+// checkFields refuses a member that is one edit, or its case, away from one that the
+// operation has and the body does not: passed over as unknown, a misspelt limit would be
+// none. Where empty fields are missing it also refuses a body that is no object, and one in
+// which a required field is absent, null or an empty text.
 func (d *door) checkFields(op *huma.Operation, body []byte) error {
-	text := bytes.TrimSpace(body)
+	text, emptyIsMissing := bytes.TrimSpace(body), op.Metadata["emptyIsMissing"] == true
 	if len(text) == 0 {
 		return nil // whether a body must be there is the operation's to say
 	}
 	if text[0] != '{' {
-		return &api.Error{Code: api.BadRequest, Message: "the body must be an object"}
+		if emptyIsMissing {
+			return &api.Error{Code: api.BadRequest, Message: "the body must be an object"}
+		}
+		return nil // as the schema has it
 	}
 	var fields map[string]jsontext.Value
 	if err := json.Unmarshal(text, &fields); err != nil {
@@ -138,9 +146,9 @@ func (d *door) checkFields(op *huma.Operation, body []byte) error {
 	if schema.Ref != "" {
 		schema = d.api.OpenAPI().Components.Schemas.SchemaFromRef(schema.Ref)
 	}
-	var faults []api.ValidationError
+	faults := misspelt(fields, schema)
 	for _, name := range schema.Required {
-		if v := string(fields[name]); v == "" || v == "null" || v == `""` {
+		if v := string(fields[name]); emptyIsMissing && (v == "" || v == "null" || v == `""`) {
 			faults = append(faults, api.ValidationError{Field: name, Message: "is missing"})
 		}
 	}
@@ -148,6 +156,24 @@ func (d *door) checkFields(op *huma.Operation, body []byte) error {
 		return api.Invalid(faults...)
 	}
 	return nil
+}
+
+// maxMisspelt is the longest name that is looked at: no operation has one as long.
+const maxMisspelt = 64
+
+func misspelt(fields map[string]jsontext.Value, schema *huma.Schema) (faults []api.ValidationError) {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if _, known := schema.Properties[name]; known || len(name) > maxMisspelt {
+			continue
+		}
+		for _, meant := range slices.Sorted(maps.Keys(schema.Properties)) {
+			if _, given := fields[meant]; !given && route.Edits(name, meant) <= 1 {
+				faults = append(faults, api.ValidationError{Field: name, Message: "is not a field of this operation: did you mean " + meant + "?"})
+				break
+			}
+		}
+	}
+	return faults
 }
 
 // fieldOf spells a JSON pointer (RFC 6901) as field names are: scope.regions.

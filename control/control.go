@@ -7,11 +7,12 @@
 // by RFC 8259 as I-JSON (RFC 7493) has it, no name twice, no invalid UTF-8 or U+0000,
 // nothing behind it, at most 32 levels deep, 1 MiB long, and of 10,000 names and values.
 // Every list and every text has a bound of its own in its schema. Unknown members are
-// accepted, names are exact in case, and the header Content-Type is not asked
-// for. Under /v1 an unknown query parameter is refused: it may be a misspelt filter.
-// Whatever goes wrong is told in the contract's envelope. A fault of the service is
-// logged, at most once a second for each operation, and told to the caller by a fixed text;
-// what is refused is only counted. At debug level each request is a line of the log.
+// accepted, but for one that is a known one misspelt. Names are exact in case, and the
+// header Content-Type is not asked for. Under /v1 an unknown query parameter is refused: it
+// may be a misspelt filter. Whatever goes wrong is told in the contract's envelope. A fault
+// of the service is logged, at most once a second for each operation, and told to the caller
+// by a fixed text; what is refused is only counted. At debug level each request is a line of
+// the log.
 //
 // An operation that takes null and "" in a required field for no value, and nothing but an
 // object for a body, has Metadata["emptyIsMissing"].

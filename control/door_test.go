@@ -3,6 +3,7 @@ package control_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -187,4 +188,22 @@ func TestOperationWithoutScopeKeepsControlFromStarting(t *testing.T) {
 	cfg.Rooms = append(cfg.Rooms, silent{})
 	_, err := control.New(cfg)
 	require.ErrorContains(t, err, `operation "silent" declares neither a scope nor that it is public`)
+}
+
+// TestMisspeltMembers: a scope under another name would be none, and what it did not limit
+// would be inherited.
+func TestMisspeltMembers(t *testing.T) {
+	h := newHouse(t)
+	_, key := h.tenant()
+	right := h.right(key, h.basis(key))
+	for _, name := range []string{"Scope", "SCOPE", "scopes", "scop", "scpoe", "scape"} {
+		a := h.call(key, "POST", "/v1/offers", fmt.Sprintf(`{"rightId":%q,"toOrgId":"org_b",%q:{"regions":["US"]}}`, right, name))
+		if name == "scpoe" { // two edits away: a name of the caller's own
+			a.ok()
+			continue
+		}
+		require.Contains(t, a.refused(422, api.ValidationFailed), fmt.Sprintf(`"field":%q`, name))
+		require.Contains(t, a.text, "did you mean scope?")
+	}
+	h.call(key, "POST", "/v1/offers", fmt.Sprintf(`{"rightId":%q,"toOrgId":"org_b","scope":{},"scopes":1,"note":1}`, right)).ok()
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"muniment/control/route"
 	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/sealer"
@@ -97,7 +98,7 @@ func refuseKey(key string, value json.RawMessage) (message string) {
 	case key == "labels":
 		return refuseLabels(value)
 	case !strings.HasPrefix(key, ownPrefix) || key == ownPrefix:
-		return fmt.Sprintf("is not a key of a scope, the nearest is %q; keys of your own begin with %q", nearest(key), ownPrefix)
+		return fmt.Sprintf("is not a key of a scope, the nearest is %q; keys of your own begin with %q", route.Nearest(clip(key), known...), ownPrefix)
 	}
 	return ""
 }
@@ -137,36 +138,6 @@ func clip(key string) string {
 		return strings.ToValidUTF8(key[:maxClip], "") + "…"
 	}
 	return key
-}
-
-// nearest is the known key that takes the fewest edits, in lower case, to become from
-// another.
-func nearest(key string) string {
-	key = strings.ToLower(clip(key))
-	return slices.MinFunc(known, func(a, b string) int {
-		return edits(key, strings.ToLower(a)) - edits(key, strings.ToLower(b))
-	})
-}
-
-// edits is the Levenshtein distance of two texts, in bytes.
-func edits(a, b string) int {
-	row := make([]int, len(b)+1) // of the distances from a's beginning to b's
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // canonical is the RFC 8785 text of (a part of) a scope.

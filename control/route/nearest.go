@@ -1,0 +1,34 @@
+package route
+
+import (
+	"slices"
+	"strings"
+)
+
+// Nearest is the known name that takes the fewest edits, in lower case, to become from
+// another. It takes time with the product of their lengths.
+func Nearest(name string, known ...string) string {
+	return slices.MinFunc(known, func(a, b string) int { return Edits(name, a) - Edits(name, b) })
+}
+
+// Edits is the Levenshtein distance of two names in lower case, in bytes.
+func Edits(a, b string) int {
+	a, b = strings.ToLower(a), strings.ToLower(b)
+	row := make([]int, len(b)+1) // of the distances from a's beginning to b's
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
