@@ -103,7 +103,6 @@ type databaseHop struct {
 func (f *databaseHop) config(cfg store.Config) (store.Config, error) {
 	hop, err := certs.NewClient(certs.Options{Use: "database", Logger: cfg.Logger, Registerer: cfg.Registerer}, f.DatabaseTLS)
 	cfg.TLS, cfg.Password = hop.TLS(), f.DatabasePasswordFile.Password()
-	cfg.Program = "muniment " + thisBuild().String()
 	return cfg, err
 }
 

@@ -114,7 +114,7 @@ func (c *upCmd) Run() (err error) {
 		return serve(ctx, secured(adminListener, adminTLS), gateway.LoopbackOnly(adminListener.Addr(), operators))
 	})
 
-	db, err := store.Open(ctx, store.Config{Path: filepath.Join(c.Data, "control.db"), Reserve: store.Reserve, Logger: logger, Registerer: registry, Program: "muniment " + thisBuild().String()})
+	db, err := store.Open(ctx, store.Config{Path: filepath.Join(c.Data, "control.db"), Reserve: store.Reserve, Logger: logger, Registerer: registry})
 	if err != nil {
 		return err
 	}

@@ -86,7 +86,7 @@ func TestRefusals(t *testing.T) {
 			`"field":"scope.maxSpeedMph","message":"scope.maxSpeedMph: must be a number that a double holds"`},
 		{"no object", key, "POST", "/v1/bases", `[]`, 422, api.ValidationFailed, `"field":"body","message":"body: expected object"`},
 		{"a field missing", key, "POST", "/v1/bases", `{"kind":"LICENSE"}`, 422, api.ValidationFailed, `"field":"title","message":"title: is missing"`},
-		{"case is exact", key, "POST", "/v1/bases", `{"kind":"LICENSE","TITLE":"x"}`, 422, api.ValidationFailed, `"field":"title","message":"title: is missing"`},
+		{"case is exact", key, "POST", "/v1/bases", `{"kind":"LICENSE","TITLE":"x"}`, 422, api.ValidationFailed, `"field":"TITLE","message":"TITLE: is not a field of this operation: did you mean title?"`},
 		{"two faults", key, "POST", "/v1/bases", `{"kind":3}`, 422, api.ValidationFailed,
 			`"field":"kind","message":"several fields are not valid","validationErrors":[{"field":"kind","message":"expected string"},{"field":"title","message":"is missing"}]`},
 		{"no such kind", key, "POST", "/v1/bases", `{"kind":"GIFT","title":"x"}`, 422, api.ValidationFailed,

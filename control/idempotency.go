@@ -25,7 +25,8 @@ import (
 )
 
 const (
-	// maxKept is the longest answer that is kept for retries, in bytes.
+	// maxKept is the longest answer that is kept for retries, in bytes: all that are known
+	// to be longer are streamed, and none of those is of a POST.
 	maxKept = 1 << 20
 	// keepWait bounds how long the end of an attempt may take to write down.
 	keepWait = 5 * time.Second
@@ -46,7 +47,6 @@ func describeKey(op *huma.Operation) {
 		Description: "Visible ASCII. A retry with the same key and body gets the first answer again, for 24 hours; with another body it is 409.",
 		Schema:      &huma.Schema{Type: huma.TypeString, MinLength: &shortest, MaxLength: &longest, Pattern: "^[!-~]*$", Examples: []any{"play-0001"}},
 	})
-	op.Responses["429"] = &huma.Response{} // the document has one answer for each status
 	answer := op.Responses["200"]
 	if answer.Headers == nil {
 		answer.Headers = map[string]*huma.Header{}
@@ -109,7 +109,7 @@ func (d *door) attempt(ctx huma.Context, next func(huma.Context), request *keyed
 		}
 	}()
 	next(w)
-	if w.status == http.StatusOK && !w.sent {
+	if w.status == http.StatusOK && w.body.Len() <= maxKept {
 		kept = true
 		end(func(ctx context.Context) error { return d.db.Keep(ctx, a, request.seal(w.body.Bytes())) })
 	}
@@ -186,13 +186,11 @@ func (k *keyedRequest) replay(ctx huma.Context, kept string) error {
 
 type plainContext huma.Context
 
-// heldAnswer holds an answer back until it is kept. One that is longer than maxKept goes
-// to the caller as it is written, and is not kept.
+// heldAnswer holds an answer back until it is kept.
 type heldAnswer struct {
 	plainContext
 	status int
 	body   bytes.Buffer
-	sent   bool // what was held back
 }
 
 // Unwrap is for humago.Unwrap.
@@ -202,22 +200,10 @@ func (w *heldAnswer) SetStatus(status int) { w.status = status }
 
 func (w *heldAnswer) Status() int { return w.status }
 
-func (w *heldAnswer) BodyWriter() io.Writer { return w }
-
-func (w *heldAnswer) Write(b []byte) (int, error) {
-	if !w.sent && w.body.Len()+len(b) <= maxKept {
-		return w.body.Write(b)
-	}
-	w.send()
-	return w.plainContext.BodyWriter().Write(b)
-}
+func (w *heldAnswer) BodyWriter() io.Writer { return &w.body }
 
 // send lets go of the answer.
 func (w *heldAnswer) send() {
-	if w.sent {
-		return
-	}
-	w.sent = true
 	if w.status != 0 {
 		w.plainContext.SetStatus(w.status)
 	}

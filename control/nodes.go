@@ -9,6 +9,7 @@ import (
 	"muniment/control/node"
 	"muniment/control/store"
 	"muniment/gateway/api"
+	"muniment/gateway/auth"
 )
 
 // nodeRoutes are what a node in a process of its own asks: Source, over HTTP.
@@ -76,7 +77,7 @@ func byNode(known *node.Room) authenticator {
 		if ctx.Operation().Metadata["public"] == true {
 			return ctx.Context(), nil
 		}
-		credential, err := bearerOf(ctx, "node credential")
+		credential, err := auth.Bearer(ctx.Header("Authorization"), "node credential")
 		if err != nil {
 			return nil, err
 		}

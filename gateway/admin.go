@@ -2,14 +2,11 @@ package gateway
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"muniment/gateway/api"
+	"muniment/gateway/auth"
 )
 
 // Check is one part that must be ready before the process may be sent requests.
@@ -82,25 +80,13 @@ func (a Admin) Handler() http.Handler {
 	})
 }
 
-var (
-	errUnknownPath = &api.Error{Code: api.ResourceNotFound, Message: "there is nothing under this path, or not with this method"}
-	errNoToken     = &api.Error{Code: api.AuthRequired, Message: "the header Authorization: Bearer <admin token> is missing or malformed"}
-	errBadToken    = &api.Error{Code: api.AuthInvalid, Message: "the admin token is not valid"}
-)
+var errUnknownPath = &api.Error{Code: api.ResourceNotFound, Message: "there is nothing under this path, or not with this method"}
 
 // protected lets in whoever holds the token.
 func (a Admin) protected(h http.Handler) http.Handler {
-	want := sha256.Sum256([]byte(a.Token))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		if !strings.EqualFold(scheme, "Bearer") || given == "" {
-			writeError(w, r, errNoToken)
-			return
-		}
-		// Hashes have one length, so the comparison tells nothing of the token's.
-		got := sha256.Sum256([]byte(given))
-		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-			writeError(w, r, errBadToken)
+		if err := auth.AdminToken(r.Header.Get("Authorization"), a.Token); err != nil {
+			writeError(w, r, api.From(err))
 			return
 		}
 		h.ServeHTTP(w, r)

@@ -30,9 +30,9 @@ func (g *Gateway) logRequest(ctx *fasthttp.RequestCtx, r route, took time.Durati
 		slog.Int("status", ctx.Response.StatusCode()),
 	}
 	if tenantID, ok := ctx.UserValue(tenantOf{}).(string); ok {
-		attrs = append(attrs, slog.String("tenant", tenantID))
+		attrs = append(attrs, slog.String("tenantId", tenantID))
 	}
-	g.logger.LogAttrs(context.Background(), slog.LevelDebug, "request answered", append(attrs, slog.Duration("duration", took))...)
+	g.logger.LogAttrs(context.Background(), slog.LevelDebug, "request", append(attrs, slog.Duration("duration", took))...)
 }
 
 // methodOf is the request's method, if it is one of HTTP's: any other is the caller's own

@@ -20,19 +20,19 @@ func TestALineForEachRequest(t *testing.T) {
 		c.Logger = slog.New(slog.NewJSONHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	type line struct {
-		Level, Msg, RequestID, Method, Route, Tenant string
-		Status                                       int
-		Duration                                     *int64
+		Level, Msg, RequestID, Method, Route, TenantID string
+		Status                                         int
+		Duration                                       *int64
 	}
 	for _, c := range []struct {
 		name, text string
 		want       line
 	}{
-		{"a delivery", request(w.token, w.body()), line{Method: "POST", Route: "delivery", Status: 200, Tenant: "tnt_a"}},
+		{"a delivery", request(w.token, w.body()), line{Method: "POST", Route: "delivery", Status: 200, TenantID: "tnt_a"}},
 		{"no key", request("", w.body()), line{Method: "POST", Route: "delivery", Status: 401}},
-		{"no right", request(w.otherToken, w.body()), line{Method: "POST", Route: "delivery", Status: 404, Tenant: "tnt_b"}},
-		{"no scope", request(w.readToken, w.body()), line{Method: "POST", Route: "delivery", Status: 403, Tenant: "tnt_a"}},
-		{"no JSON", request(w.token, "{"), line{Method: "POST", Route: "delivery", Status: 400, Tenant: "tnt_a"}},
+		{"no right", request(w.otherToken, w.body()), line{Method: "POST", Route: "delivery", Status: 404, TenantID: "tnt_b"}},
+		{"no scope", request(w.readToken, w.body()), line{Method: "POST", Route: "delivery", Status: 403, TenantID: "tnt_a"}},
+		{"no JSON", request(w.token, "{"), line{Method: "POST", Route: "delivery", Status: 400, TenantID: "tnt_a"}},
 		{"too long", request(w.token, strings.Repeat(" ", maxDeliveryBody+1)), line{Method: "POST", Route: "delivery", Status: 413}},
 		{"the contract", "GET /v1 HTTP/1.1\r\nHost: m\r\nX-Request-Id: req-1\r\n\r\n", line{Method: "GET", Route: "contract", Status: 200}},
 		{"a method of its own", "A-SECRET /v1 HTTP/1.1\r\nHost: m\r\nX-Request-Id: req-1\r\n\r\n", line{Method: "other", Route: "contract", Status: 405}},
@@ -50,7 +50,7 @@ func TestALineForEachRequest(t *testing.T) {
 				var l line
 				require.NoError(t, json.Unmarshal([]byte(text), &l))
 				require.Equal(t, "DEBUG", l.Level, text)
-				if l.Msg == "request answered" {
+				if l.Msg == "request" {
 					require.NotNil(t, l.Duration, text)
 					l.Duration = nil
 					lines = append(lines, l)
@@ -60,7 +60,7 @@ func TestALineForEachRequest(t *testing.T) {
 				require.Empty(t, lines)
 				return
 			}
-			c.want.Level, c.want.Msg, c.want.RequestID = "DEBUG", "request answered", r.header.Get("X-Request-Id")
+			c.want.Level, c.want.Msg, c.want.RequestID = "DEBUG", "request", r.header.Get("X-Request-Id")
 			require.Equal(t, []line{c.want}, lines)
 		})
 	}

@@ -115,10 +115,10 @@ func (tx *Tx) PublishedRight(ctx context.Context, rightID string) (r *api.Right,
 	return c.Right, stopped, err
 }
 
-// PublishedKey is PublishedRight for an API key.
-func (tx *Tx) PublishedKey(ctx context.Context, keyID string) (k *api.Key, stopped bool, err error) {
-	c, stopped, err := tx.published(ctx, kindKey, keyID)
-	return c.Key, stopped, err
+// PublishedKey is what nodes get of an API key, nil if they get nothing.
+func (tx *Tx) PublishedKey(ctx context.Context, keyID string) (k *api.Key, err error) {
+	c, _, err := tx.published(ctx, kindKey, keyID)
+	return c.Key, err
 }
 
 func (tx *Tx) published(ctx context.Context, kind, id string) (c api.Change, stopped bool, err error) {

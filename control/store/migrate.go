@@ -44,13 +44,13 @@ func (cfg *Config) migrate(ctx context.Context, config *pgx.ConnConfig, dryRun b
 		names, _, err = behind(0)
 		return names, err
 	case dryRun:
-		return pending(ctx, db, cfg.Program)
+		return pending(ctx, db)
 	case !there:
 		if err := cfg.create(ctx, config); err != nil {
 			return nil, err
 		}
 	}
-	return migratePostgres(ctx, db, cfg.Program)
+	return migratePostgres(ctx, db)
 }
 
 // SQLSTATE codes of PostgreSQL, appendix A of its manual.
@@ -80,16 +80,16 @@ func (cfg *Config) create(ctx context.Context, config *pgx.ConnConfig) error {
 }
 
 // migratePostgres has processes that start together migrate one after the other.
-func migratePostgres(ctx context.Context, db *sql.DB, program string) ([]string, error) {
+func migratePostgres(ctx context.Context, db *sql.DB) ([]string, error) {
 	turns, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300))
 	if err != nil {
 		return nil, err
 	}
-	return migrate(ctx, goose.DialectPostgres, db, program, goose.WithSessionLocker(turns))
+	return migrate(ctx, goose.DialectPostgres, db, goose.WithSessionLocker(turns))
 }
 
 // pending lists the migrations that a PostgreSQL database lacks.
-func pending(ctx context.Context, db *sql.DB, program string) (names []string, err error) {
+func pending(ctx context.Context, db *sql.DB) (names []string, err error) {
 	var migrated bool
 	if err := db.QueryRowContext(ctx, `SELECT to_regclass($1) IS NOT NULL`, goose.DefaultTablename).Scan(&migrated); err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func pending(ctx context.Context, db *sql.DB, program string) (names []string, e
 	if err != nil {
 		return nil, err
 	}
-	return names, refuseNewer(ctx, db, have, newest, program)
+	return names, refuseNewer(have, newest)
 }
 
 // behind lists the migrations behind a version, and returns the newest of all.

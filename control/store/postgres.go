@@ -66,7 +66,7 @@ func (db *DB) openPostgres(ctx context.Context) error {
 	}
 	db.write = db.cfg.pool(config)
 	db.write.SetMaxOpenConns(1)
-	if _, err := migratePostgres(ctx, db.write, db.cfg.Program); err != nil {
+	if _, err := migratePostgres(ctx, db.write); err != nil {
 		return err
 	}
 	readOnly := config.Copy()

@@ -92,9 +92,6 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil leaves them unregistered.
 	Registerer prometheus.Registerer
-	// Program names this program and its version. It is noted in a database that this
-	// program migrates, for one that is too old for it. Empty notes nothing.
-	Program string
 
 	mostKeys           int64         // see idempotency.go
 	lookAgain          time.Duration // see postgres.go
@@ -222,7 +219,7 @@ func (db *DB) openSQLite(ctx context.Context) error {
 		return err
 	}
 	db.write.SetMaxOpenConns(1)
-	if _, err := migrate(ctx, goose.DialectSQLite3, db.write, db.cfg.Program); err != nil {
+	if _, err := migrate(ctx, goose.DialectSQLite3, db.write); err != nil {
 		return err
 	}
 	db.read, err = sql.Open("sqlite", dsn(db.cfg.Path, "_pragma", "query_only(1)"))
@@ -238,7 +235,7 @@ func dsn(path, key, value string) string {
 }
 
 // migrate brings a schema up to date, and refuses a newer one.
-func migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, program string, options ...goose.ProviderOption) (names []string, err error) {
+func migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, options ...goose.ProviderOption) (names []string, err error) {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return nil, err
@@ -251,17 +248,23 @@ func migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, program str
 	if err != nil {
 		return nil, err
 	}
-	if err := refuseNewer(ctx, db, have, known, program); err != nil {
+	if err := refuseNewer(have, known); err != nil {
 		return nil, err
 	}
 	done, err := p.Up(ctx)
 	for _, m := range done {
 		names = append(names, filepath.Base(m.Source.Path))
 	}
-	if err != nil {
-		return names, err
+	return names, err
+}
+
+// refuseNewer refuses a schema of which this program, which knows the versions up to known,
+// can't know what its columns mean.
+func refuseNewer(have, known int64) error {
+	if have <= known {
+		return nil
 	}
-	return names, noteProgram(ctx, db, known, program)
+	return fmt.Errorf("schema version %d is newer than %d, the newest that this program knows: run the version that migrated it, or a newer one, or restore a backup that this version made", have, known)
 }
 
 const prefixIncarnation api.Prefix = "inc_"

@@ -22,7 +22,7 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 	if err := json.Unmarshal(e.Data, &said); err != nil {
 		return false, fmt.Errorf("cannot read the key's record: %w", err)
 	}
-	published, _, err := tx.PublishedKey(ctx, e.Subject.ID)
+	published, err := tx.PublishedKey(ctx, e.Subject.ID)
 	if err != nil {
 		return false, err
 	}

@@ -132,7 +132,6 @@ pack_id = lambda v: is_id(v, "ppk")
 tenant_id = lambda v: is_id(v, "tnt") or v == "tnt_system"
 dwell = lambda v: type(v) in (int, float) and 0 <= v <= 2**36
 
-
 HASH = raw(32)
 REF = {"id": text, "kind": text}
 SIGNATURE = {"algorithm": "ed25519", "keyId": text, "value": raw(64)}

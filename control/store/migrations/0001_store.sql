@@ -48,14 +48,7 @@ CREATE TABLE high_water (
     position TEXT NOT NULL
 );
 
--- The program that brought the schema to a version, for one that is too old for it.
-CREATE TABLE schema_programs (
-    schema_version BIGINT PRIMARY KEY,
-    program        TEXT   NOT NULL
-);
-
 -- +goose Down
-DROP TABLE schema_programs;
 DROP TABLE high_water;
 DROP TABLE feed;
 DROP TABLE outbox;

@@ -1,0 +1,33 @@
+package auth
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"strings"
+
+	"muniment/gateway/api"
+)
+
+// Bearer is the credential of the header Authorization: Bearer. what names it where it is
+// missing, AUTH_REQUIRED.
+func Bearer(header, what string) (string, error) {
+	scheme, given, ok := strings.Cut(header, " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") || given == "" {
+		return "", &api.Error{Code: api.AuthRequired, Message: "the header Authorization: Bearer <" + what + "> is missing or malformed"}
+	}
+	return given, nil
+}
+
+// AdminToken checks that a header Authorization presents the admin token, in a time that
+// says nothing of it. An empty token can't be presented.
+func AdminToken(header, token string) error {
+	given, err := Bearer(header, "admin token")
+	if err != nil {
+		return err
+	}
+	got, want := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(token)) // of one length
+	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+		return &api.Error{Code: api.AuthInvalid, Message: "the admin token is not valid"}
+	}
+	return nil
+}
