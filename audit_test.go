@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/bench"
-	"muniment/pipeline"
 	"muniment/sealer"
 )
 
@@ -154,14 +153,7 @@ func TestEveryWriteLeavesItsEvents(t *testing.T) { auditWrites(t, embedded(t)) }
 
 func auditWrites(t *testing.T, s service) {
 	visitor := &audited{t: t, url: s.API, ids: map[string]string{}, visitor: true}
-	visitor.log = func(after *sealer.Position) (list []logged) {
-		rows, err := s.warehouse.Events(t.Context(), pipeline.EventQuery{TenantID: visitor.ids["tenantId"], After: after, Limit: 500})
-		require.NoError(t, err)
-		for _, row := range rows {
-			list = append(list, readLogged(t, row.Position, row.Record.Event))
-		}
-		return list
-	}
+	visitor.log = func(after *sealer.Position) []logged { return s.events(visitor.ids["tenantId"], after) }
 	visitor.writes(operationsOf(t, s.Server, true), visits)
 
 	own := createTenant(t, s.exe, s.Data)

@@ -61,16 +61,22 @@ func restore(from, data string, expect ...string) (*store.Restored, error) {
 	return store.Restore{From: from, Data: data, Expect: expect, Continue: continueLog, Replays: replays(), Older: olderEvents}.Run(context.Background())
 }
 
-// inLog counts the receipts in a data folder's log, by id.
-func inLog(t *testing.T, data string) map[string]int {
+// scanLog calls fn with each entry of a data folder's log, which may be in use.
+func scanLog(t *testing.T, data string, fn func(sealer.Entry) error) {
 	t.Helper()
 	log, err := segment.OpenReader(filepath.Join(data, "log"))
 	require.NoError(t, err)
 	defer log.Close()
-	first, end, err := log.Bounds(t.Context(), 0)
+	first, end, err := log.Bounds(t.Context(), segment.Partition)
 	require.NoError(t, err)
+	require.NoError(t, log.Scan(t.Context(), first, end, fn))
+}
+
+// inLog counts the receipts in a data folder's log, by id.
+func inLog(t *testing.T, data string) map[string]int {
+	t.Helper()
 	found := map[string]int{}
-	require.NoError(t, log.Scan(t.Context(), first, end, func(e sealer.Entry) error {
+	scanLog(t, data, func(e sealer.Entry) error {
 		parts, err := sealer.SplitDelivery(e.Event)
 		if err != nil {
 			return nil // an event of another type
@@ -79,7 +85,7 @@ func inLog(t *testing.T, data string) map[string]int {
 		err = json.Unmarshal(parts.Receipt, &receipt)
 		found[receipt.ReceiptID]++
 		return err
-	}))
+	})
 	return found
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http/httptest"
@@ -15,7 +14,7 @@ import (
 	"muniment/bench"
 	"muniment/pipeline"
 	"muniment/pipeline/clickhouse"
-	"muniment/pipeline/sqlite"
+	"muniment/sealer"
 )
 
 // service is a running one, in either mode. The contract is the same in both, to the
@@ -36,9 +35,8 @@ type service struct {
 	// Server has the address of the API and the folder that operators' commands take; it
 	// is no process that could be stopped.
 	*bench.Server
-	warehouse interface {
-		Events(context.Context, pipeline.EventQuery) ([]pipeline.Row, error)
-	}
+	// events are those of a tenant, dropped or not, behind a position.
+	events func(tenantID string, after *sealer.Position) []logged
 }
 
 // embedded is everything in one process.
@@ -46,10 +44,15 @@ func embedded(t *testing.T) service {
 	limits(t)
 	s := service{exe: muniment(t)}
 	s.Server = startServer(t, s.exe, filepath.Join(t.TempDir(), "data"))
-	warehouse, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(s.Data, "warehouse.db")})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, warehouse.Close()) })
-	s.warehouse = warehouse
+	s.events = func(tenantID string, after *sealer.Position) (list []logged) {
+		scanLog(t, s.Data, func(e sealer.Entry) error {
+			if e.TenantID == tenantID && (after == nil || e.Position.Compare(*after) > 0) {
+				list = append(list, readLogged(t, e.Position, e.Event))
+			}
+			return nil
+		})
+		return list
+	}
 	return s
 }
 
@@ -69,7 +72,15 @@ func scaledOut(t *testing.T) service {
 	warehouse, err := clickhouse.Open(t.Context(), clickhouse.Config{URL: c.ClickHouse})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, warehouse.Close()) })
-	return service{c.Exe, &bench.Server{API: front.URL, Data: c.Operator().Data}, warehouse}
+	events := func(tenantID string, after *sealer.Position) (list []logged) {
+		rows, err := warehouse.Events(t.Context(), pipeline.EventQuery{TenantID: tenantID, After: after, Limit: 500})
+		require.NoError(t, err)
+		for _, row := range rows {
+			list = append(list, readLogged(t, row.Position, row.Record.Event))
+		}
+		return list
+	}
+	return service{c.Exe, &bench.Server{API: front.URL, Data: c.Operator().Data}, events}
 }
 
 // limits has the sandbox believe the address that a request names, and lets one address

@@ -185,7 +185,7 @@ func TestVerifyFlags(t *testing.T) {
 		{[]string{sandbox}, 0, "ok    key.sandbox"},
 		{[]string{"--no-sandbox", sandbox}, 1, "FAIL  key.sandbox"},
 		{[]string{late}, 1, "FAIL  apikey.revoked"},
-		{[]string{"--bound=31s", late}, 0, "Sound: 1 file."},
+		{[]string{"--bound=91s", late}, 0, "Sound: 1 file."},
 	} {
 		cmd := exec.Command(exe, append([]string{"verify", "--root", "sealer/testdata/root.vkey"}, c.args...)...)
 		out, _ := cmd.CombinedOutput()

@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/pipeline/segment"
 	"muniment/sealer"
 )
 
@@ -145,16 +144,11 @@ func TestLeasesEndWhileAStopIsUnrecorded(t *testing.T) {
 // typesInLog counts the events in the log of a data folder by type.
 func typesInLog(t *testing.T, data string) map[string]int {
 	t.Helper()
-	log, err := segment.OpenReader(filepath.Join(data, "log"))
-	require.NoError(t, err)
-	defer log.Close()
-	first, end, err := log.Bounds(t.Context(), 0)
-	require.NoError(t, err)
 	found := map[string]int{}
-	require.NoError(t, log.Scan(t.Context(), first, end, func(e sealer.Entry) error {
+	scanLog(t, data, func(e sealer.Entry) error {
 		event, err := sealer.ParseEvent(e.Event)
 		found[event.Type]++
 		return err
-	}))
+	})
 	return found
 }

@@ -17,7 +17,7 @@ func TestSoak(t *testing.T) {
 	for _, line := range []string{
 		`\| header bombs answered 4xx +\| (\d+) of \d+ +\| all +\| holds`,
 		`\| answers to the crowd +\| [\d,]+ × 200, [\d,]+ × 429, 0 others +\|`,
-		`\| log lines that hold a key, a body or a header +\| 0 of [1-9]\d* +\| 0 +\| holds`,
+		`\| log lines that hold a key, a body or a header +\| 0 of [1-9][\d,]* +\| 0 +\| holds`,
 		`p99 of good traffic beside 20 drips and 10 header bombs`,
 		`p99 of good traffic beside a tenant at 10 × its cap of 16`,
 		`memory \(RSS\) after the drips`,

@@ -3,6 +3,8 @@ package main
 import (
 	"database/sql"
 	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/bench"
-	"muniment/pipeline/segment"
 	"muniment/sealer"
 )
 
@@ -143,10 +144,13 @@ func TestSandboxTurnedOff(t *testing.T) {
 	t.Setenv("MUNIMENT_SANDBOX_TENANTS", "0")
 	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
 	server := startServer(t, exe, data)
-	for _, o := range []operation{{method: "POST", path: "/api/sandbox/tenant"}, {method: "GET", path: "/api/sandbox/runtime-keys"}} {
-		a := call(t, server.API, "", o)
-		require.Equal(t, 404, a.status, a.body)
-		require.Contains(t, a.body, `"error":"HANDLER_ERROR"`)
+	for _, path := range []string{"/api/sandbox/proof-packs", "/api/sandbox/runtime-keys"} { // none of its operations
+		resp, err := http.Get(server.API + path)
+		require.NoError(t, err)
+		text, err := io.ReadAll(resp.Body)
+		require.NoError(t, errors.Join(err, resp.Body.Close()))
+		require.Equal(t, 404, resp.StatusCode, "%s", text)
+		require.Contains(t, string(text), `"error":"HANDLER_ERROR"`)
 	}
 	require.Error(t, exec.Command(exe, "sandbox", "rotate-secret", "--data", data).Run())
 	createTenant(t, exe, data)
@@ -247,17 +251,12 @@ func (x taken) sum() int64 { return x.log + x.warehouse + x.packs }
 func (h *house) taken(tenantID string) (x taken) {
 	h.t.Helper()
 	h.metered() // so that all is loaded
-	log, err := segment.OpenReader(filepath.Join(h.data, "log"))
-	require.NoError(h.t, err)
-	defer log.Close()
-	first, end, err := log.Bounds(h.t.Context(), 0)
-	require.NoError(h.t, err)
-	require.NoError(h.t, log.Scan(h.t.Context(), first, end, func(e sealer.Entry) error {
+	scanLog(h.t, h.data, func(e sealer.Entry) error {
 		if e.TenantID == tenantID {
 			x.log += int64(len(sealer.AppendRecord(nil, &e.Record)))
 		}
 		return nil
-	}))
+	})
 	x.warehouse = h.query("warehouse.db", `SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()`)
 	names, err := filepath.Glob(filepath.Join(h.data, "packs", tenantID, "*"))
 	require.NoError(h.t, err)
