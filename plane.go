@@ -162,10 +162,10 @@ func behind(loader *pipeline.Loader) gateway.Note {
 // replays are the rooms whose records an event may stop or end.
 func replays() []store.Replay {
 	return []store.Replay{
-		{Kinds: []string{"right"}, Newest: true, Apply: right.Replay},
+		{Kinds: []string{"right"}, Newest: true, Final: right.IsRevoked, Apply: right.Replay},
 		{Kinds: []string{"offer"}, Newest: true, Apply: offer.Replay},
 		{Kinds: []string{"challenge"}, Newest: true, Apply: challenge.Replay},
-		{Kinds: []string{"key"}, Newest: true, Apply: tenant.Replay},
+		{Kinds: []string{"key"}, Newest: true, Final: tenant.IsRevoked, Apply: tenant.Replay},
 		{Kinds: []string{"signing_key", "node"}, Apply: node.Replay},
 		{Kinds: []string{"tenant", "sandbox"}, Apply: sandbox.Replay},
 	}

@@ -33,11 +33,11 @@ func describeEdge(to *huma.OpenAPI) {
 	public := map[string]any{"public": true}
 	add(huma.Operation{
 		OperationID: "get-contract", Method: http.MethodGet, Path: "/v1", Tags: []string{tagService}, Metadata: public,
-		Summary: "Get the versions of contract and rules", Responses: answer(reflect.TypeFor[api.Body[api.Contract]]()),
+		Summary: "Get the versions of contract and rules", Errors: []int{http.StatusUnprocessableEntity}, Responses: answer(reflect.TypeFor[api.Body[api.Contract]]()),
 	})
 	add(huma.Operation{
 		OperationID: "get-health", Method: http.MethodGet, Path: "/v1/healthz", Tags: []string{tagService}, Metadata: public,
-		Summary: "Ask whether requests are answered", Responses: answer(reflect.TypeFor[api.Body[api.Health]]()),
+		Summary: "Ask whether requests are answered", Errors: []int{http.StatusUnprocessableEntity}, Responses: answer(reflect.TypeFor[api.Body[api.Health]]()),
 	})
 
 	delivered := answer(reflect.TypeFor[api.Body[api.Delivered]]())

@@ -71,7 +71,7 @@ func (d *door) once(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	attempt, answer, err := d.db.Attempt(ctx.Context(), request.KeyedRequest)
-	if e, ok := errors.AsType[*api.Error](err); ok && e.Reason == api.StorageFull {
+	if e, ok := errors.AsType[*api.Error](err); ok && e.Reason == api.StorageFull && ctx.Operation().Metadata["stops"] == true {
 		next(ctx) // no room to keep a key must not keep in force what the request would stop
 		return
 	}

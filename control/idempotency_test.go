@@ -85,7 +85,8 @@ type notebook struct {
 func newNotebook(t *testing.T) *notebook {
 	t.Helper()
 	b := &notebook{dir: t.TempDir()}
-	b.house = newHouseOn(t, b.dir, node.Config{}, func() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) })
+	began := time.Now() // the clock stands still but for wait
+	b.house = newHouseOn(t, b.dir, node.Config{}, func() time.Time { return began.Add(time.Duration(b.ahead.Load())) })
 	b.room = &noted{db: b.db}
 	cfg := b.config()
 	cfg.Rooms = append(slices.Clone(b.rooms), b.room)

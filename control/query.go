@@ -60,7 +60,7 @@ func unknownParameters(given url.Values, known []string) (faults []api.Validatio
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if !slices.Contains(known, name) {
-			faults = append(faults, api.ValidationError{Field: strings.ToValidUTF8(name, "�"), Message: "is no parameter of this route, which has " + list})
+			faults = append(faults, api.ValidationError{Field: strings.ToValidUTF8(name, "�"), Message: "is an unknown parameter: this operation takes " + list})
 		}
 	}
 	return faults

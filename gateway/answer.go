@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"strconv"
+	"sync/atomic"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -52,7 +54,9 @@ func (g *Gateway) refuse(ctx *fasthttp.RequestCtx, err error) {
 	e := api.From(err)
 	e.RequestID = string(ctx.Response.Header.Peek(api.HeaderRequestID))
 	if e.GetStatus() == fasthttp.StatusInternalServerError {
-		g.logger.Error("cannot answer a request", "requestId", e.RequestID, "err", err)
+		if suppressed, due := g.faults.due(time.Now()); due {
+			g.logger.Error("cannot answer a request", "requestId", e.RequestID, "err", err, "suppressed", suppressed)
+		}
 	}
 	status, body := g.spell(ctx, e)
 	if s := e.RetryAfterSeconds(); s > 0 {
@@ -64,6 +68,22 @@ func (g *Gateway) refuse(ctx *fasthttp.RequestCtx, err error) {
 	ctx.SetStatusCode(status)
 	ctx.SetContentType(contentJSON)
 	ctx.SetBody(body)
+}
+
+// faultEvery is how often a fault of the gateway's own is logged at most: whoever finds out
+// how to cause one can't fill the log. The metrics count every one.
+const faultEvery = time.Second
+
+// faults knows when a fault was logged last, and how many were not since.
+type faults struct{ last, suppressed atomic.Int64 }
+
+func (f *faults) due(now time.Time) (suppressed int64, due bool) {
+	last := f.last.Load()
+	if now.UnixNano()-last < int64(faultEvery) || !f.last.CompareAndSwap(last, now.UnixNano()) {
+		f.suppressed.Add(1)
+		return 0, false
+	}
+	return f.suppressed.Swap(0), true
 }
 
 // spell is an error as it is sent: in the contract's envelope, unless the path has its own.

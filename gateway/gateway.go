@@ -121,6 +121,7 @@ type Gateway struct {
 
 	logTrouble     outage
 	controlTrouble outage
+	faults         faults // logged seldom
 	keyTrouble     outage
 
 	phase atomic.Int32

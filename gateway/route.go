@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -128,6 +129,9 @@ func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route, began time.Time) erro
 		ctx.Response.Header.Set(fasthttp.HeaderAllow, m)
 		return &api.Error{Code: api.BadRequest, HTTPStatus: fasthttp.StatusMethodNotAllowed, Message: "this path takes " + m + " only"}
 	}
+	if r != toControl && len(ctx.URI().QueryString()) > 0 {
+		return unknownParameter(ctx)
+	}
 	if g.phase.Load() >= refusing {
 		return errDraining
 	}
@@ -141,6 +145,15 @@ func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route, began time.Time) erro
 	default:
 		return g.forward(ctx)
 	}
+}
+
+// unknownParameter refuses a query, of which no route that is answered here takes any: it
+// may be misspelt, or meant for another route.
+func unknownParameter(ctx *fasthttp.RequestCtx) error {
+	for name := range ctx.QueryArgs().All() {
+		return api.InvalidField(strings.ToValidUTF8(string(name), "�"), "is an unknown parameter: this operation takes none")
+	}
+	return &api.Error{Code: api.BadRequest, Message: "the query can't be read"}
 }
 
 // contract tells a client what it speaks to.

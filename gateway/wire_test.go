@@ -140,7 +140,7 @@ func TestEscapedPathHasTheSameLimit(t *testing.T) {
 	r := w.raw(strings.Replace(request(w.token, strings.Repeat(" ", maxDeliveryBody+1)), "delivery", "%64elivery", 1))
 	require.Equal(t, 413, r.status)
 	requireEnvelope(t, r)
-	require.Equal(t, 200, w.raw(strings.Replace(request(w.token, w.body()), "delivery", "%64elivery?x", 1)).status)
+	require.Equal(t, 200, w.raw(strings.Replace(request(w.token, w.body()), "delivery", "%64elivery", 1)).status)
 }
 
 func TestSlowRequestIsEnded(t *testing.T) { everyTransport(t, slowRequestIsEnded) }

@@ -18,7 +18,7 @@ func (r *Room) Routes(a route.API) {
 	route.Key(a, write, "Challenges", "open-challenge", http.MethodPost, "/v1/challenges", "Challenge an ACTIVE right", r.post, route.Fails(http.StatusNotFound))
 	route.Key(a, read, "Challenges", "list-challenges", http.MethodGet, "/v1/challenges", "List the challenges, newest first", r.getAll)
 	route.Key(a, read, "Challenges", "get-challenge", http.MethodGet, "/v1/challenges/{challengeId}", "Get a challenge", r.get)
-	route.Key(a, write, "Challenges", "resolve-challenge", http.MethodPost, "/v1/challenges/{challengeId}/resolve", "Uphold a challenge, which revokes the right, or overturn it", r.postResolve)
+	route.Key(a, write, "Challenges", "resolve-challenge", http.MethodPost, "/v1/challenges/{challengeId}/resolve", "Uphold a challenge, which revokes the right, or overturn it", r.postResolve, route.Stops)
 	route.Key(a, write, "Challenges", "withdraw-challenge", http.MethodPost, "/v1/challenges/{challengeId}/withdraw", "Withdraw a challenge, for its challenger", r.postWithdraw)
 }
 

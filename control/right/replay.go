@@ -51,6 +51,12 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 	return true, tx.Publish(ctx, api.Change{Revision: next.Revision, Right: next.snapshot()})
 }
 
+// IsRevoked says whether a right's record is of one that was revoked, for good.
+func IsRevoked(record []byte) bool {
+	var r struct{ State api.RightState }
+	return json.Unmarshal(record, &r) == nil && r.State == api.RightRevoked
+}
+
 // worse says whether a state is more severe than another.
 func worse(a, b api.RightState) bool { return slices.Index(severity, a) > slices.Index(severity, b) }
 

@@ -27,9 +27,9 @@ func (r *Room) Routes(a route.API) {
 	route.Key(a, read, "Rights", "get-right", http.MethodGet, "/v1/rights/{rightId}", "Get a right", r.getRight)
 	route.Key(a, read, "Rights", "get-right-provenance", http.MethodGet, "/v1/rights/{rightId}/provenance", "Get a right's lineage: basis, ancestors, derived rights", r.getProvenance)
 	route.Key(a, read, "Rights", "get-right-propagation", http.MethodGet, "/v1/rights/{rightId}/propagation", "Get which nodes have applied a right's newest state", r.getPropagation)
-	route.Key(a, write, "Rights", "suspend-right", http.MethodPost, "/v1/rights/{rightId}/suspend", "Suspend an ACTIVE right", r.action(Suspend))
+	route.Key(a, write, "Rights", "suspend-right", http.MethodPost, "/v1/rights/{rightId}/suspend", "Suspend an ACTIVE right", r.action(Suspend), route.Stops)
 	route.Key(a, write, "Rights", "resume-right", http.MethodPost, "/v1/rights/{rightId}/resume", "Resume a SUSPENDED right", r.action(Resume))
-	route.Key(a, write, "Rights", "revoke-right", http.MethodPost, "/v1/rights/{rightId}/revoke", "Revoke a right for good", r.action(Revoke))
+	route.Key(a, write, "Rights", "revoke-right", http.MethodPost, "/v1/rights/{rightId}/revoke", "Revoke a right for good", r.action(Revoke), route.Stops)
 }
 
 // BasisView is a basis as it is answered.

@@ -41,6 +41,10 @@ func add[I, O any](a API, caller map[string]any, tag, id, method, path, summary 
 // Described adds a description.
 func Described(text string) Also { return func(op *huma.Operation) { op.Description = text } }
 
+// Stops says of an operation that it takes something out of force: it is carried out even
+// where there is no room to keep an Idempotency-Key.
+func Stops(op *huma.Operation) { op.Metadata["stops"] = true }
+
 // Fails adds statuses that Refusals would not have by itself.
 func Fails(statuses ...int) Also {
 	return func(op *huma.Operation) { op.Errors = append(op.Errors, statuses...) }

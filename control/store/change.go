@@ -76,9 +76,6 @@ func (db *DB) change(ctx context.Context, fn func(tx *Tx) error, stops bool) err
 		}
 		db.queued.raise()
 	}
-	if changed {
-		db.recorded()
-	}
 	return nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"muniment/sealer/keyfile"
@@ -35,9 +34,9 @@ func MakeDir(path string) error {
 // ErrForeign says that a folder holds the files of something else.
 var ErrForeign = errors.New("is not a data folder of muniment, and not empty")
 
-// ours are names that every data folder has one of, of whatever process, from its first
+// ours are files that every data folder has one of, of whatever process, from its first
 // moment on.
-var ours = []string{"LOCK", "keys", controlFile, "packs", "admin.json"}
+var ours = []string{"LOCK", controlFile, "keys/root.vkey", "admin.json"}
 
 // MakeDataDir is MakeDir for a data folder. One that is there has to be empty or ours, else
 // it is refused with ErrForeign: a mistyped path must not strew keys and databases over a
@@ -47,11 +46,13 @@ func MakeDataDir(path string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	foreign := ""
-	for _, e := range entries {
-		if slices.Contains(ours, e.Name()) {
+	for _, name := range ours {
+		if _, err := os.Lstat(filepath.Join(path, filepath.FromSlash(name))); err == nil {
 			return MakeDir(path)
 		}
+	}
+	foreign := ""
+	for _, e := range entries {
 		if e.Name() != "lost+found" && !strings.HasPrefix(e.Name(), ".") {
 			foreign = e.Name()
 		}

@@ -134,7 +134,7 @@ func (db *DB) restored(ctx context.Context, h History, m missed, eventType strin
 			return err
 		}
 		tx.epoch = epoch
-		if reapplied, err = tx.replay(ctx, h, m, stops); err != nil {
+		if reapplied, err = tx.replay(ctx, h, m, stops, true); err != nil {
 			return err
 		}
 		// The numbers of events begin anew.

@@ -65,6 +65,9 @@ func (db *DB) Attempt(ctx context.Context, r KeyedRequest) (attempt *Attempt, an
 	if answer, err = r.earlier(ctx, db.read, db.Now()); answer != nil || err != nil {
 		return nil, answer, err
 	}
+	if err = db.Reserved(); err != nil { // what room is left is for stops, not for keys
+		return nil, nil, err
+	}
 	attempt = &Attempt{r, rand.Text()}
 	err = db.Change(ctx, func(tx *Tx) error {
 		if answer, err = r.earlier(ctx, tx, tx.Now()); answer != nil || err != nil {
@@ -170,6 +173,9 @@ func (tx *Tx) update(ctx context.Context, a *Attempt, set string, args ...any) (
 // Keep ends an attempt with its answer, which whoever asks again gets. The text is kept
 // as it is.
 func (db *DB) Keep(ctx context.Context, a *Attempt, answer string) error {
+	if err := db.Reserved(); err != nil {
+		return err
+	}
 	return db.Change(ctx, func(tx *Tx) error {
 		has, err := tx.update(ctx, a, `state = $4, answer = $5`, attemptDone, answer)
 		if err == nil && !has {

@@ -19,15 +19,18 @@ import (
 // its last run alone.
 //
 // When the database can't record it all the same, no node gets a lease any more (Feed)
-// until a change could be recorded, or Watch finds that one could be. So what somebody had
+// until Watch finds that one could be: that another change finds room says nothing of a
+// longer one. So what somebody had
 // to stop is not signed for longer than after a stop that was recorded. Nothing but a
 // failure of storage does that: who is refused, or goes away, stops nobody.
 //
 // Other processes on a PostgreSQL that takes no writes give no leases either: each of them
-// has to write down who asks (control/node), at least ten times within the bound.
+// has to write down who asks (control/node), at least ten times within the bound. One that
+// can write, as it can reach the server or needs no new page, gives leases: whoever had a
+// stop refused asks again until it is recorded.
 func (db *DB) Stop(ctx context.Context, fn func(tx *Tx) error) error {
 	err := db.change(ctx, fn, true)
-	if isFull(err) && db.spend() {
+	if isFull(err) && (db.spend() || db.Reserved() != nil) { // by another stop just now
 		err = db.change(ctx, fn, true)
 	}
 	failed := ctx.Err() == nil && db.storageFailed(err)
@@ -37,7 +40,7 @@ func (db *DB) Stop(ctx context.Context, fn func(tx *Tx) error) error {
 	err = db.unavailable(db.room(err))
 	if failed {
 		told := *api.From(err)
-		told.Message += "; until a stop can be recorded nodes get no lease, and sign nothing once theirs is over"
+		told.Message += "; until a stop can be recorded this process gives no node a lease, and a node without one signs nothing"
 		err = fmt.Errorf("%w: %w", &told, err)
 	}
 	return err
@@ -77,13 +80,6 @@ func (db *DB) storageFailed(err error) bool {
 // errUnrecorded is what nodes are told that ask for the feed meanwhile.
 var errUnrecorded = api.Unavailable(api.StorageFull, "a stop could not be recorded: there is no lease until one can be", time.Second)
 
-// recorded takes note that a change was made durable.
-func (db *DB) recorded() {
-	if db.unrecorded.CompareAndSwap(true, false) {
-		db.cfg.Logger.Info("stops can be recorded again, nodes get leases")
-	}
-}
-
 // probeBytes is more than any stop writes: where it finds room, so does the stop that did
 // not. The longest is of a right with a scope of 16 KiB, which is in the record, the feed
 // and the event.
@@ -96,8 +92,8 @@ func (db *DB) probe(ctx context.Context) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO probe (only_row, filler) VALUES (1, $1) ON CONFLICT (only_row) DO UPDATE SET filler = excluded.filler`, filler)
 		return err
 	}, true)
-	if err == nil {
-		db.recorded()
+	if err == nil && db.unrecorded.CompareAndSwap(true, false) {
+		db.cfg.Logger.Info("stops can be recorded again, nodes get leases")
 	}
 	return err
 }

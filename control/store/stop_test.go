@@ -115,7 +115,7 @@ func TestNoLeaseWhileAStopIsUnrecorded(t *testing.T) {
 	f.lifts = false
 	require.True(t, f.leases())
 	refused := f.refusal(f.long(f.Stop, "revoked"))
-	require.Contains(t, refused.Message, "nodes get no lease, and sign nothing once theirs is over")
+	require.Contains(t, refused.Message, "this process gives no node a lease")
 	require.False(t, f.leases())
 	f.refusal(f.long(f.Stop, "revoked"))
 	f.watch(t.Context())
@@ -131,7 +131,9 @@ func TestNoLeaseWhileAStopIsUnrecorded(t *testing.T) {
 	require.False(t, f.leases())
 	f.limit(1_000_000)
 	require.NoError(t, f.long(f.Stop, "revoked"))
-	require.True(t, f.leases(), "it was recorded")
+	require.False(t, f.leases(), "that one finds room says nothing of the other")
+	f.watch(t.Context())
+	require.True(t, f.leases())
 }
 
 // TestWhoIsRefusedStopsNobody: only the disk takes the leases away.
@@ -193,4 +195,40 @@ func TestNoRoomForTheReserve(t *testing.T) {
 	db.watch(t.Context())
 	require.Error(t, db.Reserved())
 	require.NoError(t, db.Stop(t.Context(), func(tx *Tx) error { return tx.Emit(t.Context(), event("tnt_a", "revoked")) }))
+}
+
+// TestTwoStopsSpendTheReserve: the second one finds it spent, and room.
+func TestTwoStopsSpendTheReserve(t *testing.T) {
+	f := newFullDB(t)
+	second := false
+	err := f.Stop(t.Context(), func(tx *Tx) error {
+		if !second {
+			second = true
+			released, err := f.DB.reserve.release() // as another stop does at this moment
+			require.NoError(t, err)
+			require.True(t, released)
+			_, err = tx.ExecContext(t.Context(), "PRAGMA max_page_count = 1")
+			require.NoError(t, err)
+			return tx.Emit(t.Context(), event("tnt_a", strings.Repeat("x", 100_000)))
+		}
+		_, err := tx.ExecContext(t.Context(), "PRAGMA max_page_count = 1000000")
+		require.NoError(t, err)
+		return tx.Emit(t.Context(), event("tnt_a", strings.Repeat("x", 100_000)))
+	})
+	require.NoError(t, err)
+	require.True(t, f.leases())
+}
+
+// TestKeysTakeNothingOfTheReserve: what is left of the disk is for stops, not for answers
+// to retries.
+func TestKeysTakeNothingOfTheReserve(t *testing.T) {
+	f := newFullDB(t)
+	f.limit(1_000_000)
+	before, _, err := f.Attempt(t.Context(), KeyedRequest{TenantID: "tnt_a", KeyHash: "before", RequestHash: "r"})
+	require.NoError(t, err)
+	_, err = f.DB.reserve.release()
+	require.NoError(t, err)
+	_, _, err = f.Attempt(t.Context(), KeyedRequest{TenantID: "tnt_a", KeyHash: "after", RequestHash: "r"})
+	f.refusal(err)
+	f.refusal(f.Keep(t.Context(), before, "answer"))
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -40,6 +41,9 @@ type Replay struct {
 	// Newest says that the event with the newest record of a subject tells all of it; the
 	// others are not replayed. A record without a revision is none.
 	Newest bool
+	// Final says of a record that nothing comes after it: a newer one, which only an edited
+	// database can have told, does not count. nil: no record is final.
+	Final func(record []byte) bool
 	// Apply returns changed false when an event says nothing of the kind, or nothing that
 	// the database does not show. The event may be about a record that the database lacks,
 	// and older than what the database has. A change of a right or key is published, as ever.
@@ -58,6 +62,7 @@ type stops struct {
 type replayed struct {
 	sealer.Event
 	revision int64
+	final    bool
 	apply    func(ctx context.Context, tx *Tx, e *sealer.Event) (changed bool, err error)
 }
 
@@ -85,7 +90,7 @@ func (s *stops) take(text []byte) error {
 	}
 	for i := range s.replays {
 		if r := &s.replays[i]; slices.Contains(r.Kinds, e.Subject.Kind) {
-			s.add(r, replayed{e, revisionOf(&e), r.Apply})
+			s.add(r, replayed{e, revisionOf(&e), r.Final != nil && r.Final(e.Data), r.Apply})
 		}
 	}
 	return nil
@@ -114,7 +119,8 @@ func (s *stops) add(r *Replay, e replayed) {
 	case !known:
 		s.newest[of] = len(s.events)
 		s.events = append(s.events, e)
-	case e.revision > s.events[i].revision:
+	case s.events[i].final && !e.final:
+	case e.revision > s.events[i].revision, e.final && !s.events[i].final:
 		s.events[i] = e
 	}
 }
@@ -161,6 +167,10 @@ func (db *DB) findStops(ctx context.Context, h History, m missed, all bool) (*st
 		var known bool
 		from[i], known = m.parts[i].stopsFrom(mark, startReads/int64(len(m.parts)), m.any())
 		all = all || !marked || !known
+		if marked && known && !m.any() && from[i].Compare(mark) > 0 {
+			db.cfg.Logger.Warn("not all that came into the log since the last start was searched for stops: muniment restore searches all of it",
+				"partition", i, "from", from[i].String(), "lastStart", mark.String())
+		}
 	}
 	s := newStops(h.Replays)
 	if all && h.Older != nil {
@@ -181,9 +191,10 @@ func (db *DB) findStops(ctx context.Context, h History, m missed, all bool) (*st
 }
 
 // replay applies the stops, and says what each of them was that the database did not show.
-// Nobody else changes the database meanwhile: what was told since the stops were read is
-// on its way to the log, or behind the ends that were read.
-func (tx *Tx) replay(ctx context.Context, h History, m missed, s *stops) (reapplied []string, err error) {
+// What was told since the stops were read is on its way to the log, or behind the ends that
+// were read, which rescan reads on: it may be that a stop was lifted. Nobody else changes
+// the database meanwhile.
+func (tx *Tx) replay(ctx context.Context, h History, m missed, s *stops, rescan bool) (reapplied []string, err error) {
 	pending, err := List(ctx, tx, "the outbox", Text, `SELECT event FROM outbox ORDER BY epoch, seq`)
 	if err != nil {
 		return nil, err
@@ -194,6 +205,9 @@ func (tx *Tx) replay(ctx context.Context, h History, m missed, s *stops) (reappl
 		}
 	}
 	for i := range m.parts {
+		if !rescan {
+			break
+		}
 		_, end, err := h.Log.Bounds(ctx, int32(i))
 		if err == nil {
 			err = s.scan(ctx, h.Log, m.parts[i].end, end)
@@ -219,16 +233,30 @@ func (tx *Tx) replay(ctx context.Context, h History, m missed, s *stops) (reappl
 	return reapplied, tx.setPositions(ctx, stopMarks, m.ends()...)
 }
 
+// errUndone ends a change that would put a stop in force again.
+var errUndone = errors.New("a stop is undone")
+
 // holdStops puts in force again what was stopped since the last start and the database
-// does not show, and tells of it.
+// does not show, and tells of it. All other processes wait for a change: it asks the log
+// only if there seems to be something undone.
 func (db *DB) holdStops(ctx context.Context, h History, m missed) error {
 	s, err := db.findStops(ctx, h, m, false)
 	if err != nil {
 		return err
 	}
+	err = db.Change(ctx, func(tx *Tx) error {
+		undone, err := tx.replay(ctx, h, m, s, false)
+		if err == nil && len(undone) > 0 {
+			err = errUndone
+		}
+		return err
+	})
+	if !errors.Is(err, errUndone) {
+		return err
+	}
 	var reapplied []string
 	err = db.Change(ctx, func(tx *Tx) (err error) {
-		if reapplied, err = tx.replay(ctx, h, m, s); err != nil || len(reapplied) == 0 {
+		if reapplied, err = tx.replay(ctx, h, m, s, true); err != nil || len(reapplied) == 0 {
 			return err
 		}
 		return tx.EmitSystem(ctx, "database.stops_reapplied", BySystem(), sealer.Ref{Kind: "database", ID: "control"},

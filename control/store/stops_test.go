@@ -101,11 +101,20 @@ func TestNewestEventCounts(t *testing.T) {
 	db, log = mustOpen(t, t.TempDir()), newMemoryLog()
 	db.tell(t, "right.suspended", "rgh_a")
 	db.relayAll(t, log)
-	require.Equal(t, []string{"right.resumed rgh_a"}, db.replayed(t, log, func(func([]byte) error) error {
-		db.tell(t, "right.resumed", "rgh_a")
-		_, err := db.relay(t.Context(), log)
-		return err
-	}), "on its way meanwhile")
+	var last string
+	require.NoError(t, db.Reconcile(t.Context(), History{
+		Log: log,
+		Replays: []Replay{ofRights(func(_ context.Context, _ *Tx, e *sealer.Event) (bool, error) {
+			last = e.Type
+			return e.Type == "right.suspended", nil // which the database does not show
+		})},
+		Older: func(context.Context, func([]byte) error) error {
+			db.tell(t, "right.resumed", "rgh_a")
+			_, err := db.relay(t.Context(), log)
+			return err
+		},
+	}))
+	require.Equal(t, "right.resumed", last, "on its way meanwhile")
 
 	db, log = mustOpen(t, t.TempDir()), newMemoryLog()
 	db.tell(t, "right.suspended", "rgh_a")
@@ -160,4 +169,32 @@ func TestReappliedStopsAreTold(t *testing.T) {
 	require.Equal(t, "database.stops_reapplied", e.Type)
 	require.Equal(t, BySystem(), e.Actor)
 	require.JSONEq(t, `{"reapplied":1}`, string(e.Data))
+}
+
+// TestFinalEventCounts: who makes a revoked right live again, and then suspends and resumes
+// it, has told of newer states of it.
+func TestFinalEventCounts(t *testing.T) {
+	db, log := mustOpen(t, t.TempDir()), newMemoryLog()
+	for _, kind := range []string{"right.revoked", "right.suspended", "right.resumed"} {
+		db.tell(t, kind, "rgh_a")
+	}
+	db.relayAll(t, log)
+	events := log.entries
+	for name, order := range map[string][]int{"in order": {0, 1, 2}, "newest first": {2, 1, 0}} {
+		s := newStops([]Replay{{Kinds: []string{"right"}, Newest: true, Final: func(record []byte) bool {
+			return revisionOf(&sealer.Event{Data: record}) == revisionOfEntry(t, events[0])
+		}}})
+		for _, i := range order {
+			require.NoError(t, s.take(events[i].Event))
+		}
+		require.Len(t, s.events, 1, name)
+		require.Equal(t, "right.revoked", s.events[0].Type, name)
+	}
+}
+
+func revisionOfEntry(t *testing.T, e sealer.Entry) int64 {
+	t.Helper()
+	event, err := sealer.ParseEvent(e.Event)
+	require.NoError(t, err)
+	return revisionOf(&event)
 }

@@ -120,7 +120,7 @@ type DB struct {
 	durable  number      // the newest event that the log has and the outbox may too; under relaying
 	full     atomic.Bool // the last change found no room on the disk
 	reserve  reserve
-	// unrecorded is set while a stop could not be recorded, and nothing since.
+	// unrecorded is set while a stop could not be recorded, and no probe since.
 	unrecorded atomic.Bool
 	stopped    atomic.Uint64 // the number of the newest event of a stop, in this process
 	newest     atomic.Int64  // the highest revision that was seen committed

@@ -45,7 +45,7 @@ type KeyRequest struct {
 // Rotation asks for a rotation.
 type Rotation struct {
 	OverlapSeconds *int64      `json:"overlapSeconds,omitempty" nullable:"true" minimum:"0" maximum:"2592000" doc:"How long the old key works on; a day when absent, at most 30 days."`
-	ExpiresAt      *route.Time `json:"expiresAt,omitempty" nullable:"true" doc:"The end of the new key; when absent it lives as long as the old key was meant to. By another key it ends no later than that one; by itself a key with an end extends its life by no more than it was meant to live."`
+	ExpiresAt      *route.Time `json:"expiresAt,omitempty" nullable:"true" doc:"The end of the new key; when absent it lives as long as the old key was meant to. It is not later than the end of the calling key."`
 }
 
 // defaultOverlap is how long a rotated key works on.
@@ -280,8 +280,8 @@ func (k Key) successor(now time.Time) (Key, error) {
 // endOfSuccessor settles when the successor of a key ends. meant is the end that it gets by
 // itself, and asked the one asked for, if any. A key without an end, or an operator (nil),
 // may ask for any. Another key than the one that is rotated gives none that lasts longer than
-// itself. A key that is rotated by itself, or by the key that it took over from, whose owner
-// may have lost the answer, lives on as long as it was meant to.
+// itself, and nor does a key that rotates itself: who has stolen it would have it for ever. A
+// key that it took over to, whose answer may have been lost, is rotated until its own end.
 func endOfSuccessor(ctx context.Context, q store.Querier, maker, k *Key, meant, asked store.Instant, now time.Time) (store.Instant, error) {
 	latest, why := store.Instant{}, ""
 	if maker != nil {
@@ -290,7 +290,7 @@ func endOfSuccessor(ctx context.Context, q store.Querier, maker, k *Key, meant, 
 			return asked, err
 		}
 		if maker.KeyID == k.KeyID || slices.Contains(line, k.KeyID) {
-			latest, why = meant, "as long as the old key was meant to live"
+			latest, why = k.ExpiresAt, "the end of the key that is rotated"
 		} else {
 			latest, why = maker.ExpiresAt, endOfMaker
 		}

@@ -53,6 +53,12 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 	return true, saveKey(ctx, tx, &next, e.At)
 }
 
+// IsRevoked says whether a key's record is of one that was revoked, for good.
+func IsRevoked(record []byte) bool {
+	var k struct{ RevokedAt *string }
+	return json.Unmarshal(record, &k) == nil && k.RevokedAt != nil
+}
+
 // ends says whether a key ends at a moment, and before another; none is never.
 func ends(at store.Instant, other time.Time) bool {
 	return !at.IsZero() && (other.IsZero() || at.Before(other))

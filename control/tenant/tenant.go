@@ -14,8 +14,8 @@
 // key was meant to, unless the caller says otherwise.
 //
 // A key with an end makes no key that lasts longer, and gives no longer life to one that it
-// rotates. Rotated by itself it lives on as long as it was meant to, and so does its
-// successor rotated by it: each key of such a line names the next, and who made it.
+// rotates, itself included: a stolen key ends when it was meant to. A longer life is given by
+// a key without an end, or by an operator.
 //
 // Revoking is final: revoking a revoked key changes nothing and leaves no event. The answer
 // names the keys in force that the key made, and those that they made, at most 100: whoever
