@@ -30,7 +30,7 @@ import (
 	"muniment/sealer"
 )
 
-// commands is the command line. Each flag is also an environment variable.
+// commands is the command line; declaredVariables says which flags the environment gives, too.
 type commands struct {
 	Up       upCmd       `cmd:"" variables:"all" help:"Run everything in one process, on one data folder."`
 	Control  controlCmd  `cmd:"" variables:"all" help:"Run one of the control processes of a service on more than one machine."`
@@ -125,9 +125,26 @@ func interrupted() (context.Context, context.CancelFunc) {
 
 // watched is interrupted for a command that starts servers of its own: it ends as well
 // when nobody reads what it prints any more, as in muniment demo | head, so that it ends
-// them and removes their folders.
-func watched() (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
+// them and removes their folders. out is where it prints to.
+func watched() (ctx context.Context, out io.Writer, stop context.CancelFunc) {
+	ctx, stop = interrupted()
+	ctx, unread := context.WithCancelCause(ctx)
+	signal.Ignore(syscall.SIGPIPE) // a write to a pipe that nobody reads fails instead
+	return ctx, &watchedOut{os.Stdout, unread}, stop
+}
+
+// watchedOut ends a context when a write fails.
+type watchedOut struct {
+	io.Writer
+	failed context.CancelCauseFunc
+}
+
+func (w *watchedOut) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
+	if err != nil {
+		w.failed(err)
+	}
+	return n, err
 }
 
 type verifyCmd struct {

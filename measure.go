@@ -83,7 +83,7 @@ func environment(k *kong.Context) (env []string) {
 
 // Run tells the story in a folder that is removed afterwards.
 func (c *demoCmd) Run(k *kong.Context) error {
-	ctx, stop := watched()
+	ctx, out, stop := watched()
 	defer stop()
 	exe, err := os.Executable()
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *demoCmd) Run(k *kong.Context) error {
 		return err
 	}
 	demo := bench.Demo{
-		Exe: exe, Dir: dir, Out: os.Stdout, Live: info.Mode()&os.ModeCharDevice != 0,
+		Exe: exe, Dir: dir, Out: out, Live: info.Mode()&os.ModeCharDevice != 0,
 		Deliveries: c.Deliveries, Clients: c.Clients, Seed: c.Seed,
 	}
 	if c.Stack {
@@ -119,8 +119,8 @@ func (c *demoCmd) Run(k *kong.Context) error {
 type soakCmd struct{ bench.Soak }
 
 // Run abuses a server that is this binary.
-func (c *soakCmd) Run(out io.Writer) error {
-	ctx, stop := watched()
+func (c *soakCmd) Run() error {
+	ctx, out, stop := watched()
 	defer stop()
 	exe, err := os.Executable()
 	if err != nil {
@@ -151,8 +151,8 @@ func (c *benchCmd) Validate() error {
 }
 
 // Run measures with this binary.
-func (c *benchCmd) Run(k *kong.Context, out io.Writer) error {
-	ctx, stop := watched()
+func (c *benchCmd) Run(k *kong.Context) error {
+	ctx, out, stop := watched()
 	defer stop()
 	exe, err := os.Executable()
 	if err != nil {
