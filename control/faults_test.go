@@ -56,7 +56,7 @@ func TestRefusalsAreCountedNotLogged(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	p.reopen(func(cfg *control.Config) { cfg.Registerer = registry })
 	v, _ := p.visit()
-	stale := &visitor{p, v.cookie}
+	stale := &visitor{playground: p, cookie: v.cookie}
 	v.does("POST", "/reset", "")
 	busy, _ := p.visit()
 	p.logged.Reset()

@@ -25,13 +25,14 @@ import (
 
 // TestSandboxIsFull: nobody who used a tenant within the hour loses it to somebody who comes later.
 func TestSandboxIsFull(t *testing.T) {
-	p := openPlayground(t, newHouse(t), sandbox.Config{MaxTenants: 2, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
+	now := time.Now()
+	p := openPlayground(t, newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return now }), sandbox.Config{MaxTenants: 2, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
 	first, _ := p.visit()
 	second, _ := p.visit()
 	late := &visitor{playground: p}
 	refused := late.send("POST", "/tenant", "")
-	require.Contains(t, told(t, refused, 503, sandbox.HandlerError), "as many tenants as it takes")
-	require.Equal(t, "60", refused.header.Get("Retry-After"))
+	require.Contains(t, told(t, refused, 503, sandbox.HandlerError), isFull)
+	require.Equal(t, "3660", refused.header.Get("Retry-After"), "when the first may be dropped, as use is noted to the minute")
 	require.Empty(t, late.cookie)
 	require.Contains(t, first.send("POST", "/tenant", "").text, `"rebound":true`)
 	second.does("POST", "/reset", "")

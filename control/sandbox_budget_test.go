@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,11 +13,12 @@ import (
 
 	"muniment/control/node"
 	"muniment/control/sandbox"
+	"muniment/control/store"
 )
 
 const (
 	takenAll = "the tenant has taken all the room that a visitor gets"
-	allTaken = "they take all of its room"
+	isFull   = "the sandbox is full"
 )
 
 // writesUntilRefused issues rights with long scopes, of which each takes some 85 KB, and
@@ -28,8 +30,9 @@ func (v *visitor) writesUntilRefused(basis any) (written int, refused string) {
 		require.Less(v.t, written, 100, "nothing bounds a visitor")
 		a := v.send("POST", "/rights/issue", body)
 		if a.status != 200 {
-			require.Equal(v.t, "60", a.header.Get("Retry-After"))
-			return written, told(v.t, a, 503, sandbox.HandlerError)
+			refused := told(v.t, a, 503, sandbox.HandlerError)
+			require.Equal(v.t, strings.Contains(refused, takenAll), a.header.Get("Retry-After") == "", "waiting does not help the tenant alone")
+			return written, refused
 		}
 	}
 }
@@ -78,7 +81,7 @@ func TestSandboxBudget(t *testing.T) {
 	for refused == "" {
 		require.Less(t, len(all), 100, "nothing bounds visitors")
 		now = now.Add(time.Millisecond)
-		v := &visitor{playground: p}
+		v := &visitor{playground: p, from: fmt.Sprintf("192.0.2.%d", len(all))}
 		a := v.send("POST", "/tenant", "")
 		if a.status != 200 {
 			refused = told(t, a, 503, sandbox.HandlerError)
@@ -90,10 +93,10 @@ func TestSandboxBudget(t *testing.T) {
 			refused = why
 		}
 	}
-	require.Contains(t, refused, allTaken)
+	require.Contains(t, refused, isFull)
 	require.InDelta(t, 50, len(all), 20)
-	late := &visitor{playground: open()}
-	require.Contains(t, late.isRefused(503, sandbox.HandlerError, "POST", "/tenant", ""), allTaken, "after a start as well")
+	late := &visitor{playground: open(), from: "198.51.100.1"}
+	require.Contains(t, late.isRefused(503, sandbox.HandlerError, "POST", "/tenant", ""), isFull, "after a start as well")
 	require.Empty(t, dropped)
 
 	now = now.Add(2 * time.Hour)
@@ -107,7 +110,7 @@ func TestSandboxBudget(t *testing.T) {
 	require.Greater(t, len(dropped), before)
 	all[len(all)-1].does("GET", "/tenant", "")
 	taken := func() (bytes int64) {
-		require.NoError(t, p.db.Read().QueryRow(`SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM sandbox_left`).Scan(&bytes))
+		require.NoError(t, p.db.Read().QueryRow(`SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM sandbox_log`).Scan(&bytes))
 		return bytes
 	}
 	require.Positive(t, taken())
@@ -150,17 +153,112 @@ func TestSandboxCountsWhoIsGone(t *testing.T) {
 	delivered := 0
 	p := openPlayground(t, newHouse(t), sandbox.Config{
 		Limits: sandbox.Limits{Burst: 1000, Sustained: 1000},
-		Deliver: func(context.Context, string, string, []byte) (int, []byte, error) {
+		Deliver: func(ctx context.Context, tenantID, keyID string, body []byte) (int, []byte, error) {
 			if delivered++; delivered == 1 {
 				(&visitor{playground: v.playground, cookie: v.cookie}).does("POST", "/reset", "")
 			}
-			return 200, []byte(`{"data":{"receipt":{},"signature":{},"metering":{}}}`), nil
+			return delivers(ctx, tenantID, keyID, body)
 		},
 	})
 	v, _ = p.visit()
 	v.send("POST", "/run-demo", `{"eventCount":100}`)
 	require.Equal(t, 100, delivered)
 	var left int64
-	require.NoError(t, p.db.Read().QueryRow(`SELECT CAST(SUM(bytes) AS BIGINT) FROM sandbox_left`).Scan(&left))
+	require.NoError(t, p.db.Read().QueryRow(`SELECT CAST(SUM(bytes) AS BIGINT) FROM sandbox_log`).Scan(&left))
 	require.Greater(t, left, int64(100*1500))
+}
+
+// delivers answers each delivery with a receipt.
+func delivers(context.Context, string, string, []byte) (int, []byte, error) {
+	return 200, []byte(`{"data":{"receipt":{},"signature":{},"metering":{}}}`), nil
+}
+
+// fillsTheLog runs demos of 154,624 bytes in the log each, and resets whatever takes too much,
+// until the log has no room left for the visitor.
+func (v *visitor) fillsTheLog() (runs int, refused answer) {
+	v.t.Helper()
+	for {
+		a := v.send("POST", "/tenant", "")
+		if a.status == 200 {
+			a = v.send("POST", "/run-demo", `{"eventCount":100}`)
+			if a.status != 429 && a.status != 503 {
+				runs++
+			}
+			v.does("POST", "/reset", "")
+		}
+		if a.status == 429 || a.status == 503 {
+			return runs, a
+		}
+		require.Less(v.t, runs, 20, "nothing bounds an address")
+	}
+}
+
+// TestSandboxShareOfAnAddress: whoever makes tenant after tenant takes the room of one in the
+// log, and closes the sandbox to nobody else.
+func TestSandboxShareOfAnAddress(t *testing.T) {
+	now := time.Now().Truncate(time.Hour).Add(10 * time.Minute)
+	p := openPlayground(t, newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return now }), sandbox.Config{
+		Bytes: 64 * 720_000, LogKeep: 48 * time.Hour, Limits: sandbox.Limits{Burst: 10_000, Sustained: 10_000}, Deliver: delivers,
+	})
+	v := &visitor{playground: p, from: "2001:db8:1:2::3"}
+	n, a := v.fillsTheLog()
+	require.Contains(t, told(t, a, 429, sandbox.RateLimited), "this address has taken all the room in the log")
+	require.Equal(t, 4, n)
+	left := func(v *visitor) string {
+		a := v.send("POST", "/run-demo", `{"eventCount":100}`)
+		told(t, a, 429, sandbox.RateLimited)
+		return a.header.Get("Retry-After")
+	}
+	now = now.Add(time.Hour)
+	v.does("POST", "/tenant", "")
+	require.Equal(t, strconv.Itoa(48*3600-10*60), left(v), "until the hour has left in which it began")
+	neighbour := &visitor{playground: p, from: "2001:db8:1:2:4:5:6:7"}
+	neighbour.does("POST", "/tenant", "")
+	left(neighbour)
+	v.does("GET", "/inspect", "")
+	n, _ = (&visitor{playground: p, from: "2001:db8:1:3::3"}).fillsTheLog()
+	require.Equal(t, 4, n)
+
+	known, err := store.List(t.Context(), p.db.Read(), "the addresses", store.Text, `SELECT DISTINCT address FROM sandbox_log`)
+	require.NoError(t, err)
+	require.Len(t, known, 2)
+	require.NotContains(t, strings.Join(known, " "), "2001")
+
+	now = now.Add(48*time.Hour - 10*time.Minute - time.Millisecond)
+	left(v)
+	now = now.Add(time.Millisecond)
+	v.send("POST", "/reset", "")
+	n, _ = v.fillsTheLog()
+	require.Equal(t, 4, n)
+}
+
+// TestSandboxLogEvictsNobody: no tenant goes for room that only the log can give.
+func TestSandboxLogEvictsNobody(t *testing.T) {
+	now := time.Now().Truncate(time.Hour)
+	const bytes = 64 * 720_000
+	p := openPlayground(t, newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return now }), sandbox.Config{
+		Bytes: bytes, LogKeep: 48 * time.Hour, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000},
+	})
+	idle, _ := p.visit()
+	logged := func(bytes int64) {
+		require.NoError(t, p.db.Change(t.Context(), func(tx *store.Tx) error {
+			_, err := tx.ExecContext(t.Context(), `INSERT INTO sandbox_log (address, hour, bytes) VALUES ('of others', $1, $2)
+				ON CONFLICT (address, hour) DO UPDATE SET bytes = excluded.bytes`, store.At(now.Truncate(time.Hour)), bytes)
+			return err
+		}))
+	}
+	now = now.Add(2 * time.Hour)
+	logged(bytes)
+	late := &visitor{playground: p}
+	for range 3 {
+		a := late.send("POST", "/tenant", "")
+		require.Contains(t, told(t, a, 503, sandbox.HandlerError), isFull)
+		require.Equal(t, strconv.Itoa(49*3600), a.header.Get("Retry-After"))
+	}
+	var tenants int
+	require.NoError(t, p.db.Read().QueryRow(`SELECT COUNT(*) FROM sandbox_tenants`).Scan(&tenants))
+	require.Equal(t, 1, tenants)
+	logged(bytes - 100_000)
+	late.does("POST", "/tenant", "")
+	idle.isRefused(410, sandbox.TenantEvicted, "GET", "/tenant", "")
 }

@@ -83,16 +83,16 @@ func TestSandboxWithoutTenant(t *testing.T) {
 		}
 	}
 	all(&visitor{playground: p}, 404, sandbox.NoTenant)
-	tampered := &visitor{p, v.cookie[:len(v.cookie)-1]}
+	tampered := &visitor{playground: p, cookie: v.cookie[:len(v.cookie)-1]}
 	all(tampered, 404, sandbox.NoTenant)
 
-	stale := &visitor{p, v.cookie}
+	stale := &visitor{playground: p, cookie: v.cookie}
 	require.Equal(t, true, v.does("POST", "/reset", "")["dropped"])
 	require.Empty(t, v.cookie, "the cookie is cleared")
 	all(stale, 410, sandbox.TenantEvicted)
 	require.Equal(t, false, v.does("POST", "/reset", "")["dropped"])
 	require.Equal(t, false, stale.does("POST", "/reset", "")["dropped"], "after an eviction")
-	gone := &visitor{p, v.cookie}
+	gone := &visitor{playground: p, cookie: v.cookie}
 	require.Contains(t, gone.send("POST", "/tenant", "").text, `"rebound":false`)
 }
 

@@ -80,6 +80,7 @@ func (p *playground) hold(tenant map[string]any) {
 type visitor struct {
 	*playground
 	cookie string
+	from   string // its address; empty is that of the connection
 }
 
 // visit has a new visitor provisioned.
@@ -94,6 +95,9 @@ func (v *visitor) send(method, path, body string, headers ...string) answer {
 	v.t.Helper()
 	if v.cookie != "" {
 		headers = append(headers, "Cookie", "theme=dark; svc_sandbox_tenant="+v.cookie)
+	}
+	if v.from != "" {
+		headers = append(headers, "X-Forwarded-For", v.from)
 	}
 	a := v.call("", method, "/api/sandbox"+path, body, headers...)
 	require.Equal(v.t, "application/json", a.header.Get("Content-Type"))

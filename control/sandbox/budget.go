@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -13,19 +12,21 @@ import (
 // # The budget
 //
 // Strangers decide how much is appended, loaded and sealed here. Config.Bytes bounds what
-// all of it takes on disk, and a tenant may take a part of that alone, or one visitor would
-// close the sandbox to all others. Whoever would take more is refused with 503, as is every
-// visitor while the disk has less than Config.MinFree left: the sandbox stops before
-// anything else has to.
+// all of it takes on disk: what tenants keep in warehouse, packs and database, until they
+// are dropped, and what was put into the log, until that lets go of it after Config.LogKeep.
+// A tenant may keep a share of it, and an address may put a share into the log, however many
+// tenants it makes, or one visitor would close the sandbox to all others. A tenant or an
+// address that would take more is refused, and so is every visitor while the disk has less
+// than Config.MinFree left: the sandbox stops before anything else has to.
 //
 // It is an estimate, by sizes that were measured: of what was written, when it was
-// written. What requests that are in hand write comes on top. A tenant that is dropped
-// gives back what it took, but for what the log holds of it until that lets go of it.
+// written. What requests that are in hand write comes on top. An address is stored as a hash
+// under the secret of the cookies, so each begins anew when that is replaced.
 
 const (
 	defaultBytes   = 1 << 30
 	defaultLogKeep = 7 * 24 * time.Hour
-	// budgetParts is how many tenants there may be that take all they may.
+	// budgetParts is how many shares there are.
 	budgetParts = 64
 )
 
@@ -48,19 +49,41 @@ func usageOfChange(answer int) usage { return usage{512 + int64(answer), 2048 + 
 // usageOfSeed is what a tenant takes from the beginning.
 var usageOfSeed = usage{12 << 10, 64 << 10}
 
+// share is what one tenant may keep, and what one address may put into the log.
+func (r *Room) share() int64 { return r.cfg.Bytes / budgetParts }
+
 // admit refuses a visitor who would take more than there is. It drops idle tenants before.
 func (r *Room) admit(ctx context.Context, more usage) error {
 	if err := r.hasSpace(); err != nil {
 		return err
 	}
-	own, err := usageOf(ctx, r.db.Read(), visitorOf(ctx).caller.TenantID)
+	kept, err := keptBy(ctx, r.db.Read(), visitorOf(ctx).caller.TenantID)
 	if err != nil {
 		return err
 	}
-	if own.sum()+more.sum() > r.cfg.Bytes/budgetParts {
-		return unavailable("the tenant has taken all the room that a visitor gets: POST /api/sandbox/reset makes it anew")
+	if kept+more.kept > r.share() { // without Retry-After: waiting does not help
+		return unavailable("the tenant has taken all the room that a visitor gets: POST /api/sandbox/reset makes it anew", 0)
 	}
-	return r.makeRoom(ctx, func(ctx context.Context) (bool, error) { return r.affords(ctx, r.db.Read(), more) })
+	if err := r.hasShare(ctx, more.log); err != nil {
+		return err
+	}
+	return r.makeRoom(ctx, claim{bytes: more.sum()})
+}
+
+// hasShare refuses an address that would put more into the log than one may, and says when
+// enough of it has left.
+func (r *Room) hasShare(ctx context.Context, more int64) error {
+	log, err := r.logged(ctx, r.db.Read(), visitorOf(ctx).address)
+	if err != nil {
+		return err
+	}
+	excess := sumOf(log) + more - r.share()
+	if excess <= 0 {
+		return nil
+	}
+	e := limited(max(r.untilLeft(log, excess), time.Second))
+	e.Message = "this address has taken all the room in the log that an address gets"
+	return e
 }
 
 // hasSpace refuses while the disk has too little left.
@@ -70,82 +93,92 @@ func (r *Room) hasSpace() error {
 	}
 	free, err := r.cfg.Free()
 	if err == nil && free < r.cfg.MinFree {
-		err = unavailable("the disk is nearly full, the sandbox takes nothing more: ask again later")
+		err = unavailable("the disk is nearly full, the sandbox takes nothing more: ask again later", touchEvery)
 	}
 	return err
-}
-
-// affords says whether the budget of all tenants has room for more.
-func (r *Room) affords(ctx context.Context, q store.Querier, more usage) (bool, error) {
-	taken, err := totalUsage(ctx, q)
-	return taken+more.sum() <= r.cfg.Bytes, err
 }
 
 // charge writes down what the visitor's request took, whether or not anybody waits for the
-// answer, or the tenant was dropped under it: then what it took in the log counts. What
-// can't be written down is lost to the budget alone, and told to the log.
+// answer, or the tenant was dropped under it. What can't be written down is lost to the
+// budget alone, and told to the log.
 func (r *Room) charge(ctx context.Context, u usage) {
-	tenantID := visitorOf(ctx).caller.TenantID
+	v := visitorOf(ctx)
 	ctx = context.WithoutCancel(ctx)
-	err := r.db.Change(ctx, func(tx *store.Tx) error {
-		there, err := addUsage(ctx, tx, tenantID, u)
-		if err == nil && !there {
-			err = leaveInLog(ctx, tx, u.log)
-		}
+	err := r.db.Change(ctx, func(tx *store.Tx) error { return addUsage(ctx, tx, v.caller.TenantID, v.address, u) })
+	if err != nil {
+		r.cfg.Logger.Error("cannot count what a visitor of the sandbox took", "tenantId", v.caller.TenantID, "err", err)
+	}
+}
+
+// unavailable is a 503 for want of room. wait is how long to wait for some; 0 if waiting does
+// not help.
+func unavailable(message string, wait time.Duration) *Error {
+	e := refusal(http.StatusServiceUnavailable, HandlerError, string(api.InternalError)+": "+message)
+	e.retryAfter = wait
+	return e
+}
+
+// keptBy is what a tenant takes elsewhere than in the log.
+func keptBy(ctx context.Context, q store.Querier, tenantID string) (int64, error) {
+	n, err := store.One(ctx, q, "what the tenant "+tenantID+" takes", func(row store.Row) (n int64, err error) {
+		return n, row.Scan(&n)
+	}, `SELECT kept_bytes FROM sandbox_tenants WHERE tenant_id = $1`, tenantID)
+	if n == nil {
+		return 0, err
+	}
+	return *n, nil
+}
+
+// addUsage charges the tenant, if it is still there, and the address.
+func addUsage(ctx context.Context, tx *store.Tx, tenantID, address string, u usage) error {
+	if _, err := tx.ExecContext(ctx, `UPDATE sandbox_tenants SET kept_bytes = kept_bytes + $2 WHERE tenant_id = $1`, tenantID, u.kept); err != nil {
 		return err
-	})
-	if err != nil {
-		r.cfg.Logger.Error("cannot count what a visitor of the sandbox took", "tenantId", tenantID, "err", err)
 	}
-}
-
-// unavailable is a 503 for want of room.
-func unavailable(message string) *Error {
-	return said{Code: api.InternalError, Message: message}.refused(http.StatusServiceUnavailable, touchEvery)
-}
-
-func usageOf(ctx context.Context, q store.Querier, tenantID string) (usage, error) {
-	u, err := store.One(ctx, q, "what the tenant "+tenantID+" takes", func(row store.Row) (u usage, err error) {
-		return u, row.Scan(&u.log, &u.kept)
-	}, `SELECT log_bytes, kept_bytes FROM sandbox_tenants WHERE tenant_id = $1`, tenantID)
-	if u == nil {
-		return usage{}, err
-	}
-	return *u, nil
-}
-
-func totalUsage(ctx context.Context, q store.Querier) (bytes int64, err error) {
-	err = q.QueryRowContext(ctx, `SELECT CAST(COALESCE((SELECT SUM(log_bytes + kept_bytes) FROM sandbox_tenants), 0)
-		+ COALESCE((SELECT SUM(bytes) FROM sandbox_left), 0) AS BIGINT)`).Scan(&bytes)
-	if err != nil {
-		err = fmt.Errorf("cannot sum up what the sandbox takes: %w", err)
-	}
-	return bytes, err
-}
-
-// addUsage says whether there is such a tenant.
-func addUsage(ctx context.Context, tx *store.Tx, tenantID string, u usage) (there bool, err error) {
-	result, err := tx.ExecContext(ctx, `UPDATE sandbox_tenants SET log_bytes = log_bytes + $2, kept_bytes = kept_bytes + $3 WHERE tenant_id = $1`,
-		tenantID, u.log, u.kept)
-	if err != nil {
-		return false, err
-	}
-	n, err := result.RowsAffected()
-	return n > 0, err
-}
-
-// leaveInLog takes note of what a tenant that is dropped leaves in the log.
-func leaveInLog(ctx context.Context, tx *store.Tx, bytes int64) error {
-	_, err := tx.ExecContext(ctx, `INSERT INTO sandbox_left (hour, bytes) VALUES ($1, $2)
-		ON CONFLICT (hour) DO UPDATE SET bytes = sandbox_left.bytes + excluded.bytes`, store.Millis(tx.Now().Truncate(time.Hour)), bytes)
+	_, err := tx.ExecContext(ctx, `INSERT INTO sandbox_log (address, hour, bytes) VALUES ($1, $2, $3)
+		ON CONFLICT (address, hour) DO UPDATE SET bytes = sandbox_log.bytes + excluded.bytes`, address, store.At(tx.Now().Truncate(time.Hour)), u.log)
 	return err
 }
 
-// forgetLeft forgets what the log holds no more.
-func (r *Room) forgetLeft(ctx context.Context) error {
-	until := store.Millis(r.db.Now().Add(-r.cfg.LogKeep - time.Hour))
+// hourly is what was put into the log within an hour.
+type hourly struct {
+	hour  store.Instant // its beginning
+	bytes int64
+}
+
+func sumOf(log []hourly) (bytes int64) {
+	for _, h := range log {
+		bytes += h.bytes
+	}
+	return bytes
+}
+
+// logged lists what the log holds of an address, or of all if that is empty, the oldest first.
+func (r *Room) logged(ctx context.Context, q store.Querier, address string) ([]hourly, error) {
+	return store.List(ctx, q, "what visitors have put into the log", func(row store.Row) (h hourly, err error) {
+		return h, row.Scan(&h.hour, &h.bytes)
+	}, `SELECT hour, CAST(SUM(bytes) AS BIGINT) FROM sandbox_log WHERE hour > $1 AND ($2 = '' OR address = $2) GROUP BY hour ORDER BY hour`,
+		r.letGo(), address)
+}
+
+// letGo is the latest hour of which the log holds nothing more.
+func (r *Room) letGo() store.Instant { return store.At(r.db.Now().Add(-r.cfg.LogKeep - time.Hour)) }
+
+// untilLeft is how long it takes until the log has let go of so many bytes.
+func (r *Room) untilLeft(log []hourly, bytes int64) time.Duration {
+	var last store.Instant
+	for _, h := range log {
+		last = h.hour
+		if bytes -= h.bytes; bytes <= 0 {
+			break
+		}
+	}
+	return last.Sub(r.letGo().Time)
+}
+
+// forgetLogged forgets what the log holds no more.
+func (r *Room) forgetLogged(ctx context.Context) error {
 	return r.db.Change(ctx, func(tx *store.Tx) error {
-		_, err := tx.ExecContext(ctx, `DELETE FROM sandbox_left WHERE hour <= $1`, until)
+		_, err := tx.ExecContext(ctx, `DELETE FROM sandbox_log WHERE hour <= $1`, r.letGo())
 		return err
 	})
 }

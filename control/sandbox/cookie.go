@@ -27,9 +27,18 @@ func newSecret() (s secret) {
 // sign makes a cookie's value of a tenant: its id, a dot, and an HMAC-SHA256 in
 // base64url.
 func (s secret) sign(tenantID string) string {
+	return tenantID + "." + s.mac(cookieName+"="+tenantID)
+}
+
+// hash stands for whom an address stands for, and tells nothing of it without the secret.
+func (s secret) hash(address netip.Addr) string {
+	return s.mac("address=" + subscriber(address).String())
+}
+
+func (s secret) mac(text string) string {
 	h := hmac.New(sha256.New, s[:])
-	h.Write([]byte(cookieName + "=" + tenantID)) // never fails
-	return tenantID + "." + base64.RawURLEncoding.EncodeToString(h.Sum(nil))
+	h.Write([]byte(text)) // never fails
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
 // check is the tenant of a value that sign made, with this secret. It compares texts,

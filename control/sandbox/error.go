@@ -63,12 +63,6 @@ func evicted() *Error {
 	return refusal(http.StatusGone, TenantEvicted, "the tenant was reset, stopped, or not used for long: POST /api/sandbox/tenant makes another one")
 }
 
-// full refuses a visitor for whom there is no place: all tenants are in use, or were within
-// the hour. Somewhat later that may be true of one less.
-func full() *Error {
-	return unavailable("the sandbox has as many tenants as it takes, or they take all of its room: ask again later")
-}
-
 // foreignSite refuses what a page of another site has a browser send.
 func foreignSite() *Error {
 	return refusal(http.StatusForbidden, HandlerError, string(api.BadRequest)+": the request comes from another site")

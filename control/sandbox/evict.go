@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"muniment/control/store"
@@ -10,15 +11,6 @@ import (
 	"muniment/pipeline"
 	"muniment/sealer"
 )
-
-// hasPlace says whether there is a place for one more tenant.
-func (r *Room) hasPlace(ctx context.Context, q store.Querier) (bool, error) {
-	n, err := countLodgers(ctx, q)
-	if err != nil || n >= r.cfg.MaxTenants {
-		return false, err
-	}
-	return r.affords(ctx, q, usageOfSeed)
-}
 
 const (
 	// crowdedIdle is after how long without a request a tenant has to go for another one
@@ -29,33 +21,86 @@ const (
 	crowdedTries = 10
 )
 
-// makeRoom drops whom nobody has used for longest, for at least crowdedIdle, until there is
-// enough room. It refuses if that makes none.
-func (r *Room) makeRoom(ctx context.Context, enough func(context.Context) (bool, error)) error {
-	if ok, err := enough(ctx); err != nil || ok {
+// claim is what a visitor wants of what all share.
+type claim struct{ tenants, bytes int64 }
+
+// taken is what visitors take, all together.
+type taken struct {
+	tenants, kept         int64         // kept are bytes elsewhere than in the log
+	idleTenants, idleKept int64         // of those, what may be dropped for another visitor
+	usedFirst             store.Instant // when the tenant was used last that is idle longest
+	log                   []hourly
+}
+
+// crowdedQuiet is for how long nobody has used a tenant that goes for another visitor.
+func (r *Room) crowdedQuiet() time.Duration { return min(crowdedIdle, r.cfg.Idle) }
+
+func (r *Room) taken(ctx context.Context, q store.Querier) (t taken, err error) {
+	err = q.QueryRowContext(ctx, `SELECT COUNT(*), CAST(COALESCE(SUM(kept_bytes), 0) AS BIGINT), COUNT(CASE WHEN seen_at <= $1 THEN 1 END),
+		CAST(COALESCE(SUM(CASE WHEN seen_at <= $1 THEN kept_bytes ELSE 0 END), 0) AS BIGINT), MIN(seen_at) FROM sandbox_tenants`,
+		store.At(lastSeen(r.db.Now(), r.crowdedQuiet()))).Scan(&t.tenants, &t.kept, &t.idleTenants, &t.idleKept, &t.usedFirst)
+	if err != nil {
+		return t, fmt.Errorf("cannot sum up what the sandbox takes: %w", err)
+	}
+	t.log, err = r.logged(ctx, q, "")
+	return t, err
+}
+
+// fits says whether there is room for a claim where so much is taken. Who wants no tenant
+// is not concerned with how many there are.
+func (r *Room) fits(c claim, tenants, bytes int64) bool {
+	return (c.tenants == 0 || tenants+c.tenants <= r.cfg.MaxTenants) && bytes+c.bytes <= r.cfg.Bytes
+}
+
+// hasRoom refuses a claim for which there is no room at present. What is taken comes with
+// the refusal.
+func (r *Room) hasRoom(ctx context.Context, q store.Querier, c claim) (taken, error) {
+	t, err := r.taken(ctx, q)
+	if err == nil && !r.fits(c, t.tenants, t.kept+sumOf(t.log)) {
+		err = r.full(t, c)
+	}
+	return t, err
+}
+
+// full refuses a claim, until a tenant may be dropped for it, or the log has let go of
+// enough if no tenant's end would do.
+func (r *Room) full(t taken, c claim) *Error {
+	wait := t.usedFirst.Sub(lastSeen(r.db.Now(), r.crowdedQuiet()))
+	if excess := sumOf(t.log) + c.bytes - r.cfg.Bytes; excess > 0 {
+		wait = r.untilLeft(t.log, excess)
+	}
+	return unavailable("the sandbox is full: ask again later", max(wait, touchEvery))
+}
+
+// makeRoom refuses a claim for which there is no room. If idle tenants take what is missing,
+// it drops them first, whom nobody has used for longest, for at least crowdedIdle.
+func (r *Room) makeRoom(ctx context.Context, c claim) error {
+	t, err := r.hasRoom(ctx, r.db.Read(), c)
+	if _, full := errors.AsType[*Error](err); !full || !r.fits(c, t.tenants-t.idleTenants, t.kept-t.idleKept+sumOf(t.log)) {
 		return err
 	}
-	quiet := min(crowdedIdle, r.cfg.Idle)
-	list, err := listIdle(ctx, r.db.Read(), lastSeen(r.db.Now(), quiet), lodger{}, crowdedTries)
-	if err != nil {
-		return err
+	quiet := r.crowdedQuiet()
+	list, failed := listIdle(ctx, r.db.Read(), lastSeen(r.db.Now(), quiet), lodger{}, crowdedTries)
+	if failed != nil {
+		return failed
 	}
 	for _, l := range list {
-		dropped, err := r.dropUnused(ctx, l.tenantID, quiet)
-		if _, unavailable := errors.AsType[*api.Error](err); unavailable || ctx.Err() != nil {
-			return err
+		dropped, failed := r.dropUnused(ctx, l.tenantID, quiet)
+		if _, unavailable := errors.AsType[*api.Error](failed); unavailable || ctx.Err() != nil {
+			return failed
 		}
-		if err != nil {
-			r.logUndropped(l, err)
+		if failed != nil {
+			r.logUndropped(l, failed)
 		}
 		if !dropped {
 			continue
 		}
-		if ok, err := enough(ctx); err != nil || ok {
+		_, err = r.hasRoom(ctx, r.db.Read(), c)
+		if _, full := errors.AsType[*Error](err); !full {
 			return err
 		}
 	}
-	return full()
+	return err
 }
 
 // logUndropped logs it once a minute: visitors come as often as they like.
@@ -104,24 +149,12 @@ func (r *Room) dropIf(ctx context.Context, tenantID, reason string, by sealer.Re
 }
 
 func dropAndTell(ctx context.Context, tx *store.Tx, tenantID, reason string, by sealer.Ref) error {
-	if err := forget(ctx, tx, tenantID); err != nil {
+	if err := tx.DropTenant(ctx, tenantID); err != nil {
 		return err
 	}
 	return tx.EmitRecord(ctx, sealer.Event{
 		TenantID: tenantID, Type: pipeline.TypeDropped, At: tx.Now(), Actor: by, Subject: sealer.Ref{Kind: "tenant", ID: tenantID},
 	}, object{"tenantId": tenantID, "reason": reason})
-}
-
-// forget deletes a tenant but for the event that tells of it.
-func forget(ctx context.Context, tx *store.Tx, tenantID string) error {
-	u, err := usageOf(ctx, tx, tenantID)
-	if err == nil {
-		err = leaveInLog(ctx, tx, u.log)
-	}
-	if err != nil {
-		return err
-	}
-	return tx.DropTenant(ctx, tenantID)
 }
 
 // Replay applies each event of the sandbox for store.Replay: a tenant that was dropped is
@@ -143,7 +176,7 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 	if err != nil || l == nil {
 		return false, err
 	}
-	return true, forget(ctx, tx, e.TenantID)
+	return true, tx.DropTenant(ctx, e.TenantID)
 }
 
 const evictBatch = 100
@@ -161,7 +194,7 @@ func (r *Room) Evict(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := r.forgetLeft(ctx); err != nil {
+	if err := r.forgetLogged(ctx); err != nil {
 		return err
 	}
 	until := lastSeen(r.db.Now(), r.cfg.Idle)

@@ -30,12 +30,17 @@
 //
 // What visitors make may take so much room and no more, and none while the disk is nearly
 // full: without that a visitor who runs the demo again and again would keep all others,
-// paying ones too, from delivering (budget.go).
+// paying ones too, from delivering. One address may put a 64th of it into the log, over all
+// the tenants that it makes; for more it is RATE_LIMITED until the log has let go of enough
+// (budget.go).
 //
-// There are so many tenants and no more: for who comes then, the tenant that nobody has used
-// for longest is dropped, if that is more than an hour. If all were used within the hour,
-// the answer is 503. So whoever holds many addresses can keep others out for an hour after
-// the last request, and make idle visitors lose their tenants; not more.
+// There are so many tenants and no more. If all places or all bytes are taken, the tenant
+// that nobody has used for longest is dropped for another visitor, if that is more than an
+// hour, and if it makes room: what a tenant has put into the log stays there. Otherwise the
+// answer is 503. So whoever holds many addresses can keep others out for an hour after the
+// last request, and make idle visitors lose their tenants. With 64 addresses or more that
+// each fill their share of the log, the sandbox is closed until the log has let go of some of
+// it, after Config.LogKeep.
 //
 // An address has one window for all control processes: in memory where there is one
 // process, in the database where there may be several.
@@ -74,8 +79,9 @@ type Config struct {
 	// MaxTenants bounds the visitors' tenants, of all processes together; 5,000 when it is 0,
 	// which is more than one address makes within a day.
 	MaxTenants int64
-	// Bytes bounds what all visitors' tenants take on disk, of all processes together, and a
-	// 64th of it what one takes; 1 GiB when it is 0.
+	// Bytes bounds what all visitors' tenants take on disk, of all processes together. A 64th
+	// of it bounds what one takes outside the log, and what one address puts into the log;
+	// 1 GiB when it is 0.
 	Bytes int64
 	// MinFree is how much room there must be on the disk of log, warehouse and packs: while
 	// Free tells less, visitors are refused. 0 asks for none.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"time"
 
 	"muniment/control/store"
@@ -53,13 +52,6 @@ func scanLodger(r store.Row) (l lodger, err error) {
 func insertLodger(ctx context.Context, tx *store.Tx, l lodger) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO sandbox_tenants (tenant_id, key_id, seen_at) VALUES ($1, $2, $3)`, l.tenantID, l.keyID, l.seenAt)
 	return err
-}
-
-func countLodgers(ctx context.Context, q store.Querier) (n int64, err error) {
-	if err = q.QueryRowContext(ctx, `SELECT count(*) FROM sandbox_tenants`).Scan(&n); err != nil {
-		err = fmt.Errorf("cannot count the sandbox's tenants: %w", err)
-	}
-	return n, err
 }
 
 // findLodger is nil for a tenant that is gone.

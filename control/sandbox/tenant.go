@@ -48,17 +48,18 @@ func (r *Room) provision(ctx context.Context) (auth.Principal, error) {
 	if err := r.hasSpace(); err != nil {
 		return auth.Principal{}, err
 	}
-	if err := r.makeRoom(ctx, func(ctx context.Context) (bool, error) { return r.hasPlace(ctx, r.db.Read()) }); err != nil {
+	if err := r.hasShare(ctx, usageOfSeed.log); err != nil {
+		return auth.Principal{}, err
+	}
+	place := claim{1, usageOfSeed.sum()}
+	if err := r.makeRoom(ctx, place); err != nil {
 		return auth.Principal{}, err
 	}
 	id := api.NewID("sandbox_", r.db.Now())
 	var made tenant.Created
 	err := r.db.Change(ctx, func(tx *store.Tx) (err error) {
-		switch place, err := r.hasPlace(ctx, tx); {
-		case err != nil:
+		if _, err := r.hasRoom(ctx, tx, place); err != nil { // somebody took what was made
 			return err
-		case !place:
-			return full() // somebody took the place that was made
 		}
 		made, err = tenant.Make(ctx, tx, tenant.Request{Org: strings.ToLower(id), Label: "sandbox", Sandbox: true})
 		if err != nil {
@@ -67,8 +68,7 @@ func (r *Room) provision(ctx context.Context) (auth.Principal, error) {
 		if err := insertLodger(ctx, tx, lodger{made.TenantID, made.KeyID, store.At(tx.Now())}); err != nil {
 			return err
 		}
-		_, err = addUsage(ctx, tx, made.TenantID, usageOfSeed)
-		return err
+		return addUsage(ctx, tx, made.TenantID, visitorOf(ctx).address, usageOfSeed)
 	})
 	if err != nil {
 		return auth.Principal{}, err

@@ -19,6 +19,7 @@ import (
 
 // visitor is who asks, once the door has let it in.
 type visitor struct {
+	address  string         // where it asks from, as secret.hash
 	within   bool           // it asks from this very machine
 	tenantID string         // that the cookie names; empty without one
 	caller   auth.Principal // that acts for the visitor; of no key if the tenant is gone
@@ -98,14 +99,16 @@ func (r *Room) lodgers(ctx huma.Context) (context.Context, error) {
 
 // recognise reads the cookie. One that this service did not sign is none.
 func (r *Room) recognise(ctx context.Context, request *http.Request) (visitor, error) {
-	v := visitor{within: withinMachine(request.Host, addressOf(request))}
-	c, err := request.Cookie(cookieName)
-	if err != nil {
-		return v, nil
-	}
+	from := addressOf(request)
+	v := visitor{within: withinMachine(request.Host, from)}
 	s, err := readSecret(ctx, r.db.Read())
 	if err != nil {
 		return v, err
+	}
+	v.address = s.hash(from)
+	c, err := request.Cookie(cookieName)
+	if err != nil {
+		return v, nil
 	}
 	id, ok := s.check(c.Value)
 	if !ok {
