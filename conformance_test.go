@@ -17,6 +17,7 @@ import (
 func TestContract(t *testing.T) {
 	t.Setenv("MUNIMENT_SANDBOX_BURST", "1000000")
 	t.Setenv("MUNIMENT_SANDBOX_SUSTAINED", "1000000")
+	t.Setenv("MUNIMENT_SANDBOX_BYTES", "68719476736") // 1 GiB of log for its one address
 	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
 	server := startServer(t, exe, data)
 	t.Setenv("CONTRACT_URL", server.API)
