@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -73,22 +74,25 @@ func (h *stoppedHouse) requireStopped() {
 // its revisions look newer than what the log says.
 func revive(t *testing.T, file string) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+file)
-	require.NoError(t, err)
-	defer db.Close()
-	for _, statement := range []string{
+	edit(t, file,
 		`UPDATE rights SET state = 'ACTIVE', state_reason = NULL, revision = revision + 1000`,
 		`UPDATE api_keys SET revoked_at = NULL, revision = revision + 1000`,
 		`UPDATE feed SET stopped = 0, revision = revision + 1000, change = json_set(change, '$.revision', revision + 1000)`,
 		`UPDATE feed SET change = json_set(change, '$.right.state', 'ACTIVE', '$.right.revision', revision) WHERE kind = 'right'`,
 		`UPDATE feed SET change = json_set(json_remove(change, '$.key.revokedAt'), '$.key.revision', revision) WHERE kind = 'key'`,
-		`UPDATE counters SET value = value + 1000 WHERE name = 'revision'`,
-	} {
+		`UPDATE counters SET value = value + 1000 WHERE name = 'revision'`)
+}
+
+// edit runs statements on the database of a service that is stopped.
+func edit(t *testing.T, file string, statements ...string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+file)
+	require.NoError(t, err)
+	defer db.Close()
+	for _, statement := range append(statements, `PRAGMA wal_checkpoint(TRUNCATE)`) {
 		_, err := db.ExecContext(t.Context(), statement)
 		require.NoError(t, err, statement)
 	}
-	_, err = db.ExecContext(t.Context(), `PRAGMA wal_checkpoint(TRUNCATE)`)
-	require.NoError(t, err)
 }
 
 // TestStartUndoesAnEditedDatabase: what was stopped since the last start is stopped, whatever
@@ -222,4 +226,42 @@ func TestRestoreReadsPacksAndWarehouse(t *testing.T) {
 	require.NoError(t, db.Close())
 	reviveBackup(t, to, "warehouse.db")
 	require.Equal(t, []string{"CTV", "DOOH", "MOBILE"}, restored())
+}
+
+// TestVerifyFindsWhatWasRevived: where no start looks any more for what was stopped, an edited
+// database has rights live again; but the packs say that they were stopped.
+func TestVerifyFindsWhatWasRevived(t *testing.T) {
+	h := newStopped(t)
+	h.stop()
+	h.start() // the stops are older than the newest start
+	h.stop()
+	file := filepath.Join(h.data, "control.db")
+	revive(t, file)
+	edit(t, file, // the suspended right keeps its revision
+		`UPDATE rights SET revision = revision - 1000 WHERE right_id = '`+h.rights["CTV"]+`'`,
+		`UPDATE feed SET change = json_set(change, '$.right.revision', revision - 1000) WHERE kind = 'right' AND id = '`+h.rights["CTV"]+`'`)
+	h.start()
+	require.NotContains(t, h.log(), "in force again")
+	h.seal()
+	require.Contains(t, h.muniment(h.verifyPacks()...), "Sound: 1 file.")
+
+	for n, substrate := range []string{"MOBILE", "CTV"} {
+		status, answer := h.deliver(h.client.Key, substrate)
+		require.Equal(t, http.StatusOK, status, answer)
+		h.seal()
+		cmd := exec.Command(h.exe, h.verifyPacks()...)
+		out, err := cmd.Output()
+		require.Error(t, err)
+		require.Equal(t, 1, cmd.ProcessState.ExitCode(), string(out))
+		require.Equal(t, n+1, strings.Count(string(out), "FAIL"), string(out))
+		require.Contains(t, string(out), "FAIL  right.stopped")
+		require.Contains(t, string(out), "right "+h.rights[substrate]+" was ")
+	}
+}
+
+// verifyPacks are the arguments that verify all packs of the tenant.
+func (h *stoppedHouse) verifyPacks() []string {
+	packs, err := filepath.Glob(filepath.Join(h.data, "packs", "*", "*.ndjson"))
+	require.NoError(h.t, err)
+	return append([]string{"verify", "--root", filepath.Join(h.data, "keys", "root.vkey")}, packs...)
 }
