@@ -153,8 +153,8 @@ type verifyCmd struct {
 	Keys  once     `help:"A weaker anchor: a key directory, or the answer of the sandbox's runtime-keys, that is believed as it is; one alone." placeholder:"FILE"`
 	JSON  bool     `help:"Print one JSON object."`
 
-	Bound     time.Duration `default:"90s" help:"How long after a stop a node may still sign, by its own clock: the service's --bound, and a minute that clocks may differ."`
-	NoSandbox bool          `help:"Refuse what rests on a key of the sandbox, which anybody can have made."`
+	Bound     time.Duration `default:"90s" help:"Longest delay between a stop and the last honest receipt: the service's --bound, and a minute for clock differences."`
+	NoSandbox bool          `help:"Refuse what is signed by a key of the sandbox: anyone can make such evidence."`
 
 	ExpectCheckpoint once `help:"A checkpoint that was kept elsewhere, or anything that holds one: the files must prove that its log has only grown since; one alone." placeholder:"FILE"`
 }
@@ -162,7 +162,7 @@ type verifyCmd struct {
 // Validate asks for a bound.
 func (c *verifyCmd) Validate() error {
 	if c.Bound <= 0 {
-		return errors.New("--bound must be longer than nothing")
+		return errors.New("--bound must be greater than 0")
 	}
 	return nil
 }

@@ -194,7 +194,7 @@ func TestVerifyFlags(t *testing.T) {
 	}
 	out, err := exec.Command(exe, "verify", "--bound=0s", late).CombinedOutput()
 	require.Error(t, err)
-	require.Contains(t, string(out), "--bound must be longer than nothing")
+	require.Contains(t, string(out), "--bound must be greater than 0")
 }
 
 // TestReadmePython reads the commands that need Python, without running them: they are

@@ -42,7 +42,8 @@ type Options struct {
 }
 
 // DefaultBound is the service's default lease bound of 30 s and the minute that the clock of
-// a node may be ahead of control's: an honest receipt is never later than that.
+// a node may be ahead of control's. No honest receipt is later than that after a stop if its
+// node's clock keeps within the minute; otherwise one may be.
 const DefaultBound = 90 * time.Second
 
 // Exit statuses of the verify command.
@@ -136,7 +137,7 @@ func writeText(w io.Writer, t *trust, r *Report) {
 		fmt.Fprintf(w, "\nNOT SOUND: %d of %s failed.\n", unsound, count(len(r.Files), "file"))
 	}
 	if played > 0 {
-		fmt.Fprintf(w, "Of a sandbox: %s. Anybody can have such evidence made, with names at will.\n", count(played, "file"))
+		fmt.Fprintf(w, "Of a sandbox: %s. Anyone can make such evidence, under any names.\n", count(played, "file"))
 	}
 }
 
