@@ -112,6 +112,22 @@ func TestStopsAlike(t *testing.T) {
 	t.Logf("%d sets, %v: both verifiers say the same of each file", len(sets), count)
 }
 
+// TestBoundOfTheStranger: the bound is a number of seconds, with or without the unit.
+func TestBoundOfTheStranger(t *testing.T) {
+	for bound, says := range map[string]string{
+		"": "bad", "90": "bad", "90s": "bad", "89.999s": "bad", "91": "ok", "91s": "ok", "1e3": "ok",
+		"0": "error", "-1000": "error", "nan": "error", "inf": "error", "1e400": "error", "1m31s": "error", "s": "error",
+	} {
+		args := []string{"verify.py", "--root", "../testdata/root.vkey"}
+		if bound != "" {
+			args = append(args, "--bound="+bound)
+		}
+		out, _ := python(append(args, "../testdata/bad/stops-37-1.ndjson")...).CombinedOutput()
+		require.Contains(t, string(out), map[string]string{"bad": "apikey.revoked", "ok": "ok ../testdata", "error": "error: argument --bound"}[says], bound)
+		require.NotContains(t, string(out), "Traceback")
+	}
+}
+
 // lazily is a message that is only made when it is written.
 type lazily func() string
 

@@ -1177,6 +1177,17 @@ def check_packs(packs, keys):
             f.code = f.code or "key.revoked"
 
 
+def seconds(written):
+    """Milliseconds of a number of seconds, which may be followed by an s."""
+    try:
+        number = Decimal(written.removesuffix("s"))
+        if 0 < float(number) < math.inf:
+            return math.floor(number * 1000)
+    except ArithmeticError:
+        pass
+    raise ValueError
+
+
 class Once(argparse.Action):
     """What is trusted is one thing: of two, the first would be dropped."""
 
@@ -1191,7 +1202,7 @@ def main():
     anchor = parser.add_mutually_exclusive_group(required=True)
     anchor.add_argument("--root", action=Once, help="a file with the root key, a C2SP vkey")
     anchor.add_argument("--keys", action=Once, help="a file with the keys to trust: a weaker anchor, for whoever wrote it can forge everything")
-    parser.add_argument("--bound", type=float, default=BOUND / 1000, help="seconds that a node may sign after a stop")
+    parser.add_argument("--bound", type=seconds, default=BOUND, help="longest delay in seconds between a stop and the last honest receipt: the service's --bound, and a minute for clock differences (default 90s)")
     parser.add_argument("--no-sandbox", action="store_true", help="refuse what a key of the sandbox has signed")
     parser.add_argument("--json", action="store_true", help="print an object a file")
     parser.add_argument("files", nargs="*", metavar="FILE")
@@ -1210,7 +1221,7 @@ def main():
         parser.error(f"{name} holds no {'root key' if by_root else 'list of keys'}: {wrong}")
     sets = [options.files] if options.files else (line.rstrip("\n").split("\t") for line in sys.stdin)
     bad = False
-    for f in (f for names in sets for f in verify(names, root, listed, round(options.bound * 1000))):
+    for f in (f for names in sets for f in verify(names, root, listed, options.bound)):
         if options.no_sandbox and f.sandbox():
             f.code = "key.sandbox"
         bad = bad or f.code is not None
