@@ -55,6 +55,14 @@ type conduct struct {
 	parents    map[keptID][]keptID // named by events of a right
 	keys       []keyStop
 	deliveries []decided
+	seals      []seal
+}
+
+// seal is when a pack was sealed that ends a log of a size. What control had committed by
+// then is in that log.
+type seal struct {
+	size uint64
+	at   time.Time
 }
 
 func newConduct(tenantID string, first uint64) *conduct {
@@ -77,6 +85,14 @@ func (c *conduct) note(f *finding) {
 		c.keys = append(c.keys, keyStop{unique.Make(e.Subject.ID), e.At})
 	case e.Subject.Kind == subjectRight:
 		c.noteRight(leaf, e)
+	}
+}
+
+// sealed takes in when a pack of some entries was sealed. A full one may have been cut off:
+// what control had committed may be in the next.
+func (c *conduct) sealed(entries, size uint64, at time.Time) {
+	if entries < MaxPackEntries {
+		c.seals = append(c.seals, seal{size, at})
 	}
 }
 

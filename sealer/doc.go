@@ -220,10 +220,10 @@
 // signed the checkpoint, in the second of sealedAt. A receipt by itself may be by a
 // key of either purpose.
 //
-// What is by a key for sandbox_proof_signing is a play. Whoever likes can have it made,
-// with rights, rules and organisations of any name, and it is as sound as all else: so a
-// verifier says of each receipt, pack, proof, checkpoint and export which of both it is
-// (key.sandbox), and refuses them all if it is asked to.
+// Anyone can make evidence that is by a key for sandbox_proof_signing, with rights, rules and
+// organisations of any name, and it is as sound as all else: so a verifier says of each receipt,
+// pack, proof, checkpoint and export which of both it is (key.sandbox), and refuses them all if
+// it is asked to.
 //
 // consistency is the RFC 6962 proof from previous to this tree. It serves twice.
 // Its nodes over leaves below firstIndex are the perfect subtrees of the previous
@@ -286,18 +286,24 @@
 // learns of a stop at the latest when its lease on the state of all rights runs out. So a
 // delivery is late for a stop if issuedAt is after the stop's at by more than the bound, which
 // is 90 s unless a verifier is told another: the service's own bound, 30 s by default, and the
-// minute that a node's clock may be ahead.
+// minute that a node's clock may be ahead. A node whose clock is further ahead than that makes
+// honest deliveries that are late.
 //
 // A verifier takes the events and deliveries of all sound packs, exports and inclusion proofs of
-// one log that are at hand, in whatever order, and asks of each delivery:
+// one log that are at hand, in whatever order, and asks of each delivery in them, and of the
+// event beside a receipt that is sound:
 //
 //   - Whether it is late for the revocation of its API key (apikey.revoked).
 //   - Whether rightRevision lies within a stop of its right (right.stopped): it is the revision
 //     of a suspension or a revocation; it is above that of a revocation; or it is between a
 //     suspension and the next move of the right, that is a resumption, and no leaf between the
 //     two is missing. If the last move of the right below rightRevision is a suspension, and
-//     there is no such resumption, one may have been sealed elsewhere, or come into the log
-//     after the delivery, as they have different writers: that is remarked (right.unproven).
+//     there is no such resumption, the right was resumed before the delivery, or was stopped. It
+//     was stopped (right.stopped) if a resumption would be at hand: if a pack was sealed later
+//     than issuedAt by more than the bound and one hour, and no leaf from the suspension to the
+//     end of that pack is missing. Else the resumption may be in a leaf that is not at hand, or
+//     come into the log after the delivery, as they have different writers: that is remarked
+//     (right.unproven).
 //   - Whether it is late for a stop of its right with a revision above rightRevision. Clocks
 //     may be to blame: that is remarked (right.late).
 //   - For each ancestor: if right.issued of the delivery's own right has rightRevision, whether
@@ -308,6 +314,15 @@
 //     (right.late). If it is late for a suspension: with a next move of the ancestor that is not
 //     another suspension it is remarked if it was issued before that one's at (right.late); else
 //     that the end of the suspension is not at hand is remarked (right.unproven).
+//
+// The hour is for this: control's events reach the log in the order of their commits, and
+// sealing first waits for them. The resumption was committed before the delivery was decided, so
+// a pack that is sealed an hour later holds it; an hour is far more than the clocks or the
+// relays of a service that goes on may differ. A pack counts with its sealedAt, and a checkpoint
+// of an export with the second that it states. But a pack of 100,000 entries may have been cut
+// off, and the rest of what was there when it was sealed be in the next: it does not count, nor
+// does a checkpoint of an export that is of 100,000 leaves or more above the one before it there,
+// or above 0 if it is the first.
 //
 // Of a right's moves the next one is that with the next higher revision; of moves with equal
 // revisions the last one is that whose type, and then whose leaf, is the highest, and the
@@ -426,6 +441,7 @@
 //     that nobody has rated is not sound.
 //   - Who edits control's database, so that a stopped right lives again, has to give it a
 //     revision: that of the stop, one from before it, or one that no event of the log has made.
-//     The first fails, the others are remarked, for honest logs can look the same.
+//     The first fails, and so does the last, of a suspended right as soon as a pack is sealed an
+//     hour later. One from before is remarked, for with an honest node's clock it can look the same.
 //   - Not here: storage, key management, time stamps by third parties.
 package sealer

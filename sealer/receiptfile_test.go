@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
 )
 
@@ -16,6 +18,16 @@ func detail(t *testing.T, event []byte) []byte {
 	require.NoError(t, err)
 	return fmt.Appendf(nil, `{"ok":true,"data":{"receipt":%s,"signature":%s,"event":%s,"position":"1.0.7","sealed":{"packId":%q,"leafIndex":7}},"contractVersion":"v1.0"}`,
 		p.Receipt, p.Signature, event, named(packPrefix, "some"))
+}
+
+// reordered is the canonical data of an answer, which begins with the event.
+func reordered(t *testing.T, answer []byte) []byte {
+	t.Helper()
+	var in struct{ Data jsontext.Value }
+	require.NoError(t, json.Unmarshal(answer, &in, json.MatchCaseInsensitiveNames(true)))
+	text, err := Canonical(in.Data)
+	require.NoError(t, err)
+	return append(text, '\n')
 }
 
 // TestReceiptFiles: a file with a receipt says nothing that is not checked, without being
@@ -58,6 +70,12 @@ func TestReceiptFiles(t *testing.T) {
 		"reasons":           {change(whole, `"reasons":[]`, `"reasons":["NOT_VIEWABLE"]`), open, altered},
 		"substrate":         {change(whole, `"substrate": "MOBILE"`, `"substrate": "CTV"`), open, altered},
 		"about the receipt": {about, open, "receipt inclusion.ok signature.ok receipt.uncovered"},
+		"about the receipt, reordered": {
+			string(reordered(t, []byte(about))), open, "receipt inclusion.ok signature.ok receipt.uncovered",
+		},
+		"the whole answer, the event first": {
+			`{"ok":true,"data":` + strings.TrimSpace(string(reordered(t, []byte(about)))) + `,"contractVersion":"v1.0"}`, open, "receipt inclusion.ok signature.ok receipt.uncovered",
+		},
 		"another event beside": {
 			change(about, string(events[2]), string(events[1])), "receipt !entry.altered signature.ok", "receipt !entry.altered inclusion.ok signature.ok",
 		},

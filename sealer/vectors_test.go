@@ -133,6 +133,7 @@ func makeVectors(t *testing.T) *vectors {
 	v.proofs()
 	v.together()
 	v.stops()
+	v.stopsOfReceipts()
 	return v
 }
 

@@ -31,13 +31,14 @@ const (
 const (
 	// AnchorKeys: keys were taken from a file on trust, not from a root key.
 	AnchorKeys Code = "anchor.keys"
-	// KeySandbox: a key of the sandbox has signed it. It is as sound as any other, but of a
-	// play: whoever likes has such evidence made, with rights and organisations of any name.
+	// KeySandbox: a key of the sandbox has signed it. It is as sound as any other, but
+	// anyone can make such evidence, with rights and organisations of any name.
 	KeySandbox Code = "key.sandbox"
 	// RightLate: a delivery was decided on a state of its right from before a stop, and issued
 	// later than that by more than the bound. Clocks may be to blame.
 	RightLate Code = "right.late"
-	// RightUnproven: a delivery stands behind a suspension whose end is not at hand.
+	// RightUnproven: a delivery was decided behind a suspension, and no given file shows that
+	// the right was resumed. The resumption may be in another file, or not be sealed yet.
 	RightUnproven Code = "right.unproven"
 	// ReceiptUncovered: the file states more than the receipt, which nothing at hand proves:
 	// the signature covers the event, and that is not here.

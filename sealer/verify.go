@@ -64,7 +64,7 @@ type FileReport struct {
 	Verdicts []Verdict `json:"verdicts"`
 
 	pack *packCheck // of a pack
-	// conduct is of a pack, an export or a proof.
+	// conduct is of a pack, an export, a proof, or a receipt with its event beside it.
 	conduct *conduct
 	// stuck is set if the file could not be judged for want of something else: it
 	// can't be read, or no directory was given.
@@ -88,6 +88,8 @@ type verification struct {
 	proofs proofFiles
 	// directories are judged once all are known.
 	directories []directoryFile
+	// stopped is by tenant, once all but the receipts are judged.
+	stopped map[string]*stopped
 	// receipts are the files with a receipt.
 	receipts map[*FileReport]*signedReceipt
 }
@@ -152,7 +154,7 @@ func (v *verification) open(f *FileReport) {
 		text = bytes.TrimSuffix(text, []byte("\n")) // as under --keys
 		v.trust.learn(text)
 		v.directories = append(v.directories, directoryFile{f, text})
-	case f.Kind == kindUnknown:
+	case f.Kind == kindUnknown, f.Kind == kindProof && holdsReceipt(text):
 		if r := v.receipt(f, text); r != nil {
 			v.receipts[f] = r
 		}
@@ -175,7 +177,7 @@ func (f *FileReport) played() bool {
 }
 
 func sandboxKey(keyID string) Verdict {
-	return Verdict{Code: KeySandbox, OK: true, Message: fmt.Sprintf("by key %s of the sandbox: a play, which anybody can have with names at will", keyID)}
+	return Verdict{Code: KeySandbox, OK: true, Message: fmt.Sprintf("signed by key %s of the sandbox: anyone can make such evidence, under any names", keyID)}
 }
 
 // refuseSandbox fails the files that rest on a key of the sandbox.
@@ -256,6 +258,21 @@ func (v *verification) judge(f *FileReport, r *signedReceipt) {
 		f.noDirectory()
 	default:
 		f.add(r.verify(v.trust.newer, v.wanted[r.receipt.ReceiptID])...)
+		v.heldAgainstStops(f, r)
+	}
+}
+
+// heldAgainstStops judges the event beside a sound receipt as that of a proof.
+func (v *verification) heldAgainstStops(f *FileReport, r *signedReceipt) {
+	event, _, _ := r.eventBeside()
+	if event == nil || !f.ok() {
+		return
+	}
+	if s := v.stopped[event.Event.TenantID]; s != nil {
+		f.conduct = newConduct(event.Event.TenantID, 0)
+		f.conduct.single = true
+		f.conduct.note(&finding{event: event.Event, delivery: event})
+		s.judge(f)
 	}
 }
 

@@ -129,7 +129,10 @@ func (e *exportCheck) run(ctx context.Context, v *verification, file io.Reader) 
 	l := newLedger(h.TenantID, h.FirstIndex, before, newHistory(nil))
 	e.conduct = newConduct(h.TenantID, h.FirstIndex)
 	l.claim = func(*Event, uint64) (uint64, bool) { return 0, false }
+	var covered uint64 // by the pack before, or less
 	for i, c := range e.heads {
+		e.conduct.sealed(c.head.Size-covered, c.head.Size, c.head.SealedAt)
+		covered = c.head.Size
 		end := min(c.head.Size, h.FirstIndex+h.Count)
 		if err := e.section(ctx, v, r, l, i, end); err != nil {
 			return err

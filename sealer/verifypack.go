@@ -68,6 +68,7 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, h *history) error {
 	c.before = c.consistency()
 	c.ledger = newLedger(c.header.TenantID, c.header.FirstIndex, c.before, h)
 	c.conduct = newConduct(c.header.TenantID, c.header.FirstIndex)
+	c.conduct.sealed(uint64(c.header.Count), c.header.TreeSize, c.header.SealedAt)
 	c.ledger.claim, c.ledger.settles = c.header.claim(), true
 	c.ledger.adopt(c.header.Rules())
 	if err := c.entries(ctx, p, &inspector{directory, receipts, c.header.SealedAt}); err != nil {

@@ -60,6 +60,13 @@ func readReceipt(text []byte) (*signedReceipt, error) {
 	return r, err
 }
 
+// holdsReceipt tells an answer with a receipt whose first member is its event from a proof.
+func holdsReceipt(text []byte) bool {
+	var in answerReader
+	_, data, err := in.answer(text, answerVersion)
+	return err == nil && (data["receipt"] != nil || data["signature"] != nil)
+}
+
 // beside reads what an answer says beside the receipt.
 func (r *signedReceipt) beside(in *answerReader, at string, data map[string]jsontext.Value) {
 	if v, there := data["substrate"]; there {

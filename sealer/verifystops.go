@@ -15,6 +15,7 @@ type stopped struct {
 	parents map[keptID][]keptID
 	keys    map[keptID]time.Time // the first revocation of each
 	ranges  []leafRange          // of leaves at hand, rising, with gaps in between
+	seals   []seal               // of leaves at hand, by rising size; at is the latest of the range from there on
 }
 
 // stops holds the deliveries of all files against the stops that stand in them. It is asked
@@ -23,7 +24,7 @@ func (v *verification) stops(bound time.Duration) {
 	if bound == 0 {
 		bound = DefaultBound
 	}
-	logs := make(map[string]*stopped)
+	v.stopped = make(map[string]*stopped)
 	var files []*FileReport
 	for i := range v.files {
 		f := &v.files[i]
@@ -31,18 +32,18 @@ func (v *verification) stops(bound time.Duration) {
 			continue
 		}
 		files = append(files, f)
-		s := logs[f.conduct.tenantID]
+		s := v.stopped[f.conduct.tenantID]
 		if s == nil {
 			s = &stopped{bound: bound, rights: make(map[keptID][]rightMove), parents: make(map[keptID][]keptID), keys: make(map[keptID]time.Time)}
-			logs[f.conduct.tenantID] = s
+			v.stopped[f.conduct.tenantID] = s
 		}
 		s.learn(f.conduct)
 	}
-	for _, s := range logs {
+	for _, s := range v.stopped {
 		s.settle()
 	}
 	for _, f := range files {
-		logs[f.conduct.tenantID].judge(f)
+		v.stopped[f.conduct.tenantID].judge(f)
 	}
 }
 
@@ -59,6 +60,7 @@ func (s *stopped) learn(c *conduct) {
 		}
 	}
 	s.ranges = append(s.ranges, leafRange{c.first, c.first + c.entries})
+	s.seals = append(s.seals, c.seals...)
 }
 
 // settle puts in order what was learned.
@@ -78,6 +80,13 @@ func (s *stopped) settle() {
 		}
 	}
 	s.ranges = joined
+	s.seals = slices.DeleteFunc(s.seals, func(b seal) bool { return !s.complete(b.size-1, b.size-1) })
+	slices.SortFunc(s.seals, func(a, b seal) int { return cmp.Compare(a.size, b.size) })
+	for i := len(s.seals) - 2; i >= 0; i-- {
+		if later := s.seals[i+1]; later.at.After(s.seals[i].at) && s.complete(s.seals[i].size-1, later.size-1) {
+			s.seals[i].at = later.at
+		}
+	}
 }
 
 // judge adds what is wrong with the deliveries of a file, and remarks.
@@ -146,7 +155,7 @@ func (s *stopped) behind(d *decided, at time.Time) bool { return d.at.After(at.A
 // own holds a delivery against the stops of its own right.
 func (s *stopped) own(d *decided) Verdict {
 	moves := s.rights[d.right]
-	v := d.verdict(s.within(moves, d.revision))
+	v := d.verdict(s.within(moves, d))
 	for i := range moves {
 		if m := &moves[i]; m.stops() && d.revision < m.revision && s.behind(d, m.at) {
 			v = graver(v, d.verdict(RightLate, m))
@@ -155,19 +164,25 @@ func (s *stopped) own(d *decided) Verdict {
 	return v
 }
 
-// within says whether a revision lies within a stop, as far as the moves at hand tell, and
-// which stop that is. Behind a suspension the right has no other revision until it is
-// resumed; but of a resumption that is not at hand nothing is known.
-func (s *stopped) within(moves []rightMove, revision int64) (Code, *rightMove) {
+// sealDelay is how long after a delivery a pack has to be sealed to hold, for certain, every
+// change of control that the delivery was decided by: control waits for those before it seals,
+// and clocks and relays do not differ by that much.
+const sealDelay = time.Hour
+
+// within says whether the revision of a delivery lies within a stop, as far as the moves at
+// hand tell, and which stop that is. Behind a suspension the right has no other revision
+// until it is resumed; but a resumption may be missing because its leaf is not at hand, or
+// not sealed yet.
+func (s *stopped) within(moves []rightMove, d *decided) (Code, *rightMove) {
 	var last, next *rightMove
 	for i := range moves {
 		m := &moves[i]
 		switch {
-		case m.revision > revision:
+		case m.revision > d.revision:
 			if next == nil {
 				next = m
 			}
-		case m.kind == rightRevoked, m.stops() && m.revision == revision:
+		case m.kind == rightRevoked, m.stops() && m.revision == d.revision:
 			return RightStopped, m
 		default:
 			last = m
@@ -176,7 +191,8 @@ func (s *stopped) within(moves []rightMove, revision int64) (Code, *rightMove) {
 	switch {
 	case last == nil || last.kind != rightSuspended:
 		return "", nil
-	case next != nil && next.kind == rightResumed && s.complete(last.leaf, next.leaf):
+	case next != nil && next.kind == rightResumed && s.complete(last.leaf, next.leaf),
+		s.sealed(last.leaf).After(d.at.Add(s.bound + sealDelay)):
 		return RightStopped, last
 	}
 	return RightUnproven, last
@@ -184,7 +200,18 @@ func (s *stopped) within(moves []rightMove, revision int64) (Code, *rightMove) {
 
 // complete reports whether all leaves between two are at hand.
 func (s *stopped) complete(a, b uint64) bool {
-	return slices.ContainsFunc(s.ranges, func(r leafRange) bool { return r.first <= min(a, b) && max(a, b) < r.end })
+	i, _ := slices.BinarySearchFunc(s.ranges, min(a, b), func(r leafRange, leaf uint64) int { return cmp.Compare(r.end, leaf+1) })
+	return i < len(s.ranges) && s.ranges[i].first <= min(a, b) && max(a, b) < s.ranges[i].end
+}
+
+// sealed is the latest moment at which a pack was sealed up to whose end all leaves from one
+// on are at hand; zero if there is none.
+func (s *stopped) sealed(leaf uint64) time.Time {
+	i, _ := slices.BinarySearchFunc(s.seals, leaf+1, func(b seal, size uint64) int { return cmp.Compare(b.size, size) })
+	if i == len(s.seals) || !s.complete(leaf, s.seals[i].size-1) {
+		return time.Time{}
+	}
+	return s.seals[i].at
 }
 
 // ancestor holds a delivery against the stops of a right that its own derives from. The
@@ -194,7 +221,7 @@ func (s *stopped) complete(a, b uint64) bool {
 func (s *stopped) ancestor(d *decided, ancestor keptID) (v Verdict) {
 	moves := s.rights[ancestor]
 	if slices.ContainsFunc(s.rights[d.right], func(m rightMove) bool { return m.kind == rightIssued && m.revision == d.revision }) {
-		v = d.verdict(s.within(moves, d.revision))
+		v = d.verdict(s.within(moves, d))
 	}
 	for i := range moves {
 		if m := &moves[i]; m.stops() && s.behind(d, m.at) {
@@ -245,8 +272,11 @@ func (d *decided) verdict(code Code, by *rightMove) Verdict {
 	}
 	message := fmt.Sprintf("%s was %s at %s, with revision %d; this was decided on revision %d and issued at %s",
 		whose, strings.TrimPrefix(by.kind, "right."), FormatTime(by.at), by.revision, d.revision, FormatTime(d.at))
-	if code == RightUnproven {
-		message += "; that it was resumed before is in no file at hand"
+	switch {
+	case code == RightUnproven:
+		message += "; no given file shows that the right was resumed"
+	case code == RightStopped && by.kind == rightSuspended && by.revision < d.revision:
+		message += "; it was not resumed in between"
 	}
 	return Verdict{Code: code, OK: code == RightLate || code == RightUnproven, Message: message}
 }

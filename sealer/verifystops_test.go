@@ -43,7 +43,13 @@ func (w *world) delivered(right string, revision int) []byte {
 // later lets time pass.
 func (w *world) later(d time.Duration) []byte { w.now = w.now.Add(d); return nil }
 
-const fiveMinutes = 5 * time.Minute
+const (
+	fiveMinutes = 5 * time.Minute
+	// A pack that begins with a wait and has one event is sealed three seconds and the wait
+	// after the last event before.
+	soon    = time.Hour + DefaultBound - 3*time.Second
+	tooLate = soon + time.Millisecond
+)
 
 // stopCases are packs of one log, and for each pack the code that it fails with, or that is
 // remarked, if any. Each moment of events is a second after the one before.
@@ -102,6 +108,16 @@ var stopCases = []struct {
 	{"in an earlier pack", []func(*world) [][]byte{events(delivered(20)), events(revoked(20))}, []Code{RightStopped, ""}, nil},
 	{"behind a gap", []func(*world) [][]byte{events(suspended(20)), events(resumed(30), suspended(40)), events(resumed(50), delivered(30))}, []Code{"", RightUnproven}, []int{0, 2}},
 	{"without the gap", []func(*world) [][]byte{events(suspended(20)), events(resumed(30), suspended(40)), events(resumed(50), delivered(30))}, []Code{"", "", ""}, nil},
+	{"resumed, sealed later", []func(*world) [][]byte{events(suspended(20), wait(fiveMinutes), delivered(30)), events(wait(soon), resumed(30))}, []Code{"", ""}, nil},
+	{"resumed again, sealed so late that it would be there", []func(*world) [][]byte{events(suspended(20), wait(fiveMinutes), delivered(30)), events(wait(tooLate), revised)}, []Code{RightStopped, ""}, nil},
+	{"resumed again, not sealed so late yet", []func(*world) [][]byte{events(suspended(20), wait(fiveMinutes), delivered(30)), events(wait(soon), revised)}, []Code{RightUnproven, ""}, nil},
+	{"resumed again, suspended again later", []func(*world) [][]byte{events(suspended(20), delivered(30)), events(suspended(40), wait(tooLate), revised)}, []Code{RightStopped, ""}, nil},
+	{"resumed again, a pack is missing", []func(*world) [][]byte{events(suspended(20), delivered(30)), events(revised), events(wait(tooLate), revised)}, []Code{RightUnproven, ""}, []int{0, 2}},
+	{"resumed again, a later pack is missing", []func(*world) [][]byte{events(suspended(20), delivered(30)), events(wait(tooLate), revised), events(revised), events(revised)}, []Code{RightStopped, "", ""}, []int{0, 1, 3}},
+	{"resumed again, the first pack is missing", []func(*world) [][]byte{events(revised), events(suspended(20), delivered(30)), events(wait(tooLate), revised)}, []Code{RightStopped, ""}, []int{1, 2}},
+	{"a resumption that is sealed behind a second suspension", []func(*world) [][]byte{events(suspended(20), delivered(30)), events(suspended(40), resumed(30), wait(tooLate), revised)}, []Code{"", ""}, nil},
+	{"a child that was issued while its parent was suspended for good", []func(*world) [][]byte{events(parent(suspended(20)), child(25), delivered(25)), events(wait(tooLate), revised)}, []Code{RightStopped, ""}, nil},
+	{"a child that was issued once its parent was resumed", []func(*world) [][]byte{events(parent(suspended(20)), child(25), delivered(25)), events(parent(resumed(24)), wait(tooLate), revised)}, []Code{"", ""}, nil},
 	{"across packs", []func(*world) [][]byte{events(suspended(20)), events(issued(5)), events(resumed(50), delivered(30))}, []Code{"", "", RightStopped}, nil},
 }
 
@@ -136,7 +152,8 @@ func wait(d time.Duration) step { return func(w *world, _ string) []byte { retur
 func of(right string, s step) step {
 	return func(w *world, _ string) []byte { return s(w, right) }
 }
-func parent(s step) step { return of("rgh_p", s) }
+func revised(w *world, _ string) []byte { return w.note("right.revised") }
+func parent(s step) step                { return of("rgh_p", s) }
 
 func at(kind string, revision int) step {
 	return func(w *world, right string) []byte {
@@ -198,6 +215,18 @@ func (v *vectors) stops() {
 	}
 }
 
+// stopsOfReceipts are an event beside a receipt, and the proof of a stop.
+func (v *vectors) stopsOfReceipts() {
+	a := newArchive(v.t)
+	a.tenant = tenantID("stops of receipts")
+	a.keep(events(issued(10), revoked(20), delivered(10), delivered(20))(a.world))
+	stop := v.put("good/stop-proof.json", a.proofAnswer(1, 0))
+	v.sound("receipt with its event, before a revocation", "the event beside the receipt is canonical, and begins the file",
+		stop, v.put("good/stop-before.json", reordered(v.t, detail(v.t, a.events[2]))))
+	v.unsound("receipt with its event, on a revoked right", "the proof says which revision revoked the right; the event beside the receipt names that",
+		[]string{stop, v.put("bad/stop-receipt.json", detail(v.t, a.events[3]))}, nil, []Code{RightStopped})
+}
+
 // TestStops: a delivery was not decided on a right that was stopped, nor asked for by a key
 // that was revoked, as far as the stop stands in the same evidence.
 func TestStops(t *testing.T) {
@@ -254,6 +283,11 @@ func TestStopsOfOtherFiles(t *testing.T) {
 	require.Equal(t, [][]Code{{InclusionMismatch}, nil, {RightStopped}}, judge(receipt, stop, late))
 	require.Equal(t, [][]Code{nil, {RightStopped}, nil}, judge(stop, file{"bare", []byte(a.inclusion(3, 1).Text())}, file{"event", a.events[3]}))
 
+	about := file{"about", detail(t, a.events[3])}
+	require.Equal(t, [][]Code{nil}, judge(about))
+	require.Equal(t, [][]Code{nil, {RightStopped}}, judge(stop, about))
+	require.Equal(t, [][]Code{nil, {RightStopped}}, judge(stop, file{"reordered", reordered(t, about.text)}))
+
 	spoilt := append([]byte(nil), stop.text...)
 	spoilt[len(spoilt)/2] ^= 1
 	require.Nil(t, judge(file{"stop", spoilt}, late)[1])
@@ -262,6 +296,41 @@ func TestStopsOfOtherFiles(t *testing.T) {
 	other.tenant = tenantID("other")
 	other.keep(events(revoked(20))(other.world))
 	require.Equal(t, [][]Code{nil, nil}, judge(file{"other", other.proofAnswer(0, 0)}, late))
+}
+
+// TestStopsOfReceiptsAreRemarked: the event beside a receipt is judged as that of a proof is.
+func TestStopsOfReceiptsAreRemarked(t *testing.T) {
+	a := newArchive(t)
+	a.keep(events(issued(10), revoked(20), wait(fiveMinutes), delivered(10))(a.world))
+	r := a.verify(a.directory(), nil, file{"stop", a.proofAnswer(1, 0)}, file{"about", detail(t, a.events[2])})
+	require.True(t, r.OK)
+	require.True(t, slices.ContainsFunc(r.Files[1].Verdicts, func(v Verdict) bool { return v.Code == RightLate }), "%+v", r.Files[1].Verdicts)
+}
+
+// TestStopsOfExportsSealedLater: an export says when its leaves were sealed, as packs do.
+func TestStopsOfExportsSealedLater(t *testing.T) {
+	a := newArchive(t)
+	a.keep(events(suspended(20), wait(fiveMinutes), delivered(30))(a.world))
+	a.keep(events(revised, wait(tooLate), revised)(a.world))
+	judge := func(files ...file) [][]Code { return fails(a.verify(a.directory(), nil, files...)) }
+	require.Equal(t, [][]Code{{RightStopped}}, judge(file{"all", a.export(0, 4)}))
+	require.Equal(t, [][]Code{nil}, judge(file{"not all of the later pack", a.export(0, 3)}))
+	require.Equal(t, [][]Code{{RightStopped}, nil}, judge(file{"first", a.export(0, 3)}, file{"last", a.export(3, 1)}))
+}
+
+// TestStopsOfFullPacks: what was committed before the seal of a full pack may be in the next.
+func TestStopsOfFullPacks(t *testing.T) {
+	for count, want := range map[int][]Code{MaxPackEntries: nil, MaxPackEntries - 1: {RightStopped}} {
+		f := newFolder(t)
+		list := events(suspended(20), delivered(30))(f.w)
+		for len(list) < count {
+			list = append(list, f.w.note("right.revised"))
+		}
+		tr, err := readTrust(f.w.vkey, "")
+		require.NoError(t, err)
+		r := verifyFiles(t.Context(), tr, &Options{Files: []string{f.pack("full", list)}})
+		require.Equal(t, want, failures(r.Files[0].Verdicts), count)
+	}
 }
 
 // TestStopsBound: the bound is the service's.

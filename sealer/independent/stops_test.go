@@ -18,6 +18,9 @@ import (
 // which derive from others, with revisions and moments that often collide.
 func (l *log) conduct() []byte {
 	l.now = l.now.Add([]time.Duration{time.Millisecond, time.Second, 15 * time.Second, 29 * time.Second, 31 * time.Second}[l.IntN(5)])
+	if l.IntN(12) == 0 {
+		l.now = l.now.Add(time.Duration(50+l.IntN(30)) * time.Minute)
+	}
 	right := fmt.Sprintf("rgh_%d", l.IntN(4))
 	if l.IntN(2) == 0 {
 		d, r := l.draft()
@@ -79,8 +82,13 @@ func TestStopsAlike(t *testing.T) {
 				set = append(set, f.put(p.file))
 			}
 			for _, event := range events {
-				if _, err := sealer.SplitDelivery(event); err == nil && s.IntN(8) == 0 {
+				parts, err := sealer.SplitDelivery(event)
+				switch {
+				case err != nil || s.IntN(8) > 0:
+				case s.IntN(2) == 0:
 					set = append(set, f.put(s.answer(event)))
+				default:
+					set = append(set, f.put(fmt.Appendf(nil, `{"event":%s,"receipt":%s,"signature":%s}`, event, parts.Receipt, parts.Signature)))
 				}
 			}
 		}

@@ -499,7 +499,9 @@ class Checkpoint:
 
 # --- Packs ------------------------------------------------------------------------------
 
-DAY = 24 * 3600 * 1000
+HOUR = 3600 * 1000
+DAY = 24 * HOUR
+FULL = 100_000  # the most entries of a pack
 
 
 def answered(content):
@@ -533,7 +535,7 @@ class Pack:
             need(fits(self.header, HEADER) and fits(pack, {"signature": SIGNATURE}) and end == b"")
         h, self.signature = self.header, pack["signature"]
         self.tenant, self.first, self.end, self.previous = h["tenantId"], h["firstIndex"], h["treeSize"], h["previous"]
-        need(self.end == self.first + h["count"] and 1 <= h["count"] <= 100_000 and len(self.lines) <= h["count"])
+        need(self.end == self.first + h["count"] and 1 <= h["count"] <= FULL and len(self.lines) <= h["count"])
         need(self.previous["treeSize"] == self.first > 0 if self.previous else self.first == 0)
         need(self.signature["keyId"] == h["signingKeyId"])
         listed = [(d["leaf"], d["first"]) for d in h["duplicates"]]
@@ -544,6 +546,7 @@ class Pack:
         leaves = [r["leaf"] for r in self.rules]
         need(leaves == sorted(set(leaves)) and all(leaf < self.end for leaf in leaves))
         self.events, self.unproven = [], []
+        self.seals = [(self.end, millis(h["sealedAt"]))] if h["count"] < FULL else []
         self.revoked = False  # its key is, but after sealedAt: the next pack has to vouch for it
 
     def check_beside(self, keys):
@@ -748,7 +751,7 @@ def rate(rules, deliveries):
 class Note:
     """A checkpoint by itself, or evidence that rests on some."""
 
-    events, lines, unproven = (), (), []
+    events, lines, unproven, seals = (), (), [], []
 
     def __init__(self, note):
         self.notes = [note]
@@ -825,6 +828,8 @@ class Export(Note):
             need(covered < min(c.size, self.end), "checkpoint.mismatch")
             covered = c.size
         need(covered >= self.end, "checkpoint.mismatch")
+        ends = [0] + [c.size for c in self.heads]
+        self.seals = [(c.size, c.second * 1000) for c, before in zip(self.heads, ends) if c.size - before < FULL]
 
         tree, ids = Tree(self.first, [decode(hash) for hash in h["before"]]), set()
         after = [decode(hash) for hash in h["after"]]
@@ -851,21 +856,60 @@ STOPS = ("right.suspended", "right.revoked")
 MOVES = ("right.issued", "right.resumed") + STOPS
 
 
+class Moves:
+    """The moves of one right, (revision, type, leaf, at), sorted."""
+
+    def __init__(self, moves):
+        self.all = sorted(moves)
+        self.revisions = [m[0] for m in self.all]
+        self.revoked = min((m[0] for m in self.all if m[1] == "right.revoked"), default=math.inf)
+        self.issued = {m[0] for m in self.all if m[1] == "right.issued"}
+        self.stopped = {m[0] for m in self.all if m[1] in STOPS}
+        self.stops, following = [], None  # with the next move
+        for m, behind in zip(reversed(self.all), [None, *reversed(self.all)]):
+            # the first of the next higher revision is the last that was seen of it
+            following = behind if behind and behind[0] > m[0] else following
+            if m[1] in STOPS:
+                self.stops.append((m, following))
+        self.earliest, earliest = [], math.inf  # at of the stops from each move on
+        for m in reversed(self.all):
+            earliest = min(earliest, m[3]) if m[1] in STOPS else earliest
+            self.earliest.append(earliest)
+        self.earliest.reverse()
+        self.earliest.append(math.inf)
+
+    def beside(self, revision):
+        """The last move up to a revision, the first behind it, and when the first stop behind
+        it was."""
+        i = bisect.bisect_right(self.revisions, revision)
+        return self.all[i - 1] if i else None, self.all[i] if i < len(self.all) else None, self.earliest[i]
+
+
 class Stops:
     """What the sound files of one tenant's log say of rights and API keys."""
 
     def __init__(self, files, bound):
         self.bound, self.ranges = bound, []  # of leaves at hand, with gaps in between
-        self.moves, self.parents, self.keys = defaultdict(set), defaultdict(set), {}
+        self.parents, self.keys = defaultdict(set), {}
+        moves, seals = defaultdict(set), set()
         for f in sorted(files, key=lambda f: f.holds.first):
             first, end = f.holds.first, f.holds.first + len(f.holds.events)
             if self.ranges and first <= self.ranges[-1].stop:
                 first, end = self.ranges[-1].start, max(self.ranges.pop().stop, end)
             self.ranges.append(range(first, end))
+            seals.update(f.holds.seals)
             for leaf, (event, _) in enumerate(f.holds.events, f.holds.first):
-                self.learn(leaf, event)
+                self.learn(leaf, event, moves)
+        self.moves = defaultdict(lambda: Moves(()), {right: Moves(of) for right, of in moves.items()})
+        self.seals = []  # sizes, and the latest at of those from there on in the range
+        for r in reversed(self.ranges):
+            latest = 0
+            for size, at in sorted((seal for seal in seals if r.start < seal[0] <= r.stop), reverse=True):
+                latest = max(latest, at)
+                self.seals.append((size, latest))
+        self.seals.reverse()
 
-    def learn(self, leaf, event):
+    def learn(self, leaf, event, moves):
         id, data, at = event["subject"]["id"], event["data"], millis(event["at"])
         if event["subject"]["kind"] == "key" and event["type"] == "key.revoked":
             self.keys[id] = min(self.keys.get(id, at), at)
@@ -873,7 +917,7 @@ class Stops:
             if text(data.get("parentRightId")):
                 self.parents[id].add(data["parentRightId"])
             if whole(data.get("revision")):
-                self.moves[id].add((data["revision"], event["type"], leaf, at))
+                moves[id].add((data["revision"], event["type"], leaf, at))
 
     def ancestors(self, right):
         found = [right]
@@ -882,25 +926,23 @@ class Stops:
         return found[1:]
 
     def complete(self, *leaves):
-        return any(min(leaves) in r and max(leaves) in r for r in self.ranges)
+        i = bisect.bisect_right(self.ranges, min(leaves), key=lambda r: r.start)
+        return i > 0 and max(leaves) in self.ranges[i - 1]
 
-    def within(self, right, revision):
+    def sealed(self, leaf):
+        """When the latest pack was sealed up to whose end all leaves from one on are at hand."""
+        i = bisect.bisect_right(self.seals, leaf, key=lambda seal: seal[0])
+        return self.seals[i][1] if i < len(self.seals) and self.complete(leaf, self.seals[i][0] - 1) else 0
+
+    def within(self, moves, revision, issued):
         """Whether a revision lies within a stop of the right: what is wrong, or None."""
-        before = sorted(m for m in self.moves[right] if m[0] <= revision)
-        behind = sorted(m for m in self.moves[right] if m[0] > revision)
-        if any(kind == "right.revoked" or kind in STOPS and since == revision for since, kind, _, _ in before):
+        if moves.revoked <= revision or revision in moves.stopped:
             return "right.stopped"
-        if not before or before[-1][1] != "right.suspended":
+        last, behind, _ = moves.beside(revision)
+        if not last or last[1] != "right.suspended":
             return None
-        ended = behind and behind[0][1] == "right.resumed" and self.complete(before[-1][2], behind[0][2])
-        return "right.stopped" if ended else "right.unproven"
-
-    def late(self, moves, issued):
-        """The stops among the moves that a delivery was issued later than, by more than the
-        bound, with the move that follows each."""
-        for m in sorted(moves):
-            if m[1] in STOPS and issued > m[3] + self.bound:
-                yield m, min((n for n in moves if n[0] > m[0]), default=None)
+        ended = behind and behind[1] == "right.resumed" and self.complete(last[2], behind[2])
+        return "right.stopped" if ended or self.sealed(last[2]) > issued + self.bound + HOUR else "right.unproven"
 
     def codes(self, event):
         """All codes of what is to be said of a delivery."""
@@ -908,13 +950,16 @@ class Stops:
         right, revision = data["rightId"], data["rightRevision"]
         if event["actor"]["kind"] == "key" and issued > self.keys.get(event["actor"]["id"], issued) + self.bound:
             yield "apikey.revoked"
-        yield self.within(right, revision)
-        yield from ("right.late" for m, _ in self.late(self.moves[right], issued) if revision < m[0])
-        made = any(m[:2] == (revision, "right.issued") for m in self.moves[right])
+        own = self.moves[right]
+        yield self.within(own, revision, issued)
+        if issued > own.beside(revision)[2] + self.bound:
+            yield "right.late"
         for ancestor in self.ancestors(right):
-            if made:  # which takes an ancestor that is not stopped
-                yield self.within(ancestor, revision)
-            for m, following in self.late(self.moves[ancestor], issued):
+            if revision in own.issued:  # which takes an ancestor that is not stopped
+                yield self.within(self.moves[ancestor], revision, issued)
+            for m, following in self.moves[ancestor].stops:
+                if issued <= m[3] + self.bound:
+                    continue
                 if m[1] == "right.revoked":
                     yield "right.stopped" if m[0] <= revision else "right.late"
                 elif following is None or following[1] == "right.suspended":
@@ -924,18 +969,24 @@ class Stops:
 
 
 def check_stops(files, bound):
-    """Holds the deliveries of files against the stops that stand in them. Files that are not
-    sound tell nothing."""
-    logs = defaultdict(list)
+    """Holds the deliveries of files against the stops that stand in them, and returns the stops
+    by tenant. Files that are not sound tell nothing."""
+    logs, stops = defaultdict(list), {}
     for f in files:
         if f.code is None and f.holds.events:
             logs[f.holds.events[0][0]["tenantId"]].append(f)
-    for together in logs.values():
-        stops = Stops(together, bound)
+    for tenant, together in logs.items():
+        stops[tenant] = Stops(together, bound)
         for f in together:
-            said = {code for event, _ in f.holds.events if event["type"] == "delivery.recorded" for code in judged(stops, event)}
-            f.holds.unproven = f.holds.unproven + [code for code in ("right.late", "right.unproven") if code in said]
-            f.code = next((code for code in ("apikey.revoked", "right.stopped") if code in said), None)
+            judge(f, stops[tenant], [event for event, _ in f.holds.events])
+    return stops
+
+
+def judge(f, stops, events):
+    """Notes what is to be said of the deliveries of a sound file."""
+    said = {code for event in events if event["type"] == "delivery.recorded" for code in judged(stops, event)}
+    f.holds.unproven = f.holds.unproven + [code for code in ("right.late", "right.unproven") if code in said]
+    f.code = next((code for code in ("apikey.revoked", "right.stopped") if code in said), None)
 
 
 def judged(stops, event):
@@ -1083,7 +1134,7 @@ class File:
         self.holds = self.attempt(read, name)
 
     def sandbox(self):
-        """Whether it is sound and by a key of the sandbox: a play, which anybody can have made."""
+        """Whether it is sound and by a key of the sandbox: anyone can make such evidence."""
         return self.code is None and getattr(self.holds, "sandbox", False)
 
     def unproven(self):
@@ -1124,9 +1175,7 @@ def read(name):
     answer = ANSWER.fullmatch(answer)[1] if ANSWER.fullmatch(answer) else answer
     if content.startswith(b'{"actor":'):
         return Event(answer)
-    if answer.startswith(b'{"event":{'):
-        proven = PROVEN.fullmatch(answer)
-        need(proven)
+    if proven := PROVEN.fullmatch(answer):  # else it may be a receipt, whose event comes first
         return Proof(proven[1], parse(proven[2]))
     if answer.startswith(b'{"consistency":'):
         return Growth(answer)
@@ -1153,9 +1202,12 @@ def verify(names, root, listed, bound=BOUND):
         f.attempt(f.holds.check, keys, [g.holds.text for g in of(Event)])
     for f in of(Event):
         f.attempt(f.holds.check, [g.holds for g in of(Pack, Note) if g.code is None])
-    check_stops(of(Pack, Note), bound)
+    stops = check_stops(of(Pack, Note), bound)
     for f in of(Receipt):
         f.attempt(f.holds.check, keys, of(Pack, Note))
+        event = f.holds.beside.get("event")
+        if event and f.code is None and event["tenantId"] in stops:
+            judge(f, stops[event["tenantId"]], [event])
     return files
 
 
