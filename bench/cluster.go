@@ -228,7 +228,11 @@ func (c *Cluster) StartLoader(ctx context.Context, i int) error {
 
 // StartGateway starts a gateway, for the first time, when it is invited, or again.
 func (c *Cluster) StartGateway(ctx context.Context, i int) error {
-	arg := append([]string{"--data", c.dataOf("gateway", i), "--control", c.Front.Addr(), "--nodes", c.scheme() + c.Doors[i].Addr()}, c.GatewayFlags...)
+	data := c.dataOf("gateway", i)
+	if err := os.WriteFile(data+tokenFile, []byte(rand.Text()), 0o600); err != nil {
+		return err
+	}
+	arg := append([]string{"--data", data, "--admin-token-file", data + tokenFile, "--control", c.Front.Addr(), "--nodes", c.scheme() + c.Doors[i].Addr()}, c.GatewayFlags...)
 	if c.Gateways[i] == nil {
 		invitation, err := c.invite(ctx)
 		if err != nil {

@@ -148,8 +148,14 @@ func (s *Server) awaitReady(ctx context.Context, first <-chan string) error {
 	}
 }
 
-// AdminToken is what muniment up leaves in its data folder for operators.
+// tokenFile is behind the data folder's name of a gateway, which is given its admin token.
+const tokenFile = ".token"
+
+// AdminToken is what opens the server's profiles: muniment up leaves it in its data folder.
 func (s *Server) AdminToken() (string, error) {
+	if given, err := os.ReadFile(s.Data + tokenFile); err == nil {
+		return string(given), nil
+	}
 	text, err := os.ReadFile(filepath.Join(s.Data, "admin.json"))
 	if err != nil {
 		return "", err

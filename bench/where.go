@@ -100,7 +100,7 @@ func (c *Comparison) profile(ctx context.Context, t *target, connections int) ([
 	fmt.Fprintf(c.Out, "profiling (%s) for %v\n", t.variant, c.Profile)
 	file := filepath.Join(c.Dir, "cpu.pprof")
 	token := bareToken
-	if t.variant != Signed && t.variant != Logged {
+	if !slices.Contains([]Variant{Signed, Logged, Topical}, t.variant) { // none of those that are Bare
 		var err error
 		if token, err = t.server.AdminToken(); err != nil {
 			return nil, err
