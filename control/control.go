@@ -35,7 +35,9 @@
 // taken for dead: if it took no effect the next begins anew, else it is 409 without
 // Retry-After, as it is for an answer of more than 1 MiB. Answers are kept encrypted under
 // keys derived from the Idempotency-Key and the API key. A tenant may use 100,000 keys and
-// 256 MiB of answers in 24 hours, then a further key is 429. Deliveries, which the gateway
+// 256 MiB of answers in 24 hours, then a further key is 429. On a full disk no key is taken;
+// an operation with Metadata["stops"], which takes something out of force, is carried out
+// without it, and all others are 503. Deliveries, which the gateway
 // answers, operators, nodes and the sandbox's own routes have no part in this.
 //
 // What the rooms declare is also the OpenAPI document at /openapi.json, together
