@@ -74,7 +74,7 @@ func TestMigrate(t *testing.T) {
 	const name = "muniment_migrate"
 	cfg := onServer(t, variable(t, native), name)
 	dropped(t, cfg, name)
-	all := []string{"0001_warehouse.sql", "0002_views.sql", "0003_released.sql"}
+	all := []string{"0001_warehouse.sql", "0002_views.sql"}
 
 	names, err := Migrate(t.Context(), cfg, true)
 	require.NoError(t, err)
@@ -110,7 +110,7 @@ func TestMigrationsOfACluster(t *testing.T) {
 	require.NoError(t, err)
 	files, err := fs.Glob(steps, "*.sql")
 	require.NoError(t, err)
-	require.Len(t, files, 3)
+	require.Len(t, files, 2)
 	texts := querier{cluster: "the `cluster`"}.CreateTable("versions")
 	for _, file := range files {
 		text, err := fs.ReadFile(steps, file)

@@ -1,12 +1,10 @@
 package sqlite
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/pressly/goose/v3"
 	"github.com/stretchr/testify/require"
 
 	"muniment/pipeline"
@@ -40,28 +38,6 @@ func TestOpenRefusesANewerSchema(t *testing.T) {
 	require.NoError(t, err)
 	_, err = Open(t.Context(), Config{Path: path})
 	require.ErrorContains(t, err, "newer")
-}
-
-// A file of the first schema has no actors: they are read from the events' texts.
-func TestOpenBringsAnOldFileUpToDate(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "warehouse.db")
-	old, err := connect(path)
-	require.NoError(t, err)
-	folder, err := fs.Sub(migrations, "migrations")
-	require.NoError(t, err)
-	steps, err := goose.NewProvider(goose.DialectSQLite3, old, folder)
-	require.NoError(t, err)
-	_, err = steps.UpTo(t.Context(), 1)
-	require.NoError(t, err)
-	_, err = old.Exec(`INSERT INTO events (tenant_id, event_id, generation, log_partition, position, node, epoch, seq, event, type, at, subject_kind, subject_id)
-		VALUES ('tnt_a', 'evt_a', 1, 0, 0, 'nod_a', 1, 1, ?, 'right.issued', 0, 'right', 'rgh_a')`, []byte(`{"actor":{"id":"key_a","kind":"key"}}`))
-	require.NoError(t, err)
-	require.NoError(t, old.Close())
-
-	rows, err := mustOpen(t, path).Events(t.Context(), pipeline.EventQuery{TenantID: "tnt_a", ActorKind: "key", ActorID: "key_a", Limit: 2})
-	require.NoError(t, err)
-	require.Len(t, rows, 1)
-	require.Equal(t, "evt_a", rows[0].EventID)
 }
 
 func TestOpenIsForItsOwnerAndForOddPaths(t *testing.T) {

@@ -19,6 +19,8 @@ CREATE TABLE events (
 	private        BLOB,
 	type           TEXT    NOT NULL,
 	at             BIGINT  NOT NULL,
+	actor_kind     TEXT    NOT NULL,
+	actor_id       TEXT    NOT NULL,
 	subject_kind   TEXT    NOT NULL,
 	subject_id     TEXT    NOT NULL,
 	receipt_id     TEXT,
@@ -37,8 +39,16 @@ CREATE TABLE events (
 	PRIMARY KEY (tenant_id, event_id)
 );
 
--- Pages of events, and the slices that are sealed.
-CREATE INDEX events_by_position ON events (tenant_id, generation, position);
+-- Pages of events, and the slices that are sealed. A listing that leaves out times or
+-- types passes over them within the index, a few hundred nanoseconds each.
+CREATE INDEX events_by_position ON events (tenant_id, generation, position, at, type);
+
+-- What is not a delivery is rare, and often what is looked for.
+CREATE INDEX audit_by_position ON events (tenant_id, generation, position, at, type)
+	WHERE type <> 'delivery.recorded';
+
+-- Everything about one right, key or pack.
+CREATE INDEX events_by_subject ON events (tenant_id, subject_id, generation, position, at, type);
 
 -- Whether a delivery repeats another one. Hashes arrive in random order, so each
 -- insert dirties another page of this index: the start of the hash is enough to
@@ -46,9 +56,15 @@ CREATE INDEX events_by_position ON events (tenant_id, generation, position);
 CREATE INDEX events_by_idempotency ON events (substr(idempotency, 1, 8))
 	WHERE idempotency IS NOT NULL;
 
--- Metering of some hours.
-CREATE INDEX deliveries_by_hour ON events (tenant_id, rendered_at)
+-- Metering of some hours reads nothing but this index: the rows themselves, with
+-- their texts, would be ten times as much.
+CREATE INDEX decisions_by_time ON events (tenant_id, rendered_at, generation, position, right_id, substrate, basis_id,
+		metering_basis, reason, metered, quantity_ms, idempotency, at)
 	WHERE rendered_at IS NOT NULL;
+
+-- Refusal counts of some hours.
+CREATE INDEX refusals_by_time ON events (tenant_id, at)
+	WHERE type = 'gate.refusals';
 
 -- Records that can't be loaded, as sealer.AppendRecord encodes them.
 CREATE TABLE set_aside (
@@ -62,6 +78,26 @@ CREATE TABLE set_aside (
 	PRIMARY KEY (log_partition, generation, position)
 );
 CREATE INDEX set_aside_by_tenant ON set_aside (tenant_id, generation, position);
+
+-- Records set aside that no event has released.
+CREATE VIEW held AS
+	SELECT * FROM set_aside AS s WHERE NOT EXISTS (
+		SELECT 1 FROM events AS r INDEXED BY events_by_subject
+		WHERE r.tenant_id IN (s.tenant_id, 'tnt_system') AND r.type = 'record.released' AND r.subject_kind = 'record'
+			AND r.subject_id = s.generation || '.' || s.log_partition || '.' || s.position);
+
+-- Events that were rows until their record was set aside and released. They are never
+-- rows again.
+CREATE TABLE withdrawn (
+	tenant_id TEXT NOT NULL,
+	event_id  TEXT NOT NULL,
+	PRIMARY KEY (tenant_id, event_id)
+);
+
+-- Tenants of which nothing is kept.
+CREATE TABLE dropped (
+	tenant_id TEXT NOT NULL PRIMARY KEY
+) WITHOUT ROWID;
 
 -- Where each partition's loader resumes.
 CREATE TABLE positions (
