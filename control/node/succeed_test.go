@@ -404,8 +404,8 @@ func TestKeysFollowTheNewestPack(t *testing.T) {
 	sealed := p.now.Add(40 * time.Second)
 	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
 		_, err := tx.ExecContext(t.Context(), `INSERT INTO proof_packs (pack_id, tenant_id, sequence, revision, first_index, entries, root_hash,
-			first_position, last_generation, last_offset, sealed_at, signing_key_id, bytes, sha256, header)
-			VALUES ('pak_a', 'tnt_a', 1, 1, 0, 1, '', '', 0, 0, $1, $2, 1, '', '')`, store.At(sealed), packs)
+			first_position, last_generation, last_offset, sealed_at, signing_key_id, bytes, sha256, duplicates, rated, unrated, header)
+			VALUES ('pak_a', 'tnt_a', 1, 1, 0, 1, '', '', 0, 0, $1, $2, 1, '', 0, 0, 0, '')`, store.At(sealed), packs)
 		return err
 	}))
 	v, err := r.Revoke(t.Context(), receipts, Revocation{}, operator)

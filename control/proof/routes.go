@@ -3,7 +3,6 @@ package proof
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -74,20 +73,13 @@ type Summary struct {
 	Revision     int64         `json:"revision"`
 }
 
-func (p *Pack) summary() (Summary, error) {
+func (p *Pack) summary() Summary {
 	n := p.counts
-	if n == nil {
-		h, err := sealer.ParsePackHeader(p.Header)
-		if err != nil {
-			return Summary{}, fmt.Errorf("cannot count the pack %s: %w", p.ID, err)
-		}
-		n = countsOf(&h)
-	}
 	return Summary{
 		ID: p.ID, FirstIndex: p.FirstIndex, Count: p.Count, TreeSize: p.FirstIndex + uint64(p.Count), RootHash: p.RootHash,
 		Duplicates: n.duplicates, Rated: n.rated, Unrated: n.unrated, SigningKeyID: p.SigningKeyID, Bytes: p.Bytes, SHA256: p.SHA256,
 		SealedAt: p.SealedAt, CreatedAt: p.SealedAt, UpdatedAt: p.SealedAt, Revision: p.Revision,
-	}, nil
+	}
 }
 
 // CursorBehind is the cursor of the list of packs behind a tenant's n-th one; empty for
@@ -122,11 +114,7 @@ func (r *Room) list(ctx context.Context, in *struct{ store.Page }) (*store.Answe
 	page := packPage{Packs: []Summary{}}
 	packs, page.NextCursor = store.Cut(packs, in.Limit, func(p Pack) string { return strconv.FormatInt(p.Sequence, 10) })
 	for i := range packs {
-		s, err := packs[i].summary()
-		if err != nil {
-			return nil, err
-		}
-		page.Packs = append(page.Packs, s)
+		page.Packs = append(page.Packs, packs[i].summary())
 	}
 	return store.Tell(page, nil)
 }
@@ -153,8 +141,7 @@ func (r *Room) get(ctx context.Context, in *packRequest) (*store.Answer[packDeta
 	if err := json.Unmarshal(p.Header, &header); err != nil {
 		return nil, err
 	}
-	summary, err := p.summary()
-	return store.Tell(packDetail{Header: p.Header, Summary: summary, Keys: header.Directory}, err)
+	return store.Tell(packDetail{Header: p.Header, Summary: p.summary(), Keys: header.Directory}, nil)
 }
 
 // find is the caller's pack of that id. A foreign one is not there.

@@ -34,14 +34,14 @@ type Pack struct {
 	SHA256 string
 	// Header is verbatim, as the file's first line has it; empty in a list of summaries.
 	Header json.RawMessage
-	counts *counts // nil: the header has to be counted
+	counts counts
 }
 
 // counts are of what a header lists.
 type counts struct{ duplicates, rated, unrated int64 }
 
-func countsOf(h *sealer.PackHeader) *counts {
-	c := &counts{duplicates: int64(len(h.Duplicates))}
+func countsOf(h *sealer.PackHeader) counts {
+	c := counts{duplicates: int64(len(h.Duplicates))}
 	if h.Settlement == nil {
 		return c
 	}

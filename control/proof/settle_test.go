@@ -105,25 +105,16 @@ func TestSummaryCountsWhatIsRated(t *testing.T) {
 		require.NoError(t, json.Unmarshal(data["packs"], &listed))
 		require.Equal(t, []struct{ Duplicates, Rated, Unrated int64 }{{0, 0, 0}, {1, 1, 3}}, listed, about)
 	}
-	set := func(what string, args ...any) {
-		t.Helper()
-		require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
-			_, err := tx.ExecContext(t.Context(), `UPDATE proof_packs SET `+what, args...)
-			return err
-		}))
-	}
 	counted("as sealed")
 	h.check()
-	packs := h.packs()
-	set(`header = 'a long one'`)
+	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `UPDATE proof_packs SET header = 'a long one'`)
+		return err
+	}))
 	counted("without the headers")
 	listed, err := listSummaries(t.Context(), h.db.Read(), h.tenant, 0, 2)
 	require.NoError(t, err)
 	require.Empty(t, listed[1].Header, "it may be long, and a page has many")
-	for _, p := range packs {
-		set(`header = $1, duplicates = NULL, rated = NULL, unrated = NULL WHERE pack_id = $2`, string(p.Header), p.ID)
-	}
-	counted("sealed before they were counted")
 }
 
 // TestSettlementAfterACrash kills the process before each step of a seal, and has another

@@ -134,9 +134,9 @@ const (
 	packColumns = packFields + `, header`
 )
 
-// listSummaries is listPacks without the headers, but for those that have to be counted.
+// listSummaries is listPacks without the headers.
 func listSummaries(ctx context.Context, db *sql.DB, tenantID string, after int64, limit int) ([]Pack, error) {
-	return store.List(ctx, db, "the packs of "+tenantID, scanPack, `SELECT `+packFields+`, CASE WHEN rated IS NULL THEN header ELSE '' END FROM proof_packs
+	return store.List(ctx, db, "the packs of "+tenantID, scanPack, `SELECT `+packFields+`, '' FROM proof_packs
 		WHERE tenant_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3`, tenantID, after, limit)
 }
 
@@ -196,15 +196,11 @@ func onePack(row *sql.Row) (Pack, bool, error) {
 
 func scanPack(row store.Row) (p Pack, err error) {
 	var first, header string
-	var duplicates, rated, unrated sql.NullInt64
 	err = row.Scan(&p.ID, &p.TenantID, &p.Sequence, &p.Revision, &p.FirstIndex, &p.Count, &p.RootHash,
 		&first, &p.Last.Generation, &p.Last.Offset, &p.SealedAt, &p.SigningKeyID, &p.Bytes, &p.SHA256,
-		&duplicates, &rated, &unrated, &header)
+		&p.counts.duplicates, &p.counts.rated, &p.counts.unrated, &header)
 	if err != nil {
 		return Pack{}, err
-	}
-	if rated.Valid {
-		p.counts = &counts{duplicates.Int64, rated.Int64, unrated.Int64}
 	}
 	p.Header = json.RawMessage(header)
 	p.First, err = sealer.ParsePosition(first)

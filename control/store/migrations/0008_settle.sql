@@ -27,7 +27,3 @@ CREATE TABLE settlement_rules (
     revision        BIGINT NOT NULL
 );
 CREATE INDEX settlement_rules_by_tenant ON settlement_rules (tenant_id, rule_id);
-
--- +goose Down
-DROP TABLE settlement_rules;
-DROP TABLE counterparties;

@@ -37,12 +37,11 @@ CREATE TABLE proof_packs (
     signing_key_id  TEXT   NOT NULL,
     bytes           BIGINT NOT NULL, -- of the pack's file
     sha256          TEXT   NOT NULL, -- of the pack's file, base64url
+    duplicates      BIGINT NOT NULL, -- what the header lists, counted: it may be long
+    rated           BIGINT NOT NULL,
+    unrated         BIGINT NOT NULL,
     header          TEXT   NOT NULL, -- verbatim, as the file's first line has it
     UNIQUE (tenant_id, sequence)
 );
 CREATE INDEX proof_packs_by_position ON proof_packs (tenant_id, last_generation, last_offset);
-
--- +goose Down
-DROP TABLE proof_packs;
-DROP TABLE proof_roots;
-DROP TABLE proof_heads;
+CREATE UNIQUE INDEX proof_packs_by_leaf ON proof_packs (tenant_id, first_index);

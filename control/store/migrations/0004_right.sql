@@ -40,7 +40,4 @@ CREATE TABLE rights (
 );
 CREATE INDEX rights_by_tenant ON rights (tenant_id, right_id);
 CREATE INDEX rights_by_parent ON rights (parent_right_id, right_id);
-
--- +goose Down
-DROP TABLE rights;
-DROP TABLE bases;
+CREATE INDEX rights_by_basis ON rights (basis_id);

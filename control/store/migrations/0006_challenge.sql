@@ -14,6 +14,3 @@ CREATE TABLE challenges (
 );
 CREATE INDEX challenges_by_tenant ON challenges (tenant_id, challenge_id);
 CREATE INDEX challenges_by_right ON challenges (right_id, challenge_id);
-
--- +goose Down
-DROP TABLE challenges;

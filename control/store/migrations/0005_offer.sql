@@ -23,6 +23,3 @@ CREATE TABLE offers (
 CREATE INDEX offers_by_tenant ON offers (tenant_id, offer_id);
 CREATE INDEX offers_by_right ON offers (right_id, offer_id);
 CREATE INDEX offers_due ON offers (expires_at, offer_id) WHERE state = 'PROPOSED';
-
--- +goose Down
-DROP TABLE offers;
