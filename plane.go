@@ -98,7 +98,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 	var visitors *sandbox.Room
 	if cfg.Sandbox.Tenants > 0 {
 		visitors, err = sandbox.New(ctx, sandbox.Config{
-			DB: cfg.DB, Keys: nodes,
+			DB: cfg.DB, Tables: control.Tables, Keys: nodes,
 			Ask: func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
 				return ctl.Ask(ctx, caller, method, target, body)
 			},
@@ -167,6 +167,6 @@ func replays() []store.Replay {
 		{Kinds: []string{"challenge"}, Newest: true, Apply: challenge.Replay},
 		{Kinds: []string{"key"}, Newest: true, Final: tenant.IsRevoked, Apply: tenant.Replay},
 		{Kinds: []string{"signing_key", "node"}, Apply: node.Replay},
-		{Kinds: []string{"tenant", "sandbox"}, Apply: sandbox.Replay},
+		{Kinds: []string{"tenant", "sandbox"}, Apply: sandbox.Replay(control.Tables)},
 	}
 }

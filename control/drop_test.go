@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control"
 	"muniment/control/store"
 )
 
@@ -34,7 +35,7 @@ func TestDroppedWhileRead(t *testing.T) {
 			})
 		}
 		begun.Wait()
-		require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error { return tx.DropTenant(t.Context(), tenantID) }))
+		require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error { return control.Tables.DropTenant(t.Context(), tx, tenantID) }))
 		ended.Wait()
 		for i, path := range paths {
 			require.Contains(t, []int{401, 404}, last[i].status, "%s: %s", path, last[i].text)

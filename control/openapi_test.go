@@ -38,7 +38,7 @@ func openHouse(t *testing.T) (h *house, registered *huma.OpenAPI, document map[s
 	cfg := h.config()
 	// Without the room of trouble; the two that answer from a warehouse are not asked.
 	visitors, err := sandbox.New(t.Context(), sandbox.Config{
-		DB: h.db, Keys: h.nodes, Deliver: noDelivery, Ask: func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
+		DB: h.db, Tables: control.Tables, Keys: h.nodes, Deliver: noDelivery, Ask: func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
 			return h.control.Ask(ctx, caller, method, target, body)
 		}, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000},
 	})

@@ -30,7 +30,7 @@ func newPlayground(t *testing.T) *playground {
 func openPlayground(t *testing.T, h *house, cfg sandbox.Config) *playground {
 	t.Helper()
 	p := &playground{h}
-	cfg.DB, cfg.Keys = h.db, h.nodes
+	cfg.DB, cfg.Tables, cfg.Keys = h.db, control.Tables, h.nodes
 	if cfg.Bytes == 0 {
 		cfg.Bytes = 1 << 40
 	}

@@ -159,7 +159,7 @@ func TestDroppedTenant(t *testing.T) {
 	h := build(t, cfg)
 	drop := func() {
 		gone = true
-		require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error { return tx.DropTenant(t.Context(), tenant) }))
+		require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error { return Tables.DropTenant(t.Context(), tx, tenant) }))
 	}
 	count := func(table string) (n int) {
 		require.NoError(t, h.db.Read().QueryRow(`SELECT COUNT(*) FROM `+table+` WHERE tenant_id = $1`, tenant).Scan(&n))

@@ -57,7 +57,7 @@ func (r *Room) sweep(ctx context.Context) (swept int, err error) {
 }
 
 // Drop deletes the files of a tenant's packs, whose rows are gone already (see
-// store.Tx.DropTenant). What a crash leaves of them is swept at the next start.
+// store.Tables.DropTenant). What a crash leaves of them is swept at the next start.
 func (r *Room) Drop(tenantID string) error {
 	if err := os.RemoveAll(r.folder.name(tenantID, "")); err != nil {
 		return fmt.Errorf("cannot delete the packs of %s: %w", tenantID, err)

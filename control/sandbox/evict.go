@@ -137,7 +137,7 @@ func (r *Room) dropIf(ctx context.Context, tenantID, reason string, by sealer.Re
 			return err
 		}
 		dropped = true
-		return dropAndTell(ctx, tx, tenantID, reason, by)
+		return r.dropAndTell(ctx, tx, tenantID, reason, by)
 	})
 	if !dropped || err != nil {
 		return false, err
@@ -148,8 +148,8 @@ func (r *Room) dropIf(ctx context.Context, tenantID, reason string, by sealer.Re
 	return true, nil
 }
 
-func dropAndTell(ctx context.Context, tx *store.Tx, tenantID, reason string, by sealer.Ref) error {
-	if err := tx.DropTenant(ctx, tenantID); err != nil {
+func (r *Room) dropAndTell(ctx context.Context, tx *store.Tx, tenantID, reason string, by sealer.Ref) error {
+	if err := r.cfg.Tables.DropTenant(ctx, tx, tenantID); err != nil {
 		return err
 	}
 	return tx.EmitRecord(ctx, sealer.Event{
@@ -157,26 +157,28 @@ func dropAndTell(ctx context.Context, tx *store.Tx, tenantID, reason string, by 
 	}, object{"tenantId": tenantID, "reason": reason})
 }
 
-// Replay applies each event of the sandbox for store.Replay: a tenant that was dropped is
-// dropped again, and a secret from before one that was replaced is replaced once more, as
-// whoever had it may have it still.
-func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
-	switch e.Type {
-	case rotatedEvent:
-		older, err := secretBefore(ctx, tx, store.At(e.At))
-		if err != nil || !older {
+// Replay returns what applies each event of the sandbox for store.Replay: a tenant that was
+// dropped is dropped again from the tables of all rooms, and a secret from before one that
+// was replaced is replaced once more, as whoever had it may have it still.
+func Replay(tables store.Tables) func(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
+	return func(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
+		switch e.Type {
+		case rotatedEvent:
+			older, err := secretBefore(ctx, tx, store.At(e.At))
+			if err != nil || !older {
+				return false, err
+			}
+			return true, replaceSecret(ctx, tx, newSecret(), store.At(e.At))
+		case pipeline.TypeDropped:
+		default:
+			return false, nil
+		}
+		l, err := findLodger(ctx, tx, e.TenantID)
+		if err != nil || l == nil {
 			return false, err
 		}
-		return true, replaceSecret(ctx, tx, newSecret(), store.At(e.At))
-	case pipeline.TypeDropped:
-	default:
-		return false, nil
+		return true, tables.DropTenant(ctx, tx, e.TenantID)
 	}
-	l, err := findLodger(ctx, tx, e.TenantID)
-	if err != nil || l == nil {
-		return false, err
-	}
-	return true, tx.DropTenant(ctx, e.TenantID)
 }
 
 const evictBatch = 100

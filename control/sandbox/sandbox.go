@@ -68,9 +68,11 @@ type Ask func(ctx context.Context, caller auth.Principal, method, target string,
 // envelope of /v1. An error means that there was no answer, and that nothing was promised.
 type Deliver func(ctx context.Context, tenantID, keyID string, body []byte) (status int, answer []byte, err error)
 
-// Config of the room. DB, Keys, Ask and Deliver are required.
+// Config of the room. DB, Tables, Keys, Ask and Deliver are required.
 type Config struct {
-	DB      *store.DB
+	DB *store.DB
+	// Tables are those of all rooms: a visitor's tenant is dropped from them.
+	Tables  store.Tables
 	Keys    Keys
 	Ask     Ask
 	Deliver Deliver
@@ -121,8 +123,8 @@ type Room struct {
 
 // New wires the room, and makes the secret of the cookies if there is none yet.
 func New(ctx context.Context, cfg Config) (*Room, error) {
-	if cfg.DB == nil || cfg.Keys == nil || cfg.Ask == nil || cfg.Deliver == nil || cfg.MinFree > 0 && cfg.Free == nil {
-		return nil, errors.New("cannot open the sandbox: DB, Keys, Ask, Deliver or Free is missing")
+	if cfg.DB == nil || cfg.Tables == nil || cfg.Keys == nil || cfg.Ask == nil || cfg.Deliver == nil || cfg.MinFree > 0 && cfg.Free == nil {
+		return nil, errors.New("cannot open the sandbox: DB, Tables, Keys, Ask, Deliver or Free is missing")
 	}
 	if cfg.MaxTenants == 0 {
 		cfg.MaxTenants = defaultMaxTenants

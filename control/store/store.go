@@ -33,8 +33,15 @@
 // Rooms own their tables and their SQL; this room owns the transaction, the
 // outbox, the feed and the migrations of them all, because a schema has one
 // order. It knows nothing of what a right or a key means, but for one thing: what
-// was ever stopped stays in a node's first copy for ever. A backup also reads which
-// packs and which roots there are.
+// was ever stopped stays in a node's first copy for ever.
+//
+// # Adding a table
+//
+//   - migrations/NNNN_<room>.sql creates it, with an index for whatever it refers to;
+//   - the room's Tables (tables.go) name it: store.Table{Name: "offers"} has the rows of a
+//     dropped tenant deleted, by their tenant_id, and says that nobody is named in it;
+//   - Outlives says why rows stay, Person in which columns a person may be named;
+//   - control.Tables lists the rooms: a room is there before those that its tables refer to.
 package store
 
 import (

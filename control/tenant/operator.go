@@ -75,7 +75,7 @@ func (r *Room) operatorCreate(ctx context.Context, in *operatorKeyInput) (*store
 }
 
 // refuseVisitor keeps keys of the sandbox's tenants in: one that was given away would be
-// good at the nodes after its tenant was dropped (store.Tx.DropTenant).
+// good at the nodes after its tenant was dropped (store.Tables.DropTenant).
 func (r *Room) refuseVisitor(ctx context.Context, tenantID string) error {
 	sandbox, err := r.IsSandbox(ctx, tenantID)
 	if err == nil && sandbox {

@@ -35,7 +35,7 @@ CREATE TABLE feed (
     revision BIGINT NOT NULL,
     stopped  BIGINT NOT NULL,
     change   TEXT   NOT NULL,
-    PRIMARY KEY (kind, id)
+    PRIMARY KEY (id, kind)
 );
 CREATE INDEX feed_by_revision ON feed (revision, kind, id);
 CREATE INDEX feed_stopped ON feed (revision, kind, id) WHERE stopped = 1;

@@ -2,8 +2,6 @@ package store
 
 import (
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,24 +15,6 @@ func schema(t *testing.T, query string) []string {
 	list, err := List(t.Context(), db.Read(), "the schema", Text, query)
 	require.NoError(t, err)
 	return list
-}
-
-// TestDropTenantKnowsEveryTable: a table that has to do with a tenant is dropped with it,
-// or is named here as one that outlives it.
-func TestDropTenantKnowsEveryTable(t *testing.T) {
-	outlive := []string{"outbox", "proof_heads", "proof_roots"}
-	found := schema(t, `SELECT m.name FROM sqlite_master m, pragma_table_info(m.name) c
-		WHERE m.type = 'table' AND c.name = 'tenant_id' ORDER BY m.name`)
-	known := append(slices.Clone(droppedWith), outlive...)
-	require.ElementsMatch(t, known, found)
-
-	for _, reference := range schema(t, `SELECT m.name || ' ' || f."table" FROM sqlite_master m, pragma_foreign_key_list(m.name) f
-		WHERE m.type = 'table' AND f."table" <> m.name`) {
-		from, to, _ := strings.Cut(reference, " ")
-		if at := slices.Index(droppedWith, to); at >= 0 {
-			require.Contains(t, droppedWith[:at], from, "what it refers to is dropped first: %s", to)
-		}
-	}
 }
 
 // TestReferencesAreIndexed: deleting a row looks through whatever refers to it, so what a

@@ -1,0 +1,6 @@
+package challenge
+
+import "muniment/control/store"
+
+// Tables are those of this room.
+var Tables = store.Tables{{Name: "challenges"}}

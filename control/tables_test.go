@@ -1,0 +1,170 @@
+package control_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control"
+	"muniment/control/store"
+	"muniment/control/store/storetest"
+)
+
+// column is one of the database, of whichever engine.
+type column struct {
+	table, name    string
+	text, required bool
+}
+
+// schema is an empty database.
+type schema struct {
+	*store.DB
+	columns []column
+	planted int
+}
+
+func openSchema(t *testing.T) *schema {
+	path, url := storetest.Place(t, t.TempDir())
+	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	query := `SELECT m.name, c.name, c.type = 'TEXT', c."notnull" = 1 OR c.pk > 0 FROM sqlite_master m, pragma_table_info(m.name) c
+		WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%'`
+	if url != "" {
+		query = `SELECT table_name, column_name, data_type = 'text', is_nullable = 'NO' FROM information_schema.columns
+			WHERE table_schema = current_schema()`
+	}
+	s := &schema{DB: db}
+	s.columns, err = store.List(t.Context(), db.Read(), "the columns", func(row store.Row) (c column, err error) {
+		return c, row.Scan(&c.table, &c.name, &c.text, &c.required)
+	}, query)
+	require.NoError(t, err)
+	return s
+}
+
+// ofTenant says whether a table has rows of tenants.
+func (s *schema) ofTenant(table string) bool {
+	return slices.ContainsFunc(s.columns, func(c column) bool { return c.table == table && c.name == "tenant_id" })
+}
+
+func (s *schema) change(t *testing.T, statement string, args ...any) {
+	t.Helper()
+	require.NoError(t, s.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), statement, args...)
+		return err
+	}), statement)
+}
+
+func (s *schema) count(t *testing.T, from string, args ...any) (n int) {
+	t.Helper()
+	require.NoError(t, s.Read().QueryRowContext(t.Context(), `SELECT COUNT(*) FROM `+from, args...).Scan(&n), from)
+	return n
+}
+
+// plant gives a tenant a row in each table that has rows of tenants, with the name of a
+// person wherever that may be, and its entries in the feed. Columns of one name refer to
+// each other.
+func (s *schema) plant(t *testing.T, tenantID, person string) {
+	for _, table := range slices.Backward(control.Tables) {
+		if !s.ofTenant(table.Name) {
+			continue
+		}
+		s.planted++
+		var names, values []string
+		var args []any
+		add := func(name string, value any) {
+			args = append(args, value)
+			names, values = append(names, name), append(values, fmt.Sprintf("$%d", len(args)))
+		}
+		for _, c := range s.columns {
+			switch {
+			case c.table != table.Name:
+			case c.name == "tenant_id":
+				add(c.name, tenantID)
+			case slices.Contains(table.Person, c.name):
+				add(c.name, person)
+			case c.required && c.text:
+				add(c.name, c.name+" of "+tenantID)
+			case c.required:
+				add(c.name, s.planted)
+			}
+		}
+		s.change(t, `INSERT INTO `+table.Name+` (`+strings.Join(names, ", ")+`) VALUES (`+strings.Join(values, ", ")+`)`, args...)
+	}
+	for _, kind := range published {
+		s.change(t, `INSERT INTO feed (kind, id, revision, stopped, change) VALUES ($1, $2, 0, 0, '{}')`, kind, kind+"_id of "+tenantID)
+	}
+}
+
+// published are the kinds of records that nodes get.
+var published = []string{"key", "right"}
+
+// TestEveryTableIsRegistered: what nobody registered would outlive its tenant, and whoever
+// is named in it.
+func TestEveryTableIsRegistered(t *testing.T) {
+	s := openSchema(t)
+	found := map[string]bool{"goose_db_version": true} // of the migrations
+	for _, c := range s.columns {
+		found[c.table] = true
+	}
+	registered := map[string]bool{"goose_db_version": true}
+	for _, table := range control.Tables {
+		require.False(t, registered[table.Name], "%s is registered twice", table.Name)
+		registered[table.Name] = true
+		require.True(t, table.Drop == "" || table.Outlives == "", table.Name)
+		require.True(t, s.ofTenant(table.Name) || table.Drop != "" || table.Outlives != "",
+			"what is to be deleted of %s, which has no tenant_id?", table.Name)
+	}
+	require.Equal(t, found, registered)
+}
+
+// TestDropTenantLeavesNothing of a tenant that has a row everywhere, but for what is said to
+// outlive it, and nothing less of another.
+func TestDropTenantLeavesNothing(t *testing.T) {
+	s := openSchema(t)
+	s.plant(t, "tnt_a", "ada@example.org")
+	s.plant(t, "tnt_b", "ada@example.org")
+	require.NoError(t, s.Change(t.Context(), func(tx *store.Tx) error { return control.Tables.DropTenant(t.Context(), tx, "tnt_a") }))
+	for _, table := range control.Tables {
+		if !s.ofTenant(table.Name) {
+			continue
+		}
+		left := 0
+		if table.Outlives != "" {
+			left = 1
+		}
+		require.Equal(t, left, s.count(t, table.Name+` WHERE tenant_id = 'tnt_a'`), table.Name)
+		require.Equal(t, 1, s.count(t, table.Name+` WHERE tenant_id = 'tnt_b'`), table.Name)
+	}
+	require.Zero(t, s.count(t, `feed WHERE id LIKE '%tnt_a'`))
+	require.Equal(t, len(published), s.count(t, "feed"))
+}
+
+// TestErasePersonLeavesNothing of a name wherever it may be, and nothing less of another
+// tenant's person of that name.
+func TestErasePersonLeavesNothing(t *testing.T) {
+	s := openSchema(t)
+	s.plant(t, "tnt_a", "ada@example.org")
+	s.plant(t, "tnt_b", "ada@example.org")
+	named := func() (in []string) {
+		for _, c := range s.columns {
+			if c.text && s.count(t, c.table+` WHERE `+c.name+` LIKE '%ada@example.org%'`) > 0 {
+				in = append(in, c.table+"."+c.name)
+			}
+		}
+		return in
+	}
+	everywhere := named()
+	require.Contains(t, everywhere, "developers.email")
+	for _, tenantID := range []string{"tnt_a", "tnt_b"} {
+		require.Equal(t, everywhere, named())
+		require.NoError(t, s.Change(t.Context(), func(tx *store.Tx) error {
+			return control.Tables.ErasePerson(t.Context(), tx, tenantID, "ada@example.org", "erased")
+		}))
+	}
+	require.Empty(t, named())
+	require.Equal(t, 2, s.count(t, `developers WHERE email = 'erased'`))
+}
