@@ -8,7 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"muniment/control/store"
+	"muniment/control/backup"
+	"muniment/control/proof"
 	"muniment/pipeline"
 	"muniment/pipeline/segment"
 	"muniment/pipeline/sqlite"
@@ -27,9 +28,9 @@ type backupCmd struct {
 func (c *backupCmd) Run() error {
 	ctx, stop := interrupted()
 	defer stop()
-	made, err := store.Backup{
+	made, err := backup.Backup{
 		Data: c.Data, To: c.To, WithoutKeys: c.WithoutKeys, WithRoot: c.WithRoot, Progress: os.Stderr,
-		OpenLog: func(dir string) (store.LogCopier, error) { return segment.OpenReader(dir) },
+		OpenLog: func(dir string) (backup.LogCopier, error) { return segment.OpenReader(dir) },
 	}.Run(ctx)
 	switch {
 	case err != nil:
@@ -52,7 +53,7 @@ type restoreCmd struct {
 func (c *restoreCmd) Run() error {
 	ctx, stop := interrupted()
 	defer stop()
-	made, err := store.Restore{
+	made, err := backup.Restore{
 		From: c.From, Data: c.Data, Expect: c.ExpectCheckpoint, Progress: os.Stderr, Continue: continueLog, Replays: replays(), Older: olderEvents,
 	}.Run(ctx)
 	switch {
@@ -82,7 +83,7 @@ func olderEvents(ctx context.Context, data string, take func(event []byte) error
 // not all that is loaded was sealed.
 func packedAndLoaded(data string, warehouse *sqlite.Warehouse) func(ctx context.Context, take func(event []byte) error) error {
 	return func(ctx context.Context, take func(event []byte) error) error {
-		if err := store.PackEvents(ctx, filepath.Join(data, "packs"), take); err != nil {
+		if err := proof.PackEvents(ctx, filepath.Join(data, "packs"), take); err != nil {
 			return err
 		}
 		return warehouse.AuditEvents(ctx, take)
@@ -90,7 +91,7 @@ func packedAndLoaded(data string, warehouse *sqlite.Warehouse) func(ctx context.
 }
 
 // continueLog opens the log of a restored folder for its next generation.
-func continueLog(ctx context.Context, data string, end sealer.Position, generation uint32) (_ store.OpenLog, err error) {
+func continueLog(ctx context.Context, data string, end sealer.Position, generation uint32) (_ backup.OpenLog, err error) {
 	log, err := segment.Open(segment.Config{Dir: filepath.Join(data, "log"), Generation: generation})
 	if err != nil {
 		return nil, err

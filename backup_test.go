@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/bench"
+	"muniment/control/backup"
 	"muniment/control/node"
 	"muniment/control/store"
 	"muniment/gate"
@@ -39,7 +40,7 @@ func (h *house) muniment(args ...string) string {
 }
 
 // backUp makes a backup of the house, which may be open.
-func (h *house) backUp(to string, args ...string) (m store.Manifest) {
+func (h *house) backUp(to string, args ...string) (m backup.Manifest) {
 	h.t.Helper()
 	out := h.muniment(append([]string{"backup", "--data", h.data, "--to", to, "--json"}, args...)...)
 	require.NoError(h.t, json.Unmarshal([]byte(out), &m))
@@ -47,18 +48,18 @@ func (h *house) backUp(to string, args ...string) (m store.Manifest) {
 }
 
 // restored makes another house of a backup, not yet open.
-func (h *house) restored(from string, args ...string) (*house, store.Restored) {
+func (h *house) restored(from string, args ...string) (*house, backup.Restored) {
 	h.t.Helper()
 	other := &house{t: h.t, exe: h.exe, data: filepath.Join(h.t.TempDir(), "restored"), client: h.client, rights: h.rights}
 	out := h.muniment(append([]string{"restore", "--from", from, "--data", other.data, "--json"}, args...)...)
-	var made store.Restored
+	var made backup.Restored
 	require.NoError(h.t, json.Unmarshal([]byte(out), &made))
 	return other, made
 }
 
 // restore is a restore within this process.
-func restore(from, data string, expect ...string) (*store.Restored, error) {
-	return store.Restore{From: from, Data: data, Expect: expect, Continue: continueLog, Replays: replays(), Older: olderEvents}.Run(context.Background())
+func restore(from, data string, expect ...string) (*backup.Restored, error) {
+	return backup.Restore{From: from, Data: data, Expect: expect, Continue: continueLog, Replays: replays(), Older: olderEvents}.Run(context.Background())
 }
 
 // scanLog calls fn with each entry of a data folder's log, which may be in use.
@@ -176,7 +177,7 @@ func TestBackupDuringRotation(t *testing.T) {
 	var copies []string
 	for i := range 2 {
 		to := filepath.Join(t.TempDir(), fmt.Sprint(i))
-		_, err := store.Backup{Data: h.data, To: to, OpenLog: func(dir string) (store.LogCopier, error) {
+		_, err := backup.Backup{Data: h.data, To: to, OpenLog: func(dir string) (backup.LogCopier, error) {
 			for range 2 {
 				load.await(100)
 				h.muniment("signing-key", "rotate", "--data", h.data, current(t, h.exe, h.data, sealer.PurposeReceipt))
@@ -259,7 +260,7 @@ func TestBackupBeforeTheNewKeyIsTold(t *testing.T) {
 	require.NoError(t, db.SetHighWater(t.Context(), end))
 
 	to := filepath.Join(t.TempDir(), "backup")
-	_, err = store.Backup{Data: h.data, To: to, OpenLog: func(dir string) (store.LogCopier, error) {
+	_, err = backup.Backup{Data: h.data, To: to, OpenLog: func(dir string) (backup.LogCopier, error) {
 		signer, done, err := lend(t.Context(), time.Now())
 		require.NoError(t, err)
 		done()
@@ -327,30 +328,30 @@ func TestBackupWithoutKeys(t *testing.T) {
 func TestBackupLeavesTheRootOut(t *testing.T) {
 	h := newHouse(t)
 	h.receipts(3)
-	backup := func(args ...string) (to, said string) {
+	take := func(args ...string) (to, said string) {
 		to = filepath.Join(t.TempDir(), "backup")
 		out, err := exec.CommandContext(t.Context(), h.exe, append([]string{"backup", "--data", h.data, "--to", to}, args...)...).CombinedOutput()
 		require.NoError(t, err, string(out))
 		return to, string(out)
 	}
-	plain, said := backup()
+	plain, said := take()
 	require.Contains(t, said, "keys/root.skey left out")
 	require.NoFileExists(t, filepath.Join(plain, "keys", "root.skey"))
-	full, said := backup("--with-root")
+	full, said := take("--with-root")
 	require.NotContains(t, said, "left out")
 	require.Equal(t, read(t, filepath.Join(h.data, "keys", "root.skey")), read(t, filepath.Join(full, "keys", "root.skey")))
-	_, err := store.Backup{Data: h.data, To: filepath.Join(t.TempDir(), "x"), WithoutKeys: true, WithRoot: true}.Run(t.Context())
+	_, err := backup.Backup{Data: h.data, To: filepath.Join(t.TempDir(), "x"), WithoutKeys: true, WithRoot: true}.Run(t.Context())
 	require.ErrorContains(t, err, "without the keys")
 	for i, said := range []string{
 		h.muniment("backup", "--data", h.data, "--to", filepath.Join(t.TempDir(), "x"), "--json"),
 		string(read(t, filepath.Join(full, "manifest.json"))),
 	} {
-		var m store.Manifest
+		var m backup.Manifest
 		require.NoError(t, json.Unmarshal([]byte(said), &m))
 		require.Equal(t, i == 1, m.Root)
 	}
 	require.NoError(t, os.Remove(filepath.Join(h.data, "keys", "root.skey")))
-	_, said = backup()
+	_, said = take()
 	require.NotContains(t, said, "left out", "it is elsewhere already")
 	h.stop()
 	require.Equal(t, 3, h.goesOn(plain))

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"muniment/control/node"
+	"muniment/control/proof"
 	"muniment/control/sandbox"
 	"muniment/control/store"
 	"muniment/gateway"
@@ -204,8 +206,8 @@ func (c *controlCmd) reconcile(ctx context.Context, waits *awaited, logger *slog
 	if err := c.sameTopic(ctx, db, log); err != nil {
 		return err
 	}
-	err := db.Reconcile(ctx, store.History{Log: log, Replays: replays(), Accept: c.AcceptRollback, Older: func(ctx context.Context, take func(event []byte) error) error {
-		return store.PackEvents(ctx, filepath.Join(c.Data, "packs"), take)
+	err := db.Reconcile(ctx, store.History{Log: log, Keys: node.KeyIDs, Replays: replays(), Accept: c.AcceptRollback, Older: func(ctx context.Context, take func(event []byte) error) error {
+		return proof.PackEvents(ctx, filepath.Join(c.Data, "packs"), take)
 	}})
 	if errors.Is(err, store.ErrOlder) {
 		err = fmt.Errorf("%w\nRestore the newest copy of the database, or start once with --accept-rollback to go on with what is here", err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/backup"
 	"muniment/control/store"
 	"muniment/sealer"
 )
@@ -122,12 +123,12 @@ func TestStartUndoesAnEditedDatabase(t *testing.T) {
 func reviveBackup(t *testing.T, dir string, files ...string) {
 	t.Helper()
 	revive(t, filepath.Join(dir, "control.db"))
-	var m store.Manifest
+	var m backup.Manifest
 	require.NoError(t, json.Unmarshal(read(t, filepath.Join(dir, "manifest.json")), &m))
 	for _, name := range append(files, "control.db") {
 		text := read(t, filepath.Join(dir, name))
 		sum := sha256.Sum256(text)
-		i := slices.IndexFunc(m.Files, func(f store.File) bool { return f.Name == name })
+		i := slices.IndexFunc(m.Files, func(f backup.File) bool { return f.Name == name })
 		m.Files[i].Bytes, m.Files[i].SHA256 = int64(len(text)), hex.EncodeToString(sum[:])
 	}
 	text, err := json.Marshal(m)
@@ -158,7 +159,7 @@ func TestRestoreUndoesAnEditedDatabase(t *testing.T) {
 }
 
 // forgetful is a log that holds no event of control any more.
-type forgetful struct{ store.OpenLog }
+type forgetful struct{ backup.OpenLog }
 
 func (l forgetful) Scan(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
 	return l.OpenLog.Scan(ctx, from, to, func(e sealer.Entry) error {
@@ -193,9 +194,9 @@ func TestRestoreReadsPacksAndWarehouse(t *testing.T) {
 	h.backUp(to)
 
 	restored := func() []string {
-		made, err := store.Restore{
+		made, err := backup.Restore{
 			From: to, Data: filepath.Join(t.TempDir(), "data"), Replays: replays(), Older: olderEvents,
-			Continue: func(ctx context.Context, data string, end sealer.Position, generation uint32) (store.OpenLog, error) {
+			Continue: func(ctx context.Context, data string, end sealer.Position, generation uint32) (backup.OpenLog, error) {
 				log, err := continueLog(ctx, data, end, generation)
 				return forgetful{log}, err
 			},

@@ -18,14 +18,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/store"
+	"muniment/control/backup"
 )
 
 // handedIn is a backup that somebody else has made, of a house with a pack.
 type handedIn struct {
 	t     *testing.T
 	whole string
-	m     store.Manifest
+	m     backup.Manifest
 }
 
 func newHandedIn(t *testing.T) *handedIn {
@@ -39,7 +39,7 @@ func newHandedIn(t *testing.T) *handedIn {
 }
 
 // harmed is a copy of the backup that somebody has prepared.
-func (b *handedIn) harmed(harm func(dir string, m *store.Manifest)) string {
+func (b *handedIn) harmed(harm func(dir string, m *backup.Manifest)) string {
 	b.t.Helper()
 	dir := filepath.Join(b.t.TempDir(), "backup")
 	require.NoError(b.t, os.CopyFS(dir, os.DirFS(b.whole)))
@@ -52,7 +52,7 @@ func (b *handedIn) harmed(harm func(dir string, m *store.Manifest)) string {
 	return dir
 }
 
-func (b *handedIn) write(dir string, m store.Manifest) {
+func (b *handedIn) write(dir string, m backup.Manifest) {
 	b.t.Helper()
 	text, err := json.Marshal(m)
 	require.NoError(b.t, err)
@@ -67,7 +67,7 @@ func (b *handedIn) refused(from, why string) {
 	defer cancel()
 	failed := make(chan error, 1)
 	go func() {
-		_, err := store.Restore{From: from, Data: data, Continue: continueLog, Replays: replays(), Older: olderEvents}.Run(ctx)
+		_, err := backup.Restore{From: from, Data: data, Continue: continueLog, Replays: replays(), Older: olderEvents}.Run(ctx)
 		failed <- err
 	}()
 	select {
@@ -81,9 +81,9 @@ func (b *handedIn) refused(from, why string) {
 }
 
 // listed takes a file into a manifest.
-func listed(m *store.Manifest, name string, text []byte) {
+func listed(m *backup.Manifest, name string, text []byte) {
 	sum := sha256.Sum256(text)
-	m.Files = append(m.Files, store.File{Name: name, Bytes: int64(len(text)), SHA256: hex.EncodeToString(sum[:])})
+	m.Files = append(m.Files, backup.File{Name: name, Bytes: int64(len(text)), SHA256: hex.EncodeToString(sum[:])})
 }
 
 // TestRestoreReadsNothingElse: of a backup folder only plain files are read, nothing outside
@@ -94,10 +94,10 @@ func TestRestoreReadsNothingElse(t *testing.T) {
 	require.NoError(t, os.WriteFile(secret, []byte("not yours"), 0o600))
 	outside := filepath.Join(t.TempDir(), "outside")
 	require.NoError(t, os.CopyFS(outside, os.DirFS(b.whole)))
-	pack := b.m.Files[slices.IndexFunc(b.m.Files, func(f store.File) bool { return strings.HasPrefix(f.Name, "packs/") })].Name
+	pack := b.m.Files[slices.IndexFunc(b.m.Files, func(f backup.File) bool { return strings.HasPrefix(f.Name, "packs/") })].Name
 	const none = "is not a regular file"
 	instead := func(name string, put func(path string) error) string {
-		return b.harmed(func(dir string, _ *store.Manifest) {
+		return b.harmed(func(dir string, _ *backup.Manifest) {
 			path := filepath.Join(dir, filepath.FromSlash(name))
 			require.NoError(t, os.RemoveAll(path))
 			require.NoError(t, put(path))
@@ -106,7 +106,7 @@ func TestRestoreReadsNothingElse(t *testing.T) {
 	link := func(to string) func(string) error {
 		return func(path string) error { return os.Symlink(to, path) }
 	}
-	b.refused(b.harmed(func(dir string, m *store.Manifest) {
+	b.refused(b.harmed(func(dir string, m *backup.Manifest) {
 		listed(m, "keys/node-x.key", []byte("not yours"))
 		require.NoError(t, os.Symlink(secret, filepath.Join(dir, "keys", "node-x.key")))
 	}), "keys/node-x.key "+none)
@@ -115,11 +115,11 @@ func TestRestoreReadsNothingElse(t *testing.T) {
 	b.refused(instead("log", link(filepath.Join(outside, "log"))), "log/")
 	b.refused(instead(pack, link("../../"+pack+".moved")), pack+" "+none)
 	b.refused(instead(filepath.Dir(pack), link(filepath.Join(outside, filepath.Dir(pack)))), pack+" "+none)
-	b.refused(b.harmed(func(dir string, _ *store.Manifest) {
+	b.refused(b.harmed(func(dir string, _ *backup.Manifest) {
 		require.NoError(t, os.Rename(filepath.Join(dir, "log"), filepath.Join(dir, "moved")))
 		require.NoError(t, os.Symlink("moved", filepath.Join(dir, "log")))
 	}), none)
-	dir := b.harmed(func(dir string, _ *store.Manifest) {})
+	dir := b.harmed(func(dir string, _ *backup.Manifest) {})
 	require.NoError(t, os.Rename(filepath.Join(dir, "manifest.json"), filepath.Join(outside, "manifest.json")))
 	require.NoError(t, os.Symlink(filepath.Join(outside, "manifest.json"), filepath.Join(dir, "manifest.json")))
 	b.refused(dir, "manifest.json "+none)
@@ -127,7 +127,7 @@ func TestRestoreReadsNothingElse(t *testing.T) {
 	fifo := func(path string) error { return syscall.Mkfifo(path, 0o600) }
 	b.refused(instead("warehouse.db", fifo), "warehouse.db "+none)
 	b.refused(instead("warehouse.db", func(path string) error { return os.Mkdir(path, 0o700) }), "warehouse.db "+none)
-	dir = b.harmed(func(dir string, _ *store.Manifest) {})
+	dir = b.harmed(func(dir string, _ *backup.Manifest) {})
 	require.NoError(t, os.Remove(filepath.Join(dir, "manifest.json")))
 	require.NoError(t, fifo(filepath.Join(dir, "manifest.json")))
 	b.refused(dir, "manifest.json "+none)
@@ -136,18 +136,18 @@ func TestRestoreReadsNothingElse(t *testing.T) {
 	b.refused(pipe, none)
 
 	huge := func(path string) error { return os.Truncate(path, 1<<42) } // sparse
-	dir = b.harmed(func(dir string, _ *store.Manifest) { require.NoError(t, huge(filepath.Join(dir, "control.db"))) })
+	dir = b.harmed(func(dir string, _ *backup.Manifest) { require.NoError(t, huge(filepath.Join(dir, "control.db"))) })
 	b.refused(dir, "control.db is not what was backed up")
-	dir = b.harmed(func(dir string, _ *store.Manifest) {})
+	dir = b.harmed(func(dir string, _ *backup.Manifest) {})
 	require.NoError(t, huge(filepath.Join(dir, "manifest.json")))
 	b.refused(dir, "manifest.json is too long")
-	b.refused(b.harmed(func(_ string, m *store.Manifest) { m.Files[0].Bytes = -1 }), "which is no file of a backup")
+	b.refused(b.harmed(func(_ string, m *backup.Manifest) { m.Files[0].Bytes = -1 }), "which is no file of a backup")
 	for _, name := range []string{"keys/.node-x.key", "keys/root\u200b.vkey", "log/a b", "packs/x\ny", `keys\x`, "control.db-wal", "keys/./x"} {
-		b.refused(b.harmed(func(_ string, m *store.Manifest) { listed(m, name, nil) }), "which is no file of a backup")
+		b.refused(b.harmed(func(_ string, m *backup.Manifest) { listed(m, name, nil) }), "which is no file of a backup")
 	}
 
 	// What the manifest does not name stays where it is.
-	extra := b.harmed(func(dir string, _ *store.Manifest) {
+	extra := b.harmed(func(dir string, _ *backup.Manifest) {
 		for _, name := range []string{"control.db-wal", ".hidden", "keys/.hidden", "keys/root\u200b.vkey", "log/extra"} {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("not asked for"), 0o600))
 		}
@@ -170,7 +170,7 @@ func TestRestoreOfAHostileTar(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "hostile.tar")
 		var buffer bytes.Buffer
 		w := tar.NewWriter(&buffer)
-		for _, f := range append([]store.File{{Name: "manifest.json"}}, b.m.Files...) {
+		for _, f := range append([]backup.File{{Name: "manifest.json"}}, b.m.Files...) {
 			text := read(t, filepath.Join(b.whole, f.Name))
 			h := &tar.Header{Name: f.Name, Size: int64(len(text)), Mode: 0o600, Typeflag: tar.TypeReg}
 			if f.Name == "warehouse.db" {
@@ -207,7 +207,7 @@ func TestRestoreOfAHostileTar(t *testing.T) {
 // TestRestoreRefusesTriggers: they would undo what is stopped again.
 func TestRestoreRefusesTriggers(t *testing.T) {
 	b := newHandedIn(t)
-	b.refused(b.harmed(func(dir string, m *store.Manifest) {
+	b.refused(b.harmed(func(dir string, m *backup.Manifest) {
 		file := filepath.Join(dir, "control.db")
 		db, err := sql.Open("sqlite", "file:"+file)
 		require.NoError(t, err)
@@ -217,7 +217,7 @@ func TestRestoreRefusesTriggers(t *testing.T) {
 		_, err = db.ExecContext(t.Context(), `PRAGMA wal_checkpoint(TRUNCATE)`)
 		require.NoError(t, err)
 		require.NoError(t, db.Close())
-		m.Files = slices.DeleteFunc(m.Files, func(f store.File) bool { return f.Name == "control.db" })
+		m.Files = slices.DeleteFunc(m.Files, func(f backup.File) bool { return f.Name == "control.db" })
 		listed(m, "control.db", read(t, file))
 	}), "control.db has a trigger")
 }

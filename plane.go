@@ -56,7 +56,7 @@ type plane struct {
 // openPlane opens the rooms, each with those that it builds on.
 func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 	nodes, err := node.New(ctx, node.Config{
-		DB: cfg.DB, Dir: filepath.Join(cfg.Data, "keys"), Bound: cfg.Bound, Logger: cfg.Logger, Registerer: cfg.Registerer,
+		DB: cfg.DB, LastSeal: proof.LastSeal, Dir: filepath.Join(cfg.Data, "keys"), Bound: cfg.Bound, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {
 		return nil, err

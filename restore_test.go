@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/store"
+	"muniment/control/backup"
 	"muniment/pipeline"
 	"muniment/sealer"
 )
@@ -140,10 +140,10 @@ func TestRestoreRefusesWhatIsNotWhole(t *testing.T) {
 	refused(harmed(func(dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "manifest.json"))) }), "it is no whole backup")
 
 	// Manifests that match their files, but are no backup.
-	rewritten := func(rewrite func(m *store.Manifest)) string {
+	rewritten := func(rewrite func(m *backup.Manifest)) string {
 		return harmed(func(dir string) {
 			m := m
-			m.Files = append([]store.File(nil), m.Files...)
+			m.Files = append([]backup.File(nil), m.Files...)
 			rewrite(&m)
 			text, err := json.Marshal(m)
 			require.NoError(t, err)
@@ -151,8 +151,8 @@ func TestRestoreRefusesWhatIsNotWhole(t *testing.T) {
 		})
 	}
 	without := func(part string) string {
-		return rewritten(func(m *store.Manifest) {
-			var left []store.File
+		return rewritten(func(m *backup.Manifest) {
+			var left []backup.File
 			for _, f := range m.Files {
 				if !strings.HasPrefix(f.Name, part) {
 					left = append(left, f)
@@ -166,15 +166,15 @@ func TestRestoreRefusesWhatIsNotWhole(t *testing.T) {
 	refused(without("log/"), "the log ends at offset 0")
 	refused(without("warehouse.db"), "warehouse.db")
 	refused(without("control.db"), "control.db")
-	refused(rewritten(func(m *store.Manifest) { m.Format = "muniment-backup.v2" }), `its format is "muniment-backup.v2"`)
+	refused(rewritten(func(m *backup.Manifest) { m.Format = "muniment-backup.v2" }), `its format is "muniment-backup.v2"`)
 	for _, name := range []string{"../evil", "log/../../evil", "/etc/evil", "log", "keys/", "keys//x", "evil", ""} {
-		refused(rewritten(func(m *store.Manifest) { m.Files[0].Name = name }), "which is no file of a backup")
+		refused(rewritten(func(m *backup.Manifest) { m.Files[0].Name = name }), "which is no file of a backup")
 	}
 
 	// Parts of two backups.
-	mixed := rewritten(func(m *store.Manifest) {
-		at := func(list []store.File) int {
-			return slices.IndexFunc(list, func(f store.File) bool { return f.Name == "warehouse.db" })
+	mixed := rewritten(func(m *backup.Manifest) {
+		at := func(list []backup.File) int {
+			return slices.IndexFunc(list, func(f backup.File) bool { return f.Name == "warehouse.db" })
 		}
 		m.Files[at(m.Files)] = newer.Files[at(newer.Files)]
 	})
@@ -193,11 +193,11 @@ func TestRestoreRefusesWhatIsNotWhole(t *testing.T) {
 		if why == "" {
 			continue // a key is not the backup's to judge
 		}
-		dir := rewritten(func(m *store.Manifest) {
+		dir := rewritten(func(m *backup.Manifest) {
 			text := read(t, filepath.Join(whole, f.Name))
 			damage(text)
 			sum := sha256.Sum256(text)
-			i := slices.IndexFunc(m.Files, func(g store.File) bool { return g.Name == f.Name })
+			i := slices.IndexFunc(m.Files, func(g backup.File) bool { return g.Name == f.Name })
 			m.Files[i].SHA256 = hex.EncodeToString(sum[:])
 		})
 		text := read(t, filepath.Join(dir, f.Name))
@@ -221,9 +221,9 @@ func TestRestoreRefusesWhatIsNotWhole(t *testing.T) {
 	_, err = restore(tarred, data)
 	require.NoError(t, err)
 	private(t, data)
-	_, err = store.Backup{Data: data, To: whole}.Run(t.Context())
+	_, err = backup.Backup{Data: data, To: whole}.Run(t.Context())
 	require.ErrorContains(t, err, "exists already")
-	_, err = store.Backup{Data: t.TempDir(), To: filepath.Join(t.TempDir(), "x")}.Run(t.Context())
+	_, err = backup.Backup{Data: t.TempDir(), To: filepath.Join(t.TempDir(), "x")}.Run(t.Context())
 	require.ErrorContains(t, err, "it is no data folder")
 }
 

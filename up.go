@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"muniment/control/node"
 	"muniment/control/sandbox"
 	"muniment/control/store"
 	"muniment/gateway"
@@ -243,7 +244,7 @@ func (c *upCmd) next(ctx context.Context, ctl *plane, apiURL string) string {
 // openLog opens the event log and holds database and warehouse against it: each of
 // them remembers how long it once was.
 func (c *upCmd) openLog(ctx context.Context, db *store.DB, warehouse *sqlite.Warehouse, cfg segment.Config) (log *segment.Log, err error) {
-	history := store.History{Loaded: warehouse, Replays: replays(), Older: packedAndLoaded(c.Data, warehouse), Accept: c.AcceptRollback}
+	history := store.History{Loaded: warehouse, Keys: node.KeyIDs, Replays: replays(), Older: packedAndLoaded(c.Data, warehouse), Accept: c.AcceptRollback}
 	mark, known, err := db.HighWater(ctx, segment.Partition)
 	if err != nil {
 		return nil, err

@@ -193,7 +193,7 @@ func (r *Room) writeExpulsion(ctx context.Context, nodeID string, left bool, q E
 		if err != nil {
 			return err
 		}
-		at, err := afterAll(ctx, tx, all)
+		at, err := r.afterAll(ctx, tx, all)
 		if err != nil {
 			return err
 		}

@@ -88,6 +88,9 @@ var (
 // Config of the room. DB and Dir are required.
 type Config struct {
 	DB *store.DB
+	// LastSeal is the latest moment that a proof pack states as that of its sealing, zero
+	// without a pack: a key ends after it. nil: there are no packs.
+	LastSeal func(ctx context.Context, q store.Querier) (time.Time, error)
 	// Dir is the folder of the key files; it is made when it is missing. Control
 	// processes that share a database share it (several.go).
 	Dir string
@@ -149,6 +152,9 @@ func New(ctx context.Context, cfg Config) (*Room, error) {
 	}
 	if cfg.SealTime == 0 {
 		cfg.SealTime = 10 * time.Minute
+	}
+	if cfg.LastSeal == nil {
+		cfg.LastSeal = func(context.Context, store.Querier) (time.Time, error) { return time.Time{}, nil }
 	}
 	if cfg.Clock == nil {
 		started := time.Now()

@@ -29,6 +29,7 @@ type place struct {
 	sealTime time.Duration
 	log      bytes.Buffer
 	metrics  prometheus.Registerer
+	sealed   time.Time // what the newest pack states
 }
 
 func newPlace(t *testing.T) *place {
@@ -53,7 +54,8 @@ func (p *place) start(t *testing.T) (r *Room, stop func(), err error) {
 	t.Cleanup(func() { db.Close() })
 	r, err = New(t.Context(), Config{
 		DB: db, Dir: p.keys(), Bound: 30 * time.Second, SealTime: p.sealTime,
-		Clock: func() time.Duration { return p.ran }, Logger: slog.New(slog.NewTextHandler(&p.log, nil)), Registerer: p.metrics,
+		LastSeal: func(context.Context, store.Querier) (time.Time, error) { return p.sealed, nil },
+		Clock:    func() time.Duration { return p.ran }, Logger: slog.New(slog.NewTextHandler(&p.log, nil)), Registerer: p.metrics,
 	})
 	return r, func() { require.NoError(t, db.Close()) }, err
 }

@@ -182,7 +182,7 @@ func (r *Room) writeRevocation(ctx context.Context, g *ring, keyID, reason strin
 		if row.RevokedAt != nil {
 			return nil
 		}
-		at, err := afterAll(ctx, tx, all)
+		at, err := r.afterAll(ctx, tx, all)
 		if err != nil {
 			return err
 		}
@@ -196,8 +196,8 @@ func (r *Room) writeRevocation(ctx context.Context, g *ring, keyID, reason strin
 
 // afterAll is a moment after every pack that was sealed and every directory that was
 // issued.
-func afterAll(ctx context.Context, tx *store.Tx, all []signingKey) (at time.Time, err error) {
-	if at, err = store.LastSeal(ctx, tx); err != nil {
+func (r *Room) afterAll(ctx context.Context, tx *store.Tx, all []signingKey) (at time.Time, err error) {
+	if at, err = r.cfg.LastSeal(ctx, tx); err != nil {
 		return at, err
 	}
 	return nextMilli(latest(at, issue(tx.Now(), all))), nil

@@ -51,6 +51,21 @@ func updateKey(ctx context.Context, tx *store.Tx, k *signingKey) error {
 	return nil
 }
 
+// KeyIDs are the ids of all keys that ever signed.
+func KeyIDs(ctx context.Context, q store.Querier) ([]string, error) {
+	return store.List(ctx, q, "the signing keys", store.Text, `SELECT key_id FROM signing_keys`)
+}
+
+// PackKeys are the public halves of all keys that ever signed packs, newest first.
+func PackKeys(ctx context.Context, q store.Querier) ([]sealer.Key, error) {
+	scan := func(row store.Row) (sealer.Key, error) {
+		k := sealer.Key{Algorithm: sealer.Algorithm}
+		return k, row.Scan(&k.KeyID, &k.PublicKey)
+	}
+	return store.List(ctx, q, "the keys of packs", scan, `SELECT key_id, public_key FROM signing_keys
+		WHERE purpose IN ($1, $2) ORDER BY revision DESC`, sealer.PurposePack, sealer.PurposeSandbox)
+}
+
 // key returns one row, nil when there is none.
 func (r *Room) key(ctx context.Context, keyID string) (*signingKey, error) {
 	return keyOf(ctx, r.db.Read(), keyID)

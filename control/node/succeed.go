@@ -103,7 +103,7 @@ func (r *Room) handOver(ctx context.Context, g *ring, key *private, by sealer.Re
 	overlap, sealed := time.Duration(0), time.Time{}
 	if g.role.signsPacks() {
 		overlap = r.cfg.SealTime
-		if sealed, err = store.LastSeal(ctx, r.db.Read()); err != nil {
+		if sealed, err = r.cfg.LastSeal(ctx, r.db.Read()); err != nil {
 			return nil, nil, err
 		}
 	}

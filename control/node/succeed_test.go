@@ -401,17 +401,11 @@ func TestKeysFollowTheNewestPack(t *testing.T) {
 	_, err := r.Enrol(t.Context(), "nod_a")
 	require.NoError(t, err)
 	receipts, packs := r.borrow(t, "nod_a", p.now).KeyID, r.mustPackSigner(t).KeyID
-	sealed := p.now.Add(40 * time.Second)
-	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
-		_, err := tx.ExecContext(t.Context(), `INSERT INTO proof_packs (pack_id, tenant_id, sequence, revision, first_index, entries, root_hash,
-			first_position, last_generation, last_offset, sealed_at, signing_key_id, bytes, sha256, duplicates, rated, unrated, header)
-			VALUES ('pak_a', 'tnt_a', 1, 1, 0, 1, '', '', 0, 0, $1, $2, 1, '', 0, 0, 0, '')`, store.At(sealed), packs)
-		return err
-	}))
+	p.sealed = p.now.Add(40 * time.Second)
 	v, err := r.Revoke(t.Context(), receipts, Revocation{}, operator)
 	require.NoError(t, err)
-	require.True(t, v.Key.RevokedAt.After(sealed), "what it signed is in that pack")
+	require.True(t, v.Key.RevokedAt.After(p.sealed), "what it signed is in that pack")
 	s, err := r.Rotate(t.Context(), packs, operator)
 	require.NoError(t, err)
-	require.False(t, s.Key.NotBefore.Before(sealed), "packs by the next key are younger")
+	require.False(t, s.Key.NotBefore.Before(p.sealed), "packs by the next key are younger")
 }

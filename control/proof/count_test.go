@@ -56,3 +56,21 @@ func TestCountBehind(t *testing.T) {
 	_, err = h.room.CountEvents(gone, h.tenant)
 	require.ErrorIs(t, err, context.Canceled)
 }
+
+// TestLastSeal is what the newest pack of any tenant states.
+func TestLastSeal(t *testing.T) {
+	h := build(t)
+	at, err := LastSeal(t.Context(), h.db.Read())
+	require.NoError(t, err)
+	require.Zero(t, at)
+	for range 2 {
+		h.deliver(deliveries(1)...)
+		h.seal()
+		h.advance(time.Minute)
+	}
+	packs := h.packs()
+	at, err = LastSeal(t.Context(), h.db.Read())
+	require.NoError(t, err)
+	require.Equal(t, packs[1].SealedAt.Time, at)
+	require.True(t, at.After(packs[0].SealedAt.Time))
+}

@@ -1,14 +1,17 @@
 package proof
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
 	"muniment/control/store"
+	"muniment/gateway/api"
 	"muniment/sealer"
 )
 
@@ -126,4 +129,38 @@ func (c *counter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	c.n += int64(n)
 	return n, err
+}
+
+// PackEvents hands over the events of all packs in a folder, verbatim: the log may hold
+// them no more. A folder that is not there holds none.
+func PackEvents(ctx context.Context, dir string, take func(event []byte) error) error {
+	names, err := fs.Glob(os.DirFS(dir), "*/"+string(api.PrefixPack)+"*"+packSuffix)
+	for _, name := range names {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil {
+			err = packEvents(filepath.Join(dir, filepath.FromSlash(name)), take)
+		}
+	}
+	return err
+}
+
+func packEvents(name string, take func(event []byte) error) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	pack, err := sealer.ReadPack(f)
+	for err == nil {
+		var event []byte
+		if event, err = pack.Next(); err == nil {
+			err = take(event)
+		}
+	}
+	if err == io.EOF {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", name, err)
 }

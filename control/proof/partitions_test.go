@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"muniment/control/node"
 	"muniment/control/store"
 	"muniment/control/store/storetest"
 	"muniment/gateway/api"
@@ -200,7 +201,7 @@ func TestOlderDatabaseBesideATopic(t *testing.T) {
 	}
 	sealBoth()
 	marked := follow(h.db)
-	require.NoError(t, h.db.Reconcile(t.Context(), store.History{Log: h.log, Loaded: h.warehouse}))
+	require.NoError(t, h.db.Reconcile(t.Context(), store.History{Log: h.log, Keys: node.KeyIDs, Loaded: h.warehouse}))
 	h.close()
 	older, err := os.MkdirTemp("", "muniment-proof-")
 	require.NoError(t, err)
@@ -208,17 +209,17 @@ func TestOlderDatabaseBesideATopic(t *testing.T) {
 	storetest.Copy(t, h.dir, older)
 	h.open(Config{})
 	sealBoth()
-	require.NoError(t, h.db.Reconcile(t.Context(), store.History{Log: h.log, Loaded: h.warehouse}))
+	require.NoError(t, h.db.Reconcile(t.Context(), store.History{Log: h.log, Keys: node.KeyIDs, Loaded: h.warehouse}))
 
 	path, url := storetest.Place(t, older)
 	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url, Now: h.Now, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	defer db.Close()
-	err = db.Reconcile(t.Context(), store.History{Log: h.log, Loaded: h.warehouse})
+	err = db.Reconcile(t.Context(), store.History{Log: h.log, Keys: node.KeyIDs, Loaded: h.warehouse})
 	require.ErrorIs(t, err, store.ErrOlder)
 	require.ErrorContains(t, err, "2 events of control that it never wrote")
 	replayed := map[string][]string{}
-	require.NoError(t, db.Reconcile(t.Context(), store.History{Log: h.log, Loaded: h.warehouse, Accept: true, Replays: []store.Replay{
+	require.NoError(t, db.Reconcile(t.Context(), store.History{Log: h.log, Keys: node.KeyIDs, Loaded: h.warehouse, Accept: true, Replays: []store.Replay{
 		{Kinds: []string{"pack"}, Apply: func(_ context.Context, _ *store.Tx, e *sealer.Event) (bool, error) {
 			replayed[e.TenantID] = append(replayed[e.TenantID], e.Type)
 			return false, nil
@@ -231,5 +232,5 @@ func TestOlderDatabaseBesideATopic(t *testing.T) {
 		require.NotEqual(t, marked[p], mark.String())
 	}
 	follow(db)
-	require.NoError(t, db.Reconcile(t.Context(), store.History{Log: h.log, Loaded: h.warehouse}), "one history again")
+	require.NoError(t, db.Reconcile(t.Context(), store.History{Log: h.log, Keys: node.KeyIDs, Loaded: h.warehouse}), "one history again")
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"time"
 
 	"muniment/control/store"
@@ -155,6 +156,49 @@ func readPack(ctx context.Context, db *sql.DB, tenantID, packID string) (p Pack,
 // CountPacks counts the tenant's packs.
 func (r *Room) CountPacks(ctx context.Context, tenantID string) (int64, error) {
 	return store.Count(ctx, r.db.Read(), "packs", `SELECT COUNT(*) FROM proof_packs WHERE tenant_id = $1`, tenantID)
+}
+
+// File is that of a sealed pack, below Config.Dir.
+type File struct {
+	Name    string // with slashes
+	Bytes   int64
+	SHA256  string // base64url
+	Sandbox bool   // it is a visitor's, and is deleted with the visitor's tenant
+}
+
+// Files lists those of all sealed packs.
+func Files(ctx context.Context, q store.Querier) ([]File, error) {
+	scan := func(row store.Row) (f File, err error) {
+		var tenantID, packID string
+		err = row.Scan(&tenantID, &packID, &f.Bytes, &f.SHA256, &f.Sandbox)
+		f.Name = path.Join(tenantID, packID+packSuffix)
+		return f, err
+	}
+	return store.List(ctx, q, "the sealed packs", scan, `SELECT p.tenant_id, p.pack_id, p.bytes, p.sha256, COALESCE(t.sandbox, 0) = 1
+		FROM proof_packs p LEFT JOIN tenants t ON t.tenant_id = p.tenant_id ORDER BY p.tenant_id, p.sequence`)
+}
+
+// RootAt is the root that was, or may have been, signed at a size of a tenant's log, empty
+// if there was none; size is how many entries are sealed.
+func RootAt(ctx context.Context, q store.Querier, tenantID string, at uint64) (size uint64, root string, err error) {
+	var signed sql.NullString
+	err = q.QueryRowContext(ctx, `SELECT h.tree_size, r.root_hash FROM proof_heads h
+		LEFT JOIN proof_roots r ON r.tenant_id = h.tenant_id AND r.tree_size = $2 WHERE h.tenant_id = $1`, tenantID, at).Scan(&size, &signed)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return 0, "", fmt.Errorf("cannot read the root of %s at %d entries: %w", tenantID, at, err)
+	}
+	return size, signed.String, nil
+}
+
+// LastSeal is the latest moment that a proof pack states as that of its sealing; zero
+// without a pack. It may be ahead of this clock: a pack is never older than what is
+// in it, which nodes have dated.
+func LastSeal(ctx context.Context, q store.Querier) (time.Time, error) {
+	var at store.Instant
+	if err := q.QueryRowContext(ctx, `SELECT MAX(sealed_at) FROM proof_packs`).Scan(&at); err != nil {
+		return time.Time{}, fmt.Errorf("cannot tell when the last pack was sealed: %w", err)
+	}
+	return at.Time, nil
 }
 
 // packAt finds the pack that an entry was sealed in, by its position.

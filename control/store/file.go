@@ -36,7 +36,7 @@ var ErrForeign = errors.New("is not a data folder of muniment, and not empty")
 
 // ours are files that every data folder has one of, of whatever process, from its first
 // moment on.
-var ours = []string{"LOCK", controlFile, "keys/root.vkey", "admin.json"}
+var ours = []string{"LOCK", "control.db", "keys/root.vkey", "admin.json"}
 
 // MakeDataDir is MakeDir for a data folder. One that is there has to be empty or ours, else
 // it is refused with ErrForeign: a mistyped path must not strew keys and databases over a

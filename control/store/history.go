@@ -59,6 +59,8 @@ type History struct {
 	// Loaded is how far the warehouse has loaded each partition: marks like the
 	// database's own. nil leaves them out.
 	Loaded Loaded
+	// Keys lists the ids of all signing keys that a database knows; nil: it knows none.
+	Keys func(ctx context.Context, q Querier) (ids []string, err error)
 	// Replays are those of all rooms that own states which an event may stop.
 	Replays []Replay
 	// Older hands over events that the log may hold no more, as those of packs are, in any
@@ -87,7 +89,7 @@ func (db *DB) Reconcile(ctx context.Context, h History) error {
 		}
 		db.cfg.Logger.Warn("went on with an older database", "missed", missed.String(), "incarnation", db.incarnation)
 		db.logStops(reapplied)
-		if err := db.provable(ctx, missed); err != nil {
+		if err := db.provable(ctx, h, missed); err != nil {
 			db.cfg.Logger.Error("went on with deliveries that can't be proven", "err", err)
 		}
 	} else if err := db.holdStops(ctx, h, missed); err != nil {
@@ -111,14 +113,29 @@ func (db *DB) Reconcile(ctx context.Context, h History) error {
 }
 
 // provable says whether the database knows by now who signed what it had missed.
-func (db *DB) provable(ctx context.Context, m missed) error {
-	keys, err := signingKeys(ctx, db.read)
+func (db *DB) provable(ctx context.Context, h History, m missed) error {
+	keys, err := h.keys(ctx, db.read)
 	for _, s := range m.signers {
 		if err == nil && !keys[s.keyID] {
 			err = fmt.Errorf("the log holds %s: nothing could prove them", s)
 		}
 	}
 	return err
+}
+
+// NextLife begins the next life of a database that came out of a backup, beside the log that
+// it goes on with: h's, from ends on. What was stopped in anything that h knows is in force,
+// reapplied is what of that the database did not show, and an event tells of it. It fails if
+// nothing could prove who signed a delivery in the log.
+func (db *DB) NextLife(ctx context.Context, h History) (reapplied []string, ends []sealer.Position, err error) {
+	missed, err := db.missed(ctx, h)
+	if err != nil {
+		return nil, nil, err
+	}
+	if reapplied, err = db.restored(ctx, h, missed, eventRestored); err != nil {
+		return nil, nil, err
+	}
+	return reapplied, missed.ends(), db.provable(ctx, h, missed)
 }
 
 // restored begins a new life of the database, with all that was stopped, and says what of

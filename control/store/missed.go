@@ -2,8 +2,8 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -130,10 +130,7 @@ func (db *DB) missed(ctx context.Context, h History) (m missed, err error) {
 			return m, err
 		}
 	}
-	var known horizon
-	if known.last, err = db.newestNumber(ctx); err == nil {
-		known.keys, err = signingKeys(ctx, db.read)
-	}
+	known, err := h.horizon(ctx, db.read)
 	for i := range m.parts {
 		if err == nil {
 			err = m.read(ctx, h.Log, &m.parts[i], from[i], known)
@@ -238,31 +235,79 @@ func signedBy(event []byte) string {
 	return signature.KeyID
 }
 
-// signingKeys are the ids of all keys. The table is control/node's.
-func signingKeys(ctx context.Context, db *sql.DB) (map[string]bool, error) {
-	rows, err := db.QueryContext(ctx, `SELECT key_id FROM signing_keys`)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the signing keys: %w", err)
+// keys are the ids of all signing keys that a database knows.
+func (h *History) keys(ctx context.Context, q Querier) (map[string]bool, error) {
+	known := map[string]bool{}
+	if h.Keys == nil {
+		return known, nil
 	}
-	defer rows.Close()
-	keys := map[string]bool{}
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return nil, fmt.Errorf("cannot list the signing keys: %w", err)
-		}
-		keys[id] = true
+	ids, err := h.Keys(ctx, q)
+	for _, id := range ids {
+		known[id] = true
 	}
-	return keys, rows.Err()
+	return known, err
 }
 
-// newestNumber is the newest that the database has given.
-func (db *DB) newestNumber(ctx context.Context) (n number, err error) {
-	n.epoch = db.epoch
-	if err = db.read.QueryRowContext(ctx, `SELECT value FROM counters WHERE name = 'outbox'`).Scan(&n.seq); err != nil {
-		err = fmt.Errorf("cannot read the outbox's counter: %w", err)
+// Standing is how far a database is.
+type Standing struct {
+	Incarnation string
+	Epoch       uint64
+	Events      uint64 // the number of the newest event of the epoch
+	Revision    int64
+}
+
+// ReadStanding reads how far a database is, which may be a copy.
+func ReadStanding(ctx context.Context, q Querier) (s Standing, err error) {
+	err = q.QueryRowContext(ctx, `SELECT epoch, id, (SELECT value FROM counters WHERE name = 'outbox'),
+		(SELECT value FROM counters WHERE name = 'revision') FROM incarnations ORDER BY epoch DESC LIMIT 1`).
+		Scan(&s.Epoch, &s.Incarnation, &s.Events, &s.Revision)
+	if err != nil {
+		err = fmt.Errorf("cannot read how far the database is: %w", err)
 	}
-	return n, err
+	return s, err
+}
+
+// Meets is where a partition of the log meets a database, which may be a copy: the
+// position of the first record that came after it, or the partition's end. That record is
+// an event of control that the database did not write, or a delivery signed by a key that
+// it does not know: a key signs from its commit on, before the event that tells of it is in
+// the log.
+func (h *History) Meets(ctx context.Context, q Querier, partition int32) (at sealer.Position, err error) {
+	first, at, err := h.Log.Bounds(ctx, partition)
+	if err != nil {
+		return at, err
+	}
+	known, err := h.horizon(ctx, q)
+	if err != nil {
+		return at, err
+	}
+	marks, err := highWater(ctx, q)
+	if err != nil {
+		return at, err
+	}
+	from, marked := marks[partition]
+	if !marked || from.Generation < at.Generation || from.Compare(first) < 0 {
+		from = first
+	}
+	found := errors.New("found")
+	err = known.beyond(ctx, h.Log, from, at, func(e *sealer.Entry, _ string) error {
+		at = e.Position
+		return found
+	})
+	if errors.Is(err, found) {
+		err = nil
+	}
+	return at, err
+}
+
+// horizon is how far a database knows the log.
+func (h *History) horizon(ctx context.Context, q Querier) (known horizon, err error) {
+	s, err := ReadStanding(ctx, q)
+	if err == nil {
+		known.last = number{s.Epoch, s.Events}
+		known.keys, err = h.keys(ctx, q)
+	}
+	return known, err
 }
 
 // revisionOf reads the revision that a record's event names, 0 when it names none.

@@ -5,13 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 
-	"muniment/gateway/api"
 	"muniment/sealer"
 )
 
@@ -272,38 +267,4 @@ func (db *DB) logStops(reapplied []string) {
 	for _, stop := range reapplied {
 		db.cfg.Logger.Warn("the database did not show what the log says was stopped: it is in force again", "stop", stop)
 	}
-}
-
-// PackEvents hands over the events of all packs in a folder, verbatim: the log may hold
-// them no more. A folder that is not there holds none.
-func PackEvents(ctx context.Context, dir string, take func(event []byte) error) error {
-	names, err := fs.Glob(os.DirFS(dir), "*/"+string(api.PrefixPack)+"*.ndjson")
-	for _, name := range names {
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err == nil {
-			err = packEvents(filepath.Join(dir, filepath.FromSlash(name)), take)
-		}
-	}
-	return err
-}
-
-func packEvents(name string, take func(event []byte) error) error {
-	f, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	pack, err := sealer.ReadPack(f)
-	for err == nil {
-		var event []byte
-		if event, err = pack.Next(); err == nil {
-			err = take(event)
-		}
-	}
-	if err == io.EOF {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", name, err)
 }

@@ -1,4 +1,4 @@
-package store
+package backup
 
 import (
 	"archive/tar"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"muniment/sealer"
+	"muniment/sealer/keyfile"
 )
 
 // tarSuffix ends the name of a backup that is one file.
@@ -193,7 +194,7 @@ func publish(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	return Sync(filepath.Dir(to))
+	return keyfile.Sync(filepath.Dir(to))
 }
 
 // syncFolders syncs a folder and all below it; a plain file is left alone.
@@ -202,7 +203,7 @@ func syncFolders(dir string) error {
 		if err != nil || !d.IsDir() {
 			return err
 		}
-		return Sync(name)
+		return keyfile.Sync(name)
 	})
 }
 

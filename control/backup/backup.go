@@ -1,26 +1,5 @@
-package store
-
-import (
-	"bytes"
-	"context"
-	"database/sql"
-	"encoding/base64"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path"
-	"path/filepath"
-	"strings"
-	"time"
-
-	"muniment/sealer"
-)
-
-// # Backup
+// Package backup copies a data folder, beside the server that runs on it, and makes a
+// data folder of such a copy.
 //
 // A backup is a folder, or a tar of one, that holds a data folder as of one point
 // in time: the moment at which the database is copied.
@@ -57,6 +36,33 @@ import (
 // can be mistaken for what happened after the backup. What did is lost, and the
 // restored service would in time sign other roots of sizes that were signed before:
 // only who holds a later pack or checkpoint can tell, by Restore.Expect.
+//
+// What it has to know of packs and keys it asks control/proof and control/node, and of the
+// history that database and log share control/store.
+package backup
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"muniment/control/node"
+	"muniment/control/proof"
+	"muniment/control/store"
+	"muniment/sealer"
+)
 
 // Names within a data folder and a backup of it.
 const (
@@ -104,7 +110,7 @@ type File struct {
 
 // LogCopier is the log of a data folder, as a backup needs it.
 type LogCopier interface {
-	Reader
+	store.Reader
 	io.Closer
 	// Copy writes the log into a new folder, up to the last group that ends at or
 	// before limit, and returns where the copy ends.
@@ -249,9 +255,9 @@ func (w *backupWriter) control(ctx context.Context) error {
 		return err
 	}
 	return w.read(func(db *sql.DB) error {
-		return db.QueryRowContext(ctx, `SELECT epoch, id, (SELECT value FROM counters WHERE name = 'outbox'),
-			(SELECT value FROM counters WHERE name = 'revision') FROM incarnations ORDER BY epoch DESC LIMIT 1`).
-			Scan(&w.m.Epoch, &w.m.Incarnation, &w.m.Events, &w.m.Revision)
+		s, err := store.ReadStanding(ctx, db)
+		w.m.Incarnation, w.m.Epoch, w.m.Events, w.m.Revision = s.Incarnation, s.Epoch, s.Events, s.Revision
+		return err
 	})
 }
 
@@ -269,9 +275,9 @@ func (w *backupWriter) read(fn func(*sql.DB) error) error {
 
 // packs copies every pack that the database names, and compares it with what was sealed.
 func (w *backupWriter) packs(ctx context.Context) error {
-	var sealed []packFile
+	var sealed []proof.File
 	if err := w.read(func(db *sql.DB) (err error) {
-		sealed, err = packFiles(ctx, db)
+		sealed, err = proof.Files(ctx, db)
 		return err
 	}); err != nil {
 		return err
@@ -281,12 +287,12 @@ func (w *backupWriter) packs(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		size, err := w.copy(p.name)
-		if p.sandbox && errors.Is(err, fs.ErrNotExist) {
+		size, err := w.copy(path.Join(packsFolder, p.Name))
+		if p.Sandbox && errors.Is(err, fs.ErrNotExist) {
 			continue // its visitor is gone since the database was copied
 		}
 		if err == nil {
-			err = p.check(w.m.Files[len(w.m.Files)-1])
+			err = check(&p, w.m.Files[len(w.m.Files)-1])
 		}
 		if err != nil {
 			return fmt.Errorf("cannot copy a sealed pack: %w", err)
@@ -297,32 +303,11 @@ func (w *backupWriter) packs(ctx context.Context) error {
 	return nil
 }
 
-// packFile is the file of a sealed pack, as the database knows it.
-type packFile struct {
-	name    string
-	bytes   int64
-	sha256  string // base64url
-	sandbox bool   // it is a visitor's, and is deleted with the visitor's tenant
-}
-
-// packFiles lists the files of all sealed packs. The tables are control/proof's and
-// control/tenant's.
-func packFiles(ctx context.Context, db *sql.DB) ([]packFile, error) {
-	scan := func(row Row) (p packFile, err error) {
-		var tenantID, packID string
-		err = row.Scan(&tenantID, &packID, &p.bytes, &p.sha256, &p.sandbox)
-		p.name = path.Join(packsFolder, tenantID, packID+".ndjson")
-		return p, err
-	}
-	return List(ctx, db, "the sealed packs", scan, `SELECT p.tenant_id, p.pack_id, p.bytes, p.sha256, COALESCE(t.sandbox, 0) = 1
-		FROM proof_packs p LEFT JOIN tenants t ON t.tenant_id = p.tenant_id ORDER BY p.tenant_id, p.sequence`)
-}
-
-// check says whether a file is what was sealed.
-func (p packFile) check(f File) error {
+// check says whether a file is the pack that was sealed.
+func check(p *proof.File, f File) error {
 	sum, err := hex.DecodeString(f.SHA256)
-	if err != nil || f.Bytes != p.bytes || base64.RawURLEncoding.EncodeToString(sum) != p.sha256 {
-		return fmt.Errorf("%s is not what was sealed", p.name)
+	if err != nil || f.Bytes != p.Bytes || base64.RawURLEncoding.EncodeToString(sum) != p.SHA256 {
+		return fmt.Errorf("%s is not what was sealed", f.Name)
 	}
 	return nil
 }
@@ -392,8 +377,12 @@ func (w *backupWriter) log(ctx context.Context) error {
 		return err
 	}
 	defer log.Close()
-	limit, err := w.limit(ctx, log)
-	if err != nil {
+	var limit sealer.Position
+	history := store.History{Log: log, Keys: node.KeyIDs}
+	if err := w.read(func(db *sql.DB) (err error) {
+		limit, err = history.Meets(ctx, db, logPartition)
+		return err
+	}); err != nil {
 		return fmt.Errorf("cannot find where the log meets the database: %w", err)
 	}
 	end, err := log.Copy(ctx, filepath.Join(w.dir, logFolder), limit)
@@ -412,42 +401,6 @@ func (w *backupWriter) log(ctx context.Context) error {
 	}
 	w.say("%-13s %s up to position %s", logFolder, megabytes(total), end)
 	return err
-}
-
-// limit is the position of the first record that came after the copied database, or
-// the log's end: an event of control that it did not write, or a delivery signed by
-// a key that it does not know. Such a key signs from its commit on, before the event
-// that tells of it is in the log.
-func (w *backupWriter) limit(ctx context.Context, log Reader) (limit sealer.Position, err error) {
-	first, limit, err := log.Bounds(ctx, logPartition)
-	if err != nil {
-		return limit, err
-	}
-	var from sealer.Position
-	var marked bool
-	known := horizon{last: number{w.m.Epoch, w.m.Events}}
-	if err := w.read(func(db *sql.DB) (err error) {
-		marks, err := highWater(ctx, db)
-		if err == nil {
-			known.keys, err = signingKeys(ctx, db)
-		}
-		from, marked = marks[logPartition]
-		return err
-	}); err != nil {
-		return limit, err
-	}
-	if !marked || from.Generation < limit.Generation || from.Compare(first) < 0 {
-		from = first
-	}
-	found := errors.New("found")
-	err = known.beyond(ctx, log, from, limit, func(e *sealer.Entry, _ string) error {
-		limit = e.Position
-		return found
-	})
-	if errors.Is(err, found) {
-		err = nil
-	}
-	return limit, err
 }
 
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

@@ -1,4 +1,4 @@
-package store
+package backup
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 
 	"modernc.org/sqlite"
+
+	"muniment/sealer/keyfile"
 )
 
 // stepPages is how many pages are copied before ctx is looked at again.
@@ -65,7 +67,7 @@ func copyDatabase(ctx context.Context, from, to string) (err error) {
 	if err != nil {
 		return err
 	}
-	return Sync(to)
+	return keyfile.Sync(to)
 }
 
 func escaped(path string) string { return (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath() }

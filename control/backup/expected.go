@@ -1,4 +1,4 @@
-package store
+package backup
 
 import (
 	"bufio"
@@ -12,6 +12,8 @@ import (
 	"os"
 	"strings"
 
+	"muniment/control/node"
+	"muniment/control/proof"
 	"muniment/sealer"
 )
 
@@ -70,33 +72,28 @@ func readExpected(file string) (e Expected, err error) {
 	return Expected{File: file, TenantID: tenantID, note: string(text)}, nil
 }
 
-// meets says whether the tenant's log in this database has the expected root. The
-// tables are control/proof's and control/node's.
-func (db *DB) meets(ctx context.Context, e *Expected) error {
+// met says whether the tenant's log in the restored database has the expected root.
+func (e *Expected) met(ctx context.Context, db *sql.DB) error {
 	if e.note != "" {
-		if err := db.openNote(ctx, e); err != nil {
+		if err := e.open(ctx, db); err != nil {
 			return fmt.Errorf("%s: %w", e.File, err)
 		}
 	}
-	var size uint64
-	var root sql.NullString
-	err := db.read.QueryRowContext(ctx, `SELECT h.tree_size, r.root_hash FROM proof_heads h
-		LEFT JOIN proof_roots r ON r.tenant_id = h.tenant_id AND r.tree_size = $2 WHERE h.tenant_id = $1`, e.TenantID, e.TreeSize).Scan(&size, &root)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return err
-	}
+	size, root, err := proof.RootAt(ctx, db, e.TenantID, e.TreeSize)
 	switch {
+	case err != nil:
+		return err
 	case size < e.TreeSize:
 		return fmt.Errorf("it is older than %s: its log of %s has %d entries under a root, %d were signed", e.File, e.TenantID, size, e.TreeSize)
-	case root.String != e.RootHash:
+	case root != e.RootHash:
 		return fmt.Errorf("it is of another history than %s: its log of %s has not the root %s at %d entries", e.File, e.TenantID, e.RootHash, e.TreeSize)
 	}
 	return nil
 }
 
-// openNote verifies a checkpoint by one of the keys that the database knows.
-func (db *DB) openNote(ctx context.Context, e *Expected) error {
-	keys, err := db.packKeys(ctx)
+// open verifies a checkpoint by one of the keys that the database knows.
+func (e *Expected) open(ctx context.Context, db *sql.DB) error {
+	keys, err := node.PackKeys(ctx, db)
 	if err != nil {
 		return err
 	}
@@ -112,14 +109,4 @@ func (db *DB) openNote(ctx context.Context, e *Expected) error {
 		}
 	}
 	return errors.New("no key that the backup knows has signed the checkpoint: it is of another service, or of a later time than the backup")
-}
-
-func (db *DB) packKeys(ctx context.Context) ([]sealer.Key, error) {
-	scan := func(row Row) (sealer.Key, error) {
-		k := sealer.Key{Algorithm: sealer.Algorithm}
-		err := row.Scan(&k.KeyID, &k.PublicKey)
-		return k, err
-	}
-	return List(ctx, db.read, "the keys of packs", scan, `SELECT key_id, public_key FROM signing_keys
-		WHERE purpose IN ($1, $2) ORDER BY revision DESC`, sealer.PurposePack, sealer.PurposeSandbox)
 }

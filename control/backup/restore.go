@@ -1,4 +1,4 @@
-package store
+package backup
 
 import (
 	"context"
@@ -10,15 +10,19 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path"
 	"path/filepath"
 	"time"
 
+	"muniment/control/node"
+	"muniment/control/proof"
+	"muniment/control/store"
 	"muniment/sealer"
 )
 
 // OpenLog is the log of a restored folder, open for its next generation.
 type OpenLog interface {
-	Reader
+	store.Reader
 	io.Closer
 }
 
@@ -36,9 +40,9 @@ type Restore struct {
 	// generation, after it has read and checked all of it. It fails if the
 	// folder's warehouse does not fit that log.
 	Continue func(ctx context.Context, data string, end sealer.Position, generation uint32) (OpenLog, error)
-	// Replays are as in History: whoever made the backup may have edited its database.
-	Replays []Replay
-	// Older is as in History, for the new data folder; nil: there are none.
+	// Replays are as in store.History: whoever made the backup may have edited its database.
+	Replays []store.Replay
+	// Older is as in store.History, for the new data folder; nil: there are none.
 	Older func(ctx context.Context, data string, take func(event []byte) error) error
 	// Progress gets a line for each part; nil is silent.
 	Progress io.Writer
@@ -205,19 +209,19 @@ func (w *restoreWriter) copyFile(from archive, f File) error {
 // reopen opens what was copied, checks that its parts belong together, and begins
 // its next life.
 func (w *restoreWriter) reopen(ctx context.Context, expected []Expected) (done *Restored, err error) {
-	db, err := Open(ctx, Config{Path: filepath.Join(w.dir, controlFile), Now: w.Now, Logger: slog.New(slog.DiscardHandler)})
+	db, err := store.Open(ctx, store.Config{Path: filepath.Join(w.dir, controlFile), Now: w.Now, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	done = &Restored{
-		Data: w.Data, TakenAt: w.m.TakenAt, Previous: db.incarnation, Keys: w.m.Keys, Expected: expected,
+		Data: w.Data, TakenAt: w.m.TakenAt, Previous: db.Incarnation(), Keys: w.m.Keys, Expected: expected,
 	}
 	if done.Packs, err = w.checkPacks(ctx, db); err != nil {
 		return nil, err
 	}
 	for i := range expected {
-		if err := db.meets(ctx, &expected[i]); err != nil {
+		if err := expected[i].met(ctx, db.Read()); err != nil {
 			return nil, err
 		}
 		w.say("meets         %s: tenant %s, %d entries", expected[i].File, expected[i].TenantID, expected[i].TreeSize)
@@ -229,8 +233,8 @@ func (w *restoreWriter) reopen(ctx context.Context, expected []Expected) (done *
 }
 
 // checkPacks looks for the file of every sealed pack.
-func (w *restoreWriter) checkPacks(ctx context.Context, db *DB) (int, error) {
-	sealed, err := packFiles(ctx, db.read)
+func (w *restoreWriter) checkPacks(ctx context.Context, db *store.DB) (int, error) {
+	sealed, err := proof.Files(ctx, db.Read())
 	if err != nil {
 		return 0, err
 	}
@@ -240,14 +244,15 @@ func (w *restoreWriter) checkPacks(ctx context.Context, db *DB) (int, error) {
 	}
 	found := 0
 	for _, p := range sealed {
-		f, ok := copied[p.name]
-		if !ok && p.sandbox {
+		name := path.Join(packsFolder, p.Name)
+		f, ok := copied[name]
+		if !ok && p.Sandbox {
 			continue
 		}
 		if !ok {
-			return 0, fmt.Errorf("it lacks %s, which was sealed", p.name)
+			return 0, fmt.Errorf("it lacks %s, which was sealed", name)
 		}
-		if err := p.check(f); err != nil {
+		if err := check(&p, f); err != nil {
 			return 0, err
 		}
 		found++
@@ -258,7 +263,7 @@ func (w *restoreWriter) checkPacks(ctx context.Context, db *DB) (int, error) {
 
 // goOn reads the log from end to end, and begins its next generation and the
 // database's next life. Both must know the same keys.
-func (w *restoreWriter) goOn(ctx context.Context, db *DB, done *Restored) (err error) {
+func (w *restoreWriter) goOn(ctx context.Context, db *store.DB, done *Restored) (err error) {
 	end, err := sealer.ParsePosition(w.m.LogEnd)
 	if err != nil {
 		return fmt.Errorf("cannot read its %s: %w", manifestFile, err)
@@ -268,24 +273,17 @@ func (w *restoreWriter) goOn(ctx context.Context, db *DB, done *Restored) (err e
 		return err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
-	missed, err := db.missed(ctx, History{Log: log})
-	if err != nil {
-		return err
-	}
-	h := History{Log: log, Replays: w.Replays}
+	h := store.History{Log: log, Keys: node.KeyIDs, Replays: w.Replays}
 	if w.Older != nil {
 		h.Older = func(ctx context.Context, take func(event []byte) error) error {
 			return w.Restore.Older(ctx, w.dir, take)
 		}
 	}
-	reapplied, err := db.restored(ctx, h, missed, eventRestored)
+	reapplied, ends, err := db.NextLife(ctx, h)
 	if err != nil {
 		return err
 	}
-	if err := db.provable(ctx, missed); err != nil {
-		return err
-	}
-	done.Incarnation, done.LogEnd = db.incarnation, missed.parts[logPartition].end.String()
+	done.Incarnation, done.LogEnd = db.Incarnation(), ends[logPartition].String()
 	w.say("log           read from end to end; goes on at position %s", done.LogEnd)
 	done.Reapplied = append([]string{}, reapplied...)
 	for _, stop := range reapplied {

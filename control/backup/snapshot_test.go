@@ -1,4 +1,4 @@
-package store
+package backup
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"muniment/control/store"
 )
 
 // busy is a context under which something happens each time that it is asked how it
@@ -73,8 +75,8 @@ CREATE TABLE last AS SELECT 0 AS amount`, pages)
 
 func TestDamagedDatabaseIsNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control.db")
-	db := mustOpenFile(t, path)
-	db.mustEmit(t, "tnt_a", "rgh_a")
+	db, err := store.Open(t.Context(), store.Config{Path: path})
+	require.NoError(t, err)
 	require.NoError(t, db.Close())
 	require.NoError(t, checkDatabase(t.Context(), path))
 	text, err := os.ReadFile(path)
