@@ -23,6 +23,7 @@ import (
 	"muniment/gateway/certs"
 	"muniment/pipeline/clickhouse"
 	"muniment/pipeline/kafka"
+	"muniment/sealer/keyfile"
 )
 
 // controlCmd is one of any number of control processes on one database. They share
@@ -59,7 +60,7 @@ func (c *controlCmd) Run() (err error) {
 	started := false
 	defer func() { err = stopped(told, ctx, logger, started, err) }()
 	registry := newRegistry()
-	if err := store.MakeDataDir(c.Data); err != nil {
+	if err := makeDataDir(c.Data); err != nil {
 		return err
 	}
 
@@ -248,7 +249,7 @@ func sharedAccess(data string, own adminAccess) (access adminAccess, err error) 
 		access.Token = rand.Text()
 		fresh := path + "." + access.Token[:8]
 		if text, err = json.Marshal(access); err == nil {
-			err = store.WriteFile(fresh, text, 0o600)
+			err = keyfile.Write(fresh, text, 0o600)
 		}
 		if err == nil {
 			defer os.Remove(fresh)
@@ -268,7 +269,7 @@ func sharedAccess(data string, own adminAccess) (access adminAccess, err error) 
 		text, err = json.Marshal(access)
 	}
 	if err == nil {
-		err = store.WriteFile(path, text, 0o600)
+		err = keyfile.Write(path, text, 0o600)
 	}
 	if err != nil {
 		return access, fmt.Errorf("cannot share %s: %w", path, err)

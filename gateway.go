@@ -18,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"muniment/control/sandbox"
-	"muniment/control/store"
 	"muniment/gateway"
 	"muniment/gateway/api"
 	"muniment/gateway/certs"
@@ -27,6 +26,7 @@ import (
 	"muniment/pipeline/edge"
 	"muniment/pipeline/kafka"
 	"muniment/pipeline/segment"
+	"muniment/sealer/keyfile"
 )
 
 // gatewayCmd is an edge node.
@@ -81,10 +81,10 @@ func (c *gatewayCmd) Run() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := store.MakeDataDir(c.Data); err != nil {
+	if err := makeDataDir(c.Data); err != nil {
 		return err
 	}
-	claim, err := store.Claim(c.Data)
+	claim, err := keyfile.Claim(c.Data)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 // rooms is the map of the house: which room may import which of ours. A new room
 // is a line here. A name that ends in "/..." stands for the room and all below it.
 var rooms = map[string][]string{
-	".":                       {"bench", "control/...", "gate", "gateway/...", "pipeline/...", "sealer"},
+	".":                       {"bench", "control/...", "gate", "gateway/...", "pipeline/...", "sealer", "sealer/keyfile"},
 	"deploy":                  {},
 	"bench":                   {"gate", "gateway", "gateway/api", "pipeline/...", "sealer"},
 	"control":                 {"control/...", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
@@ -26,7 +26,7 @@ var rooms = map[string][]string{
 	"control/meter":           {"control/route", "control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/node":            {"control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile"},
 	"control/offer":           {"control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
-	"control/proof":           {"control/node", "control/route", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
+	"control/proof":           {"control/node", "control/route", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile"},
 	"control/rapidtest":       {},
 	"control/right":           {"control/node", "control/route", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/roomtest":        {"control/node", "control/store", "control/store/storetest", "sealer"},
@@ -35,7 +35,7 @@ var rooms = map[string][]string{
 	"control/sandbox":         {"control/challenge", "control/node", "control/offer", "control/proof", "control/right", "control/route", "control/settle", "control/settle/rate", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/settle":          {"control/settle/rate", "control/store", "gate", "gateway/api", "sealer"},
 	"control/settle/rate":     {},
-	"control/store":           {"gateway/api", "sealer", "sealer/keyfile"},
+	"control/store":           {"gateway/api", "sealer"},
 	"control/store/storetest": {},
 	"control/tenant":          {"control/node", "control/route", "control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"gate":                    {},

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/store"
+	"muniment/sealer/keyfile"
 )
 
 // TestNobodyReadsTheDemo: muniment demo | head ends the demo, its server with it.
@@ -27,7 +27,7 @@ func TestNobodyReadsTheDemo(t *testing.T) {
 	require.NoError(t, out.(io.Closer).Close())
 	require.Error(t, demo.Wait())
 
-	claim, err := store.Claim(filepath.Join(dir, "data"))
+	claim, err := keyfile.Claim(filepath.Join(dir, "data"))
 	require.NoError(t, err, "the server of the demo lives on")
 	require.NoError(t, claim.Close())
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"muniment/control/node"
-	"muniment/control/store"
 	"muniment/gateway/identity"
+	"muniment/sealer/keyfile"
 )
 
 // insideURL is control, for who dials it inside the process.
@@ -38,7 +38,7 @@ type slots struct {
 // more, and what has lost a part of its folder. The volume has to know locks.
 func (s *slots) join(ctx context.Context, metrics prometheus.Registerer) (*identity.Node, error) {
 	folder := filepath.Join(s.plane.cfg.Data, "sandbox") // which control processes share
-	if err := store.MakeDir(folder); err != nil {
+	if err := keyfile.MakeDir(folder); err != nil {
 		return nil, err
 	}
 	for slot := 1; slot <= mostSlots; slot++ {
@@ -55,7 +55,7 @@ func (s *slots) join(ctx context.Context, metrics prometheus.Registerer) (*ident
 			s.invitation = node.Invitation{} // it is used, or of no use
 		}
 		switch {
-		case errors.Is(err, store.ErrInUse):
+		case errors.Is(err, keyfile.ErrInUse):
 		case expelled(err), identity.IsKnown(err):
 			s.plane.cfg.Logger.Warn("an identity of the sandbox's nodes is of no use any more, another takes its place", "dir", dir, "err", err)
 		default:

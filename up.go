@@ -22,6 +22,7 @@ import (
 	"muniment/pipeline/segment"
 	"muniment/pipeline/sqlite"
 	"muniment/sealer"
+	"muniment/sealer/keyfile"
 )
 
 type upCmd struct {
@@ -72,10 +73,10 @@ func (c *upCmd) Run() (err error) {
 	defer func() { err = stopped(told, ctx, logger, started, err) }()
 	registry := newRegistry()
 
-	if err := store.MakeDataDir(c.Data); err != nil {
+	if err := makeDataDir(c.Data); err != nil {
 		return err
 	}
-	claim, err := store.Claim(c.Data)
+	claim, err := keyfile.Claim(c.Data)
 	if err != nil {
 		return err
 	}
@@ -193,7 +194,7 @@ func (c *upCmd) Run() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := store.WriteFile(filepath.Join(c.Data, adminFile), access, 0o600); err != nil {
+	if err := keyfile.Write(filepath.Join(c.Data, adminFile), access, 0o600); err != nil {
 		return err
 	}
 	defer os.Remove(filepath.Join(c.Data, adminFile))

@@ -10,9 +10,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/sealer"
+	"muniment/sealer/keyfile"
 )
 
 // packSuffix ends the name of a pack's file, draftSuffix that of one being written.
@@ -39,7 +39,7 @@ func (f folder) path(tenantID, packID string) string { return f.name(tenantID, p
 // nothing is left.
 func (f folder) write(tenantID, packID string, fill func(io.Writer) error) (size int64, sum sealer.Hash, err error) {
 	home := f.name(tenantID, "")
-	if err := store.MakeDir(home); err != nil {
+	if err := keyfile.MakeDir(home); err != nil {
 		return 0, sum, err
 	}
 	draft := f.name(tenantID, packID+draftSuffix)
@@ -54,7 +54,7 @@ func (f folder) write(tenantID, packID string, fill func(io.Writer) error) (size
 		return 0, sum, errors.Join(err, removeIfThere(draft))
 	}
 	if err = f.step("sync folder"); err == nil {
-		err = store.Sync(home)
+		err = keyfile.Sync(home)
 	}
 	if err != nil {
 		return 0, sum, errors.Join(err, f.remove(tenantID, packID))

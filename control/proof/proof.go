@@ -85,6 +85,7 @@ import (
 	"muniment/control/store"
 	"muniment/pipeline"
 	"muniment/sealer"
+	"muniment/sealer/keyfile"
 )
 
 // Keys signs packs and knows all keys. control/node implements it.
@@ -219,7 +220,7 @@ func New(cfg Config) (*Room, error) {
 }
 
 func (r *Room) open(ctx context.Context) error {
-	if err := store.MakeDir(r.cfg.Dir); err != nil {
+	if err := keyfile.MakeDir(r.cfg.Dir); err != nil {
 		return err
 	}
 	swept, err := r.sweep(ctx)

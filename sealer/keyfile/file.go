@@ -53,6 +53,15 @@ func Write(path string, text []byte, mode fs.FileMode) error {
 	return Sync(dir)
 }
 
+// MakeDir makes a folder, and its name durable: what is acknowledged in it must be
+// found after a power cut.
+func MakeDir(path string) error {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	return Sync(filepath.Dir(path))
+}
+
 // Sync waits until the disk has a file, or the names in a folder.
 func Sync(path string) error {
 	f, err := os.Open(path)

@@ -1,4 +1,4 @@
-package store
+package main
 
 import (
 	"os"
@@ -22,9 +22,9 @@ func TestMakeDataDir(t *testing.T) {
 			require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, c.holds)), 0o700))
 			require.NoError(t, os.WriteFile(filepath.Join(dir, c.holds), nil, 0o600))
 		}
-		err := MakeDataDir(dir)
+		err := makeDataDir(dir)
 		if c.foreign {
-			require.ErrorIs(t, err, ErrForeign, c.holds)
+			require.ErrorIs(t, err, errForeign, c.holds)
 			continue
 		}
 		require.NoError(t, err, c.holds)

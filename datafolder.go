@@ -1,0 +1,45 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"muniment/sealer/keyfile"
+)
+
+// errForeign says that a folder holds the files of something else.
+var errForeign = errors.New("is not a data folder of muniment, and not empty")
+
+// ours are files that every data folder has one of, of whatever process, from its first
+// moment on.
+var ours = []string{"LOCK", "control.db", "keys/root.vkey", "admin.json"}
+
+// makeDataDir is keyfile.MakeDir for a data folder. One that is there has to be empty or
+// ours, else it is refused with errForeign: a mistyped path must not strew keys and
+// databases over a home folder. What a new volume holds (lost+found) and hidden files don't
+// count.
+func makeDataDir(path string) error {
+	entries, err := os.ReadDir(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, name := range ours {
+		if _, err := os.Lstat(filepath.Join(path, filepath.FromSlash(name))); err == nil {
+			return keyfile.MakeDir(path)
+		}
+	}
+	foreign := ""
+	for _, e := range entries {
+		if e.Name() != "lost+found" && !strings.HasPrefix(e.Name(), ".") {
+			foreign = e.Name()
+		}
+	}
+	if foreign != "" {
+		return fmt.Errorf("%s %w (it holds %s): name another folder by --data", path, errForeign, foreign)
+	}
+	return keyfile.MakeDir(path)
+}
