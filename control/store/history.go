@@ -33,7 +33,7 @@ import (
 // that never had a mark, or one of another generation, has the whole log read.
 //
 // Accepted, an older database begins a new life (incarnation), which makes every
-// node forget what it knew, and first learns what was stopped meanwhile (stops.go). What
+// node forget what it knew, and first learns what was stopped meanwhile (replay.go). What
 // else happened meanwhile to tenants, keys, bases and rights is gone from the database;
 // the log and the warehouse still tell it.
 

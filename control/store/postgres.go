@@ -28,7 +28,7 @@ import (
 //     must not have every node's poll read the feed again.
 //
 // A database that comes back from an older copy under running processes is noticed
-// by each of them: see forward.go.
+// by each of them: see rollback.go.
 
 // Advisory locks are numbers.
 const (

@@ -26,7 +26,7 @@
 //
 // Database and log hold one history between them. A copy of either that is older
 // than the other is noticed at the start (history.go), and so is a stop that somebody
-// took out of the database (stops.go). Both are backed up, and restored, together
+// took out of the database (replay.go). Both are backed up, and restored, together
 // (control/backup): then the database begins a new life.
 //
 // Rooms own their tables and their SQL; this room owns the transaction, the

@@ -22,8 +22,8 @@ import (
 // stand; of a machine that is gone the kernel notices after deadAfter. Callers are
 // answered 503 DATABASE_UNAVAILABLE; whoever works behind the requests tries again
 // until it is back. Once it is, who begins anything is not told of the connections that
-// broke meanwhile (call.go). Nothing has to start again, unless the database that comes
-// back is an older one (forward.go).
+// broke meanwhile (connection.go). Nothing has to start again, unless the database that comes
+// back is an older one (rollback.go).
 //
 // A connection that breaks while a change is committed leaves it in doubt. It is never
 // told as a success. Nor is it made again here: a caller who asks again, having read
