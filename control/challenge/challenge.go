@@ -34,16 +34,16 @@ import (
 
 // Challenge is the record of a challenge.
 type Challenge struct {
-	ID              string        `json:"id"`
-	TenantID        string        `json:"-"`
-	RightID         string        `json:"rightId" doc:"The right that is challenged."`
-	ChallengerOrgID string        `json:"challengerOrgId" doc:"The organisation that challenges it."`
-	Reason          string        `json:"reason" doc:"What the challenger says."`
-	Resolution      *string       `json:"resolution" doc:"What was said when it was resolved or withdrawn."`
-	State           State         `json:"state" enum:"OPEN,UPHELD,OVERTURNED,WITHDRAWN"`
-	CreatedAt       store.Instant `json:"createdAt"`
-	UpdatedAt       store.Instant `json:"updatedAt"`
-	Revision        int64         `json:"revision"`
+	ID              string        `json:"id" db:"challenge_id"`
+	TenantID        string        `json:"-" db:"tenant_id"`
+	RightID         string        `json:"rightId" db:"right_id" doc:"The right that is challenged."`
+	ChallengerOrgID string        `json:"challengerOrgId" db:"challenger_org_id" doc:"The organisation that challenges it."`
+	Reason          string        `json:"reason" db:"reason" doc:"What the challenger says."`
+	Resolution      *string       `json:"resolution" db:"resolution,moves" doc:"What was said when it was resolved or withdrawn."`
+	State           State         `json:"state" db:"state,moves" enum:"OPEN,UPHELD,OVERTURNED,WITHDRAWN"`
+	CreatedAt       store.Instant `json:"createdAt" db:"created_at"`
+	UpdatedAt       store.Instant `json:"updatedAt" db:"updated_at,moves"`
+	Revision        int64         `json:"revision" db:"revision,moves"`
 }
 
 // State is what has become of a challenge.
@@ -67,26 +67,11 @@ const (
 	Withdraw Action = "withdraw"
 )
 
-// transitions is the contract's table. All begin at OPEN: no other state is ever left.
-var transitions = map[Action]struct {
-	to      State
-	event   string
-	revokes bool // the right
-}{
-	Uphold:   {Upheld, "challenge.upheld", true},
-	Overturn: {Overturned, "challenge.overturned", false},
-	Withdraw: {Withdrawn, "challenge.withdrawn", false},
-}
-
-// After returns the challenge as the action leaves it. What the table does not have is
-// STATE_CONFLICT. resolution is kept as the caller's.
-func (c Challenge) After(a Action, resolution *string, now store.Instant) (Challenge, error) {
-	move, known := transitions[a]
-	if !known || c.State != Open {
-		return c, api.Conflict("a challenge that is " + string(c.State) + " can't be moved by " + string(a))
-	}
-	c.State, c.Resolution, c.UpdatedAt = move.to, resolution, now
-	return c, nil
+// transitions is the contract's table.
+var transitions = store.Steps[Action, State]{
+	Uphold:   {From: store.From(Open), To: Upheld, Event: "challenge.upheld", Stops: true}, // revokes the right
+	Overturn: {From: store.From(Open), To: Overturned, Event: "challenge.overturned"},
+	Withdraw: {From: store.From(Open), To: Withdrawn, Event: "challenge.withdrawn"},
 }
 
 // open settles a new challenge, of which the caller has filled in what was asked for,

@@ -45,13 +45,7 @@ func (r *Room) open(ctx context.Context, asked Challenge, tenantOrgID string, by
 			return err
 		}
 		made.ID = api.NewID(prefix, now.Time)
-		if made.Revision, err = tx.Revision(ctx); err != nil {
-			return err
-		}
-		if err := insert(ctx, tx, &made); err != nil {
-			return err
-		}
-		return made.emit(ctx, tx, "challenge.opened", made.ChallengerOrgID, tenantOrgID, by)
+		return challenges.Create(ctx, tx, "challenge.opened", &made, by, store.Acting{ActingOrgID: &made.ChallengerOrgID, AssertedBy: &tenantOrgID})
 	})
 	return made, err
 }
@@ -68,33 +62,22 @@ type closing struct {
 
 // close moves a challenge, and answers with its right, which upholding revokes.
 func (r *Room) close(ctx context.Context, how closing) (closed Challenge, of right.View, err error) {
-	record := r.db.Change
-	if transitions[how.action].revokes {
-		record = r.db.Stop
-	}
-	err = record(ctx, func(tx *store.Tx) error {
-		was, err := find(ctx, tx, how.tenantID, how.id)
+	err = challenges.Do(ctx, r.db, how.action, func(tx *store.Tx) (err error) {
+		closed, err = challenges.Move(ctx, tx, store.Move[Challenge, Action]{
+			TenantID: how.tenantID, ID: how.id, Action: how.action, By: how.by,
+			Edit: func(next *Challenge) error { next.Resolution = how.resolution; return nil },
+			Also: func(next *Challenge) any {
+				acting := store.Acting{ActingOrgID: &how.tenantOrgID, AssertedBy: &how.tenantOrgID}
+				if how.action == Withdraw {
+					acting.ActingOrgID = &next.ChallengerOrgID
+				}
+				return acting
+			},
+		})
 		if err != nil {
 			return err
 		}
-		if closed, err = was.After(how.action, how.resolution, store.At(tx.Now())); err != nil {
-			return err
-		}
-		if closed.Revision, err = tx.Revision(ctx); err != nil {
-			return err
-		}
-		if err := update(ctx, tx, was, &closed); err != nil {
-			return err
-		}
-		acting := how.tenantOrgID
-		if how.action == Withdraw {
-			acting = closed.ChallengerOrgID
-		}
-		move := transitions[how.action]
-		if err := closed.emit(ctx, tx, move.event, acting, how.tenantOrgID, how.by); err != nil {
-			return err
-		}
-		if !move.revokes {
+		if how.action != Uphold {
 			of, err = right.Find(ctx, tx, how.tenantID, closed.RightID)
 			return err
 		}
@@ -103,14 +86,4 @@ func (r *Room) close(ctx context.Context, how closing) (closed Challenge, of rig
 		return err
 	})
 	return closed, of, err
-}
-
-// emit tells of a challenge's new state: the record, who acted, and who says so.
-func (c *Challenge) emit(ctx context.Context, tx *store.Tx, event, actingOrgID, assertedBy string, by sealer.Ref) error {
-	e := sealer.Event{TenantID: c.TenantID, Type: event, At: c.UpdatedAt.Time, Actor: by, Subject: sealer.Ref{Kind: "challenge", ID: c.ID}}
-	return tx.EmitRecord(ctx, e, struct {
-		*Challenge
-		ActingOrgID string `json:"actingOrgId"`
-		AssertedBy  string `json:"assertedBy"`
-	}{c, actingOrgID, assertedBy})
 }

@@ -123,7 +123,7 @@ func TestOneOfManyResolutionsWins(t *testing.T) {
 			conflict(t, err)
 		}
 	}
-	closed, err := find(t.Context(), rooms[0].db.Read(), tenantID, c.ID)
+	closed, err := challenges.Find(t.Context(), rooms[0].db.Read(), tenantID, c.ID)
 	require.NoError(t, err)
 	of, err := right.Find(t.Context(), rooms[0].db.Read(), tenantID, rightID)
 	require.NoError(t, err)
@@ -137,7 +137,7 @@ func TestStaleRecordLoses(t *testing.T) {
 	c := r.mustOpen(t, r.right(t, "rgh_a"))
 	older := c
 	older.Revision--
-	conflict(t, r.db.Change(t.Context(), func(tx *store.Tx) error { return update(t.Context(), tx, &older, &c) }))
+	conflict(t, r.db.Change(t.Context(), func(tx *store.Tx) error { return challenges.Update(t.Context(), tx, &older, &c) }))
 }
 
 func TestLists(t *testing.T) {
@@ -155,9 +155,9 @@ func TestLists(t *testing.T) {
 		if behind != "" {
 			p.Cursor = store.CursorBehind(behind)
 		}
-		challenges, next, err := list(t.Context(), r.db.Read(), tenantID, f, p)
+		page, next, err := list(t.Context(), r.db.Read(), tenantID, f, p)
 		require.NoError(t, err)
-		for _, c := range challenges {
+		for _, c := range page {
 			ids = append(ids, c.ID)
 		}
 		if next != nil {
@@ -192,7 +192,7 @@ func TestReplay(t *testing.T) {
 		require.NoError(t, err)
 		of[c.ID] = closed
 		// The copy is from before.
-		require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error { return update(t.Context(), tx, &closed, &c) }))
+		require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error { return challenges.Update(t.Context(), tx, &closed, &c) }))
 	}
 	still := r.mustOpen(t, r.right(t, "rgh_other"))
 	replayed := 0
@@ -204,11 +204,11 @@ func TestReplay(t *testing.T) {
 	}
 	require.Equal(t, len(of), replayed)
 	for id, closed := range of {
-		now, err := find(t.Context(), r.db.Read(), tenantID, id)
+		now, err := challenges.Find(t.Context(), r.db.Read(), tenantID, id)
 		require.NoError(t, err)
 		require.Equal(t, closed, *now)
 	}
-	same, err := find(t.Context(), r.db.Read(), tenantID, still.ID)
+	same, err := challenges.Find(t.Context(), r.db.Read(), tenantID, still.ID)
 	require.NoError(t, err)
 	require.Equal(t, still, *same)
 	require.False(t, replay(sealer.Event{TenantID: tenantID, Type: "challenge.upheld", Subject: sealer.Ref{Kind: "challenge", ID: "chg_unknown"}, Data: []byte(`{}`)}))

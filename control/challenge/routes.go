@@ -72,7 +72,7 @@ func (r *Room) getAll(ctx context.Context, in *listInput) (*store.Answer[Challen
 func (r *Room) get(ctx context.Context, in *struct {
 	ChallengeID string `path:"challengeId"`
 }) (*store.Answer[OneChallenge], error) {
-	c, err := find(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.ChallengeID)
+	c, err := challenges.Find(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.ChallengeID)
 	if err != nil {
 		return nil, err
 	}

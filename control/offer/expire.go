@@ -54,7 +54,7 @@ func (r *Room) expire(ctx context.Context, most int) (n int, err error) {
 			return err
 		}
 		for _, o := range due {
-			if _, err := move(ctx, tx, o.TenantID, o.ID, Expire, nil, asserter{by: store.BySystem()}, nil); err != nil {
+			if _, err := move(ctx, tx, o.TenantID, o.ID, Expire, asserter{by: store.BySystem()}, nil); err != nil {
 				return fmt.Errorf("cannot expire the offer %s: %w", o.ID, err)
 			}
 		}

@@ -24,16 +24,14 @@ import (
 func (r *Room) proposeMany(t *testing.T, n int) {
 	t.Helper()
 	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
-		revision, err := tx.Revision(t.Context())
 		for range n {
-			if err != nil {
+			made, _ := propose(Offer{TenantID: tenantID, RightID: rightID, ToOrgID: "org_b", Scope: json.RawMessage(`{}`)}, holder, store.At(tx.Now()))
+			made.ID = api.NewID(prefix, tx.Now())
+			if err := offers.Insert(t.Context(), tx, &made); err != nil {
 				return err
 			}
-			made, _ := propose(Offer{TenantID: tenantID, RightID: rightID, ToOrgID: "org_b", Scope: json.RawMessage(`{}`)}, holder, store.At(tx.Now()))
-			made.ID, made.Revision = api.NewID(prefix, tx.Now()), revision
-			err = insert(t.Context(), tx, &made)
 		}
-		return err
+		return nil
 	}))
 }
 
@@ -47,7 +45,7 @@ func (r *Room) requireEachToldOnce(t *testing.T, n int) {
 		require.Equal(t, store.BySystem(), e.Actor)
 		require.False(t, seen[e.Subject.ID], "%s was told twice", e.Subject.ID)
 		seen[e.Subject.ID] = true
-		o, err := find(t.Context(), r.db.Read(), tenantID, e.Subject.ID)
+		o, err := offers.Find(t.Context(), r.db.Read(), tenantID, e.Subject.ID)
 		require.NoError(t, err)
 		require.Equal(t, Expired, o.State)
 		kept, err := sealer.Canonical(struct {
@@ -179,11 +177,11 @@ func TestReplay(t *testing.T) {
 			_, err = r.close(t.Context(), tenantID, o.ID, a, new("why"), byTenant)
 		}
 		require.NoError(t, err)
-		closed, err := find(t.Context(), r.db.Read(), tenantID, o.ID)
+		closed, err := offers.Find(t.Context(), r.db.Read(), tenantID, o.ID)
 		require.NoError(t, err)
 		of[o.ID] = *closed
 		// The copy is from before.
-		require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error { return update(t.Context(), tx, closed, &o) }))
+		require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error { return offers.Update(t.Context(), tx, closed, &o) }))
 	}
 	stranger := r.mustPropose(t)
 	replayed := 0
@@ -195,13 +193,13 @@ func TestReplay(t *testing.T) {
 	}
 	require.Equal(t, len(of), replayed)
 	for id, closed := range of {
-		now, err := find(t.Context(), r.db.Read(), tenantID, id)
+		now, err := offers.Find(t.Context(), r.db.Read(), tenantID, id)
 		require.NoError(t, err)
 		require.Equal(t, closed, *now, "the record that was told, so that its hash stays what it was")
 		_, _, err = r.accept(t.Context(), tenantID, id, byTenant)
 		conflict(t, err)
 	}
-	still, err := find(t.Context(), r.db.Read(), tenantID, stranger.ID)
+	still, err := offers.Find(t.Context(), r.db.Read(), tenantID, stranger.ID)
 	require.NoError(t, err)
 	require.Equal(t, stranger, *still)
 

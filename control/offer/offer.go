@@ -60,23 +60,23 @@ import (
 
 // Offer is the record of an offer.
 type Offer struct {
-	ID        string `json:"id"`
-	TenantID  string `json:"-"`
-	RightID   string `json:"rightId" doc:"The right of which a part is asked for."`
-	FromOrgID string `json:"fromOrgId" doc:"The organisation that proposed it."`
-	ToOrgID   string `json:"toOrgId" doc:"The organisation that may accept, counter or reject it."`
+	ID        string `json:"id" db:"offer_id"`
+	TenantID  string `json:"-" db:"tenant_id"`
+	RightID   string `json:"rightId" db:"right_id" doc:"The right of which a part is asked for."`
+	FromOrgID string `json:"fromOrgId" db:"from_org_id" doc:"The organisation that proposed it."`
+	ToOrgID   string `json:"toOrgId" db:"to_org_id" doc:"The organisation that may accept, counter or reject it."`
 	// Scope is an RFC 8785 object.
-	Scope           json.RawMessage `json:"scope" doc:"The scope of the right that accepting it issues, with what it inherits."`
-	TermsRef        *string         `json:"termsRef" doc:"Where the terms are; counter_of:<id> for a counter-offer."`
-	CounterTermsRef *string         `json:"counterTermsRef" doc:"The termsRef that was given with a counter-offer."`
-	ExpiresAt       store.Instant   `json:"expiresAt" doc:"The first moment at which it can't be accepted any more."`
-	CounteredBy     *string         `json:"counteredBy" doc:"The counter-offer that took its place."`
-	DerivedRightID  *string         `json:"derivedRightId" doc:"The right that accepting it issued."`
-	State           State           `json:"state" enum:"PROPOSED,COUNTERED,WITHDRAWN,REJECTED,ACCEPTED,EXPIRED"`
-	StateReason     *string         `json:"stateReason" doc:"The reason given with a withdrawal or rejection."`
-	CreatedAt       store.Instant   `json:"createdAt"`
-	UpdatedAt       store.Instant   `json:"updatedAt"`
-	Revision        int64           `json:"revision"`
+	Scope           json.RawMessage `json:"scope" db:"scope" doc:"The scope of the right that accepting it issues, with what it inherits."`
+	TermsRef        *string         `json:"termsRef" db:"terms_ref" doc:"Where the terms are; counter_of:<id> for a counter-offer."`
+	CounterTermsRef *string         `json:"counterTermsRef" db:"counter_terms_ref" doc:"The termsRef that was given with a counter-offer."`
+	ExpiresAt       store.Instant   `json:"expiresAt" db:"expires_at" doc:"The first moment at which it can't be accepted any more."`
+	CounteredBy     *string         `json:"counteredBy" db:"countered_by,moves" doc:"The counter-offer that took its place."`
+	DerivedRightID  *string         `json:"derivedRightId" db:"derived_right_id,moves" doc:"The right that accepting it issued."`
+	State           State           `json:"state" db:"state,moves" enum:"PROPOSED,COUNTERED,WITHDRAWN,REJECTED,ACCEPTED,EXPIRED"`
+	StateReason     *string         `json:"stateReason" db:"state_reason,moves" doc:"The reason given with a withdrawal or rejection."`
+	CreatedAt       store.Instant   `json:"createdAt" db:"created_at"`
+	UpdatedAt       store.Instant   `json:"updatedAt" db:"updated_at,moves"`
+	Revision        int64           `json:"revision" db:"revision,moves"`
 }
 
 // State is what has become of an offer.
@@ -104,49 +104,19 @@ const (
 	Expire   Action = "expire"
 )
 
-// side is who acts.
-type side int
-
-const (
-	nobody side = iota
-	proposer
-	recipient
-)
-
-// transitions is the contract's table. All begin at PROPOSED: no other state is ever
-// left. Only Expire is for an offer whose time has come, and no other action is.
-var transitions = map[Action]struct {
-	by    side
-	to    State
-	event string
-}{
-	Counter:  {recipient, Countered, "offer.countered"},
-	Withdraw: {proposer, Withdrawn, "offer.withdrawn"},
-	Reject:   {recipient, Rejected, "offer.rejected"},
-	Accept:   {recipient, Accepted, "offer.accepted"},
-	Expire:   {nobody, Expired, "offer.expired"},
-}
-
-// After returns the offer as the action leaves it. What the table does not have is
-// STATE_CONFLICT. reason is kept as the caller's.
-func (o Offer) After(a Action, reason *string, now store.Instant) (Offer, error) {
-	move, known := transitions[a]
-	due := o.due(now.Time)
-	if state := o.stateAt(now.Time); !known || o.State != Proposed || due != (a == Expire) {
-		return o, api.Conflict("an offer that is " + string(state) + " can't be moved by " + string(a))
-	}
-	o.State, o.StateReason, o.UpdatedAt = move.to, reason, now
-	return o, nil
-}
-
-// due says whether the offer's time has come before anything else did.
-func (o *Offer) due(now time.Time) bool {
-	return o.State == Proposed && !now.Before(o.ExpiresAt.Time)
+// transitions is the contract's table. An offer whose time has come is EXPIRED already:
+// Expire writes that down.
+var transitions = store.Steps[Action, State]{
+	Counter:  {From: store.From(Proposed), To: Countered, Event: "offer.countered"},
+	Withdraw: {From: store.From(Proposed), To: Withdrawn, Event: "offer.withdrawn"},
+	Reject:   {From: store.From(Proposed), To: Rejected, Event: "offer.rejected"},
+	Accept:   {From: store.From(Proposed), To: Accepted, Event: "offer.accepted"},
+	Expire:   {From: store.From(Expired), To: Expired, Event: "offer.expired"},
 }
 
 // stateAt is the state as everybody sees it, whether it is written down or not.
-func (o *Offer) stateAt(now time.Time) State {
-	if o.due(now) {
+func (o *Offer) stateAt(now store.Instant) State {
+	if o.State == Proposed && !now.Before(o.ExpiresAt.Time) {
 		return Expired
 	}
 	return o.State
@@ -154,13 +124,13 @@ func (o *Offer) stateAt(now time.Time) State {
 
 // actor is the organisation that an action is of; nobody's for an offer that expires.
 func (o *Offer) actor(a Action) *string {
-	switch transitions[a].by {
-	case proposer:
+	switch a {
+	case Withdraw:
 		return &o.FromOrgID
-	case recipient:
-		return &o.ToOrgID
-	default:
+	case Expire:
 		return nil
+	default:
+		return &o.ToOrgID
 	}
 }
 

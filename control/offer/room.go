@@ -70,13 +70,7 @@ func (o *Offer) write(ctx context.Context, tx *store.Tx, holder string, who asse
 		return err
 	}
 	o.Scope = derivable.Scope
-	if o.Revision, err = tx.Revision(ctx); err != nil {
-		return err
-	}
-	if err := insert(ctx, tx, o); err != nil {
-		return err
-	}
-	return o.emit(ctx, tx, "offer.proposed", &o.FromOrgID, who)
+	return offers.Create(ctx, tx, "offer.proposed", o, who.by, store.Acting{ActingOrgID: &o.FromOrgID, AssertedBy: who.orgID})
 }
 
 // derivation is the right that the offer asks for.
@@ -87,7 +81,7 @@ func (o *Offer) derivation(holder string) right.Derivation {
 // close moves an offer of the tenant by an action that makes nothing else.
 func (r *Room) close(ctx context.Context, tenantID, id string, a Action, reason *string, who asserter) (closed Offer, err error) {
 	err = r.db.Change(ctx, func(tx *store.Tx) (err error) {
-		closed, err = move(ctx, tx, tenantID, id, a, reason, who, nil)
+		closed, err = move(ctx, tx, tenantID, id, a, who, func(next *Offer) error { next.StateReason = reason; return nil })
 		return err
 	})
 	return closed, err
@@ -96,7 +90,7 @@ func (r *Room) close(ctx context.Context, tenantID, id string, a Action, reason 
 // counter closes an offer and makes another in the opposite direction.
 func (r *Room) counter(ctx context.Context, tenantID, id string, asked Offer, who asserter) (countered, made Offer, err error) {
 	err = r.db.Change(ctx, func(tx *store.Tx) (err error) {
-		countered, err = move(ctx, tx, tenantID, id, Counter, nil, who, func(next *Offer) error {
+		countered, err = move(ctx, tx, tenantID, id, Counter, who, func(next *Offer) error {
 			if made, err = next.counter(asked, next.UpdatedAt); err != nil {
 				return err
 			}
@@ -119,7 +113,7 @@ func (r *Room) counter(ctx context.Context, tenantID, id string, asked Offer, wh
 // accept closes an offer and issues the right that it asked for.
 func (r *Room) accept(ctx context.Context, tenantID, id string, who asserter) (accepted Offer, issued right.View, err error) {
 	err = r.db.Change(ctx, func(tx *store.Tx) (err error) {
-		accepted, err = move(ctx, tx, tenantID, id, Accept, nil, who, func(next *Offer) error {
+		accepted, err = move(ctx, tx, tenantID, id, Accept, who, func(next *Offer) error {
 			rightID := api.NewID(api.PrefixRight, next.UpdatedAt.Time)
 			next.DerivedRightID = &rightID
 			return nil
@@ -143,37 +137,10 @@ func (r *Room) accept(ctx context.Context, tenantID, id string, who asserter) (a
 	return accepted, issued, err
 }
 
-// move applies an action to an offer of the tenant, and tells of it. also, unless it is
-// nil, puts in what the move makes besides, before the record is written.
-func move(ctx context.Context, tx *store.Tx, tenantID, id string, a Action, reason *string, who asserter, also func(next *Offer) error) (Offer, error) {
-	was, err := find(ctx, tx, tenantID, id)
-	if err != nil {
-		return Offer{}, err
-	}
-	next, err := was.After(a, reason, store.At(tx.Now()))
-	if err != nil {
-		return Offer{}, err
-	}
-	if also != nil {
-		if err := also(&next); err != nil {
-			return Offer{}, err
-		}
-	}
-	if next.Revision, err = tx.Revision(ctx); err != nil {
-		return Offer{}, err
-	}
-	if err := update(ctx, tx, was, &next); err != nil {
-		return Offer{}, err
-	}
-	return next, next.emit(ctx, tx, transitions[a].event, next.actor(a), who)
-}
-
-// emit tells of an offer's new state: the record, which side acted, and who says so.
-func (o *Offer) emit(ctx context.Context, tx *store.Tx, event string, actingOrgID *string, who asserter) error {
-	e := sealer.Event{TenantID: o.TenantID, Type: event, At: o.UpdatedAt.Time, Actor: who.by, Subject: sealer.Ref{Kind: "offer", ID: o.ID}}
-	return tx.EmitRecord(ctx, e, struct {
-		*Offer
-		ActingOrgID *string `json:"actingOrgId"`
-		AssertedBy  *string `json:"assertedBy"`
-	}{o, actingOrgID, who.orgID})
+// move applies an action to an offer of the tenant. edit puts in what the move makes besides.
+func move(ctx context.Context, tx *store.Tx, tenantID, id string, a Action, who asserter, edit func(next *Offer) error) (Offer, error) {
+	return offers.Move(ctx, tx, store.Move[Offer, Action]{
+		TenantID: tenantID, ID: id, Action: a, By: who.by, Edit: edit,
+		Also: func(next *Offer) any { return store.Acting{ActingOrgID: next.actor(a), AssertedBy: who.orgID} },
+	})
 }

@@ -109,7 +109,7 @@ func TestAcceptIsOneChange(t *testing.T) {
 	require.NoError(t, r.moveRight(t, rightID, right.Suspend))
 	_, _, err := r.accept(t.Context(), tenantID, o.ID, byTenant)
 	conflict(t, err)
-	same, err := find(t.Context(), r.db.Read(), tenantID, o.ID)
+	same, err := offers.Find(t.Context(), r.db.Read(), tenantID, o.ID)
 	require.NoError(t, err)
 	require.Equal(t, &o, same, "nothing is left of what failed")
 	require.NoError(t, r.moveRight(t, rightID, right.Resume))
@@ -197,7 +197,7 @@ func TestCounterIsOneChange(t *testing.T) {
 	require.Equal(t, made.ID, *countered.CounteredBy)
 	require.Equal(t, "counter_of:"+o.ID, *made.TermsRef)
 	for _, id := range []string{o.ID, made.ID} { // as they were answered
-		read, err := find(t.Context(), r.db.Read(), tenantID, id)
+		read, err := offers.Find(t.Context(), r.db.Read(), tenantID, id)
 		require.NoError(t, err)
 		require.Equal(t, map[string]Offer{o.ID: countered, made.ID: made}[id], *read)
 	}
@@ -299,7 +299,7 @@ func TestStaleRecordLoses(t *testing.T) {
 	o := r.mustPropose(t)
 	older := o
 	older.Revision--
-	conflict(t, r.db.Change(t.Context(), func(tx *store.Tx) error { return update(t.Context(), tx, &older, &o) }))
+	conflict(t, r.db.Change(t.Context(), func(tx *store.Tx) error { return offers.Update(t.Context(), tx, &older, &o) }))
 }
 
 func TestLists(t *testing.T) {

@@ -94,7 +94,7 @@ func (r *Room) getAll(ctx context.Context, in *listInput) (*store.Answer[Offers]
 	now := store.At(r.db.Now())
 	page, next, err := list(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.RightID, in.State}, now, in.Page)
 	for i := range page {
-		page[i].State = page[i].stateAt(now.Time)
+		page[i].State = page[i].stateAt(now)
 	}
 	return store.Tell(Offers{page, next}, err)
 }
@@ -104,11 +104,11 @@ type offerPath struct {
 }
 
 func (r *Room) get(ctx context.Context, in *offerPath) (*store.Answer[OneOffer], error) {
-	o, err := find(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.OfferID)
+	o, err := offers.Find(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.OfferID)
 	if err != nil {
 		return nil, err
 	}
-	o.State = o.stateAt(r.db.Now())
+	o.State = o.stateAt(store.At(r.db.Now()))
 	return store.Tell(OneOffer{*o}, nil)
 }
 

@@ -8,19 +8,19 @@ import (
 
 // Basis is the record of a legal basis.
 type Basis struct {
-	ID             string        `json:"id"`
-	TenantID       string        `json:"-"`
-	Kind           string        `json:"kind" enum:"LICENSE,CONSENT,CONTRACT,STATUTE,LEGITIMATE_INTEREST"`
-	Title          string        `json:"title"`
-	HolderOrgID    string        `json:"holderOrgId"`
-	Jurisdiction   *string       `json:"jurisdiction"`
-	Reference      *string       `json:"reference"`
-	EffectiveFrom  store.Instant `json:"effectiveFrom" nullable:"true" doc:"Null is since ever."`
-	EffectiveUntil store.Instant `json:"effectiveUntil" nullable:"true" doc:"Exclusive; null is open."`
-	ContentHash    *string       `json:"contentHash"`
-	CreatedAt      store.Instant `json:"createdAt"`
-	UpdatedAt      store.Instant `json:"updatedAt"`
-	Revision       int64         `json:"revision"`
+	ID             string        `json:"id" db:"basis_id"`
+	TenantID       string        `json:"-" db:"tenant_id"`
+	Kind           string        `json:"kind" db:"kind" enum:"LICENSE,CONSENT,CONTRACT,STATUTE,LEGITIMATE_INTEREST"`
+	Title          string        `json:"title" db:"title"`
+	HolderOrgID    string        `json:"holderOrgId" db:"holder_org_id"`
+	Jurisdiction   *string       `json:"jurisdiction" db:"jurisdiction"`
+	Reference      *string       `json:"reference" db:"reference"`
+	EffectiveFrom  store.Instant `json:"effectiveFrom" db:"effective_from" nullable:"true" doc:"Null is since ever."`
+	EffectiveUntil store.Instant `json:"effectiveUntil" db:"effective_until" nullable:"true" doc:"Exclusive; null is open."`
+	ContentHash    *string       `json:"contentHash" db:"content_hash"`
+	CreatedAt      store.Instant `json:"createdAt" db:"created_at"`
+	UpdatedAt      store.Instant `json:"updatedAt" db:"updated_at,moves"`
+	Revision       int64         `json:"revision" db:"revision,moves"`
 }
 
 // BasisState is computed when it is read; nothing is written when a basis ends.

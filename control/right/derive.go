@@ -16,7 +16,7 @@ import (
 // Find reads a right of the tenant as it is answered. One that the tenant does not
 // have is RESOURCE_NOT_FOUND.
 func Find(ctx context.Context, q store.Querier, tenantID, id string) (View, error) {
-	r, err := findRight(ctx, q, tenantID, id)
+	r, err := rights.Find(ctx, q, tenantID, id)
 	if err != nil {
 		return View{}, err
 	}
@@ -39,7 +39,7 @@ type Derivation struct {
 // with VALIDATION_FAILED for a scope, and with STATE_CONFLICT for what the parent
 // forbids now; a parent that the tenant does not have is RESOURCE_NOT_FOUND.
 func Derivable(ctx context.Context, q store.Querier, d Derivation, now store.Instant) (Right, error) {
-	parent, err := findRight(ctx, q, d.TenantID, d.ParentID)
+	parent, err := rights.Find(ctx, q, d.TenantID, d.ParentID)
 	if err != nil {
 		return Right{}, err
 	}
@@ -55,7 +55,7 @@ func Derivable(ctx context.Context, q store.Querier, d Derivation, now store.Ins
 func Derive(ctx context.Context, tx *store.Tx, d Derivation, by sealer.Ref) (View, error) {
 	r, err := Derivable(ctx, tx, d, store.At(tx.Now()))
 	if err == nil {
-		err = write(ctx, tx, &r, by)
+		err = rights.Create(ctx, tx, "right.issued", &r, by, nil)
 	}
 	return View{Right: r, EffectiveState: r.State}, err
 }
@@ -65,24 +65,12 @@ func Derive(ctx context.Context, tx *store.Tx, d Derivation, by sealer.Ref) (Vie
 // Behind a stop the caller waits for the nodes once the change is committed. A right
 // that the tenant does not have is RESOURCE_NOT_FOUND.
 func Move(ctx context.Context, tx *store.Tx, tenantID, id string, a Action, reason *string, by sealer.Ref) (View, error) {
-	was, err := findRight(ctx, tx, tenantID, id)
+	next, err := rights.Move(ctx, tx, store.Move[Right, Action]{
+		TenantID: tenantID, ID: id, Action: a, By: by,
+		Edit: func(next *Right) error { next.StateReason = reason; return nil },
+	})
 	if err != nil {
 		return View{}, err
-	}
-	next, changed, err := was.After(a, reason, store.At(tx.Now()))
-	if err != nil {
-		return View{}, err
-	}
-	if changed {
-		if next.Revision, err = tx.Revision(ctx); err != nil {
-			return View{}, err
-		}
-		if err := updateState(ctx, tx, &next, was.Revision); err != nil {
-			return View{}, err
-		}
-		if err := announce(ctx, tx, events[a], &next, by); err != nil {
-			return View{}, err
-		}
 	}
 	return view(ctx, tx, next)
 }

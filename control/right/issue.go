@@ -85,7 +85,7 @@ func (r *Right) beyondParent(p *Right, scope map[string]json.RawMessage) (faults
 // basis that the tenant does not have is RESOURCE_NOT_FOUND.
 func readLineage(ctx context.Context, q store.Querier, tenantID, basisID string, parent *Right) (from lineage, err error) {
 	from.parent = parent
-	if from.basis, err = findBasis(ctx, q, tenantID, basisID); err != nil || parent == nil {
+	if from.basis, err = bases.Find(ctx, q, tenantID, basisID); err != nil || parent == nil {
 		return from, err
 	}
 	v, err := view(ctx, q, *parent)

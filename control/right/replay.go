@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	"muniment/control/store"
@@ -17,7 +16,7 @@ import (
 // that is older than the event gets a new revision even if its state stays: a delivery on
 // the old one would look as if the node had not heard of a stop. No other event is made of it.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
-	if e.Subject.Kind != "right" || !slices.Contains(slices.Collect(maps.Values(events)), e.Type) {
+	if e.Subject.Kind != "right" {
 		return false, nil
 	}
 	said := Right{TenantID: e.TenantID}
@@ -31,7 +30,7 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 	shown := func(state api.RightState) bool {
 		return state == api.RightActive || published != nil && kept && !worse(state, published.State)
 	}
-	was, err := findRight(ctx, tx, e.TenantID, e.Subject.ID)
+	was, err := rights.Find(ctx, tx, e.TenantID, e.Subject.ID)
 	if store.IsNone(err) {
 		return said.stopUnknown(ctx, tx, published, shown(said.State))
 	}
@@ -42,13 +41,7 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 	if was.Revision >= said.Revision && next.State == was.State && shown(next.State) {
 		return false, nil
 	}
-	if next.Revision, err = tx.Revision(ctx); err != nil {
-		return false, err
-	}
-	if err := updateState(ctx, tx, &next, was.Revision); err != nil {
-		return false, err
-	}
-	return true, tx.Publish(ctx, api.Change{Revision: next.Revision, Right: next.snapshot()})
+	return true, rights.Update(ctx, tx, was, &next)
 }
 
 // IsRevoked says whether a right's record is of one that was revoked, for good.
@@ -82,5 +75,5 @@ func (r *Right) stopUnknown(ctx context.Context, tx *store.Tx, published *api.Ri
 	if r.Revision, err = tx.Revision(ctx); err != nil {
 		return false, err
 	}
-	return true, tx.Publish(ctx, api.Change{Revision: r.Revision, Right: r.snapshot()})
+	return true, tx.Publish(ctx, r.change())
 }

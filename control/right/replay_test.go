@@ -82,7 +82,7 @@ func TestReplay(t *testing.T) {
 			first, err := room.db.Feed(t.Context(), api.FeedRequest{})
 			require.NoError(t, err)
 			require.Equal(t, len(c.moves) > 0, len(first.Changes) == 1, "what was ever stopped is in a node's first copy")
-			now, err := findRight(t.Context(), room.db.Read(), tenantID, r.ID)
+			now, err := rights.Find(t.Context(), room.db.Read(), tenantID, r.ID)
 			if c.changed && !store.IsNone(err) {
 				require.NoError(t, err)
 				require.Equal(t, c.want, now.State)

@@ -35,24 +35,24 @@ import (
 
 // Right is the record of a right.
 type Right struct {
-	ID        string `json:"id"`
-	TenantID  string `json:"-"`
-	BasisID   string `json:"basisId"`
-	Substrate string `json:"substrate"`
+	ID        string `json:"id" db:"right_id"`
+	TenantID  string `json:"-" db:"tenant_id"`
+	BasisID   string `json:"basisId" db:"basis_id"`
+	Substrate string `json:"substrate" db:"substrate"`
 	// Scope is an RFC 8785 object.
-	Scope          json.RawMessage `json:"scope" doc:"Limits: regions, maxSpeedMph, bvlos, channels and campaigns, with what was inherited from the parent; description, labels, and the caller's own keys, which begin with x-."`
-	EffectiveFrom  store.Instant   `json:"effectiveFrom"`
-	EffectiveUntil store.Instant   `json:"effectiveUntil" nullable:"true" doc:"Exclusive; null is open."`
-	ParentRightID  *string         `json:"parentRightId" doc:"The right that this one was derived from."`
+	Scope          json.RawMessage `json:"scope" db:"scope" doc:"Limits: regions, maxSpeedMph, bvlos, channels and campaigns, with what was inherited from the parent; description, labels, and the caller's own keys, which begin with x-."`
+	EffectiveFrom  store.Instant   `json:"effectiveFrom" db:"effective_from"`
+	EffectiveUntil store.Instant   `json:"effectiveUntil" db:"effective_until" nullable:"true" doc:"Exclusive; null is open."`
+	ParentRightID  *string         `json:"parentRightId" db:"parent_right_id" doc:"The right that this one was derived from."`
 	// Ancestors are parent, grandparent and so on.
-	Ancestors   []string       `json:"-"`
-	ContentHash *string        `json:"contentHash"`
-	HolderOrgID string         `json:"holderOrgId"`
-	State       api.RightState `json:"state" enum:"ACTIVE,SUSPENDED,REVOKED"`
-	StateReason *string        `json:"stateReason" doc:"The reason given with the last suspension or revocation."`
-	CreatedAt   store.Instant  `json:"createdAt"`
-	UpdatedAt   store.Instant  `json:"updatedAt"`
-	Revision    int64          `json:"revision"`
+	Ancestors   []string       `json:"-" db:"ancestors"`
+	ContentHash *string        `json:"contentHash" db:"content_hash"`
+	HolderOrgID string         `json:"holderOrgId" db:"holder_org_id"`
+	State       api.RightState `json:"state" db:"state,moves" enum:"ACTIVE,SUSPENDED,REVOKED"`
+	StateReason *string        `json:"stateReason" db:"state_reason,moves" doc:"The reason given with the last suspension or revocation."`
+	CreatedAt   store.Instant  `json:"createdAt" db:"created_at"`
+	UpdatedAt   store.Instant  `json:"updatedAt" db:"updated_at,moves"`
+	Revision    int64          `json:"revision" db:"revision,moves"`
 }
 
 // Action moves a right from state to state.
@@ -66,36 +66,11 @@ const (
 )
 
 // transitions is the contract's table: what is not here is refused.
-var transitions = map[Action]map[api.RightState]api.RightState{
-	Suspend: {api.RightActive: api.RightSuspended},
-	Resume:  {api.RightSuspended: api.RightActive},
-	Revoke: {
-		api.RightActive:    api.RightRevoked,
-		api.RightSuspended: api.RightRevoked,
-		api.RightRevoked:   api.RightRevoked, // terminal: revoking again changes nothing
-	},
-}
-
-// events are the types of the actions' audit events.
-var events = map[Action]string{
-	Suspend: "right.suspended",
-	Resume:  "right.resumed",
-	Revoke:  "right.revoked",
-}
-
-// After returns the right as the action leaves it. changed is false when it is
-// left as it was; a move that the table does not have is STATE_CONFLICT. reason
-// replaces the one before, also when it is nil.
-func (r Right) After(a Action, reason *string, now store.Instant) (next Right, changed bool, err error) {
-	to, ok := transitions[a][r.State]
-	if !ok {
-		return r, false, api.Conflict("a right that is " + string(r.State) + " can't be moved by " + string(a))
-	}
-	if to == r.State {
-		return r, false, nil
-	}
-	r.State, r.StateReason, r.UpdatedAt = to, reason, now
-	return r, true, nil
+var transitions = store.Steps[Action, api.RightState]{
+	Suspend: {From: store.From(api.RightActive), To: api.RightSuspended, Event: "right.suspended", Stops: true},
+	Resume:  {From: store.From(api.RightSuspended), To: api.RightActive, Event: "right.resumed"},
+	// Terminal: revoking again changes nothing.
+	Revoke: {From: store.From(api.RightActive, api.RightSuspended, api.RightRevoked), To: api.RightRevoked, Event: "right.revoked", Stops: true},
 }
 
 // severity orders states from free to final.
@@ -114,10 +89,10 @@ func effective(own api.RightState, ancestors []string, states map[string]api.Rig
 	return state, blockedBy
 }
 
-// snapshot is what nodes get of the right.
-func (r *Right) snapshot() *api.Right {
-	return &api.Right{
+// change is what nodes get of the right.
+func (r *Right) change() api.Change {
+	return api.Change{Revision: r.Revision, Right: &api.Right{
 		ID: r.ID, TenantID: r.TenantID, Revision: r.Revision, BasisID: r.BasisID, Substrate: r.Substrate, State: r.State,
 		EffectiveFrom: r.EffectiveFrom.Time, EffectiveUntil: r.EffectiveUntil.Time, Scope: r.Scope, Ancestors: r.Ancestors,
-	}
+	}}
 }

@@ -42,17 +42,7 @@ func New(cfg Config) (*Room, error) {
 func (r *Room) createBasis(ctx context.Context, b *Basis, by sealer.Ref) error {
 	now := r.db.Now()
 	b.ID, b.CreatedAt, b.UpdatedAt = api.NewID(api.PrefixBasis, now), store.At(now), store.At(now)
-	return r.db.Change(ctx, func(tx *store.Tx) (err error) {
-		if b.Revision, err = tx.Revision(ctx); err != nil {
-			return err
-		}
-		if err := insertBasis(ctx, tx, b); err != nil {
-			return err
-		}
-		return tx.EmitRecord(ctx, sealer.Event{
-			TenantID: b.TenantID, Type: "basis.created", At: b.CreatedAt.Time, Actor: by, Subject: sealer.Ref{Kind: "basis", ID: b.ID},
-		}, b)
-	})
+	return r.db.Change(ctx, func(tx *store.Tx) error { return bases.Create(ctx, tx, "basis.created", b, by, nil) })
 }
 
 // issueRight writes a right, of which the caller has filled in what was asked for.
@@ -60,7 +50,7 @@ func (r *Room) issueRight(ctx context.Context, asked Right, parentID *string, by
 	err = r.db.Change(ctx, func(tx *store.Tx) (err error) {
 		var parent *Right
 		if parentID != nil { // of two that are not there, the parent is missed first
-			if parent, err = findRight(ctx, tx, asked.TenantID, *parentID); err != nil {
+			if parent, err = rights.Find(ctx, tx, asked.TenantID, *parentID); err != nil {
 				return err
 			}
 		}
@@ -73,43 +63,18 @@ func (r *Room) issueRight(ctx context.Context, asked Right, parentID *string, by
 			return err
 		}
 		issued.ID = api.NewID(api.PrefixRight, now.Time)
-		return write(ctx, tx, &issued, by)
+		return rights.Create(ctx, tx, "right.issued", &issued, by, nil)
 	})
 	return issued, err
 }
 
-// write writes a right that was settled, and tells of it.
-func write(ctx context.Context, tx *store.Tx, r *Right, by sealer.Ref) (err error) {
-	if r.Revision, err = tx.Revision(ctx); err != nil {
-		return err
-	}
-	if err := insertRight(ctx, tx, r); err != nil {
-		return err
-	}
-	return announce(ctx, tx, "right.issued", r, by)
-}
-
 // move is Move in a change of its own.
 func (r *Room) move(ctx context.Context, tenantID, id string, a Action, reason *string, by sealer.Ref) (moved View, err error) {
-	record := r.db.Change
-	if a != Resume {
-		record = r.db.Stop
-	}
-	err = record(ctx, func(tx *store.Tx) error {
+	err = rights.Do(ctx, r.db, a, func(tx *store.Tx) error {
 		moved, err = Move(ctx, tx, tenantID, id, a, reason, by)
 		return err
 	})
 	return moved, err
-}
-
-// announce tells of a right's new state: in its audit event, whose data is the
-// record, and in the feed.
-func announce(ctx context.Context, tx *store.Tx, event string, r *Right, by sealer.Ref) error {
-	e := sealer.Event{TenantID: r.TenantID, Type: event, At: r.UpdatedAt.Time, Actor: by, Subject: sealer.Ref{Kind: "right", ID: r.ID}}
-	if err := tx.EmitRecord(ctx, e, r); err != nil {
-		return err
-	}
-	return tx.Publish(ctx, api.Change{Revision: r.Revision, Right: r.snapshot()})
 }
 
 // View is a right as it is answered: its record, and what its ancestors make of it.

@@ -105,7 +105,7 @@ func TestRightsAgainstAModel(t *testing.T) {
 		}
 
 		for id, want := range model {
-			r, err := findRight(ctx, room.db.Read(), tenantID, id)
+			r, err := rights.Find(ctx, room.db.Read(), tenantID, id)
 			require.NoError(t, err)
 			v, err := view(ctx, room.db.Read(), *r)
 			require.NoError(t, err)
@@ -153,7 +153,9 @@ func TestOneOfManySuspensionsWins(t *testing.T) {
 func TestStaleRecordLoses(t *testing.T) {
 	room, basis := newRoom(t)
 	r := room.mustIssue(t, basis, nil)
-	err := room.db.Change(t.Context(), func(tx *store.Tx) error { return updateState(t.Context(), tx, &r, r.Revision-1) })
+	older := r
+	older.Revision--
+	err := room.db.Change(t.Context(), func(tx *store.Tx) error { return rights.Update(t.Context(), tx, &older, &r) })
 	require.Equal(t, api.StateConflict, api.From(err).Code)
 }
 

@@ -110,7 +110,7 @@ func (r *Room) getBases(ctx context.Context, in *struct{ store.Page }) (*store.A
 func (r *Room) getBasis(ctx context.Context, in *struct {
 	BasisID string `path:"basisId"`
 }) (*store.Answer[OneBasis], error) {
-	b, err := findBasis(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.BasisID)
+	b, err := bases.Find(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.BasisID)
 	if err != nil {
 		return nil, err
 	}
@@ -245,18 +245,18 @@ func (r *Room) getProvenance(ctx context.Context, in *rightPath) (*store.Answer[
 
 // provenance reads from one state: what a right rests on is there as long as the right.
 func (r *Room) provenance(ctx context.Context, q store.Querier, tenantID, id string) (p Provenance, err error) {
-	right, err := findRight(ctx, q, tenantID, id)
+	right, err := rights.Find(ctx, q, tenantID, id)
 	if err != nil {
 		return p, err
 	}
-	basis, err := findBasis(ctx, q, tenantID, right.BasisID)
+	basis, err := bases.Find(ctx, q, tenantID, right.BasisID)
 	if err != nil {
 		return p, err
 	}
 	p.Basis = r.basisView(*basis)
 	line := []Right{*right}
 	for _, id := range right.Ancestors {
-		ancestor, err := findRight(ctx, q, tenantID, id)
+		ancestor, err := rights.Find(ctx, q, tenantID, id)
 		if err != nil {
 			return p, err
 		}

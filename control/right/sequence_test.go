@@ -38,7 +38,7 @@ func TestSequences(t *testing.T) {
 
 	rapidtest.Check(t, 5_000, func(t *rapid.T) {
 		var model []entry
-		var rights []Right
+		var issued []Right
 		clock := 0
 		worst := func(i int) (state string, at int) {
 			for state, at = "ACTIVE", -1; i >= 0; i = model[i].parent {
@@ -50,10 +50,10 @@ func TestSequences(t *testing.T) {
 		}
 		see := func(i int) (api.RightState, *string) {
 			states := map[string]api.RightState{}
-			for _, r := range rights {
+			for _, r := range issued {
 				states[r.ID] = r.State
 			}
-			return effective(rights[i].State, rights[i].Ancestors, states)
+			return effective(issued[i].State, issued[i].Ancestors, states)
 		}
 		pick := func() int { return rapid.IntRange(0, len(model)-1).Draw(t, "right") }
 
@@ -71,13 +71,13 @@ func TestSequences(t *testing.T) {
 				r, err := issue(asked, lineage{basis: openBasis()}, hour(clock))
 				require.NoError(t, err)
 				r.ID = fmt.Sprint("rgh_", len(model))
-				model, rights = append(model, e), append(rights, r)
+				model, issued = append(model, e), append(issued, r)
 			case operation == "derive":
 				parent, of := pick(), subset.Draw(t, "regions")
 				p := model[parent]
-				from := lineage{basis: openBasis(), parent: &rights[parent]}
+				from := lineage{basis: openBasis(), parent: &issued[parent]}
 				if state, blockedBy := see(parent); state != api.RightActive {
-					from.blocker = rights[parent].ID
+					from.blocker = issued[parent].ID
 					if blockedBy != nil {
 						from.blocker = *blockedBy
 					}
@@ -92,17 +92,17 @@ func TestSequences(t *testing.T) {
 					require.Equal(t, "scope.regions", api.From(err).Field)
 				case state != "ACTIVE":
 					require.Equal(t, api.StateConflict, api.From(err).Code)
-					require.Contains(t, err.Error(), rights[at].ID, "the right that stops it")
+					require.Contains(t, err.Error(), issued[at].ID, "the right that stops it")
 				default:
 					require.NoError(t, err)
-					require.Equal(t, rights[parent].EffectiveUntil, r.EffectiveUntil)
+					require.Equal(t, issued[parent].EffectiveUntil, r.EffectiveUntil)
 					require.Equal(t, hour(clock), r.EffectiveFrom)
 					if of == "" {
 						of = p.regions
 					}
 					require.JSONEq(t, string(scope(of)), string(r.Scope))
-					require.Equal(t, append([]string{rights[parent].ID}, rights[parent].Ancestors...), r.Ancestors)
-					model, rights = append(model, entry{"ACTIVE", parent, of, p.end}), append(rights, r)
+					require.Equal(t, append([]string{issued[parent].ID}, issued[parent].Ancestors...), r.Ancestors)
+					model, issued = append(model, entry{"ACTIVE", parent, of, p.end}), append(issued, r)
 				}
 			default:
 				i := pick()
@@ -110,20 +110,20 @@ func TestSequences(t *testing.T) {
 					"suspend ACTIVE": "SUSPENDED", "resume SUSPENDED": "ACTIVE",
 					"revoke ACTIVE": "REVOKED", "revoke SUSPENDED": "REVOKED", "revoke REVOKED": "REVOKED",
 				}[operation+" "+model[i].state]
-				next, changed, err := rights[i].After(Action(operation), new(operation), hour(clock))
+				next, changed, err := rights.After(issued[i], Action(operation), hour(clock))
 				if !ok {
 					require.Equal(t, api.StateConflict, api.From(err).Code)
-					require.Equal(t, rights[i], next)
+					require.Equal(t, issued[i], next)
 					continue
 				}
 				require.NoError(t, err)
 				require.Equal(t, to != model[i].state, changed)
-				want := rights[i]
+				want := issued[i]
 				if changed {
-					want.State, want.StateReason, want.UpdatedAt = api.RightState(to), new(operation), hour(clock)
+					want.State, want.UpdatedAt = api.RightState(to), hour(clock)
 				}
 				require.Equal(t, want, next, "nothing else is changed")
-				rights[i], model[i].state = next, to
+				issued[i], model[i].state = next, to
 			}
 		}
 		for i := range model {
@@ -132,9 +132,9 @@ func TestSequences(t *testing.T) {
 			require.Equal(t, state, string(got))
 			require.Equal(t, at >= 0 && at != i, blockedBy != nil)
 			if blockedBy != nil {
-				require.Equal(t, rights[at].ID, *blockedBy)
+				require.Equal(t, issued[at].ID, *blockedBy)
 			}
-			require.Equal(t, model[i].state, string(rights[i].State))
+			require.Equal(t, model[i].state, string(issued[i].State))
 		}
 	})
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -178,32 +177,6 @@ func (db *DB) restored(ctx context.Context, h History, m missed, eventType strin
 		db.epoch, db.incarnation = epoch, incarnation
 	}
 	return reapplied, err
-}
-
-// ReplayClosed is a Replay of records that never change once they are closed, as offers
-// are: one of the kind that the database has open becomes what the event's record says,
-// its revision too. No other event is made of it.
-func ReplayClosed[T any](ctx context.Context, tx *Tx, e *sealer.Event, kind string, open func(*T) bool,
-	find func(ctx context.Context, q Querier, tenantID, id string) (*T, error), update func(ctx context.Context, tx *Tx, was, closed *T) error,
-) (changed bool, err error) {
-	if e.Subject.Kind != kind {
-		return false, nil
-	}
-	was, err := find(ctx, tx, e.TenantID, e.Subject.ID)
-	if IsNone(err) {
-		return false, nil
-	}
-	if err != nil || !open(was) {
-		return false, err
-	}
-	var said T
-	if err := json.Unmarshal(e.Data, &said); err != nil {
-		return false, fmt.Errorf("cannot read the record of the %s: %w", kind, err)
-	}
-	if open(&said) {
-		return false, nil
-	}
-	return true, update(ctx, tx, was, &said)
 }
 
 // EmitSystem emits an event of the system's tenant, with record as its data: an event

@@ -73,24 +73,6 @@ func Find[T any](ctx context.Context, q Querier, noun, id string, scan func(Row)
 // IsNone says whether an error is Find's for a record that is not there.
 func IsNone(err error) bool { return api.From(err).Code == api.ResourceNotFound }
 
-// Replace runs an update of the one row of a record that still has the revision it was
-// read with, which the query asks for: else it is STATE_CONFLICT, as somebody else was
-// faster. noun and id name the record in errors.
-func (tx *Tx) Replace(ctx context.Context, noun, id, query string, args ...any) error {
-	result, err := tx.ExecContext(ctx, query, args...)
-	var n int64
-	if err == nil {
-		n, err = result.RowsAffected()
-	}
-	switch {
-	case err != nil:
-		return fmt.Errorf("cannot write the %s %s: %w", noun, id, err)
-	case n != 1:
-		return api.Conflict("the " + noun + " was changed at the same time")
-	}
-	return nil
-}
-
 // Count is the number that a query tells of a tenant's records. An error calls them what.
 func Count(ctx context.Context, q Querier, what, query, tenantID string) (n int64, err error) {
 	if err = q.QueryRowContext(ctx, query, tenantID).Scan(&n); err != nil {

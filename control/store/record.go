@@ -1,0 +1,199 @@
+package store
+
+import (
+	"context"
+	"database/sql/driver"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// Records are a room's records of one sort: which table keeps them, and who is told of
+// them. The columns are what the tags of R say, of which the first is the key; tenant_id,
+// updated_at and revision are among them. Only what "moves" is ever written again. A room
+// has SQL of its own for its lists alone:
+//
+//	type Mapping struct {
+//		ID     string `json:"id" db:"mapping_id"`
+//		Vendor string `json:"vendor" db:"vendor"`
+//		State  State  `json:"state" db:"state,moves"`
+//		…
+//	}
+//	var mappings = store.Records[Mapping]{Noun: "mapping", Table: "mappings"}
+type Records[R any] struct {
+	// Noun names a record in errors, and as the subject of its events.
+	Noun  string
+	Table string
+	// Feed is what nodes get of a record; nil: nothing.
+	Feed func(ctx context.Context, tx *Tx, r *R) (api.Change, error)
+}
+
+// columns are a record's row.
+type columns []column
+
+type column struct {
+	name  string
+	moves bool
+	at    any // a pointer to its value
+}
+
+func columnsOf[R any](r *R) (all columns) {
+	record := reflect.ValueOf(r).Elem()
+	for i := range record.NumField() {
+		if tag, kept := record.Type().Field(i).Tag.Lookup("db"); kept {
+			name, moves := strings.CutSuffix(tag, ",moves")
+			all = append(all, column{name, moves, asColumn(record.Field(i).Addr().Interface())})
+		}
+	}
+	return all
+}
+
+// at points to the value of a column that all records have.
+func at[T any](columns columns, name string) *T {
+	i := slices.IndexFunc(columns, func(c column) bool { return c.name == name })
+	return columns[i].at.(*T)
+}
+
+func (c columns) id() string { return *c[0].at.(*string) }
+
+// list has names, parameters and pointers in one order.
+func (c columns) list() (names, params string, pointers []any) {
+	for i, one := range c {
+		names, params, pointers = names+", "+one.name, params+fmt.Sprintf(", $%d", i+1), append(pointers, one.at)
+	}
+	return names[2:], params[2:], pointers
+}
+
+// Select begins a query whose rows Scan reads.
+func (k *Records[R]) Select() string {
+	names, _, _ := columnsOf(new(R)).list()
+	return "SELECT " + names + " FROM " + k.Table
+}
+
+// Scan reads a record.
+func (k *Records[R]) Scan(row Row) (r R, err error) {
+	_, _, pointers := columnsOf(&r).list()
+	err = row.Scan(pointers...)
+	return r, err
+}
+
+// Find returns a record of the tenant, RESOURCE_NOT_FOUND if it has none of that id.
+func (k *Records[R]) Find(ctx context.Context, q Querier, tenantID, id string) (*R, error) {
+	key := columnsOf(new(R))[0].name
+	return Find(ctx, q, k.Noun, id, k.Scan, k.Select()+" WHERE tenant_id = $1 AND "+key+" = $2", tenantID, id)
+}
+
+// Insert writes a record that the room has filled in, with the revision of this change, and
+// publishes it.
+func (k *Records[R]) Insert(ctx context.Context, tx *Tx, r *R) error {
+	return k.revise(ctx, tx, r, func() error {
+		names, params, args := columnsOf(r).list()
+		return k.write(ctx, tx, r, "INSERT INTO "+k.Table+" ("+names+") VALUES ("+params+")", args)
+	})
+}
+
+// Create is Insert and Emit.
+func (k *Records[R]) Create(ctx context.Context, tx *Tx, event string, r *R, by sealer.Ref, also any) error {
+	if err := k.Insert(ctx, tx, r); err != nil {
+		return err
+	}
+	return k.Emit(ctx, tx, event, r, by, also)
+}
+
+// Update writes what a record has become, with the revision of this change, and publishes
+// it. The row must still have the revision that was has, else it is STATE_CONFLICT: somebody
+// else was faster.
+func (k *Records[R]) Update(ctx context.Context, tx *Tx, was, next *R) error {
+	return k.revise(ctx, tx, next, func() error { return k.replace(ctx, tx, was, next) })
+}
+
+// replace is Update of the row alone, with the revision that next has.
+func (k *Records[R]) replace(ctx context.Context, tx *Tx, was, next *R) error {
+	of := columnsOf(was)
+	names, params, args := slices.DeleteFunc(columnsOf(next), func(c column) bool { return !c.moves }).list()
+	n := len(args)
+	return k.write(ctx, tx, was, fmt.Sprintf("UPDATE %s SET (%s) = (%s) WHERE %s = $%d AND tenant_id = $%d AND revision = $%d",
+		k.Table, names, params, of[0].name, n+1, n+2, n+3), append(args, of.id(), at[string](of, "tenant_id"), at[int64](of, "revision")))
+}
+
+// revise has a record written with the revision of this change, and publishes it.
+func (k *Records[R]) revise(ctx context.Context, tx *Tx, r *R, write func() error) (err error) {
+	if *at[int64](columnsOf(r), "revision"), err = tx.Revision(ctx); err != nil {
+		return err
+	}
+	if err := write(); err != nil || k.Feed == nil {
+		return err
+	}
+	change, err := k.Feed(ctx, tx, r)
+	if err != nil {
+		return err
+	}
+	return tx.Publish(ctx, change)
+}
+
+func (k *Records[R]) write(ctx context.Context, tx *Tx, r *R, query string, args []any) error {
+	var n int64
+	result, err := tx.ExecContext(ctx, query, args...)
+	if err == nil {
+		n, err = result.RowsAffected()
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot write the %s %s: %w", k.Noun, columnsOf(r).id(), err)
+	case n != 1:
+		return api.Conflict("the " + k.Noun + " was changed at the same time")
+	}
+	return nil
+}
+
+// Emit tells of a record as of its updatedAt: the event's data is the record, with the
+// members of also, unless that is nil.
+func (k *Records[R]) Emit(ctx context.Context, tx *Tx, event string, r *R, by sealer.Ref, also any) error {
+	data, err := sealer.Canonical(r)
+	if err == nil && also != nil {
+		var more []byte
+		if more, err = sealer.Canonical(also); err == nil {
+			data, err = sealer.Canonical(json.RawMessage(string(data[:len(data)-1]) + "," + string(more[1:])))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	c := columnsOf(r)
+	return tx.Emit(ctx, sealer.Event{
+		TenantID: *at[string](c, "tenant_id"), Type: event, At: at[Instant](c, "updated_at").Time, Actor: by, Subject: sealer.Ref{Kind: k.Noun, ID: c.id()}, Data: data,
+	})
+}
+
+// asColumn is what a column is written from and read to: JSON is a text there, and so are
+// words, between spaces.
+func asColumn(at any) any {
+	switch at := at.(type) {
+	case *json.RawMessage:
+		return text{func() string { return string(*at) }, func(s string) { *at = []byte(s) }}
+	case *[]string:
+		return text{func() string { return strings.Join(*at, " ") }, func(s string) { *at = strings.Fields(s) }}
+	}
+	return at
+}
+
+type text struct {
+	write func() string
+	read  func(string)
+}
+
+func (t text) Value() (driver.Value, error) { return t.write(), nil }
+
+func (t text) Scan(column any) error {
+	s, ok := column.(string)
+	if ok {
+		t.read(s)
+		return nil
+	}
+	return fmt.Errorf("a %T is no text", column)
+}
