@@ -18,21 +18,21 @@ import (
 
 // Key is the record of an API key. The contract names id, label, prefix and scopes.
 type Key struct {
-	KeyID          string        `json:"keyId"`
-	TenantID       string        `json:"-"`
-	OrgID          string        `json:"-"`
-	DeveloperID    string        `json:"developerId"`
-	Label          string        `json:"label"`
-	Prefix         string        `json:"prefix" doc:"Everything of the key before its secret."`
-	SecretHash     [32]byte      `json:"-"`
-	Scopes         []string      `json:"scopes"`
-	CreatedBy      string        `json:"createdBy" doc:"The key that made it, or operator or system."`
-	ExpiresAt      store.Instant `json:"expiresAt" nullable:"true"`
-	RevokedAt      store.Instant `json:"revokedAt" nullable:"true"`
-	SuccessorKeyID *string       `json:"successorKeyId" doc:"The key that took over in a rotation."`
-	CreatedAt      store.Instant `json:"createdAt"`
-	UpdatedAt      store.Instant `json:"updatedAt"`
-	Revision       int64         `json:"revision"`
+	KeyID          string        `json:"keyId" db:"key_id"`
+	TenantID       string        `json:"-" db:"tenant_id"`
+	OrgID          string        `json:"-" db:"org_id"`
+	DeveloperID    string        `json:"developerId" db:"developer_id"`
+	Label          string        `json:"label" db:"label"`
+	Prefix         string        `json:"prefix" db:"prefix" doc:"Everything of the key before its secret."`
+	SecretHash     secretHash    `json:"-" db:"secret_hash"`
+	Scopes         []string      `json:"scopes" db:"scopes"`
+	CreatedBy      string        `json:"createdBy" db:"created_by" doc:"The key that made it, or operator or system."`
+	ExpiresAt      store.Instant `json:"expiresAt" db:"expires_at,moves" nullable:"true"`
+	RevokedAt      store.Instant `json:"revokedAt" db:"revoked_at,moves" nullable:"true"`
+	SuccessorKeyID *string       `json:"successorKeyId" db:"successor_key_id,moves" doc:"The key that took over in a rotation."`
+	CreatedAt      store.Instant `json:"createdAt" db:"created_at"`
+	UpdatedAt      store.Instant `json:"updatedAt" db:"updated_at,moves"`
+	Revision       int64         `json:"revision" db:"revision,moves"`
 }
 
 // KeyRequest asks for a key.
@@ -110,7 +110,7 @@ func (c changer) find(ctx context.Context, q store.Querier, keyID string) (*Key,
 	if c.operator {
 		return findAnyKey(ctx, q, keyID)
 	}
-	return findKey(ctx, q, c.tenantID, keyID)
+	return keys.Find(ctx, q, c.tenantID, keyID)
 }
 
 // give refuses to hand out a key with scopes that the changer lacks.
@@ -131,7 +131,7 @@ func (c changer) itself(ctx context.Context, tx *store.Tx, now time.Time) (*Key,
 	if c.operator {
 		return nil, nil
 	}
-	k, err := findKey(ctx, tx, c.tenantID, c.by.ID)
+	k, err := keys.Find(ctx, tx, c.tenantID, c.by.ID)
 	if store.IsNone(err) || err == nil && !k.inForce(now) {
 		return nil, auth.ErrInvalid
 	}
@@ -239,18 +239,16 @@ func (r *Room) rotateKey(ctx context.Context, c changer, keyID string, q Rotatio
 		if after.APIKey, err = issue(&next, envOf(k.Prefix), c.by, now); err != nil {
 			return err
 		}
-		if err := saveKey(ctx, tx, &next, now); err != nil {
+		if err := keys.Insert(ctx, tx, &next); err != nil {
 			return err
 		}
 		old := k.endedBy(next.KeyID, now.Add(q.overlap()))
-		if err := saveKey(ctx, tx, &old, now); err != nil {
+		old.UpdatedAt = store.At(now)
+		if err := keys.Update(ctx, tx, k, &old); err != nil {
 			return err
 		}
 		after.Key, after.Replaced = next, old
-		return emit(ctx, tx, old.TenantID, "key.rotated", c.by, sealer.Ref{Kind: "key", ID: old.KeyID}, now, struct {
-			Key
-			Successor Key `json:"successor"`
-		}{old, next})
+		return keys.Emit(ctx, tx, "key.rotated", &old, c.by, map[string]any{"successor": next})
 	})
 	if err != nil {
 		return Rotated{}, err
@@ -327,15 +325,14 @@ func (r *Room) revokeKey(ctx context.Context, c changer, keyID string) (Revocati
 		if successors, err = k.successors(ctx, tx, now); err != nil {
 			return err
 		}
-		next, changed := k.Revoked(now)
-		after = next
-		if !changed {
+		if after = *k; !k.RevokedAt.IsZero() {
 			return nil
 		}
-		if err := saveKey(ctx, tx, &after, now); err != nil {
+		after.RevokedAt, after.UpdatedAt = store.At(now), store.At(now)
+		if err := keys.Update(ctx, tx, k, &after); err != nil {
 			return err
 		}
-		return emitKey(ctx, tx, "key.revoked", &after, c.by, now)
+		return keys.Emit(ctx, tx, "key.revoked", &after, c.by, nil)
 	})
 	if err != nil {
 		return Revocation{}, err
@@ -363,30 +360,18 @@ func (k Key) successors(ctx context.Context, q store.Querier, now time.Time) (ke
 	return keyIDs, nil
 }
 
-// Revoked returns the key as it is once revoked; changed is false when it already was.
-func (k Key) Revoked(at time.Time) (next Key, changed bool) {
-	if !k.RevokedAt.IsZero() {
-		return k, false
-	}
-	k.RevokedAt = store.At(at)
-	return k, true
-}
-
 // createKey makes the key, its record, event and feed entry, and returns the only
 // copy of the key itself. The caller has filled in whose key it is.
 func createKey(ctx context.Context, tx *store.Tx, k *Key, env string, by sealer.Ref, now time.Time) (token string, err error) {
 	if token, err = issue(k, env, by, now); err != nil {
 		return "", err
 	}
-	if err := saveKey(ctx, tx, k, now); err != nil {
-		return "", err
-	}
-	return token, emitKey(ctx, tx, "key.created", k, by, now)
+	return token, keys.Create(ctx, tx, "key.created", k, by, nil)
 }
 
 // issue gives a new key its id, its maker and its secret.
 func issue(k *Key, env string, by sealer.Ref, now time.Time) (token string, err error) {
-	k.KeyID, k.CreatedAt, k.CreatedBy = api.NewID(api.PrefixKey, now), store.At(now), by.Kind
+	k.KeyID, k.CreatedAt, k.UpdatedAt, k.CreatedBy = api.NewID(api.PrefixKey, now), store.At(now), store.At(now), by.Kind
 	if by.Kind == "key" {
 		k.CreatedBy = by.ID
 	}
@@ -394,44 +379,18 @@ func issue(k *Key, env string, by sealer.Ref, now time.Time) (token string, err 
 	return token, err
 }
 
-// saveKey writes a new or changed key, here and in the feed.
-func saveKey(ctx context.Context, tx *store.Tx, k *Key, now time.Time) (err error) {
-	if k.Revision, err = tx.Revision(ctx); err != nil {
-		return err
-	}
-	k.UpdatedAt = store.At(now)
-	if err := upsertKey(ctx, tx, k); err != nil {
-		return err
-	}
-	snapshot, err := k.snapshot()
-	if err != nil {
-		return err
-	}
-	if snapshot.Sandbox, err = IsSandbox(ctx, tx, k.TenantID); err != nil {
-		return err
-	}
-	return tx.Publish(ctx, api.Change{Revision: k.Revision, Key: snapshot})
-}
-
-// snapshot is what nodes get of the key.
-func (k *Key) snapshot() (*api.Key, error) {
+// feedKey is what nodes get of the key.
+func feedKey(ctx context.Context, tx *store.Tx, k *Key) (api.Change, error) {
 	scopes, err := api.ParseScopes(k.Scopes)
 	if err != nil {
-		return nil, fmt.Errorf("cannot publish the key %s: %w", k.KeyID, err)
+		return api.Change{}, fmt.Errorf("cannot publish the key %s: %w", k.KeyID, err)
 	}
-	return &api.Key{
+	sandbox, err := IsSandbox(ctx, tx, k.TenantID)
+	return api.Change{Revision: k.Revision, Key: &api.Key{
 		ID: k.KeyID, TenantID: k.TenantID, OrgID: k.OrgID, DeveloperID: k.DeveloperID, Revision: k.Revision,
-		Label: k.Label, Prefix: k.Prefix, SecretHash: k.SecretHash, Scopes: scopes,
+		Label: k.Label, Prefix: k.Prefix, SecretHash: k.SecretHash, Scopes: scopes, Sandbox: sandbox,
 		ExpiresAt: k.ExpiresAt.Time, RevokedAt: k.RevokedAt.Time,
-	}, nil
-}
-
-func emitKey(ctx context.Context, tx *store.Tx, event string, k *Key, by sealer.Ref, now time.Time) error {
-	return emit(ctx, tx, k.TenantID, event, by, sealer.Ref{Kind: "key", ID: k.KeyID}, now, k)
-}
-
-func emit(ctx context.Context, tx *store.Tx, tenantID, event string, by, subject sealer.Ref, at time.Time, body any) error {
-	return tx.EmitRecord(ctx, sealer.Event{TenantID: tenantID, Type: event, At: at, Actor: by, Subject: subject}, body)
+	}}, err
 }
 
 // scopeSet reads the scopes of a new key: every one but the wildcard by default.

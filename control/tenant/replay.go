@@ -27,7 +27,7 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 		return false, err
 	}
 	shown := published == nil || !ends(said.RevokedAt, published.RevokedAt) && !ends(said.ExpiresAt, published.ExpiresAt)
-	k, err := findKey(ctx, tx, e.TenantID, e.Subject.ID)
+	k, err := keys.Find(ctx, tx, e.TenantID, e.Subject.ID)
 	if store.IsNone(err) {
 		if shown {
 			return false, nil
@@ -50,7 +50,8 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 	if shown && !changed {
 		return false, nil
 	}
-	return true, saveKey(ctx, tx, &next, e.At)
+	next.UpdatedAt = store.At(e.At)
+	return true, keys.Update(ctx, tx, k, &next)
 }
 
 // IsRevoked says whether a key's record is of one that was revoked, for good.

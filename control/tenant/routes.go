@@ -120,8 +120,8 @@ func (r *Room) list(ctx context.Context, in *struct{ store.Page }) (*store.Answe
 }
 
 func (r *Room) page(ctx context.Context, tenantID string, page store.Page) (*store.Answer[List], error) {
-	keys, next, err := listKeys(ctx, r.db.Read(), tenantID, page)
-	return store.Tell(List{keys, next}, err)
+	list, next, err := listKeys(ctx, r.db.Read(), tenantID, page)
+	return store.Tell(List{list, next}, err)
 }
 
 type keyInput struct {
@@ -134,7 +134,7 @@ type One struct {
 }
 
 func (r *Room) one(ctx context.Context, in *keyInput) (*store.Answer[One], error) {
-	k, err := findKey(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.KeyID)
+	k, err := keys.Find(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.KeyID)
 	if err != nil {
 		return nil, err
 	}

@@ -2,9 +2,9 @@ package tenant
 
 import (
 	"context"
+	"database/sql/driver"
 	"encoding/hex"
 	"fmt"
-	"strings"
 	"time"
 
 	"muniment/control/store"
@@ -99,34 +99,23 @@ func tenantOf(ctx context.Context, q store.Querier, orgID string) (tenantID *str
 		`SELECT tenant_id FROM tenants WHERE org_id = $1 AND sandbox = 0 ORDER BY tenant_id LIMIT 1`, orgID)
 }
 
-const keyColumns = `key_id, tenant_id, developer_id, org_id, label, prefix, secret_hash, scopes, created_by, expires_at, revoked_at,
-	successor_key_id, created_at, updated_at, revision`
+var keys = store.Records[Key]{Noun: "key", Table: "api_keys", Feed: feedKey}
 
-// upsertKey writes the key. Only what may change of a key that exists is changed.
-func upsertKey(ctx context.Context, tx *store.Tx, k *Key) error {
-	_, err := tx.ExecContext(ctx, `INSERT INTO api_keys (`+keyColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
-		ON CONFLICT (key_id) DO UPDATE SET expires_at = excluded.expires_at, revoked_at = excluded.revoked_at,
-			successor_key_id = excluded.successor_key_id, updated_at = excluded.updated_at, revision = excluded.revision`,
-		k.KeyID, k.TenantID, k.DeveloperID, k.OrgID, k.Label, k.Prefix, hex.EncodeToString(k.SecretHash[:]), strings.Join(k.Scopes, " "),
-		k.CreatedBy, k.ExpiresAt, k.RevokedAt, k.SuccessorKeyID, k.CreatedAt, k.UpdatedAt, k.Revision)
-	if err != nil {
-		return fmt.Errorf("cannot write the key %s: %w", k.KeyID, err)
+// secretHash stands in hex in its column.
+type secretHash [32]byte
+
+func (h *secretHash) Value() (driver.Value, error) { return hex.EncodeToString(h[:]), nil }
+
+func (h *secretHash) Scan(column any) error {
+	if _, err := hex.Decode(h[:], []byte(fmt.Sprint(column))); err != nil {
+		return fmt.Errorf("its secret_hash is damaged: %w", err)
 	}
 	return nil
 }
 
-// findKey returns a key of the tenant, RESOURCE_NOT_FOUND if it has none of that id.
-func findKey(ctx context.Context, q store.Querier, tenantID, keyID string) (*Key, error) {
-	k, err := findAnyKey(ctx, q, keyID)
-	if err == nil && k.TenantID != tenantID {
-		return nil, api.NotFound("key")
-	}
-	return k, err
-}
-
-// findAnyKey is findKey for a key of whatever tenant.
+// findAnyKey is keys.Find for a key of whatever tenant.
 func findAnyKey(ctx context.Context, q store.Querier, keyID string) (*Key, error) {
-	return store.Find(ctx, q, "key", keyID, scanKey, `SELECT `+keyColumns+` FROM api_keys WHERE key_id = $1`, keyID)
+	return store.Find(ctx, q, "key", keyID, keys.Scan, keys.Select()+` WHERE key_id = $1`, keyID)
 }
 
 // owner is whose a tenant's next key is: its first developer's. It is nil if there
@@ -158,8 +147,8 @@ func (r *Room) TenantIDs(ctx context.Context, purpose string) ([]string, error) 
 
 // listKeys lists the tenant's keys, newest first.
 func listKeys(ctx context.Context, q store.Querier, tenantID string, p store.Page) (page []Key, next *string, err error) {
-	return store.ListPage(ctx, q, p, "the keys of "+tenantID, func(k Key) string { return k.KeyID }, scanKey,
-		`SELECT `+keyColumns+` FROM api_keys WHERE tenant_id = $3 AND ($1 = '' OR key_id < $1) ORDER BY key_id DESC LIMIT $2`, tenantID)
+	return store.ListPage(ctx, q, p, "the keys of "+tenantID, func(k Key) string { return k.KeyID }, keys.Scan,
+		keys.Select()+` WHERE tenant_id = $3 AND ($1 = '' OR key_id < $1) ORDER BY key_id DESC LIMIT $2`, tenantID)
 }
 
 // mostMadeKeys is how many keys that a key made a revocation names.
@@ -181,18 +170,4 @@ func madeBy(ctx context.Context, q store.Querier, maker *Key, now time.Time) (ma
 		made, more = made[:mostMadeKeys], true
 	}
 	return made, more, err
-}
-
-func scanKey(row store.Row) (k Key, err error) {
-	var hash, scopes string
-	err = row.Scan(&k.KeyID, &k.TenantID, &k.DeveloperID, &k.OrgID, &k.Label, &k.Prefix, &hash, &scopes,
-		&k.CreatedBy, &k.ExpiresAt, &k.RevokedAt, &k.SuccessorKeyID, &k.CreatedAt, &k.UpdatedAt, &k.Revision)
-	if err != nil {
-		return k, err
-	}
-	k.Scopes = strings.Fields(scopes)
-	if _, err := hex.Decode(k.SecretHash[:], []byte(hash)); err != nil {
-		return k, fmt.Errorf("its secret_hash is damaged: %w", err)
-	}
-	return k, nil
 }

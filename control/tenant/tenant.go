@@ -156,7 +156,10 @@ func Make(ctx context.Context, tx *store.Tx, q Request) (c Created, err error) {
 	if q.Sandbox {
 		told["sandbox"] = true
 	}
-	if err := emit(ctx, tx, c.TenantID, "tenant.created", by, sealer.Ref{Kind: "tenant", ID: c.TenantID}, now, told); err != nil {
+	err = tx.EmitRecord(ctx, sealer.Event{
+		TenantID: c.TenantID, Type: "tenant.created", At: now, Actor: by, Subject: sealer.Ref{Kind: "tenant", ID: c.TenantID},
+	}, told)
+	if err != nil {
 		return c, err
 	}
 	k := Key{TenantID: c.TenantID, OrgID: c.OrgID, DeveloperID: c.DeveloperID, Label: q.Label, Scopes: scopes}
