@@ -53,18 +53,12 @@ func CreateCounterparty(ctx context.Context, tx *store.Tx, asked Counterparty, b
 	now := tx.Now()
 	c.ID, c.State = api.NewID(api.PrefixCounterparty, now), Active
 	c.CreatedAt, c.UpdatedAt = store.At(now), store.At(now)
-	var err error
-	if c.Revision, err = tx.Revision(ctx); err != nil {
-		return c, err
-	}
-	if err := insertCounterparty(ctx, tx, &c); err != nil {
+	if err := counterparties.Insert(ctx, tx, &c); err != nil {
 		return c, err
 	}
 	told := c
 	told.PayoutRef, told.TaxID = nil, nil
-	return c, tx.EmitRecord(ctx, sealer.Event{
-		TenantID: c.TenantID, Type: "counterparty.created", At: now, Actor: by, Subject: sealer.Ref{Kind: "counterparty", ID: c.ID},
-	}, told)
+	return c, counterparties.Emit(ctx, tx, "counterparty.created", &told, by, nil)
 }
 
 // CreateRule writes a rule of asked.TenantID: unit, price, currency and shares are
@@ -95,11 +89,11 @@ func CreateRule(ctx context.Context, tx *store.Tx, asked Rule, by sealer.Ref) (R
 	}
 	for i, s := range r.Shares {
 		field := fmt.Sprintf("shares[%d].counterpartyId", i)
-		payee, err := findCounterparty(ctx, tx, r.TenantID, s.CounterpartyID)
+		payee, err := counterparties.Find(ctx, tx, r.TenantID, s.CounterpartyID)
 		switch {
-		case err != nil:
+		case err != nil && !store.IsNone(err):
 			return r, err
-		case payee == nil || payee.State != Active:
+		case err != nil || payee.State != Active:
 			return r, api.InvalidField(field, "is no active counterparty of this tenant")
 		case payee.Currency != r.Currency:
 			return r, api.InvalidField(field, "is paid in "+payee.Currency+", not in the rule's "+r.Currency)

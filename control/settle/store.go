@@ -8,32 +8,12 @@ import (
 	"muniment/control/store"
 )
 
-const counterpartyColumns = `counterparty_id, tenant_id, name, org_id, kind, payout_ref, currency, tax_id, state, created_at, updated_at, revision`
-
-func insertCounterparty(ctx context.Context, tx *store.Tx, c *Counterparty) error {
-	_, err := tx.ExecContext(ctx, `INSERT INTO counterparties (`+counterpartyColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
-		c.ID, c.TenantID, c.Name, c.OrgID, string(c.Kind), c.PayoutRef, c.Currency, c.TaxID, string(c.State), c.CreatedAt, c.UpdatedAt, c.Revision)
-	if err != nil {
-		return fmt.Errorf("cannot write the counterparty %s: %w", c.ID, err)
-	}
-	return nil
-}
-
-func scanCounterparty(r store.Row) (c Counterparty, err error) {
-	err = r.Scan(&c.ID, &c.TenantID, &c.Name, &c.OrgID, &c.Kind, &c.PayoutRef, &c.Currency, &c.TaxID, &c.State, &c.CreatedAt, &c.UpdatedAt, &c.Revision)
-	return c, err
-}
+var counterparties = store.Records[Counterparty]{Noun: "counterparty", Table: "counterparties"}
 
 // Counterparties lists those of the tenant, oldest first.
 func Counterparties(ctx context.Context, q store.Querier, tenantID string) ([]Counterparty, error) {
-	return store.List(ctx, q, "the tenant's counterparties", scanCounterparty,
-		`SELECT `+counterpartyColumns+` FROM counterparties WHERE tenant_id = $1 ORDER BY counterparty_id`, tenantID)
-}
-
-// findCounterparty returns a counterparty of the tenant, nil if it has none of that id.
-func findCounterparty(ctx context.Context, q store.Querier, tenantID, id string) (*Counterparty, error) {
-	return store.One(ctx, q, fmt.Sprintf("the counterparty %q", id), scanCounterparty,
-		`SELECT `+counterpartyColumns+` FROM counterparties WHERE tenant_id = $1 AND counterparty_id = $2`, tenantID, id)
+	return store.List(ctx, q, "the tenant's counterparties", counterparties.Scan,
+		counterparties.Select()+` WHERE tenant_id = $1 ORDER BY counterparty_id`, tenantID)
 }
 
 func insertRule(ctx context.Context, tx *store.Tx, r *Rule, text []byte) error {
