@@ -15,20 +15,20 @@ import (
 // and what every later pack of the tenant repeats; the format is in the manual of packs
 // (see sealer), its meaning in control/settle/rate.
 type Rule struct {
-	ID             string        `json:"id"`
-	TenantID       string        `json:"-"`
-	Match          Match         `json:"match"`
-	Unit           rate.Unit     `json:"unit" enum:"EVENT,MS,SECOND"`
-	Price          string        `json:"price" doc:"Decimal, of one unit; at most nine digits behind the point."`
-	Currency       string        `json:"currency" doc:"Three capital letters."`
-	Shares         []Share       `json:"shares" doc:"Of 10,000 basis points together."`
-	EffectiveFrom  store.Instant `json:"effectiveFrom" doc:"A receipt is rated by the rules of the moment in which it was rendered."`
-	EffectiveUntil store.Instant `json:"effectiveUntil" nullable:"true" doc:"Exclusive; null is open."`
-	Priority       int64         `json:"priority" doc:"Of several rules that fit a receipt the highest priority rates it, then the most specific one, then the lowest id."`
-	State          State         `json:"state" enum:"ACTIVE,RETIRED"`
-	CreatedAt      store.Instant `json:"createdAt"`
-	UpdatedAt      store.Instant `json:"updatedAt"`
-	Revision       int64         `json:"revision"`
+	ID             string        `json:"id" db:"rule_id"`
+	TenantID       string        `json:"-" db:"tenant_id"`
+	Match          Match         `json:"match" db:"matches,moves"`
+	Unit           rate.Unit     `json:"unit" db:"unit,moves" enum:"EVENT,MS,SECOND"`
+	Price          string        `json:"price" db:"price,moves" doc:"Decimal, of one unit; at most nine digits behind the point."`
+	Currency       string        `json:"currency" db:"currency,moves" doc:"Three capital letters."`
+	Shares         []Share       `json:"shares" db:"shares,moves" doc:"Of 10,000 basis points together."`
+	EffectiveFrom  store.Instant `json:"effectiveFrom" db:"effective_from,moves" doc:"A receipt is rated by the rules of the moment in which it was rendered."`
+	EffectiveUntil store.Instant `json:"effectiveUntil" db:"effective_until,moves" nullable:"true" doc:"Exclusive; null is open."`
+	Priority       int64         `json:"priority" db:"priority,moves" doc:"Of several rules that fit a receipt the highest priority rates it, then the most specific one, then the lowest id."`
+	State          State         `json:"state" db:"state,moves" enum:"ACTIVE,RETIRED"`
+	CreatedAt      store.Instant `json:"createdAt" db:"created_at"`
+	UpdatedAt      store.Instant `json:"updatedAt" db:"updated_at,moves"`
+	Revision       int64         `json:"revision" db:"revision,moves"`
 }
 
 // Match names what a rule is for; null is any.
@@ -65,31 +65,28 @@ func (r *Rule) spell() error {
 	return nil
 }
 
-// text is the canonical text of a rule that can be rated by, else VALIDATION_FAILED.
-func (r *Rule) text() ([]byte, error) {
+// check is VALIDATION_FAILED for a rule that can't be rated by.
+func (r *Rule) check() error {
 	m := &r.Match
 	switch {
 	case m.RightID != nil && !api.IsID(api.PrefixRight, *m.RightID):
-		return nil, api.InvalidField("match.rightId", "must be the id of a right")
+		return api.InvalidField("match.rightId", "must be the id of a right")
 	case m.BasisID != nil && !api.IsID(api.PrefixBasis, *m.BasisID):
-		return nil, api.InvalidField("match.basisId", "must be the id of a basis")
+		return api.InvalidField("match.basisId", "must be the id of a basis")
 	case m.MeteringBasis != nil && !slices.Contains(meteringBases, *m.MeteringBasis):
-		return nil, api.InvalidField("match.meteringBasis", "must be gross, viewable, audible or delivered")
+		return api.InvalidField("match.meteringBasis", "must be gross, viewable, audible or delivered")
 	}
 	if m.Substrate != nil {
 		if _, ok := gate.ParseSubstrate(*m.Substrate); !ok {
-			return nil, api.InvalidField("match.substrate", "is no substrate")
+			return api.InvalidField("match.substrate", "is no substrate")
 		}
 	}
 	text, err := sealer.Canonical(r)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		_, err = rate.ParseRule(text)
 	}
-	if _, err = rate.ParseRule(text); err != nil {
-		if fault, ok := errors.AsType[*rate.Fault](err); ok {
-			err = api.InvalidField(fault.Field, fault.Message)
-		}
-		return nil, err
+	if fault, ok := errors.AsType[*rate.Fault](err); ok {
+		return api.InvalidField(fault.Field, fault.Message)
 	}
-	return text, nil
+	return err
 }

@@ -80,8 +80,7 @@ func CreateRule(ctx context.Context, tx *store.Tx, asked Rule, by sealer.Ref) (R
 	if err != nil {
 		return r, err
 	}
-	text, err := r.text()
-	if err != nil {
+	if err := r.check(); err != nil {
 		return r, err
 	}
 	if err := checkRoom(ctx, tx, r.TenantID); err != nil {
@@ -99,13 +98,7 @@ func CreateRule(ctx context.Context, tx *store.Tx, asked Rule, by sealer.Ref) (R
 			return r, api.InvalidField(field, "is paid in "+payee.Currency+", not in the rule's "+r.Currency)
 		}
 	}
-	if err := insertRule(ctx, tx, &r, text); err != nil {
-		return r, err
-	}
-	return r, tx.Emit(ctx, sealer.Event{
-		TenantID: r.TenantID, Type: "settlement_rule.created", At: now.Time, Actor: by,
-		Subject: sealer.Ref{Kind: "settlement_rule", ID: r.ID}, Data: text,
-	})
+	return r, rules.Create(ctx, tx, "settlement_rule.created", &r, by, nil)
 }
 
 // checkRoom is STATE_CONFLICT if the tenant has as many rules as it may.

@@ -2,8 +2,6 @@ package settle
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 
 	"muniment/control/store"
 )
@@ -16,32 +14,16 @@ func Counterparties(ctx context.Context, q store.Querier, tenantID string) ([]Co
 		counterparties.Select()+` WHERE tenant_id = $1 ORDER BY counterparty_id`, tenantID)
 }
 
-func insertRule(ctx context.Context, tx *store.Tx, r *Rule, text []byte) error {
-	_, err := tx.ExecContext(ctx, `INSERT INTO settlement_rules (rule_id, tenant_id, effective_from, effective_until, state, record, revision)
-		VALUES ($1, $2, $3, $4, $5, $6, $7)`, r.ID, r.TenantID, r.EffectiveFrom, r.EffectiveUntil, string(r.State), string(text), r.Revision)
-	if err != nil {
-		return fmt.Errorf("cannot write the settlement rule %s: %w", r.ID, err)
-	}
-	return nil
-}
+var rules = store.Records[Rule]{Noun: "settlement_rule", Table: "settlement_rules"}
 
 // Rules lists the tenant's rules that apply to what is rendered at a moment, oldest
 // first; all of them if the moment is the zero Instant.
 func Rules(ctx context.Context, q store.Querier, tenantID string, at store.Instant) ([]Rule, error) {
-	scan := func(row store.Row) (r Rule, err error) {
-		text, err := store.Text(row)
-		if err == nil {
-			err = json.Unmarshal([]byte(text), &r)
-		}
-		r.TenantID = tenantID
-		return r, err
+	query, args := rules.Select()+` WHERE tenant_id = $1`, []any{tenantID}
+	if !at.IsZero() {
+		query, args = query+` AND effective_from <= $2 AND (effective_until IS NULL OR effective_until > $2)`, append(args, at)
 	}
-	if at.IsZero() {
-		return store.List(ctx, q, "the tenant's settlement rules", scan,
-			`SELECT record FROM settlement_rules WHERE tenant_id = $1 ORDER BY rule_id`, tenantID)
-	}
-	return store.List(ctx, q, "the tenant's settlement rules", scan, `SELECT record FROM settlement_rules
-		WHERE tenant_id = $1 AND effective_from <= $2 AND (effective_until IS NULL OR effective_until > $2) ORDER BY rule_id`, tenantID, at)
+	return store.List(ctx, q, "the tenant's settlement rules", rules.Scan, query+` ORDER BY rule_id`, args...)
 }
 
 func countRules(ctx context.Context, q store.Querier, tenantID string) (int64, error) {

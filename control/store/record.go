@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"encoding/json"
 	"fmt"
@@ -170,30 +171,36 @@ func (k *Records[R]) Emit(ctx context.Context, tx *Tx, event string, r *R, by se
 	})
 }
 
-// asColumn is what a column is written from and read to: JSON is a text there, and so are
-// words, between spaces.
+// asColumn is what a column is written from and read to: words stand there as a text, between
+// spaces, and other lists and structures as JSON.
 func asColumn(at any) any {
-	switch at := at.(type) {
-	case *json.RawMessage:
-		return text{func() string { return string(*at) }, func(s string) { *at = []byte(s) }}
-	case *[]string:
-		return text{func() string { return strings.Join(*at, " ") }, func(s string) { *at = strings.Fields(s) }}
+	if words, ok := at.(*[]string); ok {
+		return text{
+			func() ([]byte, error) { return []byte(strings.Join(*words, " ")), nil },
+			func(s string) error { *words = strings.Fields(s); return nil },
+		}
+	}
+	value := reflect.ValueOf(at).Elem()
+	if _, scans := at.(sql.Scanner); !scans && (value.Kind() == reflect.Slice || value.Kind() == reflect.Struct) {
+		return text{func() ([]byte, error) { return sealer.Canonical(value.Interface()) }, func(s string) error { return json.Unmarshal([]byte(s), at) }}
 	}
 	return at
 }
 
 type text struct {
-	write func() string
-	read  func(string)
+	write func() ([]byte, error)
+	read  func(string) error
 }
 
-func (t text) Value() (driver.Value, error) { return t.write(), nil }
+func (t text) Value() (driver.Value, error) {
+	written, err := t.write()
+	return string(written), err
+}
 
 func (t text) Scan(column any) error {
 	s, ok := column.(string)
-	if ok {
-		t.read(s)
-		return nil
+	if !ok {
+		return fmt.Errorf("a %T is no text", column)
 	}
-	return fmt.Errorf("a %T is no text", column)
+	return t.read(s)
 }

@@ -3,8 +3,8 @@
 //
 // A change is one transaction (Change): the room checks and writes its record,
 // takes the next number of the one revision counter, and writes an audit event
-// to the outbox and the new state to the feed. All of it is committed, on disk,
-// or none. Since the counter's row is held until the commit, commit order is
+// to the outbox and the new state to the feed; Records and Machine do so for it. All of
+// it is committed, on disk, or none. Since the counter's row is held until the commit, commit order is
 // revision order: whoever has seen revision R has seen everything up to R.
 //
 // A relay carries the outbox to the event log in the order of the commits. It
@@ -41,6 +41,14 @@
 //     dropped tenant deleted, by their tenant_id, and says that nobody is named in it;
 //   - Outlives says why rows stay, Person in which columns a person may be named;
 //   - control.Tables lists the rooms: a room is there before those that its tables refer to.
+//
+// # Adding a state, or a transition
+//
+//   - the state is a constant in the room's <noun>.go, and in the enum of its record's State;
+//   - the transition is a line of the room's table, and its action a constant:
+//     Respond: {From: store.From(Investigating), To: Responded, Event: "dispute.responded"};
+//   - an operation calls Machine.Move with it; what it changes besides the state is Move.Edit;
+//   - a field of the record is written by its tag, db:"evidence,moves", and the migration's column.
 package store
 
 import (

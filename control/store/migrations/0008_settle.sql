@@ -16,14 +16,21 @@ CREATE TABLE counterparties (
 );
 CREATE INDEX counterparties_by_tenant ON counterparties (tenant_id, counterparty_id);
 
--- record is the rule as its last event has it, and as packs repeat it.
+-- matches and shares are JSON.
 CREATE TABLE settlement_rules (
     rule_id         TEXT   PRIMARY KEY,
     tenant_id       TEXT   NOT NULL REFERENCES tenants (tenant_id),
+    matches         TEXT   NOT NULL,
+    unit            TEXT   NOT NULL,
+    price           TEXT   NOT NULL,
+    currency        TEXT   NOT NULL,
+    shares          TEXT   NOT NULL,
     effective_from  BIGINT NOT NULL,
     effective_until BIGINT,
+    priority        BIGINT NOT NULL,
     state           TEXT   NOT NULL,
-    record          TEXT   NOT NULL,
+    created_at      BIGINT NOT NULL,
+    updated_at      BIGINT NOT NULL,
     revision        BIGINT NOT NULL
 );
 CREATE INDEX settlement_rules_by_tenant ON settlement_rules (tenant_id, rule_id);
