@@ -381,13 +381,6 @@ func TestJoinRefusesWhatIsForged(t *testing.T) {
 		spoil(&q)
 		require.Contains(t, h.join(q).refused(422, api.ValidationFailed), `"field":"`+name+`"`)
 	}
-	// An older version's node gets its credential from control.
-	text, err := json.Marshal(good)
-	require.NoError(t, err)
-	older := strings.Replace(string(text), `"credentialHash":"`+good.CredentialHash+`",`, "", 1)
-	require.NotContains(t, older, "credentialHash")
-	require.Contains(t, send(t, h.control.Nodes(), "", "POST", api.PathJoin, older).refused(422, api.ValidationFailed), "is of an older version")
-
 	// Every character of an invitation counts, and what is no invitation tells nothing.
 	id, secret, _ := strings.Cut(good.Invitation, ".")
 	var tampered []string

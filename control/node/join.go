@@ -157,8 +157,6 @@ func presented(q api.JoinRequest) (ed25519.PublicKey, error) {
 		return nil, api.InvalidField("nodeId", "must be nod_ and a ULID")
 	case err != nil:
 		return nil, err
-	case q.CredentialHash == "":
-		return nil, api.InvalidField("credentialHash", "is missing: the node is of an older version than control, and can join once it is upgraded")
 	case !api.IsHash(q.CredentialHash):
 		return nil, api.InvalidField("credentialHash", "must be 32 bytes in lower-case hexadecimal")
 	}

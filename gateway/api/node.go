@@ -49,8 +49,8 @@ type JoinRequest struct {
 	// base64url. The private half never leaves the node.
 	PublicKey string `json:"publicKey" maxLength:"256"`
 	// CredentialHash is that of the node's credential, by NewBearer, which the node made
-	// itself. Join requires it, and tells who lacks it that it is of an older version.
-	CredentialHash string `json:"credentialHash" required:"false" maxLength:"256"`
+	// itself.
+	CredentialHash string `json:"credentialHash" maxLength:"256"`
 	// Signature of JoinText by that key, in base64url.
 	Signature string `json:"signature" maxLength:"256"`
 	// At is the node's time.

@@ -50,8 +50,8 @@ func load(dir string) (s saved, err error) {
 	if err == nil && !api.IsID(api.PrefixNode, s.NodeID) {
 		err = fmt.Errorf("%q is no node id", s.NodeID)
 	}
-	if of, _, ok := api.ReadBearer(api.PrefixNode, s.Credential); err == nil && s.Credential != "" && (!ok || of != s.NodeID) {
-		err = errors.New("the credential is cut, or another node's")
+	if of, _, ok := api.ReadBearer(api.PrefixNode, s.Credential); err == nil && (!ok || of != s.NodeID) {
+		err = errors.New("the credential is missing, cut, or another node's")
 	}
 	if err != nil {
 		return saved{}, fmt.Errorf("cannot read %s: %w", path, err)

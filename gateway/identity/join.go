@@ -19,24 +19,9 @@ const invite = "make an invitation with muniment node invite, and start the node
 
 // create makes what the node joins with: a key, unless a start that was killed has left one,
 // and then its id and its credential. All of it is on disk when create returns.
-//
-// An id without a credential is an older version's, which was killed as it joined: control
-// may know it, and nobody has the credential. It has signed nothing, so nothing is lost with
-// it. One that has signed has lost its credential in another way, and keeps its keys.
 func (n *Node) create(files []*keyfile.Key) ([]*keyfile.Key, error) {
 	if n.cfg.Invitation == "" && n.cfg.Invite == nil {
 		return nil, errors.New("the node has not joined yet, and has no invitation: " + invite)
-	}
-	if n.saved.NodeID != "" {
-		if !n.highWater.IsZero() || len(files) > 1 {
-			return nil, fmt.Errorf("%s has no credential, though the node has signed: put it back as it was, or %s", savedFile, n.another())
-		}
-		for _, f := range files {
-			if err := f.Destroy(); err != nil {
-				return nil, err
-			}
-		}
-		files = nil
 	}
 	if len(files) == 0 {
 		key, err := makeKey(n.cfg.Dir)

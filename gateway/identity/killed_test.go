@@ -85,44 +85,6 @@ func TestKilledAsItJoins(t *testing.T) {
 	}
 }
 
-// TestFolderOfAnOlderVersion: what it says of a node that had joined is read as it is; one
-// that was killed as it joined, which control may know, joins as another.
-func TestFolderOfAnOlderVersion(t *testing.T) {
-	h := newHouse(t)
-	cfg := h.config(t.TempDir())
-	n := h.open(cfg.Dir)
-	id, credential, key := n.ID(), n.Credential(), keyFiles(t, cfg.Dir)
-	require.NoError(t, n.Close())
-	write := func(text string) {
-		require.NoError(t, os.WriteFile(filepath.Join(cfg.Dir, savedFile), []byte(text), 0o600))
-	}
-	write(`{"nodeId":"` + id + `","credential":"` + credential + `"}`)
-	n, err := Open(t.Context(), cfg)
-	require.NoError(t, err)
-	require.Equal(t, id, n.ID())
-	require.NoError(t, n.Close())
-
-	write(`{"nodeId":"` + id + `"}`)
-	cfg.Invitation = h.invite()
-	_, err = Open(t.Context(), cfg)
-	require.ErrorContains(t, err, "has no credential, though the node has signed")
-	cfg.Invitation = ""
-	require.NoError(t, os.Remove(filepath.Join(cfg.Dir, highWaterFile)))
-	_, err = Open(t.Context(), cfg)
-	require.ErrorContains(t, err, invite)
-	require.Equal(t, key, keyFiles(t, cfg.Dir))
-	cfg.Invitation = h.invite()
-	n, err = Open(t.Context(), cfg)
-	require.NoError(t, err)
-	defer n.Close()
-	require.NotEqual(t, id, n.ID())
-	require.Len(t, keyFiles(t, cfg.Dir), 1)
-	require.NoFileExists(t, key[0])
-	s, err := n.sign(time.Now())
-	require.NoError(t, err)
-	h.requireValid(s)
-}
-
 // TestRefusedOnTheWay: what stands before control knows nothing of expulsions.
 func TestRefusedOnTheWay(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -167,11 +129,11 @@ func TestBadCredential(t *testing.T) {
 	credential, _ := api.NewBearer(id)
 	other, _ := api.NewBearer(api.NewID(api.PrefixNode, time.Now()))
 	before := h.count()
-	for _, bad := range []string{id, id + ".", credential[:len(credential)-1], other} {
+	for _, bad := range []string{"", id, id + ".", credential[:len(credential)-1], other} {
 		require.NoError(t, saved{id, bad}.save(cfg.Dir))
 		cfg.Invitation = h.invite()
 		_, err := Open(t.Context(), cfg)
-		require.ErrorContains(t, err, savedFile+": the credential is cut, or another node's")
+		require.ErrorContains(t, err, savedFile+": the credential is missing, cut, or another node's")
 		require.NotContains(t, err.Error(), other)
 	}
 	require.Equal(t, before, h.count())
