@@ -16,5 +16,5 @@ import (
 
 // Tables are those of all rooms, what refers to others before them.
 var Tables = slices.Concat(
-	sandbox.Tables, proof.Tables, challenge.Tables, offer.Tables, settle.Tables, right.Tables, tenant.Tables, node.Tables, store.Own,
+	sandbox.Tables, proof.Tables, challenge.Tables, offer.Tables, settle.Tables, right.Tables, tenant.Tables, node.Tables, store.OwnTables,
 )

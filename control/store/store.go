@@ -36,11 +36,12 @@
 //
 // # Adding a table
 //
-//   - migrations/NNNN_<room>.sql creates it, with an index for whatever it refers to;
-//   - the room's Tables (tables.go) name it: store.Table{Name: "offers"} has the rows of a
-//     dropped tenant deleted, by their tenant_id, and says that nobody is named in it;
-//   - Outlives says why rows stay, Person in which columns a person may be named;
-//   - control.Tables lists the rooms: a room is there before those that its tables refer to.
+//	migrations/0010_ingest.sql  CREATE TABLE held_rows (…), and an index for whatever it refers to
+//	control/ingest/tables.go    var Tables = store.Tables{{Name: "held_rows", Person: []string{"data_subject_id"}}}
+//	control/tables.go           ingest.Tables, before those of the rooms that its tables refer to
+//
+// So a dropped tenant's rows go by their tenant_id, unless Table.Outlives says why they stay,
+// and who is erased is named in these columns no more. What is missing fails control's tests.
 //
 // # Adding a state, or a transition
 //

@@ -72,8 +72,8 @@ func (all Tables) ErasePerson(ctx context.Context, tx *Tx, tenantID, person, rep
 	return nil
 }
 
-// Own are the tables of this room.
-var Own = Tables{
+// OwnTables are those of this room.
+var OwnTables = Tables{
 	{Name: "idempotency"},
 	{Name: "idempotency_usage"},
 	{Name: "outbox", Outlives: "its events are on their way to the log"},
