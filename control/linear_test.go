@@ -35,12 +35,9 @@ const (
 
 func TestHistoryIsLinearizable(t *testing.T) {
 	t.Setenv("MUNIMENT_TEST_POSTGRES", "") // the clock stands still only for what is in this process
-	seeds, length := 4, 10*time.Minute
-	switch {
-	case os.Getenv("MUNIMENT_TEST_FULL") != "":
+	seeds, length := 2, 10*time.Minute
+	if os.Getenv("MUNIMENT_TEST_FULL") != "" {
 		seeds, length = 200, 30*time.Minute
-	case testing.Short():
-		seeds = 1
 	}
 	var all tally
 	for seed := range seeds {

@@ -33,7 +33,7 @@ func TestRightsOffersAndChallengesAgainstAModel(t *testing.T) {
 	_, key := h.tenant()
 	basisID := h.basis(key)
 	done := map[string]int{}
-	rapidtest.Check(t, 100, func(t *rapid.T) {
+	rapidtest.Check(t, 50, 1_000, func(t *rapid.T) {
 		m := &model{T: t, h: h, key: key, basisID: basisID, clock: &clock, done: done}
 		m.start = m.number()
 		operations := map[string]func(){

@@ -20,7 +20,7 @@ func mustControl(t *testing.T, cfg control.Config) *control.Control {
 }
 
 func TestSuspensionTellsOfANodeThatDoesNotFollow(t *testing.T) {
-	h := newHouse(t)
+	h := newHouse(t, 50*time.Millisecond)
 	_, key := h.tenant()
 	rightID := h.right(key, h.basis(key))
 

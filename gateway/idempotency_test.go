@@ -157,7 +157,7 @@ func TestLostAnswers(t *testing.T) {
 // TestUnreadableAtARestart: one record that can't be read costs its own key alone. A retry
 // with that gets a receipt of its own, with the same hash.
 func TestUnreadableAtARestart(t *testing.T) {
-	const n = 20
+	const n = 6
 	for bad := range int64(n) {
 		w := newWorld(t, nil)
 		for i := range n {

@@ -168,31 +168,26 @@ func every(step int, pack []byte) (places []int) {
 	return places
 }
 
-// TestEveryFlipIsFound changes each byte of a pack of 20 receipts, one at a time.
+// TestEveryFlipIsFound changes bytes of a pack of 20 receipts, one at a time: each of them
+// in the full form.
 func TestEveryFlipIsFound(t *testing.T) {
 	w := newWorld(t)
 	w.seal(w.run(3))
 	events := w.run(20)
 	p := w.seal(events)
-	step := 1
-	if testing.Short() {
-		step = 97
-	}
+	step := rounds(23, 1)
 	pack := bundle(t, p, events)
 	w.flip(t, pack, every(step, pack))
 	object := AppendPackObject(nil, p, events)
 	w.flip(t, object, every(7*step, object))
 }
 
-// TestRandomFlipsAreFound changes 2,000 bytes of a pack of 2,000 entries.
+// TestRandomFlipsAreFound changes some bytes of a pack of 2,000 entries.
 func TestRandomFlipsAreFound(t *testing.T) {
 	w := newWorld(t)
 	events := w.run(2000)
 	pack := bundle(t, w.seal(events), events)
-	places := rand.New(rand.NewPCG(7, 8)).Perm(len(pack))[:2000]
-	if testing.Short() {
-		places = places[:200]
-	}
+	places := rand.New(rand.NewPCG(7, 8)).Perm(len(pack))[:rounds(200, 2000)]
 	w.flip(t, pack, places)
 }
 

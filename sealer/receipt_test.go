@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -15,16 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// cases is how many random cases a comparison runs: the environment variable
-// MUNIMENT_CASES, or 100,000, or 20,000 with -short.
-func cases(t *testing.T) int {
-	if n, err := strconv.Atoi(os.Getenv("MUNIMENT_CASES")); err == nil {
-		return n
+// rounds is the number of rounds of a test: the second, with MUNIMENT_TEST_FULL.
+func rounds(usual, full int) int {
+	if os.Getenv("MUNIMENT_TEST_FULL") != "" {
+		return full
 	}
-	if testing.Short() {
-		return 20_000
-	}
-	return 100_000
+	return usual
 }
 
 // randomString mixes what a canonicaliser may stumble over.
@@ -77,7 +72,7 @@ func randomReceipt(r *rand.Rand) Receipt {
 func TestReceiptIsCanonical(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var buf []byte
-	for range cases(t) {
+	for range rounds(50_000, 1_000_000) {
 		receipt := randomReceipt(r)
 		buf = AppendReceipt(buf[:0], &receipt)
 

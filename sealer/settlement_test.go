@@ -374,15 +374,12 @@ func TestManyRules(t *testing.T) {
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(n*16<<10))
 }
 
-// TestEveryFlipInASettlementIsFound changes each byte of the header of a pack with a
-// settlement, and some of its entries.
+// TestEveryFlipInASettlementIsFound changes bytes of the header of a pack with a settlement,
+// in the full form each of them, and some of its entries.
 func TestEveryFlipInASettlementIsFound(t *testing.T) {
 	w := newWorld(t)
 	_, p, _, events := w.settled()
-	step := 1
-	if testing.Short() {
-		step = 11
-	}
+	step := rounds(11, 1)
 	pack := bundle(t, p, events)
 	w.flip(t, pack, every(step, p.HeaderText))
 	w.flip(t, pack, every(7*step, pack))

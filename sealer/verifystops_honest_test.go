@@ -188,7 +188,7 @@ func (h *honest) step() {
 // leases and its clocks need, some would fail.
 func TestHonestServiceIsSound(t *testing.T) {
 	remarked, deliveries, strict := 0, 0, 0
-	for seed := range uint64(cases(t) / 400) {
+	for seed := range uint64(rounds(40, 2_500)) {
 		h := &honest{folder: newFolder(t), Rand: rand.New(rand.NewPCG(seed, 0)), keys: make(map[string]time.Time)}
 		for range 200 {
 			h.step()

@@ -16,7 +16,7 @@ import (
 // foresees each by a model: the states alone. The right's own state is taken as its room
 // has it: it can be revoked in every state.
 func TestSequences(t *testing.T) {
-	rapidtest.Check(t, 5_000, func(t *rapid.T) {
+	rapidtest.Check(t, 2_000, 100_000, func(t *rapid.T) {
 		var opened []Challenge
 		var model []string
 		of := api.RightActive

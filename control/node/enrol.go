@@ -269,10 +269,10 @@ func (r *Room) putOutOfUse(ctx context.Context, row *signingKey, force bool, by 
 	return next.view(r.db.Now()), nil
 }
 
-// await asks until done, at most for drainFor: at each change in the database, and
+// await asks until done, at most for DrainFor: at each change in the database, and
 // now and then as time passes.
 func (r *Room) await(ctx context.Context, done func(context.Context) (bool, error)) error {
-	waiting, cancel := context.WithTimeout(ctx, drainFor)
+	waiting, cancel := context.WithTimeout(ctx, r.cfg.DrainFor)
 	defer cancel()
 	for {
 		changed := r.db.Changed()

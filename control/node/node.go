@@ -104,6 +104,10 @@ type Config struct {
 	// SealTime is how long a rotated key may still sign the packs of seals at work.
 	// Default 10 min.
 	SealTime time.Duration
+	// DrainFor is how long a rotation or a revocation waits for deliveries that were signed
+	// but are not in the log: each of them gives up earlier (gateway.Config.AppendTimeout).
+	// Default 15 s.
+	DrainFor time.Duration
 	// Clock reads a clock that never steps. It may stand still while the machine is
 	// suspended: nodes count as live for longer then. Default Go's monotonic clock.
 	Clock func() time.Duration
@@ -155,6 +159,9 @@ func New(ctx context.Context, cfg Config) (*Room, error) {
 	}
 	if cfg.LastSeal == nil {
 		cfg.LastSeal = func(context.Context, store.Querier) (time.Time, error) { return time.Time{}, nil }
+	}
+	if cfg.DrainFor == 0 {
+		cfg.DrainFor = 15 * time.Second
 	}
 	if cfg.Clock == nil {
 		started := time.Now()

@@ -174,10 +174,6 @@ func enter(ctx context.Context, tx *store.Tx, row, before *signingKey, end time.
 	return emit(ctx, tx, "key.rotated", before, by, told)
 }
 
-// drainFor bounds the wait for deliveries that were signed but are not in the log:
-// each of them gives up earlier (gateway.Config.AppendTimeout).
-const drainFor = 15 * time.Second
-
 // retire destroys a key that another has taken over from, once it is out of use. One
 // that can't be destroyed now is destroyed by the next start.
 func (r *Room) retire(ctx context.Context, g *ring, k *held) {
@@ -185,7 +181,7 @@ func (r *Room) retire(ctx context.Context, g *ring, k *held) {
 		time.AfterFunc(r.cfg.SealTime, func() { r.destroy(g, k) })
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainFor)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.DrainFor)
 	defer cancel()
 	if err := g.drain(ctx, k); err != nil {
 		r.cfg.Logger.Warn("a key is still in use; the next start destroys it", "keyId", k.signer.KeyID, "err", err)

@@ -126,7 +126,7 @@ func TestRotationUnderLoad(t *testing.T) {
 	_, err := r.Enrol(t.Context(), "nod_a")
 	require.NoError(t, err)
 	f := startFleet(t, r, time.Now)
-	const rotations = 10
+	const rotations = 4
 	for i := range rotations {
 		f.await(100)
 		current := r.borrow(t, "nod_a", time.Now()).KeyID

@@ -25,7 +25,7 @@ func TestSequences(t *testing.T) {
 	after := func(ms int) time.Duration { return time.Duration(ms) * time.Millisecond }
 	to := map[string]string{"counter": "COUNTERED", "accept": "ACCEPTED", "withdraw": "WITHDRAWN", "reject": "REJECTED", "expire": "EXPIRED"}
 
-	rapidtest.Check(t, 5_000, func(t *rapid.T) {
+	rapidtest.Check(t, 2_000, 100_000, func(t *rapid.T) {
 		var model []entry
 		var proposed []Offer
 		clock := 0

@@ -24,6 +24,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 	for _, step := range steps {
 		for _, more := range []int{0, 3} {
 			t.Run(step, func(t *testing.T) {
+				t.Parallel()
 				h := build(t)
 				h.deliver(deliveries(5)...)
 				h.seal()

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"muniment/control/rapidtest"
 	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/pipeline"
@@ -39,7 +40,7 @@ func TestDuplicateOfAnEarlierPack(t *testing.T) {
 // pack headers.
 func TestMeteringOfPacksIsTheWarehouses(t *testing.T) {
 	h := build(t)
-	rapid.Check(t, func(rt *rapid.T) {
+	rapidtest.Check(t, 25, 500, func(rt *rapid.T) {
 		h.t, h.tenant = rt, api.NewID(api.PrefixTenant, h.Now()) // a new one each time
 		defer func() { h.t = t }()
 		h.room.cfg.MaxEntries = rapid.IntRange(2, 12).Draw(rt, "maxEntries")

@@ -1,5 +1,5 @@
 // Package rapidtest says on how many random cases a test holds a room against its
-// model: a few that keep a test quick, or, with MUNIMENT_CASES, as many as that says.
+// model: a few that keep a test quick, or, with MUNIMENT_TEST_FULL, many.
 package rapidtest
 
 import (
@@ -12,17 +12,17 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Check runs a property on as many cases as usual, or as MUNIMENT_CASES says. Tests of
-// one package that call it must not run in parallel.
-func Check(t *testing.T, usual int, property func(*rapid.T)) {
+// Check runs a property on a number of cases, and with MUNIMENT_TEST_FULL on a larger one.
+// Tests of one package that call it must not run in parallel.
+func Check(t *testing.T, usual, full int, property func(*rapid.T)) {
 	t.Helper()
-	n := strconv.Itoa(usual)
-	if asked := os.Getenv("MUNIMENT_CASES"); asked != "" {
-		n = asked
+	n := usual
+	if os.Getenv("MUNIMENT_TEST_FULL") != "" {
+		n = full
 	}
 	const name = "rapid.checks"
 	before := flag.Lookup(name).Value.String()
-	require.NoError(t, flag.Set(name, n), "MUNIMENT_CASES")
+	require.NoError(t, flag.Set(name, strconv.Itoa(n)))
 	defer func() { require.NoError(t, flag.Set(name, before)) }()
 	rapid.Check(t, property)
 }

@@ -47,7 +47,7 @@ const (
 	lost         // control has done it, and its answer gets lost
 )
 
-func newHouse(t *testing.T) *house {
+func newHouse(t *testing.T, changes ...func(*node.Config)) *house {
 	t.Helper()
 	h := &house{t: t}
 	dir := t.TempDir()
@@ -56,7 +56,11 @@ func newHouse(t *testing.T) *house {
 	h.db, err = store.Open(t.Context(), store.Config{Path: path, URL: url})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.db.Close()) })
-	h.rooms, err = node.New(t.Context(), node.Config{DB: h.db, Dir: filepath.Join(dir, "keys")})
+	cfg := node.Config{DB: h.db, Dir: filepath.Join(dir, "keys")}
+	for _, change := range changes {
+		change(&cfg)
+	}
+	h.rooms, err = node.New(t.Context(), cfg)
 	require.NoError(t, err)
 	no := func(context.Context, string) (int64, error) { return 0, nil }
 	tenants, err := tenant.New(tenant.Config{DB: h.db, Nodes: h.rooms, Counters: tenant.Counters{Bases: no, Rights: no, Events: no}})

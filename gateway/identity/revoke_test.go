@@ -127,7 +127,7 @@ func TestRevokedFileStays(t *testing.T) {
 // key: it signs nothing from the moment on at which it is told, until it can.
 func TestRevocationOfAStubbornNode(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newHouse(t, func(c *node.Config) { c.DrainFor = time.Second })
 	dir := t.TempDir()
 	n := h.open(dir)
 	h.setFault(func(path string) trouble {

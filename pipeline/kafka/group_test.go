@@ -227,6 +227,7 @@ func (n *network) set(cut bool) {
 // A member that loses the brokers stops loading and tells why; its partitions are
 // loaded by another one when its session has ended, and shared again once it is back.
 func TestGroupLosesAMember(t *testing.T) {
+	t.Parallel()
 	cfg := freshTopic(t, fakeBrokers(t, kfake.GroupMinSessionTimeout(100*time.Millisecond)), Topic{})
 	group := quick(t)
 	group.SessionTimeout = time.Second
@@ -368,6 +369,7 @@ func (silent) SetWriteDeadline(time.Time) error { return nil }
 
 // Nor for brokers that take connections and say nothing.
 func TestGroupEndsWithSilentBrokers(t *testing.T) {
+	t.Parallel()
 	cfg := freshTopic(t, fakeBrokers(t), Topic{})
 	var away atomic.Bool
 	cfg.Dial = func(ctx context.Context, kind, address string) (net.Conn, error) {

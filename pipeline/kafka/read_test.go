@@ -124,6 +124,7 @@ func TestNothingWhereSomethingIs(t *testing.T) {
 
 // TestReadsOutlastAFailOver, and give up when it lasts.
 func TestReadsOutlastAFailOver(t *testing.T) {
+	t.Parallel()
 	cluster, brokers := fakeCluster(t)
 	cfg := freshTopic(t, brokers, Topic{Partitions: 1})
 	cfg.ReadPatience = time.Hour

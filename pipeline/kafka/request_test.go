@@ -275,6 +275,7 @@ func TestSlowRequest(t *testing.T) {
 // TestLeadersMove: partitions change between two brokers under load, and take their
 // order along.
 func TestLeadersMove(t *testing.T) {
+	t.Parallel()
 	cluster, brokers := fakeCluster(t, kfake.NumBrokers(2))
 	cfg := freshTopic(t, brokers, Topic{})
 	cfg.MaxBackoff = cfg.MinBackoff

@@ -62,7 +62,10 @@ func testRetentionUsed(t *testing.T, brokers []string) {
 	require.Zero(t, used(young.Next()))
 }
 
-func TestRetentionUsed(t *testing.T)        { testRetentionUsed(t, fakeBrokers(t)) }
+func TestRetentionUsed(t *testing.T) {
+	t.Parallel()
+	testRetentionUsed(t, fakeBrokers(t))
+}
 func TestRetentionUsedOnKafka(t *testing.T) { testRetentionUsed(t, realBrokers(t)) }
 
 // What is kept for ever uses nothing up.

@@ -567,6 +567,7 @@ func TestWrittenLate(t *testing.T) {
 // TestNodeEndsWithoutBrokers: a node that ends doesn't wait for brokers that are away to
 // take what its spool holds.
 func TestNodeEndsWithoutBrokers(t *testing.T) {
+	t.Parallel()
 	cluster, brokers := fakeCluster(t)
 	cfg := freshTopic(t, brokers, Topic{})
 	cfg.RequestTimeout = time.Hour // that Close would wait for

@@ -184,6 +184,7 @@ func TestRecreatedTopic(t *testing.T) {
 
 // TestPartitionsAreFixed: a tenant must not change its partition.
 func TestPartitionsAreFixed(t *testing.T) {
+	t.Parallel()
 	_, brokers := fakeCluster(t, kfake.NumBrokers(1))
 	cfg := freshTopic(t, brokers, Topic{Partitions: 2})
 	l := mustOpen(t, cfg)

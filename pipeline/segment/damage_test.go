@@ -3,8 +3,8 @@ package segment
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -15,7 +15,8 @@ import (
 	"muniment/sealer"
 )
 
-var long = flag.Bool("long", false, "damage more of the log, which takes minutes")
+// full asks for the damage that takes minutes.
+var full = os.Getenv("MUNIMENT_TEST_FULL") != ""
 
 // damagedLog is a log in memory with records of known contents.
 type damagedLog struct {
@@ -97,8 +98,8 @@ func (d *damagedLog) requirePrefix(t *testing.T, r pipeline.Reader) int {
 // must open, serve every group before the tear and nothing that was not written, and
 // go on from there.
 func TestTornTail(t *testing.T) {
-	part, records, segmentBytes := 8<<10, 40, int64(64<<10)
-	if *long {
+	part, records, segmentBytes := 2<<10, 40, int64(64<<10)
+	if full {
 		part, records, segmentBytes = 64<<10, 150, 256<<10
 	}
 	d := newDamagedLog(t, segmentBytes, records, false)
@@ -175,8 +176,8 @@ func goesOn(t *testing.T, d *damagedLog, log *Log, fs *memFS, kept int) {
 // opened. Whatever is served must be what was written, and nothing may be
 // missing without an error when the recorded end is known.
 func TestBitFlips(t *testing.T) {
-	flips := 2000
-	if *long {
+	flips := 500
+	if full {
 		flips = 10000
 	}
 	for _, clean := range []bool{true, false} {
