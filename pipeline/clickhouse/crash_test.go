@@ -72,6 +72,9 @@ func (s *ownServer) kill() {
 	s.run("down")
 }
 
+// full asks for the long forms of tests.
+var full = os.Getenv("MUNIMENT_TEST_FULL") != ""
+
 // The server is killed again and again while batches are loaded, each of which
 // begins where the warehouse says: at the end there is every row, once.
 func TestKilledServer(t *testing.T) {
@@ -82,7 +85,10 @@ func TestKilledServer(t *testing.T) {
 	require.NoError(t, err)
 	w := mustOpen(t, cfg)
 
-	const kills, size = 5, 500
+	kills, size := 2, 500
+	if full {
+		kills = 5
+	}
 	rows, metered, quantity := spread(0, 10_000)
 	var loads, failures atomic.Int64
 	over := make(chan struct{})

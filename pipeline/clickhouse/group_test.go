@@ -196,7 +196,11 @@ func TestServerKilledInAGroup(t *testing.T) {
 	require.NoError(t, err)
 	w := mustOpen(t, cfg)
 
-	const partitions, kills, size = 4, 4, 250
+	const partitions, size = 4, 250
+	kills := 2
+	if full {
+		kills = 4
+	}
 	rows := make([][]pipeline.Row, partitions)
 	var all, metered, quantity int64
 	for half := range 2 {

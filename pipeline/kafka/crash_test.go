@@ -61,18 +61,24 @@ func (b ownBrokers) addresses() []string {
 	return nil
 }
 
-// TestBrokerKilled kills the only broker under load and starts it again, twice. One
-// half of the writers waits for it, the other half has a spool.
+// full asks for the long forms of tests.
+var full = os.Getenv("MUNIMENT_TEST_FULL") != ""
+
+// TestBrokerKilled kills the only broker under load and starts it again, in the full form
+// twice. One half of the writers waits for it, the other half has a spool.
 func TestBrokerKilled(t *testing.T) {
-	brokers := startBrokers(t, 1, 29092)
-	testKilled(t, brokers, Topic{Replication: 1}, []string{"1", "1"})
+	victims := []string{"1"}
+	if full {
+		victims = append(victims, "1")
+	}
+	testKilled(t, startBrokers(t, 1, 29092), Topic{Replication: 1}, victims)
 }
 
 // TestOneOfThreeKilled kills one broker of three, which leads a partition or two: the
 // others go on.
 func TestOneOfThreeKilled(t *testing.T) {
-	if testing.Short() {
-		t.Skip("three brokers")
+	if !full {
+		t.Skip("three brokers take a minute: with MUNIMENT_TEST_FULL")
 	}
 	brokers := startBrokers(t, 3, 29192)
 	testKilled(t, brokers, Topic{Replication: 3}, []string{"1"})
