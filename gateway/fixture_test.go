@@ -412,11 +412,18 @@ func (w *world) greet(c net.Conn) (net.Conn, error) {
 
 // everyTransport runs a test over TCP and over TLS, resumed sessions or not.
 func everyTransport(t *testing.T, test func(t *testing.T, transport func(*Config))) {
-	t.Run("tcp", func(t *testing.T) { test(t, func(*Config) {}) })
-	t.Run("tls", func(t *testing.T) { test(t, overTLS(t)) })
-	t.Run("tls without tickets", func(t *testing.T) {
-		test(t, func(c *Config) { overTLS(t)(c); c.TLS.SessionTicketsDisabled = true })
-	})
+	for name, transport := range map[string]func(t *testing.T) func(*Config){
+		"tcp": func(*testing.T) func(*Config) { return func(*Config) {} },
+		"tls": func(t *testing.T) func(*Config) { return overTLS(t) },
+		"tls without tickets": func(t *testing.T) func(*Config) {
+			return func(c *Config) { overTLS(t)(c); c.TLS.SessionTicketsDisabled = true }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, transport(t))
+		})
+	}
 }
 
 func overTLS(t testing.TB) func(*Config) {

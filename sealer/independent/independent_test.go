@@ -23,10 +23,10 @@ import (
 	"muniment/sealer"
 )
 
-// size is how much evidence is made: a tenth of it unless MUNIMENT_TEST_FULL is set.
+// size is how much evidence is made: a twentieth of it unless MUNIMENT_TEST_FULL is set.
 func size(full int) int {
 	if os.Getenv("MUNIMENT_TEST_FULL") == "" {
-		return full / 10
+		return full / 20
 	}
 	return full
 }
