@@ -177,13 +177,14 @@ func (s *Server) Kill() {
 // Stop asks the server to end (SIGTERM) and returns an error unless it drained
 // and exited with 0 within a minute.
 func (s *Server) Stop() error {
+	s.HTTP.CloseIdleConnections()       // or it waits for a last request on each
+	defer s.HTTP.CloseIdleConnections() // or the next request to its address may be lost on one of them
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("cannot stop the server: %w", err)
 	}
 	select {
 	case err := <-s.exited:
 		s.exited <- err
-		s.HTTP.CloseIdleConnections()
 		if err != nil {
 			return fmt.Errorf("the server didn't end cleanly: %w", err)
 		}
