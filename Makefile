@@ -49,15 +49,13 @@ stack-down: ## stop them; their data stay in ./bin/stack
 
 # The rooms with tests that ask for an engine; with the stack up, none may skip them.
 ON_STACK = $(shell grep -rlE 'MUNIMENT_TEST_(KAFKA|CLICKHOUSE|POSTGRES)|storetest\.Place' --include='*_test.go' * | grep / | xargs -n 1 dirname | sort -u | sed 's|^|./|')
-# And those of the commands.
-COMMANDS_ON_STACK = $(shell grep -hoE '^func Test[A-Za-z]+' away_test.go bench_test.go control_test.go evidence_stack_test.go pipeline_test.go revoke_test.go stack_test.go | cut -d ' ' -f 2 | paste -sd '|')
 
 test-stack: bin/venv/ready ## the tests that need the engines, on a stack that is started and stopped for them
 	@trap './deploy/stack/stack.sh down' EXIT; \
 	./deploy/stack/stack.sh up && eval "$$(./deploy/stack/stack.sh env)" && \
 	export MUNIMENT_TEST_STACK=1 MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) && \
 	go test -count 1 -p 2 -timeout 30m $(ON_STACK) && \
-	go test -count 1 -timeout 30m -run '^($(COMMANDS_ON_STACK))$$' .
+	go test -count 1 -timeout 30m -run 'OnTheStack$$' .
 
 test-stack-tls: ## the story with TLS and passwords on every hop, and what is refused, on a stack of its own
 	@export MUNIMENT_STACK_CACHE=$${MUNIMENT_STACK_CACHE:-$${MUNIMENT_STACK:-$(CURDIR)/bin/stack}/cache} \

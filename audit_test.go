@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -149,15 +148,18 @@ var visits = []write{
 // TestEveryWriteLeavesItsEvents calls every operation of the document that writes, as a
 // tenant or as a visitor of the sandbox: it leaves its events in the tenant's log, of
 // whom and about what they are, in order and once, and a refused call of it leaves none.
-func TestEveryWriteLeavesItsEvents(t *testing.T) { auditWrites(t, embedded(t)) }
+func TestEveryWriteLeavesItsEvents(t *testing.T) {
+	t.Parallel()
+	auditWrites(t, shared(t))
+}
 
-func auditWrites(t *testing.T, s service) {
-	visitor := &audited{t: t, url: s.API, ids: map[string]string{}, visitor: true}
+func auditWrites(t *testing.T, s *service) {
+	visitor := &audited{t: t, url: s.server.API, ids: map[string]string{}, visitor: true}
 	visitor.log = func(after *sealer.Position) []logged { return s.events(visitor.ids["tenantId"], after) }
-	visitor.writes(operationsOf(t, s.Server, true), visits)
+	visitor.writes(operationsOf(t, s.server, true), visits)
 
-	own := createTenant(t, s.exe, s.Data)
-	tenant := &audited{t: t, url: s.API, key: own.APIKey, ids: map[string]string{"caller": own.KeyID, "tenantId": own.TenantID}}
+	own := createTenant(t, s.data)
+	tenant := &audited{t: t, url: s.server.API, key: own.APIKey, ids: map[string]string{"caller": own.KeyID, "tenantId": own.TenantID}}
 	tenant.log = func(after *sealer.Position) (list []logged) {
 		path := "/v1/events?order=asc&limit=500"
 		if after != nil {
@@ -169,7 +171,7 @@ func auditWrites(t *testing.T, s service) {
 				Event    json.RawMessage
 			}
 		}
-		require.NoError(t, bench.Client{API: s.API, Key: own.APIKey}.Do(t.Context(), "GET", path, nil, &page))
+		require.NoError(t, bench.Client{API: s.server.API, Key: own.APIKey}.Do(t.Context(), "GET", path, nil, &page))
 		for _, e := range page.Events {
 			at, err := sealer.ParsePosition(e.Position)
 			require.NoError(t, err)
@@ -179,11 +181,11 @@ func auditWrites(t *testing.T, s service) {
 	}
 	tenant.expect("a new tenant", "tenant.created tenant:{tenantId} by operator:admin", "key.created key:{caller} by operator:admin")
 	var narrow struct{ APIKey string }
-	require.NoError(t, bench.Client{API: s.API, Key: own.APIKey}.Do(t.Context(), "POST", "/v1/api-keys",
+	require.NoError(t, bench.Client{API: s.server.API, Key: own.APIKey}.Do(t.Context(), "POST", "/v1/api-keys",
 		map[string]any{"label": "x", "scopes": []string{"disputes:read"}}, &narrow))
 	tenant.expect("its second key", "key.created key:{second}")
 	tenant.narrow = narrow.APIKey
-	tenant.writes(operations(t, s.Server), writes)
+	tenant.writes(operations(t, s.server), writes)
 
 	for _, a := range []*audited{visitor, tenant} {
 		require.Equal(t, a.seen, a.log(nil), "the whole log, once more")
@@ -318,10 +320,10 @@ func (a *audited) expect(about string, events ...string) {
 		after = &a.seen[len(a.seen)-1].at
 	}
 	var got []logged
-	require.Eventually(a.t, func() bool {
+	until(a.t, func() bool {
 		got = a.log(after)
 		return len(got) >= len(events)
-	}, time.Minute, 5*time.Millisecond, "%s left %v, and no %v", about, &got, events)
+	}, "%s left %v, and no %v", about, &got, events)
 	require.Len(a.t, got, len(events), about)
 	for i, want := range events {
 		if !strings.Contains(want, " by ") {

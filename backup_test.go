@@ -28,33 +28,20 @@ import (
 	"muniment/sealer"
 )
 
-// muniment runs a command that has to succeed, and returns its standard output.
-func (h *house) muniment(args ...string) string {
-	h.t.Helper()
-	cmd := exec.CommandContext(h.t.Context(), h.exe, args...)
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	out, err := cmd.Output()
-	require.NoError(h.t, err, said.String())
-	return string(out)
-}
-
-// backUp makes a backup of the house, which may be open.
-func (h *house) backUp(to string, args ...string) (m backup.Manifest) {
-	h.t.Helper()
-	out := h.muniment(append([]string{"backup", "--data", h.data, "--to", to, "--json"}, args...)...)
-	require.NoError(h.t, json.Unmarshal([]byte(out), &m))
+// backUp makes a backup of the service, which may be open.
+func (s *service) backUp(to string, args ...string) (m backup.Manifest) {
+	s.t.Helper()
+	out := muniment(s.t, append([]string{"backup", "--data", s.data, "--to", to, "--json"}, args...)...)
+	require.NoError(s.t, json.Unmarshal([]byte(out), &m))
 	return m
 }
 
-// restored makes another house of a backup, not yet open.
-func (h *house) restored(from string, args ...string) (*house, backup.Restored) {
-	h.t.Helper()
-	other := &house{t: h.t, exe: h.exe, data: filepath.Join(h.t.TempDir(), "restored"), client: h.client, rights: h.rights}
-	out := h.muniment(append([]string{"restore", "--from", from, "--data", other.data, "--json"}, args...)...)
-	var made backup.Restored
-	require.NoError(h.t, json.Unmarshal([]byte(out), &made))
-	return other, made
+// restored makes another service of a backup, not yet open.
+func (s *service) restored(from string, args ...string) (*service, backup.Restored) {
+	s.t.Helper()
+	other := s.elsewhere(filepath.Join(s.t.TempDir(), "restored"))
+	out := muniment(s.t, append([]string{"restore", "--from", from, "--data", other.data, "--json"}, args...)...)
+	return other, parse[backup.Restored](s.t, out)
 }
 
 // restore is a restore within this process.
@@ -62,39 +49,12 @@ func restore(from, data string, expect ...string) (*backup.Restored, error) {
 	return backup.Restore{From: from, Data: data, Expect: expect, Continue: continueLog, Replays: replays(), Older: olderEvents}.Run(context.Background())
 }
 
-// scanLog calls fn with each entry of a data folder's log, which may be in use.
-func scanLog(t *testing.T, data string, fn func(sealer.Entry) error) {
-	t.Helper()
-	log, err := segment.OpenReader(filepath.Join(data, "log"))
-	require.NoError(t, err)
-	defer log.Close()
-	first, end, err := log.Bounds(t.Context(), segment.Partition)
-	require.NoError(t, err)
-	require.NoError(t, log.Scan(t.Context(), first, end, fn))
-}
-
-// inLog counts the receipts in a data folder's log, by id.
-func inLog(t *testing.T, data string) map[string]int {
-	t.Helper()
-	found := map[string]int{}
-	scanLog(t, data, func(e sealer.Entry) error {
-		parts, err := sealer.SplitDelivery(e.Event)
-		if err != nil {
-			return nil // an event of another type
-		}
-		var receipt struct{ ReceiptID string }
-		err = json.Unmarshal(parts.Receipt, &receipt)
-		found[receipt.ReceiptID]++
-		return err
-	})
-	return found
-}
-
-// TestBackupUnderLoad backs up a house again and again, while 64 clients deliver
+// TestBackupUnderLoad backs up a service again and again, while 64 clients deliver
 // and rights are suspended and packs sealed. Each backup holds what was
 // acknowledged before it, restores, serves, and goes on.
 func TestBackupUnderLoad(t *testing.T) {
-	h := newHouse(t)
+	t.Parallel()
+	h := newService(t)
 	deliveries, err := bench.Deliveries(50_000, 1, bench.Profiles(), h.rights)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
@@ -102,6 +62,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	answered := make(chan struct{}, 1)
 	load := &bench.Load{
 		Addrs: []string{hostPort(h.client.API)}, Key: h.client.Key, Clients: 64, Name: "load", Deliveries: deliveries,
+		Pause: time.Duration(times(50, 0)) * time.Millisecond,
 		Answered: func(int) {
 			select {
 			case answered <- struct{}{}:
@@ -131,7 +92,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	var copies []copied
 	for i, form := range []string{"one", "two.tar", "three"} {
 		c := copied{to: filepath.Join(t.TempDir(), form), known: h.receipts(20), stopped: []string{"CTV", "MOBILE", "AUDIO"}[i]}
-		require.NoError(t, h.client.Do(t.Context(), "POST", "/v1/rights/"+h.rights[c.stopped]+"/suspend", map[string]any{}, nil))
+		h.move(c.stopped, "suspend")
 		if i == 1 {
 			h.seal()
 		}
@@ -154,7 +115,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		total := other.metered()
 		later := sealAndExport(t, other.client)
 		other.stop()
-		verifyPacks(t, h.exe, other.data, later)
+		verifyPacks(t, other.data, later)
 		found := inLog(t, other.data)
 		require.Len(t, found, total, "log and warehouse agree")
 		for _, id := range c.known {
@@ -163,24 +124,25 @@ func TestBackupUnderLoad(t *testing.T) {
 		require.Contains(t, other.systemEvents()["database.restored"], `"missed":0`, "the cut is where the database was copied")
 		t.Logf("backup %d: %d receipts, %d packs, log to %s", i+1, total, made.Packs, made.LogEnd)
 	}
-	verifyPacks(t, h.exe, h.data, packs)
+	verifyPacks(t, h.data, packs)
 }
 
 // TestBackupDuringRotation rotates the node's key while 16 clients deliver, each time
 // after a backup has copied the database and before it copies the log: so the log
 // holds receipts of a key that the copy does not know, often before the event that
-// tells of it. Each backup restores to a house that seals.
+// tells of it. Each backup restores to a service that seals.
 func TestBackupDuringRotation(t *testing.T) {
-	h := newHouse(t)
+	t.Parallel()
+	h := newService(t)
 	load := startLoad(t, h.client, h.rights)
-	load.await(200)
+	load.await(times(50, 200))
 	var copies []string
 	for i := range 2 {
 		to := filepath.Join(t.TempDir(), fmt.Sprint(i))
 		_, err := backup.Backup{Data: h.data, To: to, OpenLog: func(dir string) (backup.LogCopier, error) {
 			for range 2 {
-				load.await(100)
-				h.muniment("signing-key", "rotate", "--data", h.data, current(t, h.exe, h.data, sealer.PurposeReceipt))
+				load.await(times(30, 100))
+				muniment(h.t, "signing-key", "rotate", "--data", h.data, current(t, h.data, sealer.PurposeReceipt))
 			}
 			return segment.OpenReader(dir)
 		}}.Run(t.Context())
@@ -194,25 +156,26 @@ func TestBackupDuringRotation(t *testing.T) {
 	}
 }
 
-// goesOn restores a backup to a house that delivers, seals and is proven. It returns
+// goesOn restores a backup to a service that delivers, seals and is proven. It returns
 // how many receipts were in the backup.
-func (h *house) goesOn(backup string) (receipts int) {
-	h.t.Helper()
-	other, _ := h.restored(backup)
+func (s *service) goesOn(backup string) (receipts int) {
+	s.t.Helper()
+	other, _ := s.restored(backup)
 	other.start()
 	receipts = other.metered()
 	other.receipts(3)
-	require.Equal(h.t, receipts+3, other.metered())
-	packs := sealAndExport(h.t, other.client)
+	require.Equal(s.t, receipts+3, other.metered())
+	packs := sealAndExport(s.t, other.client)
 	other.stop()
-	verifyPacks(h.t, h.exe, other.data, packs)
+	verifyPacks(s.t, other.data, packs)
 	return receipts
 }
 
 // TestBackupBeforeTheNewKeyIsTold is the same with the order of things fixed: the
 // new key has signed before the log tells of it.
 func TestBackupBeforeTheNewKeyIsTold(t *testing.T) {
-	h := newHouse(t)
+	t.Parallel()
+	h := newService(t)
 	h.receipts(5)
 	h.stop()
 	quiet := slog.New(slog.DiscardHandler)
@@ -275,16 +238,10 @@ func TestBackupBeforeTheNewKeyIsTold(t *testing.T) {
 	require.Equal(t, 6, h.goesOn(to), "what was signed by the key of that time")
 }
 
-func read(t *testing.T, file string) []byte {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
-	return text
-}
-
 // TestBackupNamesAMissingPack: a backup that lacks a pack would be none.
 func TestBackupNamesAMissingPack(t *testing.T) {
-	h := newHouse(t)
+	t.Parallel()
+	h := newService(t)
 	h.receipts(1)
 	h.metered()
 	h.stop()
@@ -292,16 +249,15 @@ func TestBackupNamesAMissingPack(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(files[0]))
 	to := filepath.Join(t.TempDir(), "backup")
-	out, err := exec.CommandContext(t.Context(), h.exe, "backup", "--data", h.data, "--to", to).CombinedOutput()
-	require.Error(t, err)
-	require.Contains(t, string(out), files[0])
+	require.Contains(t, fails(t, "backup", "--data", h.data, "--to", to), files[0])
 	require.NoDirExists(t, to)
 	require.NoDirExists(t, to+".partial")
 }
 
-// TestBackupWithoutKeys: the restored house must not make itself another root.
+// TestBackupWithoutKeys: the restored service must not make itself another root.
 func TestBackupWithoutKeys(t *testing.T) {
-	h := newHouse(t)
+	t.Parallel()
+	h := newService(t)
 	h.receipts(3)
 	to := filepath.Join(t.TempDir(), "backup.tar")
 	h.backUp(to, "--without-keys")
@@ -324,13 +280,14 @@ func TestBackupWithoutKeys(t *testing.T) {
 }
 
 // TestBackupLeavesTheRootOut: what can't be revoked is on no tape by accident, and is
-// not missed by a restored house.
+// not missed by a restored service.
 func TestBackupLeavesTheRootOut(t *testing.T) {
-	h := newHouse(t)
+	t.Parallel()
+	h := newService(t)
 	h.receipts(3)
 	take := func(args ...string) (to, said string) {
 		to = filepath.Join(t.TempDir(), "backup")
-		out, err := exec.CommandContext(t.Context(), h.exe, append([]string{"backup", "--data", h.data, "--to", to}, args...)...).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), "muniment", append([]string{"backup", "--data", h.data, "--to", to}, args...)...).CombinedOutput()
 		require.NoError(t, err, string(out))
 		return to, string(out)
 	}
@@ -343,7 +300,7 @@ func TestBackupLeavesTheRootOut(t *testing.T) {
 	_, err := backup.Backup{Data: h.data, To: filepath.Join(t.TempDir(), "x"), WithoutKeys: true, WithRoot: true}.Run(t.Context())
 	require.ErrorContains(t, err, "without the keys")
 	for i, said := range []string{
-		h.muniment("backup", "--data", h.data, "--to", filepath.Join(t.TempDir(), "x"), "--json"),
+		muniment(h.t, "backup", "--data", h.data, "--to", filepath.Join(t.TempDir(), "x"), "--json"),
 		string(read(t, filepath.Join(full, "manifest.json"))),
 	} {
 		var m backup.Manifest

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -15,18 +12,19 @@ import (
 // TestBench runs all of the comparison for a moment. The command itself fails on
 // any answer but 200, and on any receipt that it kept and can't verify.
 func TestBench(t *testing.T) {
+	t.Parallel()
 	figures := filepath.Join(t.TempDir(), "figures.json")
-	out, err := exec.CommandContext(t.Context(), muniment(t), "bench", "--quick", "--dir", t.TempDir(),
-		"--connections", "1,16", "--json", figures).CombinedOutput()
-	require.NoError(t, err, string(out))
-	require.Contains(t, string(out), "| 16          | (c) full, loader paused |")
+	args := []string{"bench", "--quick", "--dir", t.TempDir(), "--json", figures}
+	if long {
+		args = append(args, "--connections", "1,16")
+	} else {
+		args = append(args, "--connections", "16", "--profile", "0s")
+	}
+	require.Contains(t, muniment(t, args...), "| 16          | (c) full, loader paused |")
 
-	text, err := os.ReadFile(figures)
-	require.NoError(t, err)
-	var report bench.Report
-	require.NoError(t, json.Unmarshal(text, &report))
-	require.GreaterOrEqual(t, len(report.Rounds), 8)
-	require.Len(t, report.Medians, 8)
+	report := parse[bench.Report](t, string(read(t, figures)))
+	require.GreaterOrEqual(t, len(report.Rounds), times(4, 8))
+	require.Len(t, report.Medians, times(4, 8))
 	for _, r := range report.Rounds {
 		require.Positive(t, r.Receipts, r)
 		require.Positive(t, r.P99, r)
@@ -44,7 +42,7 @@ func TestBench(t *testing.T) {
 	require.Positive(t, report.Sustained.SustainedPerSecond)
 	require.GreaterOrEqual(t, len(report.Sustained.Memory), 2)
 	require.Greater(t, report.Sustained.Memory[0].MiB, 5.0)
-	require.NotEmpty(t, report.Where)
+	require.Equal(t, long, len(report.Where) > 0)
 	require.Positive(t, report.Append.PerSecond)
 	require.Empty(t, report.Verdicts, "a moment proves nothing")
 }
@@ -53,17 +51,18 @@ func TestBench(t *testing.T) {
 func TestBenchOnTheStack(t *testing.T) {
 	e := engines(t)
 	figures := filepath.Join(t.TempDir(), "figures.json")
-	out, err := exec.CommandContext(t.Context(), muniment(t), "bench", "--stack", "--quick", "--dir", t.TempDir(), "--connections", "16,64",
-		"--kafka", e.Kafka, "--clickhouse", e.ClickHouse, "--database", e.Database, "--json", figures).CombinedOutput()
-	require.NoError(t, err, string(out))
+	args := []string{"bench", "--stack", "--quick", "--dir", t.TempDir(), "--kafka", e.Kafka, "--clickhouse", e.ClickHouse, "--database", e.Database, "--json", figures}
+	if long {
+		args = append(args, "--connections", "16,64")
+	} else {
+		args = append(args, "--connections", "16", "--profile", "0s")
+	}
+	muniment(t, args...)
 
-	text, err := os.ReadFile(figures)
-	require.NoError(t, err)
-	var report bench.Report
-	require.NoError(t, json.Unmarshal(text, &report))
-	require.Len(t, report.Medians, 6)
+	report := parse[bench.Report](t, string(read(t, figures)))
+	require.Len(t, report.Medians, times(3, 6))
 	require.Empty(t, report.Verdicts, "a moment proves nothing")
-	require.NotEmpty(t, report.Where)
+	require.Equal(t, long, len(report.Where) > 0)
 	l := report.Loading
 	require.Positive(t, l.PerSecond)
 	if l.Rows > 0 { // or all was loaded when it was first looked at

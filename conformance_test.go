@@ -5,7 +5,6 @@ package main
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,14 +14,10 @@ import (
 // /v1 with a key that has the wildcard, then the sandbox with a visitor's cookie.
 // contract/ says how. MUNIMENT_TEST_PYTHON has the packages of its requirements.txt.
 func TestContract(t *testing.T) {
-	t.Setenv("MUNIMENT_SANDBOX_BURST", "1000000")
-	t.Setenv("MUNIMENT_SANDBOX_SUSTAINED", "1000000")
-	t.Setenv("MUNIMENT_SANDBOX_BYTES", "68719476736") // 1 GiB of log for its one address
-	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
-	server := startServer(t, exe, data)
-	t.Setenv("CONTRACT_URL", server.API)
+	s := newService(t, "--sandbox-burst", "1000000", "--sandbox-sustained", "1000000", "--sandbox-bytes", "68719476736") // 1 GiB of log for its one address
+	t.Setenv("CONTRACT_URL", s.client.API)
 	for _, run := range []struct{ name, key, paths string }{
-		{"v1", createTenant(t, exe, data).APIKey, "^/(?!api/sandbox/)"},
+		{"v1", s.client.Key, "^/(?!api/sandbox/)"},
 		{"sandbox", "", "^/api/sandbox/"},
 	} {
 		t.Run(run.name, func(t *testing.T) {
@@ -33,7 +28,7 @@ func TestContract(t *testing.T) {
 			}
 			python := os.Getenv("MUNIMENT_TEST_PYTHON")
 			require.NotEmpty(t, python, "make contract sets it")
-			cmd := exec.CommandContext(t.Context(), python, append(args, server.API+"/openapi.json")...)
+			cmd := exec.CommandContext(t.Context(), python, append(args, s.client.API+"/openapi.json")...)
 			cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
 			cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 			require.NoError(t, cmd.Run(), "what is above")

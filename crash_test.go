@@ -8,8 +8,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,35 +20,28 @@ import (
 
 	"muniment/bench"
 	"muniment/control/store"
-	"muniment/pipeline/segment"
 	"muniment/sealer"
 )
-
-// kills is how often the server is killed.
-const kills = 20
 
 // TestKillUnderLoad kills the server again and again, at random moments, under
 // 256 clients that keep every answer and send again what was not answered. In the
 // end the log, the warehouse and the packs hold each acknowledged receipt once,
 // byte for byte, and no others.
 func TestKillUnderLoad(t *testing.T) {
-	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
-	server := startServer(t, exe, data)
-	tenant := createTenant(t, exe, data)
-	client := bench.Client{API: server.API, Key: tenant.APIKey}
-	rights := issueRights(t, client)
-
+	t.Parallel()
+	h := newService(t)
+	kills, deliveries := times(4, 20), times(1000, 2500)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 1))
 	acknowledged := map[string]string{} // receipt id → answer
 	fastest := time.Hour
 	for round := range kills {
-		deliveries, err := bench.Deliveries(2500, seed+uint64(round), bench.Profiles(), rights)
+		sent, err := bench.Deliveries(deliveries, seed+uint64(round), bench.Profiles(), h.rights)
 		require.NoError(t, err)
-		killAt, reached := 1+random.IntN(2200), make(chan struct{})
+		killAt, reached := 1+random.IntN(deliveries*7/8), make(chan struct{})
 		load := &bench.Load{
-			Addrs: []string{hostPort(client.API)}, Key: client.Key, Clients: 256, Name: "round-" + string(rune('a'+round)), Deliveries: deliveries,
+			Addrs: []string{hostPort(h.client.API)}, Key: h.client.Key, Clients: 256, Name: "round-" + string(rune('a'+round)), Deliveries: sent,
 			Answered: func(n int) {
 				if n == killAt {
 					close(reached)
@@ -67,11 +58,9 @@ func TestKillUnderLoad(t *testing.T) {
 			done <- result{answers, err}
 		}()
 		<-reached
-		server.Kill()
+		h.server.Kill()
 		start := time.Now()
-		server, err = bench.StartServer(t.Context(), exe, data, hostPort(server.API), hostPort(server.Admin))
-		require.NoError(t, err, "round %d", round)
-		t.Cleanup(server.Kill)
+		h.startAgain()
 		fastest = min(fastest, time.Since(start))
 		r := <-done
 		require.NoError(t, r.err)
@@ -84,31 +73,23 @@ func TestKillUnderLoad(t *testing.T) {
 	t.Logf("%d receipts acknowledged over %d kills; fastest start %v", len(acknowledged), kills, fastest)
 	require.Less(t, fastest, 5*time.Second)
 
-	packs := sealAndExport(t, client)
-	var metering struct{ Totals struct{ Receipts int } }
-	require.NoError(t, client.Do(t.Context(), "GET", "/v1/metering", nil, &metering))
-	require.NoError(t, server.Stop())
-	verifyPacks(t, exe, data, packs)
+	packs := sealAndExport(t, h.client)
+	inWarehouse := metered(t, h.client)
+	h.stop()
+	verifyPacks(t, h.data, packs)
 
 	inLog := map[string]int{}
-	log, err := segment.OpenReader(filepath.Join(data, "log"))
-	require.NoError(t, err)
-	defer log.Close()
-	first, end, err := log.Bounds(t.Context(), 0)
-	require.NoError(t, err)
-	require.NoError(t, log.Scan(t.Context(), first, end, func(e sealer.Entry) error {
+	scanLog(t, h.data, func(e sealer.Entry) error {
 		check(t, acknowledged, inLog, e.Event)
 		return nil
-	}))
+	})
 	inPacks := map[string]int{}
 	for _, file := range packs {
-		b, err := os.ReadFile(file)
-		require.NoError(t, err)
-		for line := range strings.Lines(string(b)) {
+		for line := range strings.Lines(string(read(t, file))) {
 			check(t, acknowledged, inPacks, []byte(strings.TrimSuffix(line, "\n")))
 		}
 	}
-	require.Len(t, acknowledged, metering.Totals.Receipts, "in the warehouse")
+	require.Len(t, acknowledged, inWarehouse, "in the warehouse")
 	require.Len(t, inLog, len(acknowledged))
 	require.Len(t, inPacks, len(acknowledged))
 	for id := range acknowledged {
@@ -144,79 +125,14 @@ func check(t *testing.T, acknowledged map[string]string, count map[string]int, e
 	require.Equal(t, acknowledged[id.ReceiptID], string(parts.Receipt))
 }
 
-type tenantKey struct{ TenantID, OrgID, DeveloperID, KeyID, APIKey string }
-
-func startServer(t *testing.T, exe, data string, flags ...string) *bench.Server {
-	t.Helper()
-	s, err := bench.StartServer(t.Context(), exe, data, "127.0.0.1:0", "127.0.0.1:0", flags...)
-	require.NoError(t, err)
-	t.Cleanup(s.Kill)
-	return s
-}
-
-func createTenant(t *testing.T, exe, data string) tenantKey {
-	t.Helper()
-	out, err := exec.Command(exe, "tenant", "create", "--data", data, "--org", "org_test", "--another", "--json").Output()
-	require.NoError(t, err)
-	var tn tenantKey
-	require.NoError(t, json.Unmarshal(out, &tn))
-	return tn
-}
-
-// issueRights issues a right for each profile on one basis.
-func issueRights(t *testing.T, client bench.Client) map[string]string {
-	t.Helper()
-	var basis struct{ Basis struct{ ID string } }
-	require.NoError(t, client.Do(t.Context(), "POST", "/v1/bases", map[string]any{
-		"kind": "LICENSE", "title": "Test", "holderOrgId": "org_test", "effectiveFrom": "2026-01-01T00:00:00Z",
-	}, &basis))
-	rights := map[string]string{}
-	for _, p := range bench.Profiles() {
-		var data struct{ Right struct{ ID string } }
-		body := map[string]any{"basisId": basis.Basis.ID, "substrate": p.Substrate, "effectiveFrom": "2026-01-01T00:00:00Z", "scope": map[string]any{}}
-		if p.Scope != nil {
-			body["scope"] = p.Scope
-		}
-		require.NoError(t, client.Do(t.Context(), "POST", "/v1/rights", body, &data))
-		rights[p.Substrate] = data.Right.ID
-	}
-	return rights
-}
-
-// sealAndExport seals and downloads every pack, oldest first.
-func sealAndExport(t *testing.T, client bench.Client) []string {
-	t.Helper()
-	seal(t, client, nil)
-	var list struct{ Packs []struct{ ID string } }
-	require.NoError(t, client.Do(t.Context(), "GET", "/v1/proof-packs?limit=500", nil, &list))
-	require.NotEmpty(t, list.Packs)
-	var files []string
-	for _, p := range list.Packs {
-		file := filepath.Join(t.TempDir(), p.ID+".ndjson")
-		require.NoError(t, client.Download(t.Context(), "/v1/proof-packs/"+p.ID+"/bundle", file))
-		files = append(files, file)
-	}
-	return files
-}
-
-// verifyPacks runs the auditor's command on the packs.
-func verifyPacks(t *testing.T, exe, data string, packs []string) {
-	t.Helper()
-	out, err := exec.Command(exe, append([]string{"verify", "--root", filepath.Join(data, "keys", "root.vkey")}, packs...)...).CombinedOutput()
-	require.NoError(t, err, string(out))
-}
-
-func hostPort(url string) string { return strings.TrimPrefix(url, "http://") }
-
 // TestKillWhileOffersExpire kills the server as soon as it has told of the first of many
 // offers that have expired at once, while it was away. In the end it has told of each once.
 func TestKillWhileOffersExpire(t *testing.T) {
-	const offers = 300
-	h := newHouse(t)
+	t.Parallel()
+	offers := times(60, 300)
+	h := newService(t)
 	for range offers {
-		require.NoError(t, h.client.Do(t.Context(), "POST", "/v1/offers", map[string]any{
-			"rightId": h.rights["DOOH"], "toOrgId": "org_b", "scope": map[string]any{},
-		}, nil))
+		h.post("/v1/offers", map[string]any{"rightId": h.rights["DOOH"], "toOrgId": "org_b", "scope": map[string]any{}}, nil)
 	}
 	h.stop()
 	db, err := sql.Open("sqlite", filepath.Join(h.data, "control.db"))
@@ -237,11 +153,11 @@ func TestKillWhileOffersExpire(t *testing.T) {
 		}
 		return ids
 	}
-	require.Eventually(t, func() bool { return len(told()) > 0 }, time.Minute, time.Millisecond)
+	until(t, func() bool { return len(told()) > 0 })
 	before := len(told())
 	h.server.Kill()
 	h.start()
-	require.Eventually(t, func() bool { return len(told()) >= offers }, time.Minute, 10*time.Millisecond)
+	until(t, func() bool { return len(told()) >= offers })
 	h.stop()
 	h.start() // nothing is told once more
 	ids := told()
@@ -255,11 +171,10 @@ func TestKillWhileOffersExpire(t *testing.T) {
 // sandbox come. Every tenant that was made for one is among those that are evicted when
 // nobody uses them.
 func TestKillWhileVisitorsCome(t *testing.T) {
-	const kills, visitors = 5, 16
-	t.Setenv("MUNIMENT_SANDBOX_BURST", "100000")
-	t.Setenv("MUNIMENT_SANDBOX_SUSTAINED", "100000")
-	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
-	server := startServer(t, exe, data)
+	t.Parallel()
+	const visitors = 16
+	kills := times(2, 5)
+	h := newService(t, "--sandbox-burst", "100000", "--sandbox-sustained", "100000")
 	for range kills {
 		var came atomic.Int64
 		var coming sync.WaitGroup
@@ -267,7 +182,7 @@ func TestKillWhileVisitorsCome(t *testing.T) {
 		for range visitors {
 			coming.Go(func() {
 				for ctx.Err() == nil {
-					req, _ := http.NewRequestWithContext(ctx, http.MethodPost, server.API+"/api/sandbox/tenant", nil)
+					req, _ := http.NewRequestWithContext(ctx, http.MethodPost, h.client.API+"/api/sandbox/tenant", nil)
 					resp, err := http.DefaultClient.Do(req)
 					if err != nil {
 						return
@@ -277,17 +192,14 @@ func TestKillWhileVisitorsCome(t *testing.T) {
 				}
 			})
 		}
-		require.Eventually(t, func() bool { return came.Load() > 2*visitors }, time.Minute, time.Millisecond)
-		server.Kill()
+		until(t, func() bool { return came.Load() > 2*visitors })
+		h.server.Kill()
 		stop()
 		coming.Wait()
-		var err error
-		server, err = bench.StartServer(t.Context(), exe, data, hostPort(server.API), hostPort(server.Admin))
-		require.NoError(t, err)
-		t.Cleanup(server.Kill)
+		h.startAgain()
 	}
-	require.NoError(t, server.Stop())
-	db, err := store.Open(t.Context(), store.Config{Path: filepath.Join(data, "control.db"), Logger: slog.New(slog.DiscardHandler)})
+	h.stop()
+	db, err := store.Open(t.Context(), store.Config{Path: filepath.Join(h.data, "control.db"), Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	defer db.Close()
 	var made, kept int

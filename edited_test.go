@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -22,17 +21,17 @@ import (
 	"muniment/sealer"
 )
 
-// stoppedHouse is a house whose tenant has stopped some rights and a key, and resumed a right.
-type stoppedHouse struct {
-	*house
+// stoppedService is one whose tenant has stopped some rights and a key, and resumed a right.
+type stoppedService struct {
+	*service
 	revokedKey string
 }
 
 // wasStopped is what became of each right.
 var wasStopped = map[string]string{"DOOH": "ACTIVE", "AUDIO": "ACTIVE", "CTV": "SUSPENDED", "MOBILE": "REVOKED"}
 
-func newStopped(t *testing.T) *stoppedHouse {
-	h := &stoppedHouse{house: newHouse(t)}
+func newStopped(t *testing.T) *stoppedService {
+	h := &stoppedService{service: newService(t)}
 	var made struct {
 		Key    struct{ KeyID string }
 		APIKey string
@@ -40,29 +39,24 @@ func newStopped(t *testing.T) *stoppedHouse {
 	h.post("/v1/api-keys", map[string]any{"label": "stolen"}, &made)
 	h.revokedKey = made.APIKey
 	for range 3 {
-		h.post("/v1/rights/"+h.rights["AUDIO"]+"/suspend", map[string]any{}, nil)
-		h.post("/v1/rights/"+h.rights["AUDIO"]+"/resume", map[string]any{}, nil)
+		h.move("AUDIO", "suspend")
+		h.move("AUDIO", "resume")
 	}
 	h.post("/v1/rights/"+h.rights["CTV"]+"/suspend", map[string]any{"reason": "fraud"}, nil)
-	h.post("/v1/rights/"+h.rights["MOBILE"]+"/revoke", map[string]any{}, nil)
+	h.move("MOBILE", "revoke")
 	require.NoError(t, h.client.Do(t.Context(), http.MethodDelete, "/v1/api-keys/"+made.Key.KeyID, nil, nil))
-	h.muniment("sandbox", "rotate-secret", "--data", h.data)
+	muniment(h.t, "sandbox", "rotate-secret", "--data", h.data)
 	h.receipts(3)
 	h.requireStopped()
 	return h
 }
 
-func (h *house) post(path string, body, answer any) {
-	h.t.Helper()
-	require.NoError(h.t, h.client.Do(h.t.Context(), http.MethodPost, path, body, answer))
-}
-
 // requireStopped asks control and the node what is in force.
-func (h *stoppedHouse) requireStopped() {
+func (h *stoppedService) requireStopped() {
 	h.t.Helper()
 	for substrate, want := range wasStopped {
 		var told struct{ Right struct{ State string } }
-		require.NoError(h.t, h.client.Do(h.t.Context(), http.MethodGet, "/v1/rights/"+h.rights[substrate], nil, &told))
+		h.get("/v1/rights/"+h.rights[substrate], &told)
 		require.Equal(h.t, want, told.Right.State, substrate)
 		status, answer := h.deliver(h.client.Key, substrate)
 		require.Equal(h.t, map[bool]int{true: http.StatusOK, false: http.StatusConflict}[want == "ACTIVE"], status, "%s: %s", substrate, answer)
@@ -99,13 +93,14 @@ func edit(t *testing.T, file string, statements ...string) {
 // TestStartUndoesAnEditedDatabase: what was stopped since the last start is stopped, whatever
 // the database says. A start that finds nothing amiss changes nothing.
 func TestStartUndoesAnEditedDatabase(t *testing.T) {
+	t.Parallel()
 	h := newStopped(t)
 	h.stop()
 	h.start()
 	h.requireStopped()
 	require.NotContains(t, h.log(), "in force again")
-	h.post("/v1/rights/"+h.rights["DOOH"]+"/suspend", map[string]any{}, nil)
-	h.post("/v1/rights/"+h.rights["DOOH"]+"/resume", map[string]any{}, nil)
+	h.move("DOOH", "suspend")
+	h.move("DOOH", "resume")
 	h.stop()
 	require.NotContains(t, h.systemEvents(), "database.stops_reapplied")
 
@@ -139,6 +134,7 @@ func reviveBackup(t *testing.T, dir string, files ...string) {
 // TestRestoreUndoesAnEditedDatabase has the stops be older than the newest start, too: a
 // restore reads all that the log says.
 func TestRestoreUndoesAnEditedDatabase(t *testing.T) {
+	t.Parallel()
 	h := newStopped(t)
 	h.stop()
 	h.start()
@@ -150,9 +146,9 @@ func TestRestoreUndoesAnEditedDatabase(t *testing.T) {
 	reviveBackup(t, to)
 	edited, made := h.restored(to)
 	require.Len(t, made.Reapplied, 3)
-	for _, other := range []*house{honest, edited} {
+	for _, other := range []*service{honest, edited} {
 		other.start()
-		(&stoppedHouse{other, h.revokedKey}).requireStopped()
+		(&stoppedService{other, h.revokedKey}).requireStopped()
 		other.stop()
 	}
 	require.Contains(t, edited.systemEvents()["database.restored"], `"reapplied":3`)
@@ -173,22 +169,20 @@ func (l forgetful) Scan(ctx context.Context, from, to sealer.Position, fn func(s
 // TestRestoreReadsPacksAndWarehouse: what the log holds no more is in the packs, and what
 // was not sealed is in the warehouse. What was resumed stays so, wherever that is told.
 func TestRestoreReadsPacksAndWarehouse(t *testing.T) {
+	t.Parallel()
 	h := newStopped(t)
-	move := func(substrate, action string) {
-		h.post("/v1/rights/"+h.rights[substrate]+"/"+action, map[string]any{}, nil)
-	}
-	move("DOOH", "suspend")
+	h.move("DOOH", "suspend")
 	h.seal()
-	move("DOOH", "resume")
-	move("DRONE", "suspend")
+	h.move("DOOH", "resume")
+	h.move("DRONE", "suspend")
 	loaded := func() bool {
 		var told struct {
 			Events []struct{ Event struct{ Type string } }
 		}
-		require.NoError(t, h.client.Do(t.Context(), http.MethodGet, "/v1/events?limit=1", nil, &told))
+		h.get("/v1/events?limit=1", &told)
 		return told.Events[0].Event.Type == "right.suspended"
 	}
-	require.Eventually(t, loaded, time.Minute, 5*time.Millisecond)
+	until(t, loaded)
 	h.stop()
 	to := filepath.Join(t.TempDir(), "backup")
 	h.backUp(to)
@@ -232,6 +226,7 @@ func TestRestoreReadsPacksAndWarehouse(t *testing.T) {
 // TestVerifyFindsWhatWasRevived: where no start looks any more for what was stopped, an edited
 // database has rights live again; but the packs say that they were stopped.
 func TestVerifyFindsWhatWasRevived(t *testing.T) {
+	t.Parallel()
 	h := newStopped(t)
 	h.stop()
 	h.start() // the stops are older than the newest start
@@ -244,13 +239,13 @@ func TestVerifyFindsWhatWasRevived(t *testing.T) {
 	h.start()
 	require.NotContains(t, h.log(), "in force again")
 	h.seal()
-	require.Contains(t, h.muniment(h.verifyPacks()...), "Sound: 1 file.")
+	require.Contains(t, muniment(h.t, h.verifyPacks()...), "Sound: 1 file.")
 
 	for n, substrate := range []string{"MOBILE", "CTV"} {
 		status, answer := h.deliver(h.client.Key, substrate)
 		require.Equal(t, http.StatusOK, status, answer)
 		h.seal()
-		cmd := exec.Command(h.exe, h.verifyPacks()...)
+		cmd := exec.Command("muniment", h.verifyPacks()...)
 		out, err := cmd.Output()
 		require.Error(t, err)
 		require.Equal(t, 1, cmd.ProcessState.ExitCode(), string(out))
@@ -261,7 +256,7 @@ func TestVerifyFindsWhatWasRevived(t *testing.T) {
 }
 
 // verifyPacks are the arguments that verify all packs of the tenant.
-func (h *stoppedHouse) verifyPacks() []string {
+func (h *stoppedService) verifyPacks() []string {
 	packs, err := filepath.Glob(filepath.Join(h.data, "packs", "*", "*.ndjson"))
 	require.NoError(h.t, err)
 	return append([]string{"verify", "--root", filepath.Join(h.data, "keys", "root.vkey")}, packs...)

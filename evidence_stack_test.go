@@ -38,8 +38,7 @@ func (r *inTurn) RoundTrip(req *http.Request) (*http.Response, error) {
 // process than the one before: the scripts of the sandbox hold, all of its operations
 // succeed, and what a visitor saves is verified by strangers.
 func TestSandboxOnTheStack(t *testing.T) {
-	t.Setenv("MUNIMENT_TRUSTED_PROXIES", "1")
-	t.Setenv("MUNIMENT_SANDBOX_BURST", "200")
+	limits(t)
 	c := cluster(t, bench.Size{Gateways: 1, Loaders: 1, Controls: 2, Partitions: 3})
 	// Each gateway has a control process of its own.
 	first := c.Front
@@ -61,8 +60,7 @@ func TestSandboxOnTheStack(t *testing.T) {
 	done := map[string]bool{}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".http"), func(t *testing.T) {
-			visitor := newSaver(t, c.Gateways[0].API, turns)
-			p := player{visitor.url, visitor.client, map[string]any{"key": "none"}, reached{operations: done, codes: map[string]bool{}, states: map[string]bool{}}}
+			p := player{c.Gateways[0].API, &http.Client{Transport: turns, Jar: newJar(t)}, map[string]any{"key": "none"}, reached{operations: done, codes: map[string]bool{}, states: map[string]bool{}}}
 			p.play(t, file)
 		})
 	}
@@ -74,7 +72,7 @@ func TestSandboxOnTheStack(t *testing.T) {
 	visitor := newSaver(t, c.Gateways[0].API, turns)
 	packs, keys := visitor.evidence()
 	require.Len(t, visitor.signers, 2, "each process has a node of its own")
-	strangers(t, c.Exe, packs, keys)
+	strangers(t, packs, keys)
 	require.InDelta(t, turns.sent[0], turns.sent[1], 1)
 	t.Logf("%d requests of visitors, half of them through each control process", turns.sent[0]+turns.sent[1])
 	expelledOnTheStack(t, c, visitor, turns, packs)
@@ -94,7 +92,7 @@ func expelledOnTheStack(t *testing.T, c *bench.Cluster, visitor *saver, turns *i
 	type key struct{ KeyID, NodeID, State string }
 	keyOf := func(keyID string) key {
 		var list struct{ Keys []key }
-		require.NoError(t, json.Unmarshal([]byte(command(t, c.Exe, "signing-key", "list", "--json", "--data", c.Operator().Data)), &list))
+		require.NoError(t, json.Unmarshal([]byte(muniment(t, "signing-key", "list", "--json", "--data", c.Operator().Data)), &list))
 		i := slices.IndexFunc(list.Keys, func(k key) bool { return k.KeyID == keyID })
 		require.GreaterOrEqual(t, i, 0, "%s in %v", keyID, list.Keys)
 		return list.Keys[i]
@@ -110,7 +108,7 @@ func expelledOnTheStack(t *testing.T, c *bench.Cluster, visitor *saver, turns *i
 			c.Controls[0].Kill()
 			expel = append(expel, "--force")
 		}
-		told := command(t, c.Exe, expel...)
+		told := muniment(t, expel...)
 		require.Contains(t, told, k.NodeID+" is expelled since ")
 		out[k.NodeID] = true
 		require.Equal(t, "REVOKED", keyOf(k.KeyID).State)
@@ -122,6 +120,6 @@ func expelledOnTheStack(t *testing.T, c *bench.Cluster, visitor *saver, turns *i
 		require.NotEqual(t, k.KeyID, next.KeyID, "it signs, though it is out")
 		require.False(t, out[next.NodeID], "its node came back")
 		require.NotEqual(t, stays.NodeID, next.NodeID)
-		strangers(t, c.Exe, packs, visitor.save("runtime-keys.json", "GET", "/runtime-keys", "", new(struct{})))
+		strangers(t, packs, visitor.save("runtime-keys.json", "GET", "/runtime-keys", "", new(struct{})))
 	}
 }

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"encoding/json"
-	"io"
 	"net/http"
-	"net/http/cookiejar"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,41 +13,28 @@ import (
 
 // saver is a visitor of the sandbox who keeps what was answered in files, as curl does.
 type saver struct {
-	*testing.T
-	url     string
-	client  *http.Client
+	browser
 	dir     string
 	signers map[string]bool // key ids of the demo's receipts
 }
 
-// newSaver has a jar of cookies of its own; through is how it reaches the service.
+// newSaver asks a service through a transport; nil is the usual one.
 func newSaver(t *testing.T, url string, through http.RoundTripper) *saver {
-	jar, err := cookiejar.New(nil)
-	require.NoError(t, err)
-	return &saver{t, url, &http.Client{Transport: through, Jar: jar}, t.TempDir(), map[string]bool{}}
+	return &saver{browser{t: t, url: url, client: http.Client{Transport: through}}, t.TempDir(), map[string]bool{}}
 }
 
 // save asks the sandbox, reads the data of a success, and returns the file of the answer.
 func (s *saver) save(name, method, path, body string, data any) (file string) {
-	s.Helper()
-	req, err := http.NewRequestWithContext(s.Context(), method, s.url+"/api/sandbox"+path, strings.NewReader(body))
-	require.NoError(s, err)
-	resp, err := s.client.Do(req)
-	require.NoError(s, err)
-	text, err := io.ReadAll(resp.Body)
-	require.NoError(s, err)
-	require.NoError(s, resp.Body.Close())
-	require.Equal(s, 200, resp.StatusCode, "%s %s: %s", method, path, text)
-	require.NoError(s, json.Unmarshal(text, &struct{ Data any }{data}))
+	s.t.Helper()
 	file = filepath.Join(s.dir, name)
-	require.NoError(s, os.WriteFile(file, text, 0o600))
+	require.NoError(s.t, os.WriteFile(file, []byte(s.does(method, path, body, data)), 0o600))
 	return file
 }
 
 // evidence is what a visitor takes home from the demo: the answers about two packs, the
 // second of which names a right for which JSON has many spellings, and the list of keys.
 func (s *saver) evidence() (packs []string, keys string) {
-	s.Helper()
+	s.t.Helper()
 	var tenant struct{ Rights []struct{ ID string } }
 	s.save("tenant", "POST", "/tenant", "", &tenant)
 	first, _ := s.play(`{"eventCount":30,"seed":4}`, 30)
@@ -61,13 +45,13 @@ func (s *saver) evidence() (packs []string, keys string) {
 
 // play runs the demo. It returns the answer about the pack, and the key of the last receipt.
 func (s *saver) play(body string, deliveries int) (pack, keyID string) {
-	s.Helper()
+	s.t.Helper()
 	var demo struct {
 		PackID     string
 		Deliveries []struct{ Signature struct{ KeyID string } }
 	}
 	s.save("demo", "POST", "/run-demo", body, &demo)
-	require.Len(s, demo.Deliveries, deliveries)
+	require.Len(s.t, demo.Deliveries, deliveries)
 	for _, d := range demo.Deliveries {
 		keyID = d.Signature.KeyID
 		s.signers[keyID] = true
@@ -78,19 +62,16 @@ func (s *saver) play(body string, deliveries int) (pack, keyID string) {
 // strangers have two verifiers judge what a visitor saved, given nothing but that: our
 // command, and, where MUNIMENT_TEST_PYTHON names a Python that has its packages, the one
 // that shares no code with ours. Neither lets a pack pass with another's keys.
-func strangers(t *testing.T, exe string, packs []string, keys string) {
+func strangers(t *testing.T, packs []string, keys string) {
 	t.Helper()
 	foreign := filepath.Join(t.TempDir(), "foreign.json")
 	require.NoError(t, os.WriteFile(foreign, []byte(`{"ok":true,"data":{"keys":[{"keyId":"21fe31dfa154a261626bf854046fd227","algorithm":"ed25519",`+
 		`"publicKey":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo","notBefore":"2026-01-01T00:00:00.000Z","notAfter":null,"revokedAt":null,`+
 		`"purpose":"sandbox_proof_signing"}],"issuedAt":"2026-01-01T00:00:00.000Z","snapshotId":"21fe31dfa154a261626bf854046fd227"},"contractVersion":"ws30.v1"}`), 0o600))
 
-	out, err := exec.Command(exe, append([]string{"verify", "--json", "--keys", keys}, packs...)...).CombinedOutput()
-	require.NoError(t, err, string(out))
-	require.Contains(t, string(out), `"settlement.ok"`)
-	out, err = exec.Command(exe, append([]string{"verify", "--json", "--keys", foreign}, packs...)...).CombinedOutput()
-	require.Error(t, err)
-	require.Contains(t, string(out), `"key.unknown"`)
+	verify := func(keys string) []string { return append([]string{"verify", "--json", "--keys", keys}, packs...) }
+	require.Contains(t, muniment(t, verify(keys)...), `"settlement.ok"`)
+	require.Contains(t, fails(t, verify(foreign)...), `"key.unknown"`)
 
 	python := os.Getenv("MUNIMENT_TEST_PYTHON")
 	if python == "" {
@@ -98,7 +79,7 @@ func strangers(t *testing.T, exe string, packs []string, keys string) {
 		return
 	}
 	const verifier = "sealer/independent/verify.py"
-	out, err = exec.Command(python, append([]string{verifier, "--keys", keys}, packs...)...).CombinedOutput()
+	out, err := exec.Command(python, append([]string{verifier, "--keys", keys}, packs...)...).CombinedOutput()
 	require.NoError(t, err, string(out))
 	require.Equal(t, len(packs), strings.Count(string(out), "ok "), string(out))
 	out, err = exec.Command(python, append([]string{verifier, "--keys", foreign}, packs...)...).CombinedOutput()
@@ -110,12 +91,11 @@ func strangers(t *testing.T, exe string, packs []string, keys string) {
 // TestEvidenceOfTheSandbox: who has saved packs and runtime keys over HTTP has all that
 // it takes to verify them, also after keys were rotated.
 func TestEvidenceOfTheSandbox(t *testing.T) {
-	t.Setenv("MUNIMENT_SANDBOX_BURST", "1000")
-	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
-	server := startServer(t, exe, data)
-	s := newSaver(t, server.API, nil)
+	t.Parallel()
+	h := newService(t, "--sandbox-burst", "1000")
+	s := newSaver(t, h.client.API, nil)
 	packs, keys := s.evidence()
-	strangers(t, exe, packs, keys)
+	strangers(t, packs, keys)
 
 	var before, after struct {
 		SnapshotID string
@@ -123,14 +103,14 @@ func TestEvidenceOfTheSandbox(t *testing.T) {
 	}
 	s.save("before", "GET", "/runtime-keys", "", &before)
 	for _, k := range before.Keys {
-		command(t, exe, "signing-key", "rotate", "--data", data, k.KeyID)
+		muniment(t, "signing-key", "rotate", "--data", h.data, k.KeyID)
 	}
 	newer := s.save("newer.json", "GET", "/runtime-keys", "", &after)
 	require.NotEqual(t, before.SnapshotID, after.SnapshotID)
-	strangers(t, exe, packs, newer)
+	strangers(t, packs, newer)
 	for i, file := range packs {
 		packs[i] = s.save("again-"+filepath.Base(file), "GET", "/proof-packs/"+strings.TrimSuffix(filepath.Base(file), ".json"), "", new(struct{}))
 	}
-	strangers(t, exe, packs, keys) // which do not know of the rotation
-	strangers(t, exe, packs, newer)
+	strangers(t, packs, keys) // which do not know of the rotation
+	strangers(t, packs, newer)
 }

@@ -2,19 +2,12 @@ package main
 
 import (
 	"bufio"
-	"bytes"
-	"context"
-	"errors"
-	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -35,111 +28,18 @@ func needFaults(t *testing.T, tools ...string) {
 	}
 }
 
-// traffic delivers from many clients until it is stopped, and keeps every receipt
-// that was acknowledged and every other answer that there was.
-type traffic struct {
-	stop context.CancelFunc
-	done sync.WaitGroup
-
-	mu           sync.Mutex      // guards the rest while the clients run
-	acknowledged map[string]bool // receipt ids
-	answers      map[string]int  // status and reason → how often
-	last         string          // status and reason
-	seen         chan struct{}   // closed, and replaced, when last changes
-}
-
-func (h *house) traffic(clients int) *traffic {
-	ctx, cancel := context.WithCancel(h.t.Context())
-	tr := &traffic{acknowledged: map[string]bool{}, answers: map[string]int{}, stop: cancel, seen: make(chan struct{})}
-	transport := &http.Transport{MaxIdleConnsPerHost: clients}
-	client := &http.Client{Transport: transport, Timeout: 20 * time.Second}
-	body := fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":4200}`, h.rights["DOOH"])
-	for range clients {
-		tr.done.Go(func() {
-			for ctx.Err() == nil {
-				req, _ := http.NewRequestWithContext(ctx, http.MethodPost, h.client.API+"/v1/delivery", strings.NewReader(body))
-				req.Header.Set("Authorization", "Bearer "+h.client.Key)
-				resp, err := client.Do(req)
-				if ctx.Err() != nil {
-					return
-				}
-				if err != nil {
-					tr.count("no answer", "")
-					if errors.Is(err, syscall.ECONNREFUSED) {
-						return
-					}
-					continue
-				}
-				text, err := io.ReadAll(resp.Body)
-				resp.Body.Close()
-				if err != nil {
-					tr.count("no answer", "")
-					continue
-				}
-				id := ""
-				kind := strconv.Itoa(resp.StatusCode)
-				if _, rest, ok := bytes.Cut(text, []byte(`"receiptId":"`)); ok && resp.StatusCode == http.StatusOK {
-					id = string(rest[:bytes.IndexByte(rest, '"')])
-				} else if _, rest, ok := bytes.Cut(text, []byte(`"reason":"`)); ok {
-					kind += " " + string(rest[:bytes.IndexByte(rest, '"')])
-				}
-				tr.count(kind, id)
-			}
-		})
-	}
-	return tr
-}
-
-func (tr *traffic) count(kind, receipt string) {
-	tr.mu.Lock()
-	defer tr.mu.Unlock()
-	tr.answers[kind]++
-	if receipt != "" {
-		tr.acknowledged[receipt] = true
-	}
-	if kind != tr.last {
-		tr.last = kind
-		close(tr.seen)
-		tr.seen = make(chan struct{})
-	}
-}
-
-// await waits until an answer is of this kind.
-func (tr *traffic) await(t *testing.T, kind string, within time.Duration) time.Duration {
+// requireKept checks that every acknowledged receipt is in a log, once.
+func requireKept(t *testing.T, tr *callers, data string) {
 	t.Helper()
-	began, limit := time.Now(), time.After(within)
-	for {
-		tr.mu.Lock()
-		last, seen := tr.last, tr.seen
-		tr.mu.Unlock()
-		if last == kind {
-			return time.Since(began)
-		}
-		select {
-		case <-seen:
-		case <-limit:
-			tr.mu.Lock()
-			defer tr.mu.Unlock()
-			require.Fail(t, "no answer "+kind, "within %v: %v", within, tr.answers)
+	found := inLog(t, data)
+	acknowledged := 0
+	for _, a := range tr.answers {
+		if a.receipt != "" {
+			acknowledged++
+			require.Equal(t, 1, found[a.receipt], a.receipt)
 		}
 	}
-}
-
-// end stops the clients and returns what they were told.
-func (tr *traffic) end() *traffic {
-	tr.stop()
-	tr.done.Wait()
-	return tr
-}
-
-// requireKept checks that every acknowledged receipt is in the log, once.
-func (h *house) requireKept(tr *traffic) {
-	h.t.Helper()
-	found := inLog(h.t, h.data)
-	for id := range tr.acknowledged {
-		require.Equal(h.t, 1, found[id], id)
-	}
-	h.t.Logf("%d acknowledged, %d in the log; answers %v", len(tr.acknowledged), len(found), tr.answers)
+	t.Logf("%d acknowledged, %d in the log; answers %v", acknowledged, len(found), tr.since(time.Time{}))
 }
 
 // TestFailingSync lets every fdatasync of a serving process fail from a moment on.
@@ -147,9 +47,9 @@ func (h *house) requireKept(tr *traffic) {
 // failure on, and no receipt that was acknowledged is missing.
 func TestFailingSync(t *testing.T) {
 	needFaults(t, "strace")
-	h := newHouse(t)
-	tr := h.traffic(64)
-	tr.await(t, "200", 5*time.Second)
+	h := newService(t)
+	tr := startCallers(t, 64, h.client.API, h.client.Key, h.rights["DOOH"])
+	tr.await("200", 5*time.Second)
 
 	trace := filepath.Join(t.TempDir(), "trace")
 	strace := exec.CommandContext(t.Context(), "strace", "-f", "-qq", "-ttt", "-y", "-s", "0", "-o", trace, "-p", strconv.Itoa(h.server.PID()),
@@ -170,15 +70,13 @@ func TestFailingSync(t *testing.T) {
 	require.NoError(t, os.Truncate(filepath.Join(synced, "log", filepath.Base(seen.file)), seen.at))
 	durable, written := inLog(t, synced), inLog(t, h.data)
 	require.Greater(t, len(written), len(durable), "the write that was not synced can be read")
-	for id := range tr.acknowledged {
-		require.Equal(t, 1, durable[id], id)
-	}
+	requireKept(t, tr, synced)
 	t.Logf("%d durable before the first failed sync; none of the %d behind it was acknowledged", len(durable), len(written)-len(durable))
 
 	h.start()
 	h.receipts(1)
 	h.stop()
-	h.requireKept(tr)
+	requireKept(t, tr, h.data)
 }
 
 // trace is what strace saw of the log and of the process.
@@ -231,23 +129,15 @@ func traced(t *testing.T, file, log string) (seen trace) {
 // there is room; control says what is wrong; nothing needs a restart.
 func TestFullDisk(t *testing.T) {
 	needFaults(t, "mount", "umount")
-	disk := t.TempDir()
-	require.NoError(t, exec.Command("mount", "-t", "tmpfs", "-o", "size=1g", "tmpfs", disk).Run())
-	t.Cleanup(func() { require.NoError(t, exec.Command("umount", disk).Run()) })
-	// The server's own log is beside its data folder: a link leads to another disk.
-	h := &house{t: t, exe: muniment(t), data: filepath.Join(disk, "data")}
-	require.NoError(t, os.Symlink(filepath.Join(t.TempDir(), "log"), h.data+".log"))
-	h.start()
-	h.client.Key = createTenant(t, h.exe, h.data).APIKey
-	h.rights = issueRights(t, h.client)
+	h, disk := newOnSmallDisk(t, 1024)
 
-	tr := h.traffic(64)
-	tr.await(t, "200", 5*time.Second)
+	tr := startCallers(t, 64, h.client.API, h.client.Key, h.rights["DOOH"])
+	tr.await("200", 5*time.Second)
 	ballast := filepath.Join(disk, "ballast")
 	fill(t, ballast)
-	t.Logf("log full after %v", tr.await(t, "503 LOG_UNAVAILABLE", 2*time.Minute))
+	t.Logf("log full after %v", tr.await("503 LOG_UNAVAILABLE", 2*time.Minute))
 	require.NoError(t, h.client.Do(t.Context(), "POST", "/v1/rights/"+h.rights["CTV"]+"/suspend", map[string]any{}, nil), "stops go on")
-	require.Eventually(t, func() bool { return typesInLog(t, h.data)["right.suspended"] > 0 }, time.Minute, 50*time.Millisecond, "in a segment of its own")
+	until(t, func() bool { return typesInLog(t, h.data)["right.suspended"] > 0 }, "in a segment of its own")
 	for range 20 {
 		err := h.client.Do(t.Context(), "POST", "/v1/rights/"+h.rights["CTV"]+"/resume", map[string]any{}, nil)
 		require.ErrorContains(t, err, "answered 503")
@@ -256,19 +146,19 @@ func TestFullDisk(t *testing.T) {
 	require.NoError(t, h.client.Do(t.Context(), "GET", "/v1/rights/"+h.rights["CTV"], nil, nil), "reads go on")
 
 	require.NoError(t, os.Remove(ballast))
-	recovered := tr.await(t, "200", 10*time.Second)
+	recovered := tr.await("200", 10*time.Second)
 	t.Logf("deliveries recovered %v after there was room", recovered)
 	freed := time.Now()
-	require.NoError(t, h.client.Do(t.Context(), "POST", "/v1/rights/"+h.rights["CTV"]+"/resume", map[string]any{}, nil))
+	h.move("CTV", "resume")
 	tr.end()
 	h.seal()
 	t.Logf("the warehouse caught up within %v", time.Since(freed))
-	for kind := range tr.answers {
+	for kind := range tr.since(time.Time{}) {
 		require.Contains(t, []string{"200", "503 LOG_UNAVAILABLE"}, kind)
 	}
 	require.Equal(t, len(inLog(t, h.data)), h.metered())
 	h.stop()
-	h.requireKept(tr)
+	requireKept(t, tr, h.data)
 }
 
 // fill writes a file until the disk is full.

@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -54,38 +53,33 @@ func TestControlInClear(t *testing.T) {
 // TestGatewayWaitsForControl: meanwhile its port refuses, so that a balancer goes to
 // another node, and operators are told what it waits for.
 func TestGatewayWaitsForControl(t *testing.T) {
-	exe := muniment(t)
-	gateway := func(listen string) *exec.Cmd {
-		return exec.Command(exe, "gateway", "--kafka", "127.0.0.1:1", "--control", "127.0.0.1:1", "--nodes", "http://127.0.0.1:1",
-			"--invitation", "x", "--data", t.TempDir(), "--listen", listen, "--admin", "127.0.0.1:0")
+	t.Parallel()
+	gateway := func(listen string) []string {
+		return []string{"gateway", "--kafka", "127.0.0.1:1", "--control", "127.0.0.1:1", "--nodes", "http://127.0.0.1:1",
+			"--invitation", "x", "--data", t.TempDir(), "--listen", listen, "--admin", "127.0.0.1:0"}
 	}
-	p := launch(t, gateway("127.0.0.1:0"))
-	require.Eventually(t, func() bool {
-		status, text := p.ready(t)
-		require.Equal(t, http.StatusServiceUnavailable, status)
-		return strings.Contains(text, "waiting for control")
-	}, time.Minute, 10*time.Millisecond)
+	p := launch(t, gateway("127.0.0.1:0")...)
+	require.Equal(t, http.StatusServiceUnavailable, p.awaitNote(t, "waiting for control"))
 	_, err := net.Dial("tcp", hostPort(p.api))
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	p.stop(t)
 
-	out, err := gateway("127.0.0.1:-1").CombinedOutput()
-	require.Error(t, err, "what can't be listened on ends it at once")
-	require.Contains(t, string(out), "invalid port")
+	require.Contains(t, fails(t, gateway("127.0.0.1:-1")...), "invalid port", "what can't be listened on ends it at once")
 }
 
 // TestGatewayThatMayNotSign does not listen: each delivery that came would be one that
 // fails, and one that another node could have answered.
 func TestGatewayThatMayNotSign(t *testing.T) {
-	exe, data := muniment(t), t.TempDir()
+	t.Parallel()
+	data := t.TempDir()
 	var away atomic.Int64 // how long the node was silent, in control's eyes
 	began := time.Now()
 	rooms, at := nodesControl(t, func() time.Duration { return time.Since(began) + time.Duration(away.Load()) })
 	invited, err := rooms.Invite(t.Context(), store.ByOperator())
 	require.NoError(t, err)
-	start := func() *launched {
-		return launch(t, exec.Command(exe, "gateway", "--kafka", "127.0.0.1:1", "--control", "127.0.0.1:1", "--nodes", at,
-			"--invitation", invited.Token, "--data", data, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"))
+	start := func() *process {
+		return launch(t, "gateway", "--kafka", "127.0.0.1:1", "--control", "127.0.0.1:1", "--nodes", at,
+			"--invitation", invited.Token, "--data", data, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
 	}
 	p := start()
 	p.awaitReady(t, http.StatusOK)
@@ -101,10 +95,7 @@ func TestGatewayThatMayNotSign(t *testing.T) {
 	_, err = rooms.Expel(t.Context(), nodeID, node.Expulsion{}, store.ByOperator())
 	require.ErrorContains(t, err, "its spool may hold receipts") // and it is asked to leave when it is back
 	p = start()
-	require.Eventually(t, func() bool {
-		_, text := p.ready(t)
-		return strings.Contains(text, "was asked to leave")
-	}, time.Minute, 10*time.Millisecond)
+	p.awaitNote(t, "was asked to leave")
 	_, err = net.Dial("tcp", hostPort(p.api))
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	_, err = rooms.Expel(t.Context(), nodeID, node.Expulsion{}, store.ByOperator())
@@ -116,7 +107,8 @@ func TestGatewayThatMayNotSign(t *testing.T) {
 // start, before control has heard it or before the answer is there, and starts it again
 // with another invitation each time. It ends as one node with one key.
 func TestGatewayKilledAsItJoins(t *testing.T) {
-	exe, data := muniment(t), t.TempDir()
+	t.Parallel()
+	data := t.TempDir()
 	rooms, at := nodesControl(t, nil)
 	to, err := url.Parse(at)
 	require.NoError(t, err)
@@ -146,18 +138,17 @@ func TestGatewayKilledAsItJoins(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	}))
 	t.Cleanup(door.Close)
-	start := func() *launched {
+	start := func() *process {
 		invited, err := rooms.Invite(t.Context(), store.ByOperator())
 		require.NoError(t, err)
-		return launch(t, exec.Command(exe, "gateway", "--kafka", "127.0.0.1:1", "--control", "127.0.0.1:1", "--nodes", door.URL,
-			"--invitation", invited.Token, "--data", data, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"))
+		return launch(t, "gateway", "--kafka", "127.0.0.1:1", "--control", "127.0.0.1:1", "--nodes", door.URL,
+			"--invitation", invited.Token, "--data", data, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
 	}
 	for _, m := range kills {
 		next.Store(&m)
 		p := start()
 		<-hangs
-		require.NoError(t, p.cmd.Process.Kill())
-		<-p.exited
+		p.kill()
 	}
 	next.Store(nil)
 	p := start()

@@ -21,7 +21,7 @@ import (
 	"muniment/control/backup"
 )
 
-// handedIn is a backup that somebody else has made, of a house with a pack.
+// handedIn is a backup that somebody else has made, of a service with a pack.
 type handedIn struct {
 	t     *testing.T
 	whole string
@@ -29,7 +29,7 @@ type handedIn struct {
 }
 
 func newHandedIn(t *testing.T) *handedIn {
-	h := newHouse(t)
+	h := newService(t)
 	h.receipts(3)
 	h.metered()
 	b := &handedIn{t: t, whole: filepath.Join(t.TempDir(), "backup")}
@@ -89,6 +89,7 @@ func listed(m *backup.Manifest, name string, text []byte) {
 // TestRestoreReadsNothingElse: of a backup folder only plain files are read, nothing outside
 // of it, and no more of a file than its manifest says.
 func TestRestoreReadsNothingElse(t *testing.T) {
+	t.Parallel()
 	b := newHandedIn(t)
 	secret := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(secret, []byte("not yours"), 0o600))
@@ -165,6 +166,7 @@ func TestRestoreReadsNothingElse(t *testing.T) {
 
 // TestRestoreOfAHostileTar changes how one file stands in a tar.
 func TestRestoreOfAHostileTar(t *testing.T) {
+	t.Parallel()
 	b := newHandedIn(t)
 	tarred := func(change func(h *tar.Header, text []byte) []byte) string {
 		file := filepath.Join(t.TempDir(), "hostile.tar")
@@ -206,6 +208,7 @@ func TestRestoreOfAHostileTar(t *testing.T) {
 
 // TestRestoreRefusesTriggers: they would undo what is stopped again.
 func TestRestoreRefusesTriggers(t *testing.T) {
+	t.Parallel()
 	b := newHandedIn(t)
 	b.refused(b.harmed(func(dir string, m *backup.Manifest) {
 		file := filepath.Join(dir, "control.db")

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -139,35 +138,6 @@ func (o operation) names() (names []string) {
 // unknown is an id that was never given out.
 func unknown(id string) string { return id[:strings.Index(id, "_")+1] + "00000000000000000000000000" }
 
-// told is an answer, without what differs between any two.
-type told struct {
-	status int
-	header http.Header
-	body   string
-}
-
-// call sends the operation with a key, or with none.
-func call(t *testing.T, url, key string, o operation, headers ...string) told {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), o.method, url+o.path, strings.NewReader(o.body))
-	require.NoError(t, err)
-	req.Header.Set("X-Request-Id", "same")
-	if key != "" {
-		req.Header.Set("Authorization", "Bearer "+key)
-	}
-	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	resp, err := http.DefaultClient.Do(req)
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	resp.Header.Del("Date")
-	checkStatus(t, url, o.method, o.path, resp.StatusCode)
-	return told{resp.StatusCode, resp.Header, string(text)}
-}
-
 // refusal is the contract's error envelope.
 type refusal struct {
 	OK                       *bool
@@ -196,9 +166,9 @@ func (a told) refused(t *testing.T, status int, code api.Code, about string) ref
 // TestHostileBodies sends bodies that careless decoders take to every operation
 // that takes one.
 func TestHostileBodies(t *testing.T) {
-	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
-	server := startServer(t, exe, data)
-	tenant := settleIn(t, exe, server)
+	t.Parallel()
+	server := shared(t).server
+	tenant := settleIn(t, server)
 	for _, o := range operations(t, server) {
 		if o.body == "" {
 			continue
@@ -252,9 +222,9 @@ func TestHostileBodies(t *testing.T) {
 // TestHostileReferences names resources by what is no text to every operation that takes
 // an id or a filter.
 func TestHostileReferences(t *testing.T) {
-	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
-	server := startServer(t, exe, data)
-	tenant := settleIn(t, exe, server)
+	t.Parallel()
+	server := shared(t).server
+	tenant := settleIn(t, server)
 	asked := 0
 	for _, o := range operations(t, server) {
 		route, query, _ := strings.Cut(o.path, "?")
@@ -324,9 +294,8 @@ func (a attacker) hear(t *testing.T) int {
 // never what they announce. The answer doesn't wait for it, and a thousand of them
 // at once cost no memory to speak of. Neither do bodies that are allowed and trickle.
 func TestRefusedUnread(t *testing.T) {
-	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
-	server := startServer(t, exe, data)
-	key := settleIn(t, exe, server).client.Key
+	server := newService(t).server
+	key := settleIn(t, server).client.Key
 	head := func(path string, headers ...string) string {
 		return "POST " + path + " HTTP/1.1\r\nHost: m\r\nAuthorization: Bearer " + key + "\r\n" + strings.Join(headers, "\r\n") + "\r\n\r\n"
 	}
@@ -385,11 +354,10 @@ func resident(t *testing.T, server *bench.Server) int {
 	return pages * syscall.Getpagesize()
 }
 
-// TestHeaderBombs sends a thousand each of headers too large and too many. When
+// TestHeaderBombs sends many each of headers too large and too many. When
 // they are gone, so is everything that they took.
 func TestHeaderBombs(t *testing.T) {
-	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
-	server := startServer(t, exe, data)
+	server := newService(t).server
 	goroutines, heap := live(t, server)
 	var many []string
 	for i := range 1000 {
@@ -402,7 +370,7 @@ func TestHeaderBombs(t *testing.T) {
 		"GET /" + strings.Repeat("x", 16<<10) + " HTTP/1.1\r\nHost: m\r\n\r\n":                  431,
 		"GET /v1 HTTP/1.1\r\nHost: m\r\n" + strings.Repeat(" ", 7000) + "x: y\r\n" + "\r\n\r\n": 400,
 	} {
-		for range crowd / 100 {
+		for range times(2, crowd/100) {
 			all := attack(t, server, 100, text)
 			for _, a := range all {
 				require.Equal(t, status, a.hear(t), "%.60q", text)
@@ -411,10 +379,10 @@ func TestHeaderBombs(t *testing.T) {
 		}
 	}
 	var g, h int
-	require.Eventually(t, func() bool {
+	until(t, func() bool {
 		g, h = live(t, server)
 		return g <= goroutines+5 && h <= heap+5<<20
-	}, time.Minute, 100*time.Millisecond)
+	})
 	t.Logf("goroutines %d → %d, heap %.1f → %.1f MB", goroutines, g, float64(heap)/1e6, float64(h)/1e6)
 }
 

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -20,7 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/bench"
-	"muniment/pipeline/segment"
 	"muniment/sealer"
 )
 
@@ -66,12 +64,7 @@ func (s secrets) keyFiles(t *testing.T, data string) {
 // records remembers the salts in a log on disk, and returns how many there are.
 func (s secrets) records(t *testing.T, data string) (n int) {
 	t.Helper()
-	log, err := segment.OpenReader(filepath.Join(data, "log"))
-	require.NoError(t, err)
-	defer log.Close()
-	first, end, err := log.Bounds(t.Context(), 0)
-	require.NoError(t, err)
-	require.NoError(t, log.Scan(t.Context(), first, end, func(e sealer.Entry) error {
+	scanLog(t, data, func(e sealer.Entry) error {
 		if len(e.Private) == 0 {
 			return nil
 		}
@@ -83,7 +76,7 @@ func (s secrets) records(t *testing.T, data string) (n int) {
 		s["salt of "+e.EventID] = base64.RawURLEncoding.EncodeToString(p.Salt[:])
 		s["salt of "+e.EventID+" in hex"] = hex.EncodeToString(p.Salt[:])
 		return nil
-	}))
+	})
 	return n
 }
 
@@ -111,34 +104,26 @@ func (s secrets) search(t *testing.T, log string) {
 // in all that is refused, and looks for them in what it logs at debug level, through
 // a kill and a stop.
 func TestLogsHoldNoSecrets(t *testing.T) {
-	t.Setenv("MUNIMENT_LOG_LEVEL", "debug")
-	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
-	server := startServer(t, exe, data)
+	t.Parallel()
+	h := newService(t, "--log-level", "debug")
 	hidden := secrets{}
-	tenant := createTenant(t, exe, data)
-	client := bench.Client{API: server.API, Key: hidden.token("first API key", tenant.APIKey)}
-	rights := issueRights(t, client)
-
-	tell(t, hidden, client, rights)
-	var access adminAccess
-	text, err := os.ReadFile(filepath.Join(data, adminFile))
+	hidden.token("first API key", h.client.Key)
+	tell(t, hidden, h.client, h.rights)
+	var err error
+	hidden["admin token"], err = h.server.AdminToken()
 	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(text, &access))
-	hidden["admin token"] = access.Token
-	hidden.keyFiles(t, data)
+	hidden.keyFiles(t, h.data)
 
-	server.Kill()
-	server = startServer(t, exe, data)
-	client.API = server.API
-	tell(t, hidden, client, rights)
-	require.NoError(t, server.Stop())
-	require.Greater(t, hidden.records(t, data), 10)
+	h.server.Kill()
+	h.start()
+	tell(t, hidden, h.client, h.rights)
+	h.stop()
+	require.Greater(t, hidden.records(t, h.data), 10)
 
-	log, err := os.ReadFile(data + ".log")
-	require.NoError(t, err)
-	require.Contains(t, string(log), "level=DEBUG")
-	require.Contains(t, string(log), "muniment has stopped")
-	hidden.search(t, string(log))
+	log := h.log()
+	require.Contains(t, log, "level=DEBUG")
+	require.Contains(t, log, "muniment has stopped")
+	hidden.search(t, log)
 	t.Logf("%d secrets, %d bytes of log", len(hidden), len(log))
 }
 
@@ -249,7 +234,7 @@ func tell(t *testing.T, hidden secrets, client bench.Client, rights map[string]s
 func TestDemosLogHoldsNoSecrets(t *testing.T) {
 	t.Setenv("MUNIMENT_LOG_LEVEL", "debug")
 	dir := filepath.Join(t.TempDir(), "demo")
-	out, err := exec.CommandContext(t.Context(), muniment(t), "demo", "--keep", dir, "--deliveries", "1000", "--clients", "16").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "muniment", "demo", "--keep", dir, "--deliveries", "1000", "--clients", "16").CombinedOutput()
 	require.NoError(t, err, string(out))
 	data := filepath.Join(dir, "data")
 	hidden := secrets{}

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"os/exec"
 	"slices"
 	"testing"
 	"time"
@@ -23,12 +20,9 @@ type owner struct {
 
 // settleIn makes a tenant with a key of all scopes, the wildcard among them, and one
 // of every resource.
-func settleIn(t *testing.T, exe string, server *bench.Server) owner {
+func settleIn(t *testing.T, server *bench.Server) owner {
 	t.Helper()
-	out, err := exec.Command(exe, "tenant", "create", "--data", server.Data, "--org", "org_test", "--another", "--scope", "*", "--json").Output()
-	require.NoError(t, err)
-	var tenant tenantKey
-	require.NoError(t, json.Unmarshal(out, &tenant))
+	tenant := createTenant(t, server.Data, "--scope", "*")
 	o := owner{bench.Client{API: server.API, Key: tenant.APIKey}, map[string]string{"keyId": tenant.KeyID}}
 	do := func(method, path string, body, data any) {
 		require.NoError(t, o.client.Do(t.Context(), method, path, body, data))
@@ -63,11 +57,11 @@ func settleIn(t *testing.T, exe string, server *bench.Server) owner {
 
 // TestForeignResources asks for everything that one tenant has with the key of
 // another. Every answer has the status, headers and bytes of that for an unknown id.
-func TestForeignResources(t *testing.T) { foreignResources(t, embedded(t)) }
+func TestForeignResources(t *testing.T) { foreignResources(t, shared(t)) }
 
-func foreignResources(t *testing.T, s service) {
-	server := s.Server
-	victim, stranger := settleIn(t, s.exe, server), settleIn(t, s.exe, server)
+func foreignResources(t *testing.T, s *service) {
+	server := s.server
+	victim, stranger := settleIn(t, server), settleIn(t, server)
 	state := func() (all []told) {
 		for _, path := range []string{"/v1/rights/{rightId}", "/v1/offers/{offerId}", "/v1/challenges/{challengeId}", "/v1/api-keys/{keyId}"} {
 			all = append(all, call(t, server.API, victim.client.Key, operation{method: "GET", path: path}.with(victim.ids)))
@@ -134,10 +128,13 @@ func foreignResources(t *testing.T, s service) {
 
 // TestForeignResourcesOfTheSandbox asks with one visitor's cookie for everything that
 // another has, and that a tenant with a key has.
-func TestForeignResourcesOfTheSandbox(t *testing.T) { foreignInSandbox(t, embedded(t)) }
+func TestForeignResourcesOfTheSandbox(t *testing.T) {
+	t.Parallel()
+	foreignInSandbox(t, shared(t))
+}
 
-func foreignInSandbox(t *testing.T, s service) {
-	server := s.Server
+func foreignInSandbox(t *testing.T, s *service) {
+	server := s.server
 	all := map[string]operation{}
 	for _, o := range operationsOf(t, server, true) {
 		all[o.id] = o
@@ -153,9 +150,7 @@ func foreignInSandbox(t *testing.T, s service) {
 				a = ask()
 			}
 			require.Equal(t, 200, a.status, "%s: %s", id, a.body)
-			if given := (&http.Response{Header: a.header}).Cookies(); len(given) > 0 {
-				cookie = given[0].Name + "=" + given[0].Value
-			}
+			cookie = a.cookie(cookie)
 			for name, form := range ofOurs {
 				if found := form.FindString(a.body); found != "" && ids[name] == "" {
 					ids[name] = found
@@ -167,7 +162,7 @@ func foreignInSandbox(t *testing.T, s service) {
 	}
 	cookie, own := settle()
 	_, visitors := settle()
-	tenants := settleIn(t, s.exe, server).ids
+	tenants := settleIn(t, server).ids
 	asked := 0
 	for _, o := range all {
 		about := o.method + " " + o.path
@@ -190,11 +185,14 @@ func foreignInSandbox(t *testing.T, s service) {
 // TestScopeMatrix asks every operation with keys of each scope alone, of all scopes but
 // one, and of the wildcard. A key without any scope can't be made. What the document
 // declares decides, and nothing else does.
-func TestScopeMatrix(t *testing.T) { scopeMatrix(t, embedded(t)) }
+func TestScopeMatrix(t *testing.T) {
+	t.Parallel()
+	scopeMatrix(t, shared(t))
+}
 
-func scopeMatrix(t *testing.T, s service) {
-	server := s.Server
-	tenant := settleIn(t, s.exe, server)
+func scopeMatrix(t *testing.T, s *service) {
+	server := s.server
+	tenant := settleIn(t, server)
 	nothing := map[string]string{}
 	for name, id := range tenant.ids {
 		nothing[name] = unknown(id) // so that no operation does anything

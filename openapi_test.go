@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -26,10 +25,11 @@ import (
 // holds what it sends and what it is answered against the document's examples.
 // MUNIMENT_UPDATE=1 makes the examples anew.
 func TestDocumentedOperations(t *testing.T) {
-	t.Setenv("MUNIMENT_SANDBOX_BURST", "1000")
-	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
-	d := &day{t: t, server: startServer(t, exe, data), ids: map[string]string{}, visited: map[string]example{}}
-	d.key, d.known = createTenant(t, exe, data).APIKey, document(t, d.server)
+	t.Parallel()
+	h := notStarted(t, filepath.Join(t.TempDir(), "data"), "--sandbox-burst", "1000")
+	h.start()
+	d := &day{t: t, server: h.server, ids: map[string]string{}, visited: map[string]example{}}
+	d.key, d.known = createTenant(t, h.data).APIKey, document(t, d.server)
 	require.Contains(t, d.visit("get-docs", "", ""), "<!doctype html>")
 	d.visit("get-openapi", "", "")
 	d.visit("get-contract", "", "")
@@ -90,8 +90,9 @@ func TestDocumentedOperations(t *testing.T) {
 	d.visit("get-metering", "?bucket=day&timeZone=Europe/Berlin", "")
 
 	// A node that stops tells what it has refused, and a seal waits until that is loaded.
-	require.NoError(t, d.server.Stop())
-	d.server = startServer(t, exe, data)
+	h.stop()
+	h.start()
+	d.server = h.server
 	d.visit("seal-proof-packs", "", "")
 	d.visit("get-refusals", "", "")
 
@@ -132,8 +133,7 @@ func (d *day) sandbox() {
 	d.visit("sandbox-list-proof-packs", "", "")
 	d.visit("sandbox-get-proof-pack", "", "")
 	d.visit("sandbox-get-runtime-keys", "", "")
-	require.Eventually(d.t, func() bool { return strings.Contains(d.ask("sandbox-inspect", "", "").body, `"pack.sealed"`) },
-		time.Minute, 10*time.Millisecond, "all events are loaded")
+	until(d.t, func() bool { return strings.Contains(d.ask("sandbox-inspect", "", "").body, `"pack.sealed"`) }, "all events are loaded")
 	d.visit("sandbox-inspect", "", "")
 	d.visit("sandbox-revoke-right", "", `{"rightId": "{rightId}", "reason": "the campaign is over"}`)
 	d.visit("sandbox-reset", "", "")
@@ -274,9 +274,7 @@ func (d *day) ask(id, query, body string) told {
 	}
 	o.path, o.body = o.path+query, body
 	a := call(d.t, d.server.API, key, o.with(d.ids), "Cookie", d.cookie)
-	if given := (&http.Response{Header: a.header}).Cookies(); len(given) > 0 {
-		d.cookie = given[0].Name + "=" + given[0].Value
-	}
+	d.cookie = a.cookie(d.cookie)
 	return a
 }
 

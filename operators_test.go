@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -48,7 +47,8 @@ func requireEnvelope(t *testing.T, a told) {
 // TestEveryErrorIsInTheEnvelope asks for what Go's HTTP server would answer by itself, of
 // the API and, as far as a handler is reached, of the address for operators.
 func TestEveryErrorIsInTheEnvelope(t *testing.T) {
-	server := startServer(t, muniment(t), filepath.Join(t.TempDir(), "data"))
+	t.Parallel()
+	server := shared(t).server
 	for _, c := range []struct {
 		url, head string
 		status    int
@@ -74,15 +74,15 @@ func TestEveryErrorIsInTheEnvelope(t *testing.T) {
 // TestAdminListeners: of each process profiles need a token, and a page of a foreign name
 // gets nothing from one that listens on loopback, whatever the process waits for.
 func TestAdminListeners(t *testing.T) {
-	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(file, []byte("operators-token\n"), 0o600))
-	server := startServer(t, exe, data)
+	server := shared(t).server
 	token, err := server.AdminToken()
 	require.NoError(t, err)
 
 	const nowhere, anywhere = "127.0.0.1:1", "127.0.0.1:0"
-	start := func(arg ...string) string { return launch(t, exec.Command(exe, arg...)).admin }
+	start := func(args ...string) string { return launch(t, args...).admin }
 	for _, c := range []struct{ name, admin, token string }{
 		{"up", server.Admin, token},
 		{"gateway", start("gateway", "--kafka", nowhere, "--control", nowhere, "--nodes", "http://"+nowhere, "--invitation", "x", "--data", t.TempDir(),

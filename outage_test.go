@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -327,12 +325,9 @@ func TestFaultRetention(t *testing.T) {
 	door.Set() // nobody
 	tr.until("the alarm rises", func() bool { return used() >= 0.5 })
 	alarm := used()
-	said, err := os.ReadFile(filepath.Join(tr.Dir, "pipeline1.log"))
-	require.NoError(t, err)
-	require.Contains(t, string(said), "records near the end of their retention and are not loaded")
-	out, err := exec.Command(tr.Exe, "migrate", "--kafka", tr.Engines.Kafka, "--topic", tr.Topic,
-		"--partitions", "1", "--replication", "1", "--retention", "168h").CombinedOutput()
-	require.NoError(t, err, string(out))
+	require.Contains(t, string(read(t, filepath.Join(tr.Dir, "pipeline1.log"))), "records near the end of their retention and are not loaded")
+	muniment(t, "migrate", "--kafka", tr.Engines.Kafka, "--topic", tr.Topic,
+		"--partitions", "1", "--replication", "1", "--retention", "168h")
 	door.Set(server)
 	tr.until("the alarm ends", func() bool { return used() < 0.5 })
 	tr.balance("ClickHouse away until %.0f %% of the retention were used, alarm", 100*alarm)
@@ -350,12 +345,12 @@ func TestFaultRetention(t *testing.T) {
 	require.NoError(t, err)
 	deliver(20)
 	deleteRecords(t, tr.Engines.Kafka, tr.Topic, loaded.Offset+15)
-	loader := startLoader(t, tr.Exe, "--kafka", tr.Engines.Kafka, "--topic", tr.Topic, "--clickhouse", tr.ClickHouse, "--from-all")
+	loader := startLoader(t, "--kafka", tr.Engines.Kafka, "--topic", tr.Topic, "--clickhouse", tr.ClickHouse, "--from-all")
 	gone := loaded
 	gone.Offset += 15
 	want := fmt.Sprintf("gap in the log: nothing from %s up to %s", loaded, gone)
 	tr.until("the loader names the gap", func() bool {
-		status, text := loader.ready(t)
+		status, text := loader.ready()
 		return status == http.StatusServiceUnavailable && strings.Contains(text, want)
 	})
 	stopped, err := metric(&bench.Server{Admin: loader.admin}, "muniment_loader_stopped")
@@ -379,19 +374,6 @@ func deleteRecords(t *testing.T, brokers, topic string, before int64) {
 	res, err := req.RequestWith(t.Context(), client)
 	require.NoError(t, err)
 	require.Zero(t, res.Topics[0].Partitions[0].ErrorCode)
-}
-
-// query runs a statement on the stack's ClickHouse.
-func query(statement string) error {
-	resp, err := http.Post(os.Getenv("MUNIMENT_TEST_CLICKHOUSE_HTTP"), "text/plain", strings.NewReader(statement))
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", statement, resp.Status)
-	}
-	return nil
 }
 
 func urlPath(t *testing.T, text string) string {

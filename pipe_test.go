@@ -14,8 +14,9 @@ import (
 
 // TestNobodyReadsTheDemo: muniment demo | head ends the demo, its server with it.
 func TestNobodyReadsTheDemo(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "story")
-	demo := exec.CommandContext(t.Context(), muniment(t), "demo", "--deliveries", "100000", "--keep", dir)
+	demo := exec.CommandContext(t.Context(), "muniment", "demo", "--deliveries", "100000", "--keep", dir)
 	out, err := demo.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, demo.Start())

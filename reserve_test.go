@@ -9,15 +9,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"muniment/sealer"
 )
 
-// newSmallHouse is newHouse on a disk of its own, of so many MiB. It needs root.
-func newSmallHouse(t *testing.T, mebibytes int) (h *house, disk string) {
+// newOnSmallDisk is newService on a disk of its own, of so many MiB. It needs root.
+func newOnSmallDisk(t *testing.T, mebibytes int, flags ...string) (h *service, disk string) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("only root may mount a disk")
@@ -28,36 +27,36 @@ func newSmallHouse(t *testing.T, mebibytes int) (h *house, disk string) {
 		t.Skipf("no disk can be mounted here: %s", out)
 	}
 	t.Cleanup(func() { require.NoError(t, exec.Command("umount", disk).Run()) })
-	h = &house{t: t, exe: muniment(t), data: filepath.Join(disk, "data")}
+	h = notStarted(t, filepath.Join(disk, "data"), flags...)
 	// The server's own log is beside its data folder: a link leads to another disk.
 	require.NoError(t, os.Symlink(filepath.Join(t.TempDir(), "log"), h.data+".log"))
 	h.start()
-	h.client.Key = createTenant(t, h.exe, h.data).APIKey
-	h.rights = issueRights(t, h.client)
+	h.settle()
 	return h, disk
 }
 
 // TestStopsOnAFullDisk: whoever has a right or a key to stop is not kept from it by a
 // disk that others have filled, and nobody delivers on what is left for that.
 func TestStopsOnAFullDisk(t *testing.T) {
-	h, disk := newSmallHouse(t, 256)
+	t.Parallel()
+	h, disk := newOnSmallDisk(t, 256)
 	var second struct {
 		Key    struct{ KeyID string }
 		APIKey string
 	}
-	require.NoError(t, h.client.Do(t.Context(), "POST", "/v1/api-keys", map[string]any{"label": "second"}, &second))
+	h.post("/v1/api-keys", map[string]any{"label": "second"}, &second)
 	var challenge struct{ Challenge struct{ ID string } }
-	require.NoError(t, h.client.Do(t.Context(), "POST", "/v1/challenges", map[string]any{
+	h.post("/v1/challenges", map[string]any{
 		"rightId": h.rights["MOBILE"], "challengerOrgId": "org_c", "reason": "ours",
-	}, &challenge))
+	}, &challenge)
 	h.receipts(3)
 	ballast := filepath.Join(disk, "ballast")
 	fill(t, ballast)
 	// What SQLite's files still have room for is filled, too.
-	require.Eventually(t, func() bool {
+	until(t, func() bool {
 		err := h.client.Do(t.Context(), "POST", "/v1/bases", map[string]any{"kind": "CONTRACT", "title": strings.Repeat("x", 200)}, nil)
 		return err != nil && strings.Contains(err.Error(), "STORAGE_FULL")
-	}, time.Minute, time.Millisecond)
+	})
 
 	stop := func(method, path string, body any) {
 		t.Helper()
@@ -81,36 +80,36 @@ func TestStopsOnAFullDisk(t *testing.T) {
 	require.Contains(t, answer, "LOG_UNAVAILABLE")
 	require.ErrorContains(t, h.client.Do(t.Context(), "POST", "/v1/bases", map[string]any{"kind": "CONTRACT", "title": "x"}, nil), "STORAGE_FULL")
 	for _, event := range []string{"right.revoked", "right.suspended", "challenge.upheld", "key.revoked"} {
-		require.Eventually(t, func() bool { return typesInLog(t, h.data)[event] > 0 }, time.Minute, 50*time.Millisecond, event)
+		until(t, func() bool { return typesInLog(t, h.data)[event] > 0 }, event)
 	}
 
 	require.NoError(t, os.Remove(ballast))
-	require.Eventually(t, func() bool {
+	until(t, func() bool {
 		status, _ = h.deliver(h.client.Key, "AUDIO")
 		return status == http.StatusOK
-	}, time.Minute, 50*time.Millisecond)
+	})
 	require.FileExists(t, filepath.Join(h.data, "reserve"))
 	require.Equal(t, 4, h.metered())
 	packs := sealAndExport(t, h.client)
 	h.stop()
-	verifyPacks(t, h.exe, h.data, packs)
+	verifyPacks(t, h.data, packs)
 }
 
 // TestLeasesEndWhileAStopIsUnrecorded: when not even the reserve is enough, nodes sign
 // nothing within the bound, until stops can be recorded again.
 func TestLeasesEndWhileAStopIsUnrecorded(t *testing.T) {
-	t.Setenv("MUNIMENT_BOUND", "3s")
-	h, disk := newSmallHouse(t, 256)
+	t.Parallel()
+	h, disk := newOnSmallDisk(t, 256, "--bound", "2s")
 	h.receipts(1)
 	var rights []string
 	scope := map[string]any{"description": strings.Repeat("x", 15_000)}
 	var bases struct{ Bases []struct{ ID string } }
-	require.NoError(t, h.client.Do(t.Context(), "GET", "/v1/bases", nil, &bases))
+	h.get("/v1/bases", &bases)
 	for range 300 {
 		var issued struct{ Right struct{ ID string } }
-		require.NoError(t, h.client.Do(t.Context(), "POST", "/v1/rights", map[string]any{
+		h.post("/v1/rights", map[string]any{
 			"basisId": bases.Bases[0].ID, "substrate": "CTV", "effectiveFrom": "2026-01-01T00:00:00Z", "scope": scope,
-		}, &issued))
+		}, &issued)
 		rights = append(rights, issued.Right.ID)
 	}
 	// Who reads an old state for long keeps the database's write-ahead log from being used
@@ -134,10 +133,10 @@ func TestLeasesEndWhileAStopIsUnrecorded(t *testing.T) {
 	awaited := func(said string) {
 		t.Helper()
 		defer func() { t.Log(answer) }()
-		require.Eventually(t, func() bool {
+		until(t, func() bool {
 			_, answer = h.deliver(h.client.Key, "DOOH")
 			return strings.Contains(answer, said)
-		}, time.Minute, 50*time.Millisecond)
+		})
 	}
 	awaited("RIGHTS_STALE")
 

@@ -24,7 +24,8 @@ import (
 // TestRestoreIsHeldAgainstAPack restores a backup beside packs and checkpoints that
 // were sealed before and after it.
 func TestRestoreIsHeldAgainstAPack(t *testing.T) {
-	h := newHouse(t)
+	t.Parallel()
+	h := newService(t)
 	h.receipts(5)
 	before := sealAndExport(t, h.client)
 	answer := filepath.Join(t.TempDir(), "checkpoint.json")
@@ -51,9 +52,9 @@ func TestRestoreIsHeldAgainstAPack(t *testing.T) {
 		require.Equal(t, made.Expected[0].RootHash, e.RootHash)
 	}
 
-	// The restored house seals other entries at a size that was signed: whoever holds
+	// The restored service seals other entries at a size that was signed: whoever holds
 	// either pack can tell.
-	other := &house{t: t, exe: h.exe, data: data, client: h.client, rights: h.rights}
+	other := h.elsewhere(data)
 	other.start()
 	other.receipts(9)
 	forked := sealAndExport(t, other.client)
@@ -67,7 +68,7 @@ func TestRestoreIsHeldAgainstAPack(t *testing.T) {
 	require.NoError(t, err)
 
 	// What is no checkpoint, or a stranger's, settles nothing.
-	stranger := newHouse(t)
+	stranger := newService(t)
 	stranger.receipts(1)
 	foreign := sealAndExport(t, stranger.client)[0]
 	for file, why := range map[string]string{
@@ -102,7 +103,8 @@ func altered(t *testing.T, file, old, new string) string {
 
 // TestRestoreRefusesWhatIsNotWhole harms each file of a backup in turn.
 func TestRestoreRefusesWhatIsNotWhole(t *testing.T) {
-	h := newHouse(t)
+	t.Parallel()
+	h := newService(t)
 	h.receipts(5)
 	h.metered()
 	whole, tarred := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "backup.tar")

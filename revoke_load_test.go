@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/pipeline/segment"
 	"muniment/sealer"
 )
 
@@ -73,11 +71,11 @@ func (a *attempts) end(number, status int, answer []byte) {
 // until waits until enough was answered on a right.
 func (a *attempts) until(t *testing.T, what string, enough int, of *int) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	untilAtMost(t, 2*time.Minute, func() bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		return *of >= enough
-	}, 2*time.Minute, time.Millisecond, "too few %s", what)
+	}, "too few %s", what)
 }
 
 // TestNoReceiptOnARevokedRight revokes right after right, itself, by its parent, and by
@@ -85,27 +83,29 @@ func (a *attempts) until(t *testing.T, what string, enough int, of *int) {
 // more in the moment in which the revocation is told to be applied. What was begun after
 // that is never answered with a receipt, and the log holds no receipt that was.
 func TestNoReceiptOnARevokedRight(t *testing.T) {
-	const rounds, clients, every = 30, 64, 64 * time.Millisecond
-	h := newHouse(t)
+	t.Parallel()
+	const clients, every = 64, 64 * time.Millisecond
+	rounds := times(6, 30)
+	h := newService(t)
 	var basis struct{ Basis struct{ ID string } }
-	require.NoError(t, h.client.Do(t.Context(), "POST", "/v1/bases", map[string]any{"kind": "LICENSE", "title": "Test"}, &basis))
+	h.post("/v1/bases", map[string]any{"kind": "LICENSE", "title": "Test"}, &basis)
 	issue := func(parent string) string {
 		body := map[string]any{"basisId": basis.Basis.ID, "substrate": "DOOH", "effectiveFrom": "2026-01-01T00:00:00Z", "scope": map[string]any{}}
 		if parent != "" {
 			body["parentRightId"] = parent
 		}
 		var data struct{ Right struct{ ID string } }
-		require.NoError(t, h.client.Do(t.Context(), "POST", "/v1/rights", body, &data))
+		h.post("/v1/rights", body, &data)
 		return data.Right.ID
 	}
 	// stop returns once it is acknowledged and applied: the answer waits for that, but not
 	// for ever.
 	stop := func(right, path string, body map[string]any) {
 		var told struct{ Propagation struct{ Applied bool } }
-		require.NoError(t, h.client.Do(t.Context(), "POST", path, body, &told))
-		require.Eventually(t, func() bool {
+		h.post(path, body, &told)
+		until(t, func() bool {
 			return told.Propagation.Applied || h.client.Do(t.Context(), "GET", "/v1/rights/"+right+"/propagation", nil, &told) == nil && told.Propagation.Applied
-		}, time.Minute, time.Millisecond)
+		})
 	}
 	// Each makes a right, and returns how it is revoked.
 	ways := []func() (right string, revoke func()){
@@ -120,7 +120,7 @@ func TestNoReceiptOnARevokedRight(t *testing.T) {
 		func() (string, func()) {
 			right := issue("")
 			var opened struct{ Challenge struct{ ID string } }
-			require.NoError(t, h.client.Do(t.Context(), "POST", "/v1/challenges", map[string]any{"rightId": right, "challengerOrgId": "org_other", "reason": "ours"}, &opened))
+			h.post("/v1/challenges", map[string]any{"rightId": right, "challengerOrgId": "org_other", "reason": "ours"}, &opened)
 			return right, func() { stop(right, "/v1/challenges/"+opened.Challenge.ID+"/resolve", map[string]any{"upheld": true}) }
 		},
 	}
@@ -192,13 +192,8 @@ func TestNoReceiptOnARevokedRight(t *testing.T) {
 	require.LessOrEqual(t, cut, clients, "only the last of each may be unanswered")
 
 	// All that the log holds, answered or not.
-	log, err := segment.OpenReader(filepath.Join(h.data, "log"))
-	require.NoError(t, err)
-	defer log.Close()
-	first, end, err := log.Bounds(t.Context(), 0)
-	require.NoError(t, err)
 	logged := 0
-	require.NoError(t, log.Scan(t.Context(), first, end, func(e sealer.Entry) error {
+	scanLog(t, h.data, func(e sealer.Entry) error {
 		d, err := sealer.ReadDelivery(e.Event)
 		if err != nil {
 			return nil // of another type
@@ -215,7 +210,7 @@ func TestNoReceiptOnARevokedRight(t *testing.T) {
 		}
 		logged++
 		return nil
-	}))
+	})
 	require.Empty(t, receipts, "answered, and not in the log")
 	t.Logf("%d deliveries, %.0f/s; %d rights revoked: %d receipts in the log, all issued before; %d requests begun after an acknowledgement, 0 receipts",
 		len(tried.all), float64(len(tried.all))/took.Seconds(), rounds, logged, after)
@@ -223,7 +218,7 @@ func TestNoReceiptOnARevokedRight(t *testing.T) {
 
 // pace delivers on the right of the moment, every so often from a first moment on, and
 // once more as soon as the right is revoked, until ctx is done.
-func (h *house) pace(ctx context.Context, client *http.Client, first, every time.Duration, now *atomic.Pointer[revokedRight], tried *attempts) {
+func (s *service) pace(ctx context.Context, client *http.Client, first, every time.Duration, now *atomic.Pointer[revokedRight], tried *attempts) {
 	next := time.Now().Add(first)
 	due := time.NewTimer(first)
 	defer due.Stop()
@@ -245,8 +240,8 @@ func (h *house) pace(ctx context.Context, client *http.Client, first, every time
 		}
 		number := tried.begin(on)
 		body := fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":4200,"correlationId":"%d"}`, on.id, number)
-		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, h.client.API+"/v1/delivery", strings.NewReader(body))
-		req.Header.Set("Authorization", "Bearer "+h.client.Key)
+		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, s.client.API+"/v1/delivery", strings.NewReader(body))
+		req.Header.Set("Authorization", "Bearer "+s.client.Key)
 		resp, err := client.Do(req)
 		if err != nil {
 			continue

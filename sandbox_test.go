@@ -35,8 +35,8 @@ import (
 	"muniment/sealer"
 )
 
-// sandboxHouse is control with a node for the sandbox, as one process has them.
-type sandboxHouse struct {
+// sandboxProcess is control with a node for the sandbox, as one process has them.
+type sandboxProcess struct {
 	t         *testing.T
 	ctl       *plane
 	db        *store.DB
@@ -46,8 +46,8 @@ type sandboxHouse struct {
 	stop      func()
 }
 
-// openSandboxHouse opens a process over a folder and a log, and has start run its node.
-func openSandboxHouse(t *testing.T, data string, log pipeline.Log, warehouse *sqlite.Warehouse, start func(context.Context, *plane) error) *sandboxHouse {
+// openSandbox opens a process over a folder and a log, and has start run its node.
+func openSandbox(t *testing.T, data string, log pipeline.Log, warehouse *sqlite.Warehouse, start func(context.Context, *plane) error) *sandboxProcess {
 	path, url := storetest.Place(t, data)
 	quiet := slog.New(slog.DiscardHandler)
 	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url, Logger: quiet})
@@ -73,11 +73,11 @@ func openSandboxHouse(t *testing.T, data string, log pipeline.Log, warehouse *sq
 		require.NoError(t, db.Close())
 	})
 	t.Cleanup(stop)
-	return &sandboxHouse{t, ctl, db, log, warehouse, data, stop}
+	return &sandboxProcess{t, ctl, db, log, warehouse, data, stop}
 }
 
 // call asks control as a tenant, or as an operator.
-func (h *sandboxHouse) call(key, method, path, body string) []byte {
+func (h *sandboxProcess) call(key, method, path, body string) []byte {
 	h.t.Helper()
 	r := httptest.NewRequestWithContext(h.t.Context(), method, path, strings.NewReader(body))
 	r.Header.Set("Authorization", "Bearer "+key)
@@ -97,7 +97,7 @@ type visitor struct {
 	rightID string
 }
 
-func (h *sandboxHouse) visitor(sandbox bool) (v visitor) {
+func (h *sandboxProcess) visitor(sandbox bool) (v visitor) {
 	h.t.Helper()
 	made, err := h.ctl.tenants.Create(h.t.Context(), tenant.Request{Org: "visitor", Another: true, Sandbox: sandbox})
 	require.NoError(h.t, err)
@@ -115,7 +115,7 @@ func (h *sandboxHouse) visitor(sandbox bool) (v visitor) {
 	return v
 }
 
-func (h *sandboxHouse) deliver(v visitor) {
+func (h *sandboxProcess) deliver(v visitor) {
 	h.t.Helper()
 	status, answer, err := h.ctl.sandbox.Deliver(h.t.Context(), v.TenantID, v.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":4200}`, v.rightID))
 	require.NoError(h.t, err)
@@ -123,7 +123,7 @@ func (h *sandboxHouse) deliver(v visitor) {
 }
 
 // runtimeKeys is what a stranger is given of the sandbox's keys, in a file.
-func (h *sandboxHouse) runtimeKeys() string {
+func (h *sandboxProcess) runtimeKeys() string {
 	h.t.Helper()
 	name := filepath.Join(h.t.TempDir(), "keys.json")
 	require.NoError(h.t, os.WriteFile(name, h.call("", "GET", "/api/sandbox/runtime-keys", ""), 0o600))
@@ -131,7 +131,7 @@ func (h *sandboxHouse) runtimeKeys() string {
 }
 
 // sealed seals what there is of a tenant, and returns all of its packs in files.
-func (h *sandboxHouse) sealed(v visitor) (files []string) {
+func (h *sandboxProcess) sealed(v visitor) (files []string) {
 	h.t.Helper()
 	h.call(v.APIKey, "POST", "/v1/proof-packs/seal", "")
 	var list struct {
@@ -146,7 +146,7 @@ func (h *sandboxHouse) sealed(v visitor) (files []string) {
 	return files
 }
 
-func (h *sandboxHouse) verifies(files []string) {
+func (h *sandboxProcess) verifies(files []string) {
 	h.t.Helper()
 	var report bytes.Buffer
 	exit := sealer.VerifyFiles(h.t.Context(), sealer.Options{Files: files, Keys: h.runtimeKeys(), Rate: settle.Rate}, &report)
@@ -154,7 +154,7 @@ func (h *sandboxHouse) verifies(files []string) {
 }
 
 // rows are a tenant's events, as far as they are loaded.
-func (h *sandboxHouse) rows(v visitor) (all []pipeline.Row) {
+func (h *sandboxProcess) rows(v visitor) (all []pipeline.Row) {
 	const page = 1000
 	for q := (pipeline.EventQuery{TenantID: v.TenantID, Limit: page}); ; q.After = &all[len(all)-1].Position {
 		rows, err := h.warehouse.Events(h.t.Context(), q)
@@ -166,7 +166,7 @@ func (h *sandboxHouse) rows(v visitor) (all []pipeline.Row) {
 }
 
 // signers are the keys of a tenant's receipts, each once, in their order.
-func (h *sandboxHouse) signers(v visitor) (keyIDs []string) {
+func (h *sandboxProcess) signers(v visitor) (keyIDs []string) {
 	seen := map[string]bool{}
 	for _, row := range h.rows(v) {
 		_, d, err := sealer.CheckRecord(&row.Record)
@@ -183,13 +183,13 @@ func (h *sandboxHouse) signers(v visitor) (keyIDs []string) {
 // verifies what a visitor's deliveries became, over rotations of all of those keys, with
 // everything in one process and with a node of control's on a topic.
 func TestSandboxReceipts(t *testing.T) {
+	t.Parallel()
 	t.Run("embedded", func(t *testing.T) {
-		t.Setenv("MUNIMENT_TEST_POSTGRES", "")
 		data := t.TempDir()
 		log, err := segment.Open(segment.Config{Dir: filepath.Join(data, "log")})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, log.Close()) })
-		testSandboxReceipts(t, openSandboxHouse(t, data, log, loadedWarehouse(t, data, log, 1), func(ctx context.Context, ctl *plane) error {
+		testSandboxReceipts(t, openSandbox(t, data, log, loadedWarehouse(t, data, log, 1), func(ctx context.Context, ctl *plane) error {
 			epoch, err := ctl.nodes.Enrol(ctx, nodeID)
 			if err != nil {
 				return err
@@ -219,7 +219,7 @@ func TestSandboxReceipts(t *testing.T) {
 	t.Run("on a topic", func(t *testing.T) {
 		data := t.TempDir()
 		log := sandboxTopic(t)
-		testSandboxReceipts(t, openSandboxHouse(t, data, log, loadedWarehouse(t, data, log, 8), sandboxAlone))
+		testSandboxReceipts(t, openSandbox(t, data, log, loadedWarehouse(t, data, log, 8), sandboxAlone))
 	})
 }
 
@@ -251,7 +251,7 @@ func loadedWarehouse(t *testing.T, data string, log pipeline.Log, partitions int
 	return warehouse
 }
 
-func testSandboxReceipts(t *testing.T, h *sandboxHouse) {
+func testSandboxReceipts(t *testing.T, h *sandboxProcess) {
 	v, real := h.visitor(true), h.visitor(false)
 	_, _, err := h.ctl.sandbox.Deliver(t.Context(), real.TenantID, real.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":1}`, real.rightID))
 	require.ErrorIs(t, err, gateway.ErrNoSandbox)
@@ -286,10 +286,10 @@ func testSandboxReceipts(t *testing.T, h *sandboxHouse) {
 		close(stop)
 		<-ended
 	}
-	require.Eventually(t, func() bool {
+	until(t, func() bool {
 		h.deliver(v)
 		return len(h.signers(v)) == 2
-	}, time.Minute, 50*time.Millisecond)
+	})
 	require.Equal(t, keys[1].KeyID, h.signers(v)[0])
 	all := h.sealed(v)
 	require.Greater(t, len(all), len(first))
@@ -311,11 +311,11 @@ func testSandboxReceipts(t *testing.T, h *sandboxHouse) {
 // TestSandboxNodeExpelled: a node that an operator has put out does not come back, but
 // another takes its place, in the same process, and is there at the next start.
 func TestSandboxNodeExpelled(t *testing.T) {
-	t.Setenv("MUNIMENT_TEST_POSTGRES", "")
+	t.Parallel()
 	data := t.TempDir()
 	log := sandboxTopic(t)
 	warehouse := loadedWarehouse(t, data, log, 8)
-	h := openSandboxHouse(t, data, log, warehouse, sandboxAlone)
+	h := openSandbox(t, data, log, warehouse, sandboxAlone)
 	v := h.visitor(true)
 	h.deliver(v)
 	nodes := map[string]bool{}
@@ -324,20 +324,20 @@ func TestSandboxNodeExpelled(t *testing.T) {
 		require.False(t, nodes[node], "it came back")
 		nodes[node] = true
 		h.call("operator", "POST", "/admin/nodes/"+node+"/expel", "{}")
-		require.Eventually(t, func() bool {
+		until(t, func() bool {
 			status, answer, err := h.ctl.sandbox.Deliver(t.Context(), v.TenantID, v.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":1}`, v.rightID))
 			if status != 200 {
 				require.True(t, err != nil || status == 503, "%d %s", status, answer)
 			}
 			return status == 200
-		}, time.Minute, 10*time.Millisecond)
+		})
 		h.verifies(h.sealed(v))
 		require.Len(t, h.signers(v), n+2)
 	}
 	last := h.nodeOf(v)
 	h.stop()
 
-	h = openSandboxHouse(t, data, log, warehouse, sandboxAlone)
+	h = openSandbox(t, data, log, warehouse, sandboxAlone)
 	h.deliver(v)
 	h.verifies(h.sealed(v))
 	require.Equal(t, last, h.nodeOf(v))
@@ -353,7 +353,7 @@ func TestSandboxNodeExpelled(t *testing.T) {
 	for _, file := range written {
 		require.NoError(t, os.Remove(file))
 	}
-	h = openSandboxHouse(t, data, log, warehouse, sandboxAlone)
+	h = openSandbox(t, data, log, warehouse, sandboxAlone)
 	h.deliver(v)
 	require.Equal(t, last, h.nodeOf(v))
 	require.Equal(t, invited, h.invitations())
@@ -363,7 +363,7 @@ func TestSandboxNodeExpelled(t *testing.T) {
 	for _, file := range []string{"latest", "node.json"} {
 		require.NoError(t, os.Remove(filepath.Join(folder, "4", file)))
 	}
-	h = openSandboxHouse(t, data, log, warehouse, sandboxAlone)
+	h = openSandbox(t, data, log, warehouse, sandboxAlone)
 	h.deliver(v)
 	require.NotEqual(t, last, h.nodeOf(v))
 	require.Equal(t, invited+1, h.invitations())
@@ -372,11 +372,11 @@ func TestSandboxNodeExpelled(t *testing.T) {
 // TestSandboxNodeAskedToLeave: a node whose expulsion does not come to its end has a
 // successor all the same, also at the next start, and says what the expulsion waits for.
 func TestSandboxNodeAskedToLeave(t *testing.T) {
-	t.Setenv("MUNIMENT_TEST_POSTGRES", "")
+	t.Parallel()
 	data := t.TempDir()
 	log := sandboxTopic(t)
 	warehouse := loadedWarehouse(t, data, log, 8)
-	h := openSandboxHouse(t, data, log, warehouse, sandboxAlone)
+	h := openSandbox(t, data, log, warehouse, sandboxAlone)
 	v := h.visitor(true)
 	h.deliver(v)
 	first := h.nodeOf(v)
@@ -392,12 +392,12 @@ func TestSandboxNodeAskedToLeave(t *testing.T) {
 	h.stop()
 
 	// The successor is asked while it is not there.
-	h = openSandboxHouse(t, data, log, warehouse, func(context.Context, *plane) error { return nil })
+	h = openSandbox(t, data, log, warehouse, func(context.Context, *plane) error { return nil })
 	_, err = h.ctl.nodes.Expel(t.Context(), second, node.Expulsion{}, store.ByOperator())
 	require.ErrorContains(t, err, "does not ask for the feed")
 	h.stop()
 
-	h = openSandboxHouse(t, data, log, warehouse, sandboxAlone)
+	h = openSandbox(t, data, log, warehouse, sandboxAlone)
 	h.deliver(v)
 	third := h.nodeOf(v)
 	require.NotContains(t, []string{first, second}, third)
@@ -411,10 +411,10 @@ func TestSandboxNodeAskedToLeave(t *testing.T) {
 
 // TestSandboxDeliveryMeetsALeavingNode: it waits for the next node, unless there is to be none.
 func TestSandboxDeliveryMeetsALeavingNode(t *testing.T) {
-	t.Setenv("MUNIMENT_TEST_POSTGRES", "")
+	t.Parallel()
 	data := t.TempDir()
 	log := sandboxTopic(t)
-	h := openSandboxHouse(t, data, log, loadedWarehouse(t, data, log, 8), sandboxAlone)
+	h := openSandbox(t, data, log, loadedWarehouse(t, data, log, 8), sandboxAlone)
 	v := h.visitor(true)
 	h.deliver(v)
 	next, over, _ := h.ctl.sandbox.current()
@@ -465,10 +465,11 @@ func TestSandboxDeliveryInDoubt(t *testing.T) {
 // TestSandboxNodeKilledAsItJoined: the next start goes on with the same node in the same
 // slot, whether or not control had let it join; and to try again makes no other invitation.
 func TestSandboxNodeKilledAsItJoined(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	log := sandboxTopic(t)
 	warehouse := loadedWarehouse(t, data, log, 8)
-	h := openSandboxHouse(t, data, log, warehouse, func(context.Context, *plane) error { return nil })
+	h := openSandbox(t, data, log, warehouse, func(context.Context, *plane) error { return nil })
 	// joining has another process join, which is told answer when it asks to.
 	joining := func(answer func(*http.Request) (*http.Response, error)) *slots {
 		ask := func(q *http.Request) (*http.Response, error) {
@@ -503,7 +504,7 @@ func TestSandboxNodeKilledAsItJoined(t *testing.T) {
 	}
 	h.stop()
 
-	h = openSandboxHouse(t, data, log, warehouse, sandboxAlone)
+	h = openSandbox(t, data, log, warehouse, sandboxAlone)
 	v := h.visitor(true)
 	h.deliver(v)
 	h.verifies(h.sealed(v))
@@ -523,20 +524,20 @@ type roundTrip func(*http.Request) (*http.Response, error)
 func (r roundTrip) RoundTrip(q *http.Request) (*http.Response, error) { return r(q) }
 
 // answer is control's to a node.
-func (h *sandboxHouse) answer(q *http.Request) (*http.Response, error) {
+func (h *sandboxProcess) answer(q *http.Request) (*http.Response, error) {
 	w := httptest.NewRecorder()
 	h.ctl.Nodes().ServeHTTP(w, q)
 	return w.Result(), nil
 }
 
 // invitations is how many there ever were.
-func (h *sandboxHouse) invitations() (n int) {
+func (h *sandboxProcess) invitations() (n int) {
 	require.NoError(h.t, h.db.Read().QueryRowContext(h.t.Context(), `SELECT COUNT(*) FROM invitations`).Scan(&n))
 	return n
 }
 
 // nodeOf is the node that a tenant's last delivery was taken by.
-func (h *sandboxHouse) nodeOf(v visitor) string {
+func (h *sandboxProcess) nodeOf(v visitor) string {
 	h.sealed(v) // what was delivered is loaded
 	node := ""
 	for _, row := range h.rows(v) {
@@ -548,16 +549,14 @@ func (h *sandboxHouse) nodeOf(v visitor) string {
 	return node
 }
 
-// TestSandboxNodesOfSeveralProcesses: each process has a node of its own, and one that
+// TestSandboxNodesOfSeveralProcessesOnTheStack: each process has a node of its own, and one that
 // starts takes over who is gone.
-func TestSandboxNodesOfSeveralProcesses(t *testing.T) {
-	if os.Getenv("MUNIMENT_TEST_POSTGRES") == "" {
-		t.Skip("needs PostgreSQL: make test-stack, or set MUNIMENT_TEST_POSTGRES") // a SQLite file has no other process
-	}
+func TestSandboxNodesOfSeveralProcessesOnTheStack(t *testing.T) {
+	onTheStack(t, "POSTGRES") // a SQLite file has no other process
 	data := t.TempDir()
 	log := sandboxTopic(t)
 	warehouse := loadedWarehouse(t, data, log, 8)
-	start := func() *sandboxHouse { return openSandboxHouse(t, data, log, warehouse, sandboxAlone) }
+	start := func() *sandboxProcess { return openSandbox(t, data, log, warehouse, sandboxAlone) }
 	a, b := start(), start()
 	v := a.visitor(true)
 	for range 3 {
@@ -580,7 +579,7 @@ func TestSandboxNodesOfSeveralProcesses(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal(a.call(gone.APIKey, "POST", "/v1/rights/"+gone.rightID+"/revoke", ""), &revoked))
 	require.True(t, revoked.Data.Propagation.Applied)
-	for _, h := range []*sandboxHouse{a, b} {
+	for _, h := range []*sandboxProcess{a, b} {
 		status, answer, err := h.ctl.sandbox.Deliver(t.Context(), gone.TenantID, gone.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":1}`, gone.rightID))
 		require.NoError(t, err)
 		require.Equal(t, 409, status, string(answer))
@@ -599,10 +598,10 @@ func TestSandboxNodesOfSeveralProcesses(t *testing.T) {
 // TestRevocationSealsForWhomTheKeySigned: whoever revokes a key waits for the tenants that
 // it signed for, and not for as many visitors as strangers care to make.
 func TestRevocationSealsForWhomTheKeySigned(t *testing.T) {
-	t.Setenv("MUNIMENT_TEST_POSTGRES", "")
+	t.Parallel()
 	data := t.TempDir()
 	log := sandboxTopic(t)
-	h := openSandboxHouse(t, data, log, loadedWarehouse(t, data, log, 8), func(context.Context, *plane) error { return nil })
+	h := openSandbox(t, data, log, loadedWarehouse(t, data, log, 8), func(context.Context, *plane) error { return nil })
 	_, err := h.ctl.nodes.Enrol(t.Context(), nodeID)
 	require.NoError(t, err)
 	listed, err := h.ctl.nodes.SigningKeys(t.Context())

@@ -115,6 +115,12 @@ type reached struct {
 // clearJar keeps Secure cookies for a service in clear: its scripts come from everywhere.
 type clearJar struct{ *cookiejar.Jar }
 
+func newJar(t *testing.T) http.CookieJar {
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	return clearJar{jar}
+}
+
 func (j clearJar) SetCookies(u *url.URL, cookies []*http.Cookie) {
 	for _, c := range cookies {
 		c.Secure = false
@@ -303,9 +309,12 @@ var beyondScripts = map[string]struct{ file, test, constant string }{
 // TestScripts plays the scripts, each as a tenant of its own. Every operation of the
 // sandbox has one of its name, and so have the contract's transitions; every error code
 // and every state is reached.
-func TestScripts(t *testing.T) { playScripts(t, embedded(t)) }
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	playScripts(t, shared(t))
+}
 
-func playScripts(t *testing.T, s service) {
+func playScripts(t *testing.T, s *service) {
 	files, err := filepath.Glob(scripts + "*.http")
 	require.NoError(t, err)
 	r, played := reached{replayed: map[string]bool{}, codes: map[string]bool{}, states: map[string]bool{}}, map[string]map[string]bool{} // operations by script
@@ -315,10 +324,8 @@ func playScripts(t *testing.T, s service) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			jar, err := cookiejar.New(nil)
-			require.NoError(t, err)
-			key := createTenant(t, s.exe, s.Data).APIKey
-			p := player{s.API, &http.Client{Jar: clearJar{jar}}, map[string]any{"key": key}, reached{map[string]bool{}, r.replayed, r.codes, r.states}}
+			key := createTenant(t, s.data).APIKey
+			p := player{s.server.API, &http.Client{Jar: newJar(t)}, map[string]any{"key": key}, reached{map[string]bool{}, r.replayed, r.codes, r.states}}
 			p.play(t, scripts+"before.http")
 			p.play(t, file)
 			played[name] = p.operations
@@ -331,11 +338,11 @@ func playScripts(t *testing.T, s service) {
 	for _, row := range transitions {
 		require.NotEmpty(t, played[row], "no script %s%s.http", scripts, row)
 	}
-	for _, o := range operationsOf(t, s.Server, true) {
+	for _, o := range operationsOf(t, s.server, true) {
 		path, _, _ := strings.Cut(o.path, "?")
 		require.True(t, played[o.id][o.method+" "+path], "no script %s%s.http, in which it succeeds", scripts, o.id)
 	}
-	for _, o := range operationsOf(t, s.Server, false) {
+	for _, o := range operationsOf(t, s.server, false) {
 		if x := (exchange{method: o.method, target: o.path}); x.replays() {
 			require.True(t, r.replayed[o.method+" "+inPath.ReplaceAllString(o.path, "{}")], "no script in which %s %s succeeds", o.method, o.path)
 		}
@@ -349,9 +356,7 @@ func playScripts(t *testing.T, s service) {
 	}
 	for code, by := range beyondScripts {
 		require.False(t, r.codes[code], "a script reaches %s", code)
-		text, err := os.ReadFile(by.file)
-		require.NoError(t, err)
-		_, rest, _ := strings.Cut(string(text), "\nfunc "+by.test+"(t *testing.T) {\n")
+		_, rest, _ := strings.Cut(string(read(t, by.file)), "\nfunc "+by.test+"(t *testing.T) {\n")
 		body, _, _ := strings.Cut(rest, "\n}\n")
 		require.Contains(t, body, by.constant, "%s of %s reaches no %s", by.test, by.file, code)
 		r.codes[code] = true

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"bufio"
 	"crypto/rand"
-	"encoding/json"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -14,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
@@ -59,10 +55,9 @@ func TestStoryOverTLS(t *testing.T) {
 	parts := certstest.New(t)
 	pair := parts.Issue(t, certstest.Leaf{})
 	arg := append([]string{"demo", "--stack", "--deliveries", "6000", "--parts-cert", pair.Cert, "--parts-key", pair.Key, "--parts-ca", parts.File}, e.all()...)
-	out, err := exec.CommandContext(t.Context(), muniment(t), arg...).CombinedOutput()
-	require.NoError(t, err, string(out))
-	require.Contains(t, string(out), "ready on https://")
-	require.Regexp(t, `metered \+ suppressed \+ duplicates +[\d,]+  =`, string(out))
+	out := muniment(t, arg...)
+	require.Contains(t, out, "ready on https://")
+	require.Regexp(t, `metered \+ suppressed \+ duplicates +[\d,]+  =`, out)
 }
 
 // TestWrongCredentials: each command says what is wrong with a certificate, a name or a
@@ -70,7 +65,7 @@ func TestStoryOverTLS(t *testing.T) {
 // be mended elsewhere is what /readyz tells.
 func TestWrongCredentials(t *testing.T) {
 	own := "muniment_" + strings.ToLower(rand.Text()[:12])
-	e, exe := secureStack(t, own, own), muniment(t)
+	e := secureStack(t, own, own)
 	dir, stranger := t.TempDir(), certstest.New(t)
 	wrong := filepath.Join(dir, "wrong.password")
 	require.NoError(t, os.WriteFile(wrong, []byte("wrong\n"), 0o600))
@@ -79,18 +74,18 @@ func TestWrongCredentials(t *testing.T) {
 	// again: whoever comes meanwhile is told something else.
 	says := func(want string, arg ...string) {
 		var last strings.Builder
-		require.Eventually(t, func() bool {
-			out, err := exec.CommandContext(t.Context(), exe, arg...).CombinedOutput()
+		until(t, func() bool {
+			out, err := exec.CommandContext(t.Context(), "muniment", arg...).CombinedOutput()
 			last.Reset()
 			last.Write(out)
 			return (err == nil) == (want == "") && strings.Contains(last.String(), want)
-		}, time.Minute, 20*time.Millisecond, "%s\nis to say %q, and said last: %s", arg, want, &last)
+		}, "%s\nis to say %q, and said last: %s", arg, want, &last)
 	}
 	migrate := slices.Concat([]string{"migrate", "--partitions", "1", "--replication", "1"}, topic)
 	says("", append(migrate, e.all()...)...)
 
 	const unknown, name = "certificate signed by unknown authority", "certificate is valid for localhost, not other.example"
-	engines := []struct {
+	hops := []struct {
 		engine  string
 		flags   []string
 		file    string
@@ -102,7 +97,7 @@ func TestWrongCredentials(t *testing.T) {
 		{"clickhouse", e.clickhouse, "--clickhouse-password-file", "Authentication failed", "cannot migrate ClickHouse", "Authentication failed"},
 		{"database", e.database, "--database-password-file", "password authentication failed", "password authentication failed", "password authentication failed"},
 	}
-	for _, c := range engines {
+	for _, c := range hops {
 		hop := slices.Concat(migrate, c.flags)
 		says(unknown, append(hop, "--"+c.engine+"-ca", stranger.File)...)
 		says(name, append(hop, "--"+c.engine+"-server-name", "other.example")...)
@@ -114,109 +109,52 @@ func TestWrongCredentials(t *testing.T) {
 	says("--kafka-sasl-mechanism is missing", slices.Concat(migrate, e.kafka, []string{"--kafka-sasl-mechanism", ""})...)
 	says("needs --kafka-sasl-user", slices.Concat(migrate, e.kafka, []string{"--kafka-sasl-user", ""})...)
 
+	tells := func(want string, args ...string) {
+		p := launch(t, args...)
+		p.awaitNote(t, want)
+		p.kill()
+	}
 	loader := slices.Concat([]string{"pipeline", "--admin", "127.0.0.1:0", "--from-all"}, topic, e.kafka, e.clickhouse)
-	for _, c := range engines[:2] {
-		tells(t, exe, unknown, append(loader, "--"+c.engine+"-ca", stranger.File)...)
-		tells(t, exe, name, append(loader, "--"+c.engine+"-server-name", "other.example")...)
-		tells(t, exe, c.refusal, append(loader, c.file, wrong)...)
+	for _, c := range hops[:2] {
+		tells(unknown, append(loader, "--"+c.engine+"-ca", stranger.File)...)
+		tells(name, append(loader, "--"+c.engine+"-server-name", "other.example")...)
+		tells(c.refusal, append(loader, c.file, wrong)...)
 	}
 
 	pair := stranger.Issue(t, certstest.Leaf{})
 	data := filepath.Join(dir, "control")
 	control := slices.Concat([]string{"control", "--data", data, "--listen", "127.0.0.1:0", "--nodes", "127.0.0.1:0", "--admin", "127.0.0.1:0",
 		"--tls-cert", pair.Cert, "--tls-key", pair.Key, "--nodes-tls-cert", pair.Cert, "--nodes-tls-key", pair.Key}, topic, e.all())
-	for _, c := range engines {
-		tells(t, exe, unknown, append(control, "--"+c.engine+"-ca", stranger.File)...)
-		tells(t, exe, name, append(control, "--"+c.engine+"-server-name", "other.example")...)
+	for _, c := range hops {
+		tells(unknown, append(control, "--"+c.engine+"-ca", stranger.File)...)
+		tells(name, append(control, "--"+c.engine+"-server-name", "other.example")...)
 		if c.engine == "database" {
 			says(c.refusal, append(control, c.file, wrong)...)
 		} else {
-			tells(t, exe, c.refusal, append(control, c.file, wrong)...)
+			tells(c.refusal, append(control, c.file, wrong)...)
 		}
 	}
 
 	// A node on control that is trusted by none but those who ask for that.
-	said, end := serving(t, exe, control...)
-	defer end()
-	require.Eventually(t, func() bool { return status(said["admin"]) == http.StatusOK }, time.Minute, 10*time.Millisecond)
+	p := launch(t, control...)
+	p.awaitReady(t, http.StatusOK)
 	n := 0
 	gateway := func(more ...string) []string {
 		n++
-		invitation, err := exec.CommandContext(t.Context(), exe, "node", "invite", "--data", data, "--json").Output()
-		require.NoError(t, err)
-		var told struct{ Token string }
-		require.NoError(t, json.Unmarshal(invitation, &told))
+		token := parse[struct{ Token string }](t, muniment(t, "node", "invite", "--data", data, "--json")).Token
 		return slices.Concat([]string{"gateway", "--data", filepath.Join(dir, "gateway"+string(rune('a'+n))), "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
-			"--control", hostPort(strings.Replace(said["api"], "https", "http", 1)), "--nodes", said["nodes"], "--invitation", told.Token,
+			"--control", hostPort(strings.Replace(p.api, "https", "http", 1)), "--nodes", p.nodes, "--invitation", token,
 			"--control-ca", stranger.File, "--nodes-ca", stranger.File}, topic, e.kafka, more)
 	}
 	other := certstest.New(t).File
-	tells(t, exe, unknown, gateway("--nodes-ca", other)...)
-	tells(t, exe, "not other.example", gateway("--nodes-server-name", "other.example")...)
-	tells(t, exe, unknown, gateway("--control-ca", other)...)
-	tells(t, exe, "not other.example", gateway("--control-server-name", "other.example")...)
-	tells(t, exe, name, gateway("--kafka-server-name", "other.example")...)
-	tells(t, exe, engines[0].refusal, gateway(engines[0].file, wrong)...)
-	says("--nodes must begin with https://", gateway("--nodes", strings.Replace(said["nodes"], "https", "http", 1))...)
+	tells(unknown, gateway("--nodes-ca", other)...)
+	tells("not other.example", gateway("--nodes-server-name", "other.example")...)
+	tells(unknown, gateway("--control-ca", other)...)
+	tells("not other.example", gateway("--control-server-name", "other.example")...)
+	tells(name, gateway("--kafka-server-name", "other.example")...)
+	tells(hops[0].refusal, gateway(hops[0].file, wrong)...)
+	says("--nodes must begin with https://", gateway("--nodes", strings.Replace(p.nodes, "https", "http", 1))...)
 	says("TLS for api: a certificate needs its key", gateway("--tls-cert", pair.Cert)...)
-}
-
-// serving starts a command and returns the addresses that its first line names.
-func serving(t *testing.T, exe string, arg ...string) (said map[string]string, end func()) {
-	t.Helper()
-	cmd := exec.Command(exe, arg...)
-	pipe, err := cmd.StderrPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	lines := bufio.NewReader(pipe)
-	first, readErr := lines.ReadString('\n')
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		_, _ = io.Copy(io.Discard, lines)
-	}()
-	end = func() {
-		_ = cmd.Process.Kill()
-		<-drained
-		_ = cmd.Wait()
-	}
-	t.Cleanup(end)
-	require.NoError(t, readErr, first)
-	said = map[string]string{}
-	for _, m := range regexp.MustCompile(`\b(api|admin|nodes)=(\S+)`).FindAllStringSubmatch(first, -1) {
-		said[m[1]] = m[2]
-	}
-	require.NotEmpty(t, said["admin"], first)
-	return said, end
-}
-
-// tells starts a command, waits until /readyz holds a text, and ends it.
-func tells(t *testing.T, exe, want string, arg ...string) {
-	t.Helper()
-	said, end := serving(t, exe, arg...)
-	defer end()
-	var last strings.Builder
-	require.Eventually(t, func() bool {
-		resp, err := http.Get(said["admin"] + "/readyz")
-		if err != nil {
-			return false
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		last.Reset()
-		last.Write(text)
-		return err == nil && strings.Contains(last.String(), want)
-	}, time.Minute, 20*time.Millisecond, "%s\nis to tell %q, and told last: %s", arg, want, &last)
-}
-
-// status is what /readyz answers; 0 is nothing.
-func status(admin string) int {
-	resp, err := http.Get(admin + "/readyz")
-	if err != nil {
-		return 0
-	}
-	resp.Body.Close()
-	return resp.StatusCode
 }
 
 // TestNoSecretHasADefault: who starts a command names engines, users and secrets, or

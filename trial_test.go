@@ -52,7 +52,7 @@ func newTrial(t *testing.T) *trial {
 		t.Skip("MUNIMENT_TEST_FAULTS is not set: make faults")
 	}
 	tr := &trial{T: t, tenants: trialTenants, Cluster: &bench.Cluster{
-		Exe: muniment(t), Dir: t.TempDir(), Engines: engines(t),
+		Exe: "muniment", Dir: t.TempDir(), Engines: engines(t),
 		// As short as brokers allow: the partitions of a loader that was killed wait for it.
 		LoaderFlags: []string{"--session-timeout", "6s"},
 	}}
@@ -68,7 +68,7 @@ func (tr *trial) raise(size bench.Size) {
 	tr.Helper()
 	require.NoError(tr, tr.Raise(tr.Context(), size))
 	for i := range tr.tenants {
-		client, rights, _ := registerOn(tr.T, tr.Cluster)
+		client, rights := registerOn(tr.T, tr.Cluster)
 		if i == 0 {
 			tr.rights = rights
 		}
@@ -140,7 +140,7 @@ func (tr *trial) more(n int64) {
 // until waits for a condition.
 func (tr *trial) until(what string, holds func() bool) {
 	tr.Helper()
-	require.Eventually(tr, holds, 10*time.Minute, 10*time.Millisecond, "in vain: until %s", what)
+	untilAtMost(tr, 10*time.Minute, holds, "in vain: until %s", what)
 }
 
 // within waits for a channel to be closed.

@@ -1,11 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"io"
-	"net/http"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -43,36 +38,18 @@ func TestBuildOf(t *testing.T) {
 
 // TestVersion asks for the version wherever it is shown.
 func TestVersion(t *testing.T) {
-	exe := muniment(t)
-	t.Setenv("MUNIMENT_VERSION", "v9.9.9") // no flag of ours
-	said, err := exec.Command(exe, "version").Output()
-	require.NoError(t, err)
-	require.Regexp(t, `^muniment \S+ \(revision \S+, go1\.\S+\)\n$`, string(said))
-	again, err := exec.Command(exe, "--version").Output()
-	require.NoError(t, err)
-	require.Equal(t, string(said), string(again))
-	text, err := exec.Command(exe, "version", "--json").Output()
-	require.NoError(t, err)
-	var b build
-	require.NoError(t, json.Unmarshal(text, &b))
-	require.Equal(t, "muniment "+b.String()+"\n", string(said))
+	t.Parallel()
+	b := parse[build](t, muniment(t, "version", "--json"))
+	require.Equal(t, "muniment "+b.String()+"\n", muniment(t, "version"))
 
-	s := startServer(t, exe, filepath.Join(t.TempDir(), "data"))
-	ask := func(url string) string {
-		answer, err := http.Get(url)
-		require.NoError(t, err)
-		defer answer.Body.Close()
-		text, err := io.ReadAll(answer.Body)
-		require.NoError(t, err)
-		return string(text)
-	}
-	var contract struct {
+	s := shared(t).server
+	ask := func(url, path string) string { return call(t, url, "", operation{method: "GET", path: path}).body }
+	contract := parse[struct {
 		Data struct{ Version, ContractVersion string }
-	}
-	require.NoError(t, json.Unmarshal([]byte(ask(s.API+"/v1")), &contract))
+	}](t, ask(s.API, "/v1"))
 	require.Equal(t, b.Version, contract.Data.Version)
 	require.Equal(t, "v1.0", contract.Data.ContractVersion)
-	require.Contains(t, ask(s.Admin+"/metrics"), "\nmuniment_build_info{"+
+	require.Contains(t, ask(s.Admin, "/metrics"), "\nmuniment_build_info{"+
 		`goversion="`+b.GoVersion+`",revision="`+b.Revision+`",version="`+b.Version+`"} 1`+"\n")
 }
 

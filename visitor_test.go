@@ -3,36 +3,36 @@ package main
 import (
 	"database/sql"
 	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench"
 	"muniment/sealer"
 )
 
 // browser is a visitor of the sandbox of a running service.
 type browser struct {
 	t      *testing.T
-	server *bench.Server
+	url    string
+	client http.Client
 	cookie string
+}
+
+// asks asks the sandbox.
+func (v *browser) asks(method, path, body string) told {
+	v.t.Helper()
+	return callBy(v.t, &v.client, v.url, "", operation{method: method, path: "/api/sandbox" + path, body: body}, "Cookie", v.cookie)
 }
 
 // does asks the sandbox, and reads the data of a success. The text is the whole answer.
 func (v *browser) does(method, path, body string, data any) (text string) {
 	v.t.Helper()
-	a := call(v.t, v.server.API, "", operation{method: method, path: "/api/sandbox" + path, body: body}, "Cookie", v.cookie)
+	a := v.asks(method, path, body)
 	require.Equal(v.t, 200, a.status, a.body)
-	if given := (&http.Response{Header: a.header}).Cookies(); len(given) > 0 {
-		v.cookie = given[0].Name + "=" + given[0].Value
-	}
+	v.cookie = a.cookie(v.cookie)
 	require.NoError(v.t, json.Unmarshal([]byte(a.body), &struct{ Data any }{data}))
 	return a.body
 }
@@ -60,10 +60,9 @@ func (d demo) sequence() (list []any) {
 // TestSandboxDemo: what a visitor gets from the demo can be verified by a stranger who
 // has the list of runtime keys and nothing else.
 func TestSandboxDemo(t *testing.T) {
-	t.Setenv("MUNIMENT_SANDBOX_BURST", "1000")
-	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
-	server := startServer(t, exe, data)
-	v, other := &browser{t: t, server: server}, &browser{t: t, server: server}
+	t.Parallel()
+	server := shared(t).server
+	v, other := &browser{t: t, url: server.API}, &browser{t: t, url: server.API}
 	v.does("POST", "/tenant", "", &struct{}{})
 	other.does("POST", "/tenant", "", &struct{}{})
 
@@ -109,10 +108,9 @@ func TestSandboxDemo(t *testing.T) {
 		files = append(files, filepath.Join(t.TempDir(), p.ID+".json"))
 		require.NoError(t, os.WriteFile(files[len(files)-1], full.Pack, 0o600))
 	}
-	out, err := exec.Command(exe, append([]string{"verify", "--json", "--keys", keys}, files...)...).CombinedOutput()
-	require.NoError(t, err, string(out))
-	require.Contains(t, string(out), `"settlement.ok"`)
-	require.NotRegexp(t, `"ok": *false`, string(out))
+	out := muniment(t, append([]string{"verify", "--json", "--keys", keys}, files...)...)
+	require.Contains(t, out, `"settlement.ok"`)
+	require.NotRegexp(t, `"ok": *false`, out)
 
 	var inspected struct {
 		Packs []struct {
@@ -125,41 +123,10 @@ func TestSandboxDemo(t *testing.T) {
 	require.NotEmpty(t, inspected.Packs[0].Settlement[0].Lines, "the seed's rule rates what was billed")
 }
 
-// TestSandboxRotation: the operator's command takes every cookie away.
-func TestSandboxRotation(t *testing.T) {
-	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
-	v := &browser{t: t, server: startServer(t, exe, data)}
-	v.does("POST", "/tenant", "", &struct{}{})
-	v.does("GET", "/tenant", "", &struct{}{})
-	out, err := exec.Command(exe, "sandbox", "rotate-secret", "--data", data).CombinedOutput()
-	require.NoError(t, err, string(out))
-	require.Contains(t, string(out), "are not accepted any more")
-	a := call(t, v.server.API, "", operation{method: "GET", path: "/api/sandbox/tenant"}, "Cookie", v.cookie)
-	require.Equal(t, 404, a.status, a.body)
-	require.Contains(t, a.body, `"NO_TENANT"`)
-}
-
-// TestSandboxTurnedOff: a production service can be run without it.
-func TestSandboxTurnedOff(t *testing.T) {
-	t.Setenv("MUNIMENT_SANDBOX_TENANTS", "0")
-	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
-	server := startServer(t, exe, data)
-	for _, path := range []string{"/api/sandbox/proof-packs", "/api/sandbox/runtime-keys"} { // none of its operations
-		resp, err := http.Get(server.API + path)
-		require.NoError(t, err)
-		text, err := io.ReadAll(resp.Body)
-		require.NoError(t, errors.Join(err, resp.Body.Close()))
-		require.Equal(t, 404, resp.StatusCode, "%s", text)
-		require.Contains(t, string(text), `"error":"HANDLER_ERROR"`)
-	}
-	require.Error(t, exec.Command(exe, "sandbox", "rotate-secret", "--data", data).Run())
-	createTenant(t, exe, data)
-}
-
 // TestSandboxCountsEvents: the first answer knows of every event, as does the first inspection.
 func TestSandboxCountsEvents(t *testing.T) {
-	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
-	v := &browser{t: t, server: startServer(t, exe, data)}
+	t.Parallel()
+	v := &browser{t: t, url: shared(t).server.API}
 	var tenant struct{ Counts struct{ Events int } }
 	v.does("POST", "/tenant", "", &tenant)
 	require.Equal(t, 11, tenant.Counts.Events, "of tenant, key, 3 bases, 4 rights, counterparty, and settlement rule")
@@ -175,8 +142,8 @@ func TestSandboxCountsEvents(t *testing.T) {
 
 // TestSandboxOtherSites: a gateway tells control where a request comes from, as the browser says.
 func TestSandboxOtherSites(t *testing.T) {
-	exe, data := muniment(t), filepath.Join(t.TempDir(), "data")
-	server := startServer(t, exe, data)
+	t.Parallel()
+	server := shared(t).server
 	for _, c := range []struct {
 		header, value string
 		status        int
@@ -192,18 +159,16 @@ func TestSandboxOtherSites(t *testing.T) {
 // TestSandboxTakesWhatItCounts: what a visitor takes on disk is not more than what is
 // counted, is bounded, and goes with the visitor.
 func TestSandboxTakesWhatItCounts(t *testing.T) {
-	t.Setenv("MUNIMENT_SANDBOX_BURST", "1000")
-	t.Setenv("MUNIMENT_SANDBOX_SUSTAINED", "1000")
-	t.Setenv("MUNIMENT_SANDBOX_BYTES", "268435456") // 4 MiB each
-	t.Setenv("MUNIMENT_SANDBOX_FREE", "0")
-	h := newHouse(t)
-	v, next := &browser{t: t, server: h.server}, &browser{t: t, server: h.server}
+	t.Parallel()
+	h := newService(t, "--sandbox-burst", "1000", "--sandbox-sustained", "1000", "--sandbox-free", "0",
+		"--sandbox-bytes", "268435456") // 4 MiB each
+	v, next := &browser{t: t, url: h.server.API}, &browser{t: t, url: h.server.API}
 	var made struct{ TenantID string }
 	v.does("POST", "/tenant", "", &made)
 	started := h.taken(made.TenantID)
 	runs := 0
 	for {
-		a := call(t, v.server.API, "", operation{method: "POST", path: "/api/sandbox/run-demo", body: `{"eventCount":100}`}, "Cookie", v.cookie)
+		a := v.asks("POST", "/run-demo", `{"eventCount":100}`)
 		if a.status != 200 {
 			require.Equal(t, 503, a.status, a.body)
 			require.Contains(t, a.body, "all the room that a visitor gets")
@@ -223,9 +188,9 @@ func TestSandboxTakesWhatItCounts(t *testing.T) {
 
 	v.does("POST", "/reset", "", &struct{}{})
 	require.NoDirExists(t, filepath.Join(h.data, "packs", made.TenantID))
-	require.Eventually(t, func() bool {
+	until(t, func() bool {
 		return h.query("warehouse.db", `SELECT COUNT(*) FROM events WHERE tenant_id = ?`, made.TenantID) == 0
-	}, time.Minute, 10*time.Millisecond)
+	})
 	require.Zero(t, h.query("control.db", `SELECT COUNT(*) FROM proof_packs WHERE tenant_id = ?`, made.TenantID))
 	require.Equal(t, int64(runs), h.query("control.db", `SELECT COUNT(*) FROM proof_roots WHERE tenant_id = ?`, made.TenantID))
 	next.does("POST", "/tenant", "", &made)
@@ -248,32 +213,32 @@ type taken struct{ log, warehouse, packs int64 }
 
 func (x taken) sum() int64 { return x.log + x.warehouse + x.packs }
 
-func (h *house) taken(tenantID string) (x taken) {
-	h.t.Helper()
-	h.metered() // so that all is loaded
-	scanLog(h.t, h.data, func(e sealer.Entry) error {
+func (s *service) taken(tenantID string) (x taken) {
+	s.t.Helper()
+	s.metered() // so that all is loaded
+	scanLog(s.t, s.data, func(e sealer.Entry) error {
 		if e.TenantID == tenantID {
 			x.log += int64(len(sealer.AppendRecord(nil, &e.Record)))
 		}
 		return nil
 	})
-	x.warehouse = h.query("warehouse.db", `SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()`)
-	names, err := filepath.Glob(filepath.Join(h.data, "packs", tenantID, "*"))
-	require.NoError(h.t, err)
+	x.warehouse = s.query("warehouse.db", `SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()`)
+	names, err := filepath.Glob(filepath.Join(s.data, "packs", tenantID, "*"))
+	require.NoError(s.t, err)
 	for _, name := range names {
 		info, err := os.Stat(name)
-		require.NoError(h.t, err)
+		require.NoError(s.t, err)
 		x.packs += info.Size()
 	}
 	return x
 }
 
 // query reads a number from a database of the running service.
-func (h *house) query(file, query string, args ...any) (n int64) {
-	h.t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(h.data, file)+"?_pragma=busy_timeout(5000)&_pragma=query_only(1)")
-	require.NoError(h.t, err)
+func (s *service) query(file, query string, args ...any) (n int64) {
+	s.t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.data, file)+"?_pragma=busy_timeout(5000)&_pragma=query_only(1)")
+	require.NoError(s.t, err)
 	defer db.Close()
-	require.NoError(h.t, db.QueryRow(query, args...).Scan(&n))
+	require.NoError(s.t, db.QueryRow(query, args...).Scan(&n))
 	return n
 }
