@@ -72,9 +72,9 @@ func revive(t *testing.T, file string) {
 	edit(t, file,
 		`UPDATE rights SET state = 'ACTIVE', state_reason = NULL, revision = revision + 1000`,
 		`UPDATE api_keys SET revoked_at = NULL, revision = revision + 1000`,
-		`UPDATE feed SET stopped = 0, revision = revision + 1000, change = json_set(change, '$.revision', revision + 1000)`,
-		`UPDATE feed SET change = json_set(change, '$.right.state', 'ACTIVE', '$.right.revision', revision) WHERE kind = 'right'`,
-		`UPDATE feed SET change = json_set(json_remove(change, '$.key.revokedAt'), '$.key.revision', revision) WHERE kind = 'key'`,
+		`UPDATE feed SET stopped = 0, revision = revision + 1000, snapshot = json_set(snapshot, '$.revision', revision + 1000)`,
+		`UPDATE feed SET snapshot = json_set(snapshot, '$.state', 'ACTIVE') WHERE kind = 'right'`,
+		`UPDATE feed SET snapshot = json_remove(snapshot, '$.revokedAt') WHERE kind = 'key'`,
 		`UPDATE counters SET value = value + 1000 WHERE name = 'revision'`)
 }
 
@@ -235,7 +235,7 @@ func TestVerifyFindsWhatWasRevived(t *testing.T) {
 	revive(t, file)
 	edit(t, file, // the suspended right keeps its revision
 		`UPDATE rights SET revision = revision - 1000 WHERE right_id = '`+h.rights["CTV"]+`'`,
-		`UPDATE feed SET change = json_set(change, '$.right.revision', revision - 1000) WHERE kind = 'right' AND id = '`+h.rights["CTV"]+`'`)
+		`UPDATE feed SET revision = revision - 1000, snapshot = json_set(snapshot, '$.revision', revision - 1000) WHERE kind = 'right' AND id = '`+h.rights["CTV"]+`'`)
 	h.start()
 	require.NotContains(t, h.log(), "in force again")
 	h.seal()

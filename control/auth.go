@@ -71,6 +71,5 @@ func byToken(token string) authenticator {
 type keys struct{ db *store.DB }
 
 func (k keys) Key(ctx context.Context, keyID string) (*api.Key, error) {
-	key, _, err := k.db.Key(ctx, keyID)
-	return key, err
+	return store.Newest(ctx, k.db, api.Keys, keyID)
 }

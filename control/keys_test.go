@@ -52,7 +52,7 @@ func TestRotateAPIKey(t *testing.T) {
 	// Both work, the old one until its end: the same record decides here and at the edge.
 	h.call(key, "GET", "/v1/tenant", "").ok()
 	h.call(next, "GET", "/v1/tenant", "").ok()
-	snapshot, _, err := h.db.Key(t.Context(), oldID)
+	snapshot, err := store.Newest(t.Context(), h.db, api.Keys, oldID)
 	require.NoError(t, err)
 	require.True(t, snapshot.ExpiresAt.Equal(end))
 	require.Contains(t, h.call(key, "POST", "/v1/api-keys/"+oldID+"/rotate", "").refused(409, api.StateConflict), nextID+" took over")
@@ -245,7 +245,7 @@ func TestKeyMakesNoneOnceItHasEnded(t *testing.T) {
 	_, key := h.tenant()
 	me := get[string](t, h.call(key, "GET", "/v1/tenant", "").ok(), "key", "keyId")
 	other := get[string](t, h.call(key, "POST", "/v1/api-keys", `{"label":"other"}`).ok(), "key", "keyId")
-	letIn, _, err := h.db.Key(t.Context(), me)
+	letIn, err := store.Newest(t.Context(), h.db, api.Keys, me)
 	require.NoError(t, err)
 	h.admin("POST", "/admin/api-keys/"+me+"/revoke", "").ok()
 	for path, body := range map[string]string{"/v1/api-keys": `{"label":"late"}`, "/v1/api-keys/" + other + "/rotate": ""} {
@@ -349,7 +349,7 @@ func TestRollbackForgetsNoEnd(t *testing.T) {
 	got := h.call(key, "GET", "/v1/api-keys/"+me, "").ok()
 	require.Equal(t, get[string](t, want, "key", "expiresAt"), get[string](t, got, "key", "expiresAt"))
 	require.Equal(t, get[string](t, want, "key", "successorKeyId"), get[string](t, got, "key", "successorKeyId"))
-	snapshot, _, err := h.db.Key(t.Context(), other)
+	snapshot, err := store.Newest(t.Context(), h.db, api.Keys, other)
 	require.NoError(t, err)
 	require.False(t, snapshot.RevokedAt.IsZero())
 }
@@ -360,9 +360,9 @@ func TestEditedKeyEnds(t *testing.T) {
 		"nothing":          nil,
 		"the record":       {`UPDATE api_keys SET expires_at = NULL, revoked_at = NULL, revision = revision + 100 WHERE key_id = $1`},
 		"a later end":      {`UPDATE api_keys SET expires_at = 99999999999999, revoked_at = 99999999999999 WHERE key_id = $1`},
-		"the feed":         {`UPDATE feed SET change = REPLACE(REPLACE(change, 'expiresAt', 'was'), 'revokedAt', 'was') WHERE id = $1`},
-		"both":             {`UPDATE api_keys SET expires_at = NULL, revoked_at = NULL WHERE key_id = $1`, `UPDATE feed SET change = REPLACE(REPLACE(change, 'expiresAt', 'was'), 'revokedAt', 'was') WHERE id = $1`},
-		"without a record": {`DELETE FROM api_keys WHERE key_id = $1`, `UPDATE feed SET change = REPLACE(REPLACE(change, 'expiresAt', 'was'), 'revokedAt', 'was') WHERE id = $1`},
+		"the feed":         {`UPDATE feed SET snapshot = REPLACE(REPLACE(snapshot, 'expiresAt', 'was'), 'revokedAt', 'was') WHERE id = $1`},
+		"both":             {`UPDATE api_keys SET expires_at = NULL, revoked_at = NULL WHERE key_id = $1`, `UPDATE feed SET snapshot = REPLACE(REPLACE(snapshot, 'expiresAt', 'was'), 'revokedAt', 'was') WHERE id = $1`},
+		"without a record": {`DELETE FROM api_keys WHERE key_id = $1`, `UPDATE feed SET snapshot = REPLACE(REPLACE(snapshot, 'expiresAt', 'was'), 'revokedAt', 'was') WHERE id = $1`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t)
@@ -373,7 +373,7 @@ func TestEditedKeyEnds(t *testing.T) {
 			rotated, revoked := made(), made()
 			h.call(key, "POST", "/v1/api-keys/"+rotated+"/rotate", `{"overlapSeconds":60}`).ok()
 			h.call(key, "DELETE", "/v1/api-keys/"+revoked, "").ok()
-			want, _, err := h.db.Key(t.Context(), rotated)
+			want, err := store.Newest(t.Context(), h.db, api.Keys, rotated)
 			require.NoError(t, err)
 			events := h.events(tenantID)
 			for _, id := range []string{rotated, revoked} {
@@ -397,10 +397,10 @@ func TestEditedKeyEnds(t *testing.T) {
 					}))
 				}
 			}
-			ended, _, err := h.db.Key(t.Context(), rotated)
+			ended, err := store.Newest(t.Context(), h.db, api.Keys, rotated)
 			require.NoError(t, err)
 			require.Equal(t, want.ExpiresAt, ended.ExpiresAt)
-			ended, _, err = h.db.Key(t.Context(), revoked)
+			ended, err = store.Newest(t.Context(), h.db, api.Keys, revoked)
 			require.NoError(t, err)
 			require.False(t, ended.RevokedAt.IsZero())
 			require.True(t, ended.RevokedAt.Before(want.ExpiresAt))

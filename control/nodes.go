@@ -48,19 +48,12 @@ func (c *Control) nodeRoutes(a huma.API) {
 			f.At = c.cfg.DB.Now()
 			return store.Tell(f, err)
 		})
-	huma.Register(a, operation("node-right", http.MethodGet, api.PathRights+"/{id}", "Read one right"),
+	huma.Register(a, operation("snapshot", http.MethodGet, api.PathSnapshots+"/{kind}/{id}", "Read the newest snapshot of one record"),
 		func(ctx context.Context, in *struct {
-			ID string `path:"id" maxLength:"64"`
-		}) (*store.Answer[api.RightAnswer], error) {
-			r, asOf, err := source.Right(ctx, in.ID)
-			return store.Tell(api.RightAnswer{Right: r, AsOf: asOf}, err)
-		})
-	huma.Register(a, operation("node-key", http.MethodGet, api.PathKeys+"/{id}", "Read one API key"),
-		func(ctx context.Context, in *struct {
-			ID string `path:"id" maxLength:"64"`
-		}) (*store.Answer[api.KeyAnswer], error) {
-			k, asOf, err := source.Key(ctx, in.ID)
-			return store.Tell(api.KeyAnswer{Key: k, AsOf: asOf}, err)
+			Kind string `path:"kind" maxLength:"16"`
+			ID   string `path:"id" maxLength:"64"`
+		}) (*store.Answer[api.Snapshot], error) {
+			return store.Tell(source.Snapshot(ctx, in.Kind, in.ID))
 		})
 }
 

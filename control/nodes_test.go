@@ -424,9 +424,9 @@ func TestNodeFollowsOverHTTP(t *testing.T) {
 	r, err := view.Right(t.Context(), tenantID, rightID)
 	require.NoError(t, err)
 	require.Equal(t, rightID, r.ID)
-	none, _, err := source.Right(t.Context(), api.NewID(api.PrefixRight, time.Now()))
+	none, err := source.Snapshot(t.Context(), api.Rights.Name, api.NewID(api.PrefixRight, time.Now()))
 	require.NoError(t, err)
-	require.Nil(t, none)
+	require.Nil(t, none.Change)
 	known, err := view.Key(t.Context(), "key_"+strings.Split(key, "_")[2])
 	require.NoError(t, err)
 	require.Equal(t, tenantID, known.TenantID)
@@ -454,7 +454,7 @@ func TestNodeRoutesAskForTheCredential(t *testing.T) {
 	otherID, _, _ := strings.Cut(other, ".")
 	for _, route := range [][2]string{
 		{"POST", api.PathFeed}, {"POST", api.PathStart},
-		{"GET", api.PathRights + "/" + api.NewID(api.PrefixRight, time.Now())}, {"GET", api.PathKeys + "/" + api.NewID(api.PrefixKey, time.Now())},
+		{"GET", api.PathSnapshots + "/right/" + api.NewID(api.PrefixRight, time.Now())}, {"GET", api.PathSnapshots + "/key/" + api.NewID(api.PrefixKey, time.Now())},
 	} {
 		body := ""
 		if route[1] == api.PathFeed {

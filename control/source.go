@@ -13,7 +13,7 @@ import (
 // by polling, so it stays well below the lease's bound.
 const feedWait = 500 * time.Millisecond
 
-// Source is where a node in this process gets rights and keys from.
+// Source is where a node in this process gets its feed from.
 type Source struct {
 	db    *store.DB
 	nodes *node.Room
@@ -58,13 +58,7 @@ func (s *Source) withKeys(ctx context.Context, f api.Feed, req api.FeedRequest) 
 	return f, err
 }
 
-// Right reads one right; nil when there is none. asOf is the database's newest
-// revision at the read.
-func (s *Source) Right(ctx context.Context, rightID string) (r *api.Right, asOf int64, err error) {
-	return s.db.Right(ctx, rightID)
-}
-
-// Key is Right for an API key.
-func (s *Source) Key(ctx context.Context, keyID string) (k *api.Key, asOf int64, err error) {
-	return s.db.Key(ctx, keyID)
+// Snapshot reads the newest snapshot of one record from the primary database.
+func (s *Source) Snapshot(ctx context.Context, kind, id string) (api.Snapshot, error) {
+	return s.db.Snapshot(ctx, kind, id)
 }

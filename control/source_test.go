@@ -103,7 +103,7 @@ func TestFeedIsALongPoll(t *testing.T) {
 		got := <-answers
 		require.Zero(t, time.Since(began))
 		require.Len(t, got.Changes, 1)
-		require.Equal(t, rightID, got.Changes[0].Right.ID)
+		require.Equal(t, rightID, got.Changes[0].ID)
 
 		// Without a commit, it comes after half a second with nothing.
 		idle, err := source.Feed(t.Context(), api.FeedRequest{NodeID: "nod_a", After: got.UpTo})
@@ -130,18 +130,25 @@ func TestReadThrough(t *testing.T) {
 	tenantID, key := h.tenant()
 	rightID := h.right(key, h.basis(key))
 	source := h.control.Source()
-	r, asOf, err := source.Right(t.Context(), rightID)
+	found, err := source.Snapshot(t.Context(), api.Rights.Name, rightID)
+	require.NoError(t, err)
+	r, err := api.Rights.Read(found.Change)
 	require.NoError(t, err)
 	require.Equal(t, tenantID, r.TenantID)
 	require.Equal(t, api.RightActive, r.State)
 	require.JSONEq(t, `{"regions":["US","CA"]}`, string(r.Scope))
-	require.Equal(t, r.Revision, asOf)
+	require.Equal(t, r.Revision, found.AsOf)
 
-	r, _, err = source.Right(t.Context(), "rgh_none")
-	require.NoError(t, err)
-	require.Nil(t, r)
+	for _, none := range [][2]string{{api.Rights.Name, "rgh_none"}, {api.Keys.Name, rightID}, {"mapping", rightID}} {
+		found, err = source.Snapshot(t.Context(), none[0], none[1])
+		require.NoError(t, err)
+		require.Nil(t, found.Change)
+		require.Equal(t, r.Revision, found.AsOf)
+	}
 	keyID := get[string](t, h.call(key, "GET", "/v1/tenant", "").ok(), "key", "keyId")
-	k, _, err := source.Key(t.Context(), keyID)
+	found, err = source.Snapshot(t.Context(), api.Keys.Name, keyID)
+	require.NoError(t, err)
+	k, err := api.Keys.Read(found.Change)
 	require.NoError(t, err)
 	require.Equal(t, tenantID, k.TenantID)
 	require.Equal(t, api.EveryScope, k.Scopes)

@@ -95,7 +95,7 @@ func (s *schema) plant(t *testing.T, tenantID, person string) {
 		s.change(t, `INSERT INTO `+table.Name+` (`+strings.Join(names, ", ")+`) VALUES (`+strings.Join(values, ", ")+`)`, args...)
 	}
 	for _, kind := range published {
-		s.change(t, `INSERT INTO feed (kind, id, revision, stopped, change) VALUES ($1, $2, 0, 0, '{}')`, kind, kind+"_id of "+tenantID)
+		s.change(t, `INSERT INTO feed (kind, id, revision, stopped, snapshot) VALUES ($1, $2, 0, 0, '{}')`, kind, kind+"_id of "+tenantID)
 	}
 }
 

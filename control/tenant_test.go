@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/store"
 	"muniment/control/tenant"
 	"muniment/gateway/api"
 	"muniment/sealer"
@@ -186,7 +187,7 @@ func TestSandboxTenant(t *testing.T) {
 
 	rotated := h.call(made.APIKey, "POST", "/v1/api-keys/"+made.KeyID+"/rotate", "").ok()
 	for keyID, want := range map[string]bool{made.KeyID: true, get[string](t, rotated, "key", "keyId"): true, get[string](t, asked, "keyId"): false} {
-		key, _, err := h.db.Key(t.Context(), keyID)
+		key, err := store.Newest(t.Context(), h.db, api.Keys, keyID)
 		require.NoError(t, err)
 		require.Equal(t, want, key.Sandbox, keyID)
 	}

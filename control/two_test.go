@@ -17,6 +17,7 @@ import (
 
 	"muniment/control"
 	"muniment/control/node"
+	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/snapshot"
 	"muniment/sealer"
@@ -76,7 +77,7 @@ func TestTwoProcessesCommit(t *testing.T) {
 	for range 20 {
 		id := first.right(key, basisID)
 		rights, truth[id] = append(rights, id), map[int64]api.RightState{}
-		r, _, err := first.db.Right(t.Context(), id)
+		r, err := store.Newest(t.Context(), first.db, api.Rights, id)
 		require.NoError(t, err)
 		truth[id][r.Revision] = r.State
 	}
@@ -177,7 +178,7 @@ func TestTwoProcessesCommit(t *testing.T) {
 	for i, v := range views {
 		require.Eventually(t, func() bool { return v.Applied() == newest.Newest }, time.Minute, time.Millisecond)
 		for _, id := range rights {
-			r, _, err := first.db.Right(t.Context(), id)
+			r, err := store.Newest(t.Context(), first.db, api.Rights, id)
 			require.NoError(t, err)
 			require.Eventually(t, func() bool {
 				s, ok := look(i, id)

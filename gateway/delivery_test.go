@@ -81,8 +81,8 @@ func TestEveryRefusal(t *testing.T) {
 	w := newWorld(t, nil)
 	car := w.putRight(4, "tnt_a", gate.Automotive, "", api.RightActive)
 	early, late := rightID(5), rightID(6)
-	w.control.put(api.Change{Right: &api.Right{ID: early, TenantID: "tnt_a", Substrate: "DOOH", BasisID: "bas_1", State: api.RightActive, EffectiveFrom: today.Add(time.Millisecond)}})
-	w.control.put(api.Change{Right: &api.Right{ID: late, TenantID: "tnt_a", Substrate: "DOOH", BasisID: "bas_1", State: api.RightActive, EffectiveFrom: today.Add(-time.Hour), EffectiveUntil: today}})
+	w.control.putRight(api.Right{ID: early, TenantID: "tnt_a", Substrate: "DOOH", BasisID: "bas_1", State: api.RightActive, EffectiveFrom: today.Add(time.Millisecond)})
+	w.control.putRight(api.Right{ID: late, TenantID: "tnt_a", Substrate: "DOOH", BasisID: "bas_1", State: api.RightActive, EffectiveFrom: today.Add(-time.Hour), EffectiveUntil: today})
 
 	on := func(right string) string {
 		return fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":1}`, right)
@@ -253,7 +253,7 @@ func TestTheRefusedComeBackApart(t *testing.T) {
 func TestRevocationIsEffectiveOnceApplied(t *testing.T) {
 	w := newWorld(t, nil)
 	require.Equal(t, 200, w.post(w.body()).status)
-	revision := w.control.put(api.Change{Right: &api.Right{ID: w.right, TenantID: "tnt_a", Substrate: "DOOH", BasisID: "bas_1", State: api.RightRevoked}})
+	revision := w.control.putRight(api.Right{ID: w.right, TenantID: "tnt_a", Substrate: "DOOH", BasisID: "bas_1", State: api.RightRevoked})
 	require.Eventually(t, func() bool { return w.view.Applied() >= revision }, time.Minute, time.Millisecond)
 	r := w.post(w.body())
 	require.Equal(t, 409, r.status)

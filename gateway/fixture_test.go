@@ -47,22 +47,32 @@ func newControl() *control {
 	return &control{revision: 1, changes: map[string]api.Change{}, news: make(chan struct{})}
 }
 
-func (c *control) put(change api.Change) int64 {
+func (c *control) putRight(r api.Right) int64 { return put(c, api.Rights, &r, &r.Revision) }
+
+func (c *control) putKey(k api.Key) int64 { return put(c, api.Keys, &k, &k.Revision) }
+
+func put[T any](c *control, kind api.Kind[T], snapshot *T, revision *int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.revision++
-	change.Revision = c.revision
-	switch {
-	case change.Right != nil:
-		change.Right.Revision = c.revision
-		c.changes[change.Right.ID] = change
-	case change.Key != nil:
-		change.Key.Revision = c.revision
-		c.changes[change.Key.ID] = change
+	*revision = c.revision
+	change, err := kind.Change(snapshot)
+	if err != nil {
+		panic(err)
 	}
+	c.changes[change.ID] = change
 	close(c.news)
 	c.news = make(chan struct{})
 	return c.revision
+}
+
+func (c *control) key(t testing.TB, id string) api.Key {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change := c.changes[id]
+	k, err := api.Keys.Read(&change)
+	require.NoError(t, err)
+	return *k
 }
 
 func (c *control) fail(err error) {
@@ -93,16 +103,14 @@ func (c *control) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, erro
 	}
 }
 
-func (c *control) Right(_ context.Context, id string) (*api.Right, int64, error) {
+func (c *control) Snapshot(_ context.Context, kind, id string) (api.Snapshot, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.changes[id].Right, c.revision, c.away
-}
-
-func (c *control) Key(_ context.Context, id string) (*api.Key, int64, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.changes[id].Key, c.revision, c.away
+	found := api.Snapshot{AsOf: c.revision}
+	if change, ok := c.changes[id]; ok && change.Kind == kind {
+		found.Change = &change
+	}
+	return found, c.away
 }
 
 // memoryLog is a Log that checks every record as the loader would before it takes it.
@@ -277,16 +285,16 @@ func newKey(t testing.TB, c *control, n byte, tenant string, scopes api.Scopes) 
 	id := fmt.Sprintf("key_01KAJ%021d", n)
 	token, prefix, hash, err := auth.NewKey(bytes.NewReader(bytes.Repeat([]byte{n}, 32)), auth.EnvTest, id)
 	require.NoError(t, err)
-	c.put(api.Change{Key: &api.Key{ID: id, TenantID: tenant, Prefix: prefix, SecretHash: hash, Scopes: scopes}})
+	c.putKey(api.Key{ID: id, TenantID: tenant, Prefix: prefix, SecretHash: hash, Scopes: scopes})
 	return token
 }
 
 func (w *world) putRight(n int, tenant string, s gate.Substrate, scope string, state api.RightState) string {
 	id := rightID(n)
-	w.control.put(api.Change{Right: &api.Right{
+	w.control.putRight(api.Right{
 		ID: id, TenantID: tenant, BasisID: "bas_1", Substrate: s.String(), State: state, Scope: []byte(scope),
 		EffectiveFrom: today.Add(-time.Hour), EffectiveUntil: today.Add(time.Hour),
-	}})
+	})
 	return id
 }
 

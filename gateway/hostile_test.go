@@ -63,11 +63,9 @@ func TestTamperedKeys(t *testing.T) {
 		expired: func(k *api.Key) { k.ExpiresAt = today },
 		revoked: func(k *api.Key) { k.RevokedAt = today },
 	} {
-		w.control.mu.Lock()
-		k := *w.control.changes["key_"+strings.Split(token, "_")[2]].Key
-		w.control.mu.Unlock()
+		k := w.control.key(t, "key_"+strings.Split(token, "_")[2])
 		end(&k)
-		revision := w.control.put(api.Change{Key: &k})
+		revision := w.control.putKey(k)
 		require.Eventually(t, func() bool { return w.view.Applied() >= revision }, time.Minute, time.Millisecond)
 	}
 
@@ -164,9 +162,9 @@ func TestClockThatJumps(t *testing.T) {
 		}
 	})
 	right := rightID(500)
-	w.control.put(api.Change{Right: &api.Right{
+	w.control.putRight(api.Right{
 		ID: right, TenantID: "tnt_a", BasisID: "bas_1", Substrate: "DOOH", State: api.RightActive, EffectiveFrom: today.AddDate(-1, 0, 0),
-	}})
+	})
 	s := w.session()
 	var issued []float64
 	for i := range 1000 {

@@ -44,7 +44,7 @@ func TestReplayHasTheSameBytes(t *testing.T) {
 	require.Len(t, w.log.all(), 2)
 
 	// A known answer needs neither a lease nor a right that is still ACTIVE.
-	revision := w.control.put(api.Change{Right: &api.Right{ID: w.right, TenantID: "tnt_a", Substrate: "DOOH", BasisID: "bas_1", State: api.RightRevoked}})
+	revision := w.control.putRight(api.Right{ID: w.right, TenantID: "tnt_a", Substrate: "DOOH", BasisID: "bas_1", State: api.RightRevoked})
 	require.Eventually(t, func() bool { return w.view.Applied() >= revision }, time.Minute, time.Millisecond)
 	require.Equal(t, first.body, w.post(w.body(), "Idempotency-Key: k-1").body)
 }

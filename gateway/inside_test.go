@@ -46,7 +46,7 @@ func newSandboxWorld(t *testing.T, change func(*Config)) *sandboxWorld {
 	token, prefix, hash, err := auth.NewKey(bytes.NewReader(bytes.Repeat([]byte{9}, 32)), auth.EnvTest, s.keyID)
 	require.NoError(t, err)
 	s.token = token
-	s.control.put(api.Change{Key: &api.Key{ID: s.keyID, TenantID: "tnt_s", Prefix: prefix, SecretHash: hash, Scopes: api.EveryScope, Sandbox: true}})
+	s.control.putKey(api.Key{ID: s.keyID, TenantID: "tnt_s", Prefix: prefix, SecretHash: hash, Scopes: api.EveryScope, Sandbox: true})
 	s.right = s.putRight(10, "tnt_s", gate.DOOH, "", api.RightActive)
 	s.putRight(11, "tnt_s", gate.DOOH, "", api.RightSuspended)
 	s.putRight(12, "tnt_s", gate.Automotive, "", api.RightActive)
@@ -174,11 +174,9 @@ func TestNoReceiptOnARevokedKey(t *testing.T) {
 	} {
 		var s *sandboxWorld
 		revoke := sync.OnceFunc(func() {
-			s.control.mu.Lock()
-			k := *s.control.changes[s.keyID].Key
-			s.control.mu.Unlock()
+			k := s.control.key(t, s.keyID)
 			k.RevokedAt = today
-			revision := s.control.put(api.Change{Key: &k})
+			revision := s.control.putKey(k)
 			for s.view.Applied() < revision {
 				runtime.Gosched()
 			}

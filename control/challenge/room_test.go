@@ -79,7 +79,7 @@ func TestUpholdRevokesInOneChange(t *testing.T) {
 	require.Equal(t, api.RightRevoked, of.State)
 	require.Equal(t, "challenge "+second.ID+" was upheld", *of.StateReason)
 	require.Equal(t, closed.Revision, of.Revision, "one change")
-	snapshot, _, err := r.db.Right(t.Context(), rightID)
+	snapshot, err := store.Newest(t.Context(), r.db, api.Rights, rightID)
 	require.NoError(t, err)
 	require.Equal(t, api.RightRevoked, snapshot.State, "nodes are told")
 

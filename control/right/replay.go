@@ -23,7 +23,7 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 	if err := json.Unmarshal(e.Data, &said); err != nil {
 		return false, fmt.Errorf("cannot read the right's record: %w", err)
 	}
-	published, kept, err := tx.PublishedRight(ctx, e.Subject.ID)
+	published, kept, err := store.Published(ctx, tx, api.Rights, e.Subject.ID)
 	if err != nil {
 		return false, err
 	}
@@ -75,5 +75,5 @@ func (r *Right) stopUnknown(ctx context.Context, tx *store.Tx, published *api.Ri
 	if r.Revision, err = tx.Revision(ctx); err != nil {
 		return false, err
 	}
-	return true, tx.Publish(ctx, r.change())
+	return true, store.Publish(ctx, tx, api.Rights, r.snapshot())
 }

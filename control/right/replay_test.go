@@ -27,7 +27,7 @@ func (r *Room) replay(t *testing.T, id string) (changed bool) {
 
 // TestReplay has somebody edit what the database says of a right, in each place.
 func TestReplay(t *testing.T) {
-	const live = `UPDATE feed SET change = REPLACE(REPLACE(change, 'SUSPENDED', 'ACTIVE'), 'REVOKED', 'ACTIVE') WHERE id = $1`
+	const live = `UPDATE feed SET snapshot = REPLACE(REPLACE(snapshot, 'SUSPENDED', 'ACTIVE'), 'REVOKED', 'ACTIVE') WHERE id = $1`
 	for name, c := range map[string]struct {
 		moves   []Action
 		edits   []string // of the right with the id $1
@@ -76,7 +76,7 @@ func TestReplay(t *testing.T) {
 			require.Equal(t, c.changed, room.replay(t, r.ID))
 			require.False(t, room.replay(t, r.ID), "once more it is known")
 
-			published, _, err := room.db.Right(t.Context(), r.ID)
+			published, err := store.Newest(t.Context(), room.db, api.Rights, r.ID)
 			require.NoError(t, err)
 			require.Equal(t, c.want, published.State)
 			first, err := room.db.Feed(t.Context(), api.FeedRequest{})
@@ -112,7 +112,7 @@ func TestReplayOfAnUnknownRight(t *testing.T) {
 	other := room.mustIssue(t, basis, nil)
 	edit(`UPDATE rights SET ancestors = $2 WHERE right_id = $1`, other.ID, "rgh_x "+r.ID)
 	require.True(t, room.replay(t, r.ID), "another one is derived from it")
-	published, _, err := room.db.Right(t.Context(), r.ID)
+	published, err := store.Newest(t.Context(), room.db, api.Rights, r.ID)
 	require.NoError(t, err)
 	require.Equal(t, api.RightRevoked, published.State)
 	require.Equal(t, tenantID, published.TenantID)

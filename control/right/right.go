@@ -89,10 +89,10 @@ func effective(own api.RightState, ancestors []string, states map[string]api.Rig
 	return state, blockedBy
 }
 
-// change is what nodes get of the right.
-func (r *Right) change() api.Change {
-	return api.Change{Revision: r.Revision, Right: &api.Right{
+// snapshot is what nodes get of the right.
+func (r *Right) snapshot() *api.Right {
+	return &api.Right{
 		ID: r.ID, TenantID: r.TenantID, Revision: r.Revision, BasisID: r.BasisID, Substrate: r.Substrate, State: r.State,
 		EffectiveFrom: r.EffectiveFrom.Time, EffectiveUntil: r.EffectiveUntil.Time, Scope: r.Scope, Ancestors: r.Ancestors,
-	}}
+	}
 }

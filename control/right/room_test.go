@@ -209,7 +209,7 @@ func TestSnapshotCarriesTheAncestors(t *testing.T) {
 	root := room.mustIssue(t, basis, nil)
 	child := room.mustIssue(t, basis, &root.ID)
 	grandchild := room.mustIssue(t, basis, &child.ID)
-	s, _, err := room.db.Right(t.Context(), grandchild.ID)
+	s, err := store.Newest(t.Context(), room.db, api.Rights, grandchild.ID)
 	require.NoError(t, err)
 	require.Equal(t, []string{child.ID, root.ID}, s.Ancestors)
 	require.Equal(t, grandchild.Revision, s.Revision)

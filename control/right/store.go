@@ -13,7 +13,9 @@ var bases = store.Records[Basis]{Noun: "basis", Table: "bases"}
 var rights = store.Machine[Right, Action, api.RightState]{
 	Records: store.Records[Right]{
 		Noun: "right", Table: "rights",
-		Feed: func(_ context.Context, _ *store.Tx, r *Right) (api.Change, error) { return r.change(), nil },
+		Feed: func(ctx context.Context, tx *store.Tx, r *Right) error {
+			return store.Publish(ctx, tx, api.Rights, r.snapshot())
+		},
 	},
 	Steps: transitions,
 }

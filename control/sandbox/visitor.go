@@ -129,7 +129,7 @@ func (r *Room) recognise(ctx context.Context, request *http.Request) (visitor, e
 // callerOf is who asks for a tenant: the holder of its key. It has none if the tenant was
 // dropped meanwhile, or an operator has revoked it, which is how to stop a visitor.
 func (r *Room) callerOf(ctx context.Context, keyID string) (auth.Principal, error) {
-	key, _, err := r.db.Key(ctx, keyID)
+	key, err := store.Newest(ctx, r.db, api.Keys, keyID)
 	if key != nil && !auth.Live(key, r.db.Now()) {
 		key = nil
 	}

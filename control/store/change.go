@@ -3,8 +3,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -147,52 +145,6 @@ func (tx *Tx) Emit(ctx context.Context, e sealer.Event) error {
 	}
 	tx.emitted = uint64(seq)
 	return nil
-}
-
-// Publish makes c the newest state of its right or key in the feed. Its revision
-// must be the one that this change took.
-func (tx *Tx) Publish(ctx context.Context, c api.Change) error {
-	if c.Revision == 0 || c.Revision != tx.revision {
-		return fmt.Errorf("cannot publish revision %d in the change of revision %d", c.Revision, tx.revision)
-	}
-	kind, id, stopped, err := describe(c)
-	if err != nil {
-		return err
-	}
-	text, err := json.Marshal(c)
-	if err != nil {
-		return fmt.Errorf("cannot publish %s %s: %w", kind, id, err)
-	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO feed (kind, id, revision, stopped, change) VALUES ($1, $2, $3, $4, $5)
-		ON CONFLICT (kind, id) DO UPDATE SET revision = excluded.revision, change = excluded.change,
-			stopped = CASE WHEN feed.stopped = 1 THEN 1 ELSE excluded.stopped END`,
-		kind, id, c.Revision, stopped, string(text))
-	if err != nil {
-		return fmt.Errorf("cannot publish %s %s: %w", kind, id, err)
-	}
-	return nil
-}
-
-// Kinds of the feed's entries.
-const (
-	kindRight = "right"
-	kindKey   = "key"
-)
-
-func describe(c api.Change) (kind, id string, stopped int, err error) {
-	switch {
-	case c.Right != nil && c.Key == nil:
-		if c.Right.State != api.RightActive {
-			stopped = 1
-		}
-		return kindRight, c.Right.ID, stopped, nil
-	case c.Key != nil && c.Right == nil:
-		if !c.Key.RevokedAt.IsZero() {
-			stopped = 1
-		}
-		return kindKey, c.Key.ID, stopped, nil
-	}
-	return "", "", 0, errors.New("cannot publish a change that is not of one right or one key")
 }
 
 // ByKey, ByOperator and BySystem name the actor of an event: an API key, whoever

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -37,11 +36,11 @@ func (db *DB) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error) {
 			return nil
 		}
 		if req.After == 0 {
-			f.Changes, err = changes(ctx, tx, `SELECT change FROM feed WHERE stopped = 1 ORDER BY revision, kind, id`)
+			f.Changes, err = changes(ctx, tx, `WHERE stopped = 1 ORDER BY revision, kind, id`)
 			return err
 		}
 		// One more than the answer holds, to see whether there are more.
-		f.Changes, err = changes(ctx, tx, `SELECT change FROM feed WHERE revision > $1 ORDER BY revision, kind, id LIMIT $2`,
+		f.Changes, err = changes(ctx, tx, `WHERE revision > $1 ORDER BY revision, kind, id LIMIT $2`,
 			req.After, limit(req)+1)
 		if err != nil {
 			return err
@@ -69,7 +68,7 @@ func cut(ctx context.Context, tx *sql.Tx, f *api.Feed, n int) (err error) {
 		return nil
 	}
 	f.UpTo = open
-	f.Changes, err = changes(ctx, tx, `SELECT change FROM feed WHERE revision = $1 ORDER BY kind, id`, open)
+	f.Changes, err = changes(ctx, tx, `WHERE revision = $1 ORDER BY kind, id`, open)
 	return err
 }
 
@@ -80,54 +79,71 @@ func limit(req api.FeedRequest) int {
 	return min(req.Limit, maxFeed)
 }
 
-// Right reads the newest snapshot of a right, and the revision that the database
-// had reached when it was read. It is nil when there is none.
-func (db *DB) Right(ctx context.Context, rightID string) (*api.Right, int64, error) {
-	c, asOf, err := db.snapshot(ctx, kindRight, rightID)
-	return c.Right, asOf, err
-}
-
-// Key is Right for an API key.
-func (db *DB) Key(ctx context.Context, keyID string) (*api.Key, int64, error) {
-	c, asOf, err := db.snapshot(ctx, kindKey, keyID)
-	return c.Key, asOf, err
-}
-
-func (db *DB) snapshot(ctx context.Context, kind, id string) (c api.Change, asOf int64, err error) {
-	err = db.view(ctx, func(tx *sql.Tx, newest int64) error {
-		asOf = newest
-		found, err := changes(ctx, tx, `SELECT change FROM feed WHERE kind = $1 AND id = $2`, kind, id)
-		if len(found) > 0 {
-			c = found[0]
+// Snapshot reads the newest snapshot of a record.
+func (db *DB) Snapshot(ctx context.Context, kind, id string) (s api.Snapshot, err error) {
+	err = db.view(ctx, func(tx *sql.Tx, newest int64) (err error) {
+		found, err := published(ctx, tx, kind, id)
+		if found != nil {
+			s.Change = &found.Change
 		}
+		s.AsOf = newest
 		return err
 	})
+	return s, err
+}
+
+// Newest is the newest snapshot of a record, nil if there is none.
+func Newest[T any](ctx context.Context, db *DB, kind api.Kind[T], id string) (*T, error) {
+	s, err := db.Snapshot(ctx, kind.Name, id)
+	if s.Change == nil || err != nil {
+		return nil, err
+	}
+	return kind.Read(s.Change)
+}
+
+// Publish makes snapshot the newest of its record in the feed. Its revision must be the
+// one that this change took.
+func Publish[T any](ctx context.Context, tx *Tx, kind api.Kind[T], snapshot *T) error {
+	id, revision, stopped := kind.Of(snapshot)
+	if revision == 0 || revision != tx.revision {
+		return fmt.Errorf("cannot publish revision %d in the change of revision %d", revision, tx.revision)
+	}
+	c, err := kind.Change(snapshot)
+	if err == nil {
+		_, err = tx.ExecContext(ctx, `INSERT INTO feed (kind, id, revision, stopped, snapshot) VALUES ($1, $2, $3, CASE WHEN $4 THEN 1 ELSE 0 END, $5)
+			ON CONFLICT (kind, id) DO UPDATE SET revision = excluded.revision, snapshot = excluded.snapshot,
+				stopped = CASE WHEN feed.stopped = 1 THEN 1 ELSE excluded.stopped END`,
+			kind.Name, id, revision, stopped, string(c.Snapshot))
+	}
 	if err != nil {
-		return api.Change{}, 0, fmt.Errorf("cannot read the %s %q: %w", kind, id, err)
+		return fmt.Errorf("cannot publish the %s %q: %w", kind.Name, id, err)
 	}
-	return c, asOf, nil
+	return nil
 }
 
-// PublishedRight is what nodes get of a right, nil if they get nothing, and whether it is
+// Published is what nodes get of a record, nil if they get nothing, and whether it is
 // among those that they may never forget.
-func (tx *Tx) PublishedRight(ctx context.Context, rightID string) (r *api.Right, stopped bool, err error) {
-	c, stopped, err := tx.published(ctx, kindRight, rightID)
-	return c.Right, stopped, err
-}
-
-// PublishedKey is what nodes get of an API key, nil if they get nothing.
-func (tx *Tx) PublishedKey(ctx context.Context, keyID string) (k *api.Key, err error) {
-	c, _, err := tx.published(ctx, kindKey, keyID)
-	return c.Key, err
-}
-
-func (tx *Tx) published(ctx context.Context, kind, id string) (c api.Change, stopped bool, err error) {
-	found, err := changes(ctx, tx.Tx, `SELECT change FROM feed WHERE kind = $1 AND id = $2`, kind, id)
-	if err != nil || len(found) == 0 {
-		return c, false, err
+func Published[T any](ctx context.Context, tx *Tx, kind api.Kind[T], id string) (snapshot *T, stopped bool, err error) {
+	found, err := published(ctx, tx, kind.Name, id)
+	if found == nil || err != nil {
+		return nil, false, err
 	}
-	err = tx.QueryRowContext(ctx, `SELECT stopped = 1 FROM feed WHERE kind = $1 AND id = $2`, kind, id).Scan(&stopped)
-	return found[0], stopped, err
+	snapshot, err = kind.Read(&found.Change)
+	return snapshot, found.stopped, err
+}
+
+// entry is a row of the feed.
+type entry struct {
+	api.Change
+	stopped bool // once
+}
+
+func published(ctx context.Context, q Querier, kind, id string) (*entry, error) {
+	scan := func(row Row) (e entry, err error) {
+		return e, row.Scan(&e.Kind, &e.ID, &e.Revision, (*[]byte)(&e.Snapshot), &e.stopped)
+	}
+	return One(ctx, q, fmt.Sprintf("the %s %q of the feed", kind, id), scan,
+		`SELECT kind, id, revision, snapshot, stopped = 1 FROM feed WHERE kind = $1 AND id = $2`, kind, id)
 }
 
 // View reads one committed state of the database, and nothing of one that went back:
@@ -157,13 +173,9 @@ func (db *DB) view(ctx context.Context, fn func(tx *sql.Tx, newest int64) error)
 	return nil
 }
 
-func changes(ctx context.Context, tx *sql.Tx, query string, args ...any) ([]api.Change, error) {
+func changes(ctx context.Context, tx *sql.Tx, which string, args ...any) ([]api.Change, error) {
 	scan := func(row Row) (c api.Change, err error) {
-		var text []byte
-		if err = row.Scan(&text); err == nil {
-			err = json.Unmarshal(text, &c)
-		}
-		return c, err
+		return c, row.Scan(&c.Kind, &c.ID, &c.Revision, (*[]byte)(&c.Snapshot))
 	}
-	return List(ctx, tx, "the changes", scan, query, args...)
+	return List(ctx, tx, "the changes", scan, `SELECT kind, id, revision, snapshot FROM feed `+which, args...)
 }

@@ -216,7 +216,7 @@ func TestOlderDatabaseIsRefusedUntilAllowed(t *testing.T) {
 			revision, err := tx.Revision(ctx)
 			require.NoError(t, err)
 			require.Greater(t, revision, newest, "no revision names two states")
-			return true, tx.Publish(ctx, api.Change{Revision: revision, Right: &api.Right{ID: "rgh_a", State: api.RightRevoked}})
+			return true, Publish(ctx, tx, api.Rights, &api.Right{ID: "rgh_a", State: api.RightRevoked, Revision: revision})
 		}),
 		replayNothing(),
 	}}

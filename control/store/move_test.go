@@ -34,12 +34,12 @@ type (
 	permitAction string
 )
 
+var permitKind = api.Kind[permit]{Name: "permit", Prefix: "prm_", Of: func(p *permit) (string, int64, bool) { return p.ID, p.Revision, false }}
+
 var permits = Machine[permit, permitAction, permitState]{
 	Records: Records[permit]{
 		Noun: "permit", Table: "permits",
-		Feed: func(_ context.Context, _ *Tx, p *permit) (api.Change, error) {
-			return api.Change{Revision: p.Revision, Right: &api.Right{ID: p.ID, Revision: p.Revision, State: api.RightState(p.State)}}, nil
-		},
+		Feed: func(ctx context.Context, tx *Tx, p *permit) error { return Publish(ctx, tx, permitKind, p) },
 	},
 	Steps: Steps[permitAction, permitState]{
 		"grant":    {From: From[permitState]("ASKED"), To: "GRANTED", Event: "permit.granted"},
@@ -177,10 +177,10 @@ func TestMove(t *testing.T) {
 	require.Equal(t, []string{"north", "south"}, found.Places, "what does not move is never written again")
 	next.Places = found.Places
 	require.Equal(t, next, *found)
-	snapshot, _, err := db.Right(t.Context(), "prm_a")
+	snapshot, err := Newest(t.Context(), db, permitKind, "prm_a")
 	require.NoError(t, err)
 	require.Equal(t, next.Revision, snapshot.Revision)
-	require.Equal(t, api.RightState("GRANTED"), snapshot.State)
+	require.Equal(t, permitState("GRANTED"), snapshot.State)
 
 	ended, err := db.move(t, Move[permit, permitAction]{Action: "end"})
 	require.NoError(t, err)

@@ -189,7 +189,7 @@ func TestRestoreUnderARunningProcess(t *testing.T) {
 			require.Error(t, err, "it told of %v", f)
 			return errors.Is(err, ErrWentBack)
 		}, time.Minute, time.Millisecond)
-		_, _, err := running.Right(t.Context(), "rgh_a")
+		_, err := Newest(t.Context(), running, api.Rights, "rgh_a")
 		require.ErrorIs(t, err, ErrWentBack, "it would be ACTIVE")
 		require.Eventually(t, func() bool { // its connection was closed as well
 			err := running.Change(t.Context(), func(*Tx) error { return nil })

@@ -30,8 +30,8 @@ type Records[R any] struct {
 	// Noun names a record in errors, and as the subject of its events.
 	Noun  string
 	Table string
-	// Feed is what nodes get of a record; nil: nothing.
-	Feed func(ctx context.Context, tx *Tx, r *R) (api.Change, error)
+	// Feed publishes what nodes get of a record (Publish); nil: nothing.
+	Feed func(ctx context.Context, tx *Tx, r *R) error
 }
 
 // columns are a record's row.
@@ -130,11 +130,7 @@ func (k *Records[R]) revise(ctx context.Context, tx *Tx, r *R, write func() erro
 	if err := write(); err != nil || k.Feed == nil {
 		return err
 	}
-	change, err := k.Feed(ctx, tx, r)
-	if err != nil {
-		return err
-	}
-	return tx.Publish(ctx, change)
+	return k.Feed(ctx, tx, r)
 }
 
 func (k *Records[R]) write(ctx context.Context, tx *Tx, r *R, query string, args []any) error {

@@ -2,10 +2,12 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -64,7 +66,7 @@ func (db *DB) mustPublish(t *testing.T, id string, state api.RightState) int64 {
 		if revision, err = tx.Revision(t.Context()); err != nil {
 			return err
 		}
-		return tx.Publish(t.Context(), api.Change{Revision: revision, Right: &api.Right{ID: id, State: state, Revision: revision}})
+		return Publish(t.Context(), tx, api.Rights, &api.Right{ID: id, State: state, Revision: revision})
 	}))
 	return revision
 }
@@ -82,7 +84,7 @@ func TestChangeIsAllOrNothing(t *testing.T) {
 		if err != nil || again != revision {
 			return fmt.Errorf("a change has one revision: %d, %d, %w", revision, again, err)
 		}
-		if err := tx.Publish(t.Context(), api.Change{Revision: revision, Right: &api.Right{ID: "rgh_a", State: api.RightRevoked}}); err != nil {
+		if err := Publish(t.Context(), tx, api.Rights, &api.Right{ID: "rgh_a", State: api.RightRevoked, Revision: revision}); err != nil {
 			return err
 		}
 		return tx.Emit(t.Context(), event("tnt_a", "rgh_a"))
@@ -123,14 +125,11 @@ func TestEmitRefusesWhatIsNoEvent(t *testing.T) {
 
 func TestPublishRefusesAnotherRevision(t *testing.T) {
 	db := mustOpen(t, t.TempDir())
-	for _, c := range []api.Change{{}, {Revision: 1, Right: &api.Right{ID: "rgh_a"}}} {
-		require.Error(t, db.Change(t.Context(), func(tx *Tx) error { return tx.Publish(t.Context(), c) }))
+	for _, revision := range []int64{0, 1} {
+		require.ErrorContains(t, db.Change(t.Context(), func(tx *Tx) error {
+			return Publish(t.Context(), tx, api.Rights, &api.Right{ID: "rgh_a", Revision: revision})
+		}), "in the change of revision 0")
 	}
-	require.ErrorContains(t, db.Change(t.Context(), func(tx *Tx) error {
-		revision, err := tx.Revision(t.Context())
-		require.NoError(t, err)
-		return tx.Publish(t.Context(), api.Change{Revision: revision})
-	}), "not of one right or one key")
 }
 
 func TestReopenedDatabaseIsTheSameLife(t *testing.T) {
@@ -221,29 +220,63 @@ func TestFirstCopyHoldsWhatWasEverStopped(t *testing.T) {
 		require.NoError(t, db.Change(t.Context(), func(tx *Tx) error {
 			revision, err := tx.Revision(t.Context())
 			require.NoError(t, err)
-			return tx.Publish(t.Context(), api.Change{Revision: revision, Key: &api.Key{ID: id, RevokedAt: revokedAt}})
+			return Publish(t.Context(), tx, api.Keys, &api.Key{ID: id, RevokedAt: revokedAt, Revision: revision})
 		}))
 	}
 	ids := func(f api.Feed) (ids []string) {
 		for _, c := range f.Changes {
-			if c.Right != nil {
-				ids = append(ids, c.Right.ID+" "+string(c.Right.State))
-			} else {
-				ids = append(ids, c.Key.ID)
-			}
+			var state struct{ State string }
+			require.NoError(t, json.Unmarshal(c.Snapshot, &state))
+			ids = append(ids, strings.TrimSpace(c.Kind+" "+c.ID+" "+state.State))
 		}
 		return ids
 	}
 	f, err := db.Feed(t.Context(), api.FeedRequest{Limit: 1})
 	require.NoError(t, err)
-	require.Equal(t, []string{"rgh_suspended SUSPENDED", "rgh_resumed ACTIVE", "rgh_revoked REVOKED", "key_revoked"}, ids(f), "whole, whatever the limit")
+	require.Equal(t, []string{"right rgh_suspended SUSPENDED", "right rgh_resumed ACTIVE", "right rgh_revoked REVOKED", "key key_revoked"}, ids(f), "whole, whatever the limit")
 	require.Equal(t, f.Newest, f.UpTo)
 
 	f, err = db.Feed(t.Context(), api.FeedRequest{After: 1, Limit: 2})
 	require.NoError(t, err)
-	require.Equal(t, []string{"rgh_suspended SUSPENDED", "rgh_resumed ACTIVE"}, ids(f))
+	require.Equal(t, []string{"right rgh_suspended SUSPENDED", "right rgh_resumed ACTIVE"}, ids(f))
 	require.Equal(t, int64(4), f.UpTo)
 	require.Equal(t, int64(7), f.Newest)
+}
+
+// TestKindThatStopsNothing: another kind goes through the feed as rights and keys do, and is
+// in nobody's first copy.
+func TestKindThatStopsNothing(t *testing.T) {
+	type mapping struct {
+		ID       string `json:"id"`
+		Revision int64  `json:"revision"`
+		Target   string `json:"target"`
+	}
+	mappings := api.Kind[mapping]{Name: "mapping", Prefix: "map_", Of: func(m *mapping) (string, int64, bool) { return m.ID, m.Revision, false }}
+	db := mustOpen(t, t.TempDir())
+	db.mustPublish(t, "rgh_a", api.RightRevoked)
+	for _, target := range []string{"rgh_a", "rgh_b"} {
+		require.NoError(t, db.Change(t.Context(), func(tx *Tx) error {
+			revision, err := tx.Revision(t.Context())
+			require.NoError(t, err)
+			return Publish(t.Context(), tx, mappings, &mapping{"map_1", revision, target})
+		}))
+	}
+	first, err := db.Feed(t.Context(), api.FeedRequest{})
+	require.NoError(t, err)
+	require.Len(t, first.Changes, 1)
+	f, err := db.Feed(t.Context(), api.FeedRequest{After: 1})
+	require.NoError(t, err)
+	require.Len(t, f.Changes, 1, "what was superseded is left out")
+	want := &mapping{"map_1", 3, "rgh_b"}
+	got, err := mappings.Read(&f.Changes[0])
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	got, err = Newest(t.Context(), db, mappings, "map_1")
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	got, err = Newest(t.Context(), db, mappings, "rgh_a")
+	require.NoError(t, err)
+	require.Nil(t, got, "ids are of their kind")
 }
 
 func TestFeedNeverEndsInsideARevision(t *testing.T) {
@@ -254,7 +287,7 @@ func TestFeedNeverEndsInsideARevision(t *testing.T) {
 		revision, err := tx.Revision(t.Context())
 		require.NoError(t, err)
 		for i := range 5 {
-			if err := tx.Publish(t.Context(), api.Change{Revision: revision, Right: &api.Right{ID: fmt.Sprintf("rgh_many_%d", i), State: api.RightActive}}); err != nil {
+			if err := Publish(t.Context(), tx, api.Rights, &api.Right{ID: fmt.Sprintf("rgh_many_%d", i), State: api.RightActive, Revision: revision}); err != nil {
 				return err
 			}
 		}

@@ -81,7 +81,7 @@ func TestWhileTheDatabaseIsAway(t *testing.T) {
 	for range 20 {
 		err := db.Change(t.Context(), func(tx *Tx) error { t.Error("it can't have begun"); return nil })
 		require.Contains(t, unavailable(t, err), "nothing was changed")
-		_, _, err = db.Right(t.Context(), "rgh_a")
+		_, err = Newest(t.Context(), db, api.Rights, "rgh_a")
 		require.True(t, Away(err), "%v", err)
 		require.True(t, Away(db.Ready(t.Context())))
 		require.True(t, Away(db.Note(t.Context(), `DELETE FROM node_polls`)))
@@ -165,14 +165,14 @@ func TestRestartedDatabase(t *testing.T) {
 	onPostgres(t)
 	db, _ := wired(t, nil)
 	db.mustPublish(t, "rgh_a", api.RightActive)
-	_, _, err := db.Right(t.Context(), "rgh_a") // a connection that is kept
+	_, err := Newest(t.Context(), db, api.Rights, "rgh_a") // a connection that is kept
 	require.NoError(t, err)
 	other, err := sql.Open("pgx", db.cfg.URL)
 	require.NoError(t, err)
 	defer other.Close()
 	_, err = other.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
 	require.NoError(t, err)
-	_, _, err = db.Right(t.Context(), "rgh_a")
+	_, err = Newest(t.Context(), db, api.Rights, "rgh_a")
 	require.NoError(t, err)
 	require.Equal(t, int64(2), db.mustPublish(t, "rgh_b", api.RightActive))
 }
@@ -189,11 +189,11 @@ func TestCommitInDoubt(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return tx.Publish(t.Context(), api.Change{Revision: revision, Right: &api.Right{ID: "rgh_a", State: api.RightRevoked, Revision: revision}})
+		return Publish(t.Context(), tx, api.Rights, &api.Right{ID: "rgh_a", State: api.RightRevoked, Revision: revision})
 	}
 	require.Contains(t, unavailable(t, db.Change(t.Context(), revoke)), "read whether it was made")
 	committed := func() bool {
-		r, _, err := db.Right(t.Context(), "rgh_a")
+		r, err := Newest(t.Context(), db, api.Rights, "rgh_a")
 		return err == nil && r.State == api.RightRevoked && r.Revision == 2
 	}
 	require.Eventually(t, committed, time.Minute, time.Millisecond, "it was made, once")

@@ -379,18 +379,21 @@ func issue(k *Key, env string, by sealer.Ref, now time.Time) (token string, err 
 	return token, err
 }
 
-// feedKey is what nodes get of the key.
-func feedKey(ctx context.Context, tx *store.Tx, k *Key) (api.Change, error) {
+// feedKey publishes what nodes get of the key.
+func feedKey(ctx context.Context, tx *store.Tx, k *Key) error {
 	scopes, err := api.ParseScopes(k.Scopes)
 	if err != nil {
-		return api.Change{}, fmt.Errorf("cannot publish the key %s: %w", k.KeyID, err)
+		return fmt.Errorf("cannot publish the key %s: %w", k.KeyID, err)
 	}
 	sandbox, err := IsSandbox(ctx, tx, k.TenantID)
-	return api.Change{Revision: k.Revision, Key: &api.Key{
+	if err != nil {
+		return err
+	}
+	return store.Publish(ctx, tx, api.Keys, &api.Key{
 		ID: k.KeyID, TenantID: k.TenantID, OrgID: k.OrgID, DeveloperID: k.DeveloperID, Revision: k.Revision,
 		Label: k.Label, Prefix: k.Prefix, SecretHash: k.SecretHash, Scopes: scopes, Sandbox: sandbox,
 		ExpiresAt: k.ExpiresAt.Time, RevokedAt: k.RevokedAt.Time,
-	}}, err
+	})
 }
 
 // scopeSet reads the scopes of a new key: every one but the wildcard by default.

@@ -22,7 +22,7 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 	if err := json.Unmarshal(e.Data, &said); err != nil {
 		return false, fmt.Errorf("cannot read the key's record: %w", err)
 	}
-	published, err := tx.PublishedKey(ctx, e.Subject.ID)
+	published, _, err := store.Published(ctx, tx, api.Keys, e.Subject.ID)
 	if err != nil {
 		return false, err
 	}
@@ -71,5 +71,5 @@ func stopUnknown(ctx context.Context, tx *store.Tx, published *api.Key, said Key
 	if published.Revision, err = tx.Revision(ctx); err != nil {
 		return err
 	}
-	return tx.Publish(ctx, api.Change{Revision: published.Revision, Key: published})
+	return store.Publish(ctx, tx, api.Keys, published)
 }

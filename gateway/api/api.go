@@ -1,6 +1,6 @@
 // Package api is the wire contract of the service: the response envelope, the
 // closed list of error codes with their statuses, scopes, id prefixes, and the
-// feed that carries rights and keys from control to the nodes.
+// feed that carries snapshots of records, such as rights and keys, from control to the nodes.
 //
 // The contract's list of codes is closed. What it lacks is told in a further
 // field, so that a client written against the contract still understands the

@@ -2,11 +2,13 @@ package api
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"time"
 )
 
-// The feed carries what a node must know from control to the node: rights and
-// keys, ordered by revision. There is one revision counter, and commit order is
+// The feed carries what a node must know from control to the node: snapshots of records
+// of some kinds, ordered by revision. There is one revision counter, and commit order is
 // revision order, so a node that has applied revision R knows everything up to R.
 
 // FeedRequest asks: I have applied After; what came behind it?
@@ -44,11 +46,61 @@ type Feed struct {
 	At time.Time `json:"at,omitzero"`
 }
 
-// Change is the newest state of one right or key. Exactly one of them is set.
+// Change is the newest snapshot of one record.
 type Change struct {
+	// Kind is the Name of a Kind. A node skips those that it has no use for.
+	Kind string `json:"kind"`
+	// ID is the record's, and names it among those of its kind.
+	ID       string `json:"id"`
 	Revision int64  `json:"revision"`
-	Right    *Right `json:"right,omitempty"`
-	Key      *Key   `json:"key,omitempty"`
+	// Snapshot is what the kind's Read reads.
+	Snapshot json.RawMessage `json:"snapshot"`
+}
+
+// Snapshot is control's answer about one record.
+type Snapshot struct {
+	// Change is the newest, null if there is no such record.
+	Change *Change `json:"change"`
+	// AsOf is the database's newest revision at the read.
+	AsOf int64 `json:"asOf"`
+}
+
+// Kind is one kind of records that nodes get, and T what they get of one.
+type Kind[T any] struct {
+	// Name is the kind's in the feed, and in the paths of nodes' questions.
+	Name string
+	// Prefix is that of its records' ids.
+	Prefix Prefix
+	// Of names a snapshot's record and revision. stopped says that it takes something
+	// away: what is or ever was stopped is in every node's first copy.
+	Of func(*T) (id string, revision int64, stopped bool)
+}
+
+// Rights are stopped while they are not ACTIVE.
+var Rights = Kind[Right]{"right", PrefixRight, func(r *Right) (string, int64, bool) { return r.ID, r.Revision, r.State != RightActive }}
+
+// Keys are stopped as soon as they have a moment of revocation, be it in the future.
+var Keys = Kind[Key]{"key", PrefixKey, func(k *Key) (string, int64, bool) { return k.ID, k.Revision, !k.RevokedAt.IsZero() }}
+
+// Change is what the feed carries of a snapshot.
+func (k Kind[T]) Change(snapshot *T) (c Change, err error) {
+	c.Kind = k.Name
+	c.ID, c.Revision, _ = k.Of(snapshot)
+	c.Snapshot, err = json.Marshal(snapshot)
+	return c, err
+}
+
+// Read reads the snapshot of a change, which must be what the change says it is.
+func (k Kind[T]) Read(c *Change) (*T, error) {
+	snapshot := new(T)
+	if err := json.Unmarshal(c.Snapshot, snapshot); err != nil {
+		return nil, fmt.Errorf("cannot read the %s %q of the feed: %w", k.Name, c.ID, err)
+	}
+	id, revision, _ := k.Of(snapshot)
+	if c.Kind != k.Name || id != c.ID || revision != c.Revision || !strings.HasPrefix(id, string(k.Prefix)) {
+		return nil, fmt.Errorf("the feed shows the %s %q of revision %d as the %s %q of revision %d", c.Kind, c.ID, c.Revision, k.Name, id, revision)
+	}
+	return snapshot, nil
 }
 
 // RightState is the state of a right.

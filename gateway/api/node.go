@@ -10,27 +10,13 @@ import (
 // contract's envelope. A request but the first bears the node's credential:
 // Authorization: Bearer nod_<ULID>.<secret>.
 const (
-	PathFeed   = "/nodes/feed"   // POST FeedRequest → Feed
-	PathRights = "/nodes/rights" // GET …/{rightId} → RightAnswer
-	PathKeys   = "/nodes/keys"   // GET …/{keyId} → KeyAnswer
-	PathJoin   = "/nodes/join"   // POST JoinRequest → Joined
-	PathStart  = "/nodes/start"  // POST StartRequest → Started
-	PathEnrol  = "/nodes/enrol"  // POST EnrolRequest → SigningKey
-	PathRetire = "/nodes/retire" // POST RetireRequest → SigningKey
+	PathFeed      = "/nodes/feed"      // POST FeedRequest → Feed
+	PathSnapshots = "/nodes/snapshots" // GET …/{kind}/{id} → Snapshot
+	PathJoin      = "/nodes/join"      // POST JoinRequest → Joined
+	PathStart     = "/nodes/start"     // POST StartRequest → Started
+	PathEnrol     = "/nodes/enrol"     // POST EnrolRequest → SigningKey
+	PathRetire    = "/nodes/retire"    // POST RetireRequest → SigningKey
 )
-
-// RightAnswer is what control knows of one right: null if there is none.
-type RightAnswer struct {
-	Right *Right `json:"right"`
-	// AsOf is the database's newest revision at the read.
-	AsOf int64 `json:"asOf"`
-}
-
-// KeyAnswer is RightAnswer for an API key.
-type KeyAnswer struct {
-	Key  *Key  `json:"key"`
-	AsOf int64 `json:"asOf"`
-}
 
 // ClockSlack is how far ahead of control's the clock of a node may be, which dates its
 // receipts and the windows of its keys. One that is further ahead may not join or start.

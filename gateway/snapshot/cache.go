@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"hash/maphash"
 	"strings"
 	"sync"
@@ -18,18 +19,6 @@ import (
 type cached[T any] struct {
 	value *T
 	asOf  int64
-}
-
-// newCache bounds the cache by its number of entries. Ristretto's own
-// bookkeeping is left out of the cost, or it would keep one entry in fifty.
-func newCache[T any](capacity int64) (*ristretto.Cache[string, cached[T]], error) {
-	return ristretto.NewCache(&ristretto.Config[string, cached[T]]{
-		NumCounters:        10 * capacity,
-		MaxCost:            capacity,
-		BufferItems:        64,
-		IgnoreInternalCost: true,
-		ShouldUpdate:       func(cur, prev cached[T]) bool { return cur.asOf >= prev.asOf },
-	})
 }
 
 // recent holds what the cache answered last, for each hash of an id. A hit is a look at
@@ -129,82 +118,110 @@ func (f *flights[T]) do(ctx context.Context, id string, load func() (cached[T], 
 	}
 }
 
+// cache holds snapshots of one kind, W in the feed and T ready to decide by. It may lose
+// any of them at any time, and never answers with one that is older than what was told.
+type cache[W, T any] struct {
+	view    *View
+	kind    api.Kind[W]
+	prepare func(*W) (*T, error)
+	recent  recent[T]
+	kept    *ristretto.Cache[string, cached[T]]
+	loads   flights[T]
+}
+
+// newCache bounds the cache by its number of entries. Ristretto's own
+// bookkeeping is left out of the cost, or it would keep one entry in fifty.
+func newCache[W, T any](v *View, kind api.Kind[W], prepare func(*W) (*T, error)) (*cache[W, T], error) {
+	kept, err := ristretto.NewCache(&ristretto.Config[string, cached[T]]{
+		NumCounters:        10 * v.cfg.Capacity,
+		MaxCost:            v.cfg.Capacity,
+		BufferItems:        64,
+		IgnoreInternalCost: true,
+		ShouldUpdate:       func(cur, prev cached[T]) bool { return cur.asOf >= prev.asOf },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the cache of the kind %q: %w", kind.Name, err)
+	}
+	return &cache[W, T]{view: v, kind: kind, prepare: prepare, kept: kept}, nil
+}
+
+// learn takes a snapshot of the feed: no answer is older than it from now on. What is
+// stopped is not kept, as the deny set answers for it.
+func (c *cache[W, T]) learn(w *W) {
+	id, revision, stopped := c.kind.Of(w)
+	c.view.told.raise(id, revision)
+	if stopped {
+		return
+	}
+	ready, err := c.prepare(w)
+	if err != nil {
+		c.view.cfg.Logger.Error("cannot use a snapshot of the feed", "kind", c.kind.Name, "id", id, "err", err)
+		return
+	}
+	c.kept.Set(id, cached[T]{ready, revision}, 1)
+}
+
 // maxLoads is how often a record is read again because the feed has told a newer
 // change of it, or of a neighbour in its slot, in the meantime.
 const maxLoads = 4
 
-// lookup answers from the cache or from the source, with nothing that is older
-// than what the feed told, and nothing that does not fit. What is not ours is never
-// answered from the cache: it takes a question, as what does not exist.
-func lookup[T any](
-	ctx context.Context, v *View, id string, recent *recent[T], cache *ristretto.Cache[string, cached[T]], loads *flights[T],
-	ask func(ctx context.Context, id string) (cached[T], error), fits, ours func(*T) bool,
-) (*T, error) {
-	if c, ok := recent.get(id); ok && fits(c.value) && ours(c.value) && v.told.covers(id, c.asOf) {
+// get answers from the cache or from the source, with nothing that is older
+// than what the feed told, and nothing that does not fit; nil if there is none. What is not
+// ours is never answered from the cache: it takes a question, as what does not exist.
+func (c *cache[W, T]) get(ctx context.Context, id string, fits, ours func(*T) bool) (*T, error) {
+	v := c.view
+	if found, ok := c.recent.get(id); ok && fits(found.value) && ours(found.value) && v.told.covers(id, found.asOf) {
 		v.metrics.hits.Inc()
-		return c.value, nil
+		return found.value, nil
 	}
-	c, ok := cache.Get(id)
+	found, ok := c.kept.Get(id)
 	id = strings.Clone(id) // the caller's may be borrowed
-	if ok && fits(c.value) && ours(c.value) && v.told.covers(id, c.asOf) {
+	if ok && fits(found.value) && ours(found.value) && v.told.covers(id, found.asOf) {
 		v.metrics.hits.Inc()
-		recent.keep(id, c)
-		return c.value, nil
+		c.recent.keep(id, found)
+		return found.value, nil
 	}
 	v.metrics.misses.Inc()
 	for range maxLoads {
-		c, err := loads.do(ctx, id, func() (cached[T], error) {
+		found, err := c.loads.do(ctx, id, func() (cached[T], error) {
 			// The load serves others too: the end of this one request must not end it.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), v.cfg.LoadTimeout)
 			defer cancel()
-			return ask(ctx, id)
+			return c.load(ctx, id)
 		})
 		if err != nil {
 			return nil, err
 		}
-		if !v.told.covers(id, c.asOf) || (c.value != nil && !fits(c.value)) {
+		if !v.told.covers(id, found.asOf) || (found.value != nil && !fits(found.value)) {
 			continue
 		}
-		if c.value != nil {
-			cache.Set(id, c, 1)
+		if found.value != nil {
+			c.kept.Set(id, found, 1)
 		}
-		return c.value, nil
+		return found.value, nil
 	}
 	return nil, errAway
 }
 
-func (v *View) loadRight(ctx context.Context, tenantID, id string, revision int64) (*Right, error) {
-	return lookup(ctx, v, id, &v.recentRights, v.rightCache, &v.rightLoads, v.askRight,
-		func(r *Right) bool { return r.Revision >= revision }, func(r *Right) bool { return r.TenantID == tenantID })
-}
-
-func (v *View) loadKey(ctx context.Context, id string) (*api.Key, error) {
-	return lookup(ctx, v, id, &v.recentKeys, v.keyCache, &v.keyLoads, v.askKey,
-		func(*api.Key) bool { return true }, func(*api.Key) bool { return true })
-}
-
-func (v *View) askRight(ctx context.Context, id string) (cached[Right], error) {
-	raw, asOf, err := v.cfg.Source.Right(ctx, id)
+func (c *cache[W, T]) load(ctx context.Context, id string) (cached[T], error) {
+	s, err := c.view.cfg.Source.Snapshot(ctx, c.kind.Name, id)
 	if err != nil {
-		v.metrics.loadErrors.Inc()
-		return cached[Right]{}, errAway
+		c.view.metrics.loadErrors.Inc()
+		return cached[T]{}, errAway
 	}
-	if raw == nil {
-		return cached[Right]{asOf: asOf}, nil
+	if s.Change == nil {
+		return cached[T]{asOf: s.AsOf}, nil
 	}
-	v.told.raise(id, raw.Revision) // the feed may be behind: no later answer is older than this one
-	r, err := decode(raw)
-	return cached[Right]{r, asOf}, err
-}
-
-func (v *View) askKey(ctx context.Context, id string) (cached[api.Key], error) {
-	k, asOf, err := v.cfg.Source.Key(ctx, id)
+	w, err := c.kind.Read(s.Change)
+	if err == nil && s.Change.ID != id {
+		err = fmt.Errorf("control shows the %s %q, asked for %q", c.kind.Name, s.Change.ID, id)
+	}
 	if err != nil {
-		v.metrics.loadErrors.Inc()
-		return cached[api.Key]{}, errAway
+		c.view.metrics.loadErrors.Inc()
+		c.view.cfg.Logger.Error("cannot read control's answer", "err", err)
+		return cached[T]{}, errAway
 	}
-	if k != nil {
-		v.told.raise(id, k.Revision)
-	}
-	return cached[api.Key]{k, asOf}, nil
+	c.view.told.raise(id, s.Change.Revision) // the feed may be behind: no later answer is older than this one
+	ready, err := c.prepare(w)
+	return cached[T]{ready, s.AsOf}, err
 }

@@ -28,14 +28,14 @@ func TestOldValueComesBack(t *testing.T) {
 	stale := cached[Right]{old, old.Revision}
 
 	putBack := func() {
-		v.rightCache.Del(rightOf(1))
-		v.rightCache.Wait()
-		v.rightCache.Set(rightOf(1), stale, 1)
-		v.rightCache.Wait()
-		got, ok := v.rightCache.Get(rightOf(1))
+		v.rights.kept.Del(rightOf(1))
+		v.rights.kept.Wait()
+		v.rights.kept.Set(rightOf(1), stale, 1)
+		v.rights.kept.Wait()
+		got, ok := v.rights.kept.Get(rightOf(1))
 		require.True(t, ok)
 		require.Equal(t, stale, got)
-		v.recentRights.keep(rightOf(1), stale)
+		v.rights.recent.keep(rightOf(1), stale)
 	}
 	s.put(api.Right{ID: rightOf(1), State: api.RightActive, BasisID: "bas_2"})
 	follow(t, v)
@@ -69,14 +69,14 @@ func TestAnswersDoNotGoBack(t *testing.T) {
 	require.NoError(t, err)
 
 	s.put(api.Right{ID: rightOf(1), State: api.RightRevoked})
-	v.rightCache.Clear()
-	v.recentRights.slot(rightOf(1)).Store(nil)
+	v.rights.kept.Clear()
+	v.rights.recent.slot(rightOf(1)).Store(nil)
 	_, err = v.Right(t.Context(), "tnt_a", rightOf(1))
 	requireCode(t, api.StateConflict, err)
-	v.rightCache.Clear()
-	v.rightCache.Set(rightOf(1), cached[Right]{old, old.Revision}, 1)
-	v.rightCache.Wait()
-	v.recentRights.keep(rightOf(1), cached[Right]{old, old.Revision})
+	v.rights.kept.Clear()
+	v.rights.kept.Set(rightOf(1), cached[Right]{old, old.Revision}, 1)
+	v.rights.kept.Wait()
+	v.rights.recent.keep(rightOf(1), cached[Right]{old, old.Revision})
 	_, err = v.Right(t.Context(), "tnt_a", rightOf(1))
 	requireCode(t, api.StateConflict, err)
 }
@@ -97,10 +97,10 @@ func TestCacheThatForgets(t *testing.T) {
 		s.put(api.Right{ID: rightOf(n), State: api.RightActive})
 	}
 	v := newView(t, s, func(c *Config) { c.Capacity = 10 })
-	v.rightCache.Close()
+	v.rights.kept.Close()
 	var still sync.Mutex // held while the cache must stand still
 	var err error
-	v.rightCache, err = ristretto.NewCache(&ristretto.Config[string, cached[Right]]{
+	v.rights.kept, err = ristretto.NewCache(&ristretto.Config[string, cached[Right]]{
 		NumCounters: 100, MaxCost: 10, BufferItems: 64, IgnoreInternalCost: true, Metrics: true,
 		OnReject: func(*ristretto.Item[cached[Right]]) {
 			still.Lock()
@@ -137,7 +137,7 @@ func TestCacheThatForgets(t *testing.T) {
 			follow(t, v)
 		}
 		for id := range rights { // else all questions would be answered by it
-			v.recentRights.slot(rightOf(id)).Store(nil)
+			v.rights.recent.slot(rightOf(id)).Store(nil)
 		}
 		var all sync.WaitGroup
 		wrong := make(chan string, readers)
@@ -154,8 +154,8 @@ func TestCacheThatForgets(t *testing.T) {
 			})
 		}
 		for _, old := range stale {
-			v.rightCache.Set(old.value.ID, old, 1)
-			v.recentRights.keep(old.value.ID, old)
+			v.rights.kept.Set(old.value.ID, old, 1)
+			v.rights.recent.keep(old.value.ID, old)
 		}
 		all.Wait()
 		tries += readers * questions
@@ -168,7 +168,7 @@ func TestCacheThatForgets(t *testing.T) {
 		default:
 		}
 	}
-	m := v.rightCache.Metrics
+	m := v.rights.kept.Metrics
 	t.Logf("%d tries: %v found, %v read; of the writes %d were rejected and %d dropped, %d entries evicted",
 		tries, testutil.ToFloat64(v.metrics.hits), testutil.ToFloat64(v.metrics.misses), m.SetsRejected(), m.SetsDropped(), m.KeysEvicted())
 	require.Greater(t, testutil.ToFloat64(v.metrics.misses), 1000.0, "the cache must have lost much in %d tries", tries)
@@ -211,11 +211,38 @@ func TestHitAllocatesNothing(t *testing.T) {
 	follow(t, v)
 	_, err := v.Right(t.Context(), "tnt_a", rightOf(1))
 	require.NoError(t, err)
-	v.rightCache.Wait()
+	v.rights.kept.Wait()
 	id, ctx := rightOf(1), t.Context()
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		if _, err := v.Right(ctx, "tnt_a", id); err != nil || v.Fresh() != nil {
 			t.Fatal(err)
 		}
 	}))
+}
+
+// TestAnswerAboutAnother: control's answer must be about the record that was asked for.
+func TestAnswerAboutAnother(t *testing.T) {
+	for name, r := range map[string]api.Right{
+		"another right": {ID: rightOf(2), TenantID: "tnt_a", Substrate: "DOOH", State: api.RightActive},
+		"none":          {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := api.Rights.Change(&r)
+			require.NoError(t, err)
+			v := newView(t, confused{change: c}, nil)
+			_, err = v.Right(t.Context(), "tnt_a", rightOf(1))
+			require.Equal(t, errAway, err)
+			require.Equal(t, 1., testutil.ToFloat64(v.metrics.loadErrors))
+		})
+	}
+}
+
+// confused answers every question with one change.
+type confused struct {
+	answers
+	change api.Change
+}
+
+func (c confused) Snapshot(context.Context, string, string) (api.Snapshot, error) {
+	return api.Snapshot{Change: &c.change, AsOf: 5}, nil
 }

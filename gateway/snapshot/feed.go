@@ -83,7 +83,9 @@ func (v *View) poll(ctx context.Context, asked time.Duration) (news bool, err er
 	if err := v.check(&f, after); err != nil {
 		return false, err
 	}
-	v.apply(&f)
+	if err := v.apply(&f); err != nil {
+		return false, err
+	}
 	if v.cfg.Signer != nil {
 		v.cfg.Signer.Learn(f.SigningKeys)
 	}
@@ -124,48 +126,45 @@ func (v *View) check(f *api.Feed, after int64) error {
 }
 
 // apply takes over the changes and then the revision. A change may come twice
-// and in any order.
-func (v *View) apply(f *api.Feed) {
+// and in any order. One that can't be read does not hold up the others, as they may be
+// stops; but the node is not up to date then, and gets no lease.
+func (v *View) apply(f *api.Feed) error {
+	var failed error
 	for i := range f.Changes {
-		c := &f.Changes[i]
-		switch {
-		case c.Right != nil:
-			v.applyRight(c.Right, c.Revision)
-		case c.Key != nil:
-			v.applyKey(c.Key, c.Revision)
+		learn := v.models[f.Changes[i].Kind]
+		if learn == nil {
+			continue // no decision of this node rests on it
 		}
+		if err := learn(&f.Changes[i]); err != nil {
+			failed = err
+			continue
+		}
+		v.metrics.changes.Inc()
 	}
-	v.applied.Store(f.UpTo)
-	v.metrics.changes.Add(float64(len(f.Changes)))
+	if failed == nil {
+		v.applied.Store(f.UpTo)
+	}
+	return failed
 }
 
-func (v *View) applyRight(r *api.Right, revision int64) {
-	v.mu.Lock()
-	known, ok := v.rights[r.ID]
-	if (ok || r.State != api.RightActive) && r.Revision >= known.revision {
-		v.rights[r.ID] = stoppedRight{tenantID: r.TenantID, revision: r.Revision, state: r.State}
-	}
-	v.mu.Unlock()
-	v.told.raise(r.ID, revision)
-	if r.State != api.RightActive {
-		return // the map answers for it; there is nothing to cache
-	}
-	ready, err := decode(r)
+func (v *View) learnRight(c *api.Change) error {
+	r, err := api.Rights.Read(c)
 	if err != nil {
-		v.cfg.Logger.Error("cannot use a right of the feed", "rightId", r.ID, "err", err)
-		return
+		return err
 	}
-	v.rightCache.Set(r.ID, cached[Right]{ready, revision}, 1)
+	id, revision, stopped := api.Rights.Of(r)
+	v.stopped.learn(id, revision, stopped, stoppedRight{r.TenantID, r.State})
+	v.rights.learn(r)
+	return nil
 }
 
-func (v *View) applyKey(k *api.Key, revision int64) {
-	v.mu.Lock()
-	if known := v.revoked[k.ID]; known != nil || !k.RevokedAt.IsZero() {
-		if known == nil || k.Revision >= known.Revision {
-			v.revoked[k.ID] = k
-		}
+func (v *View) learnKey(c *api.Change) error {
+	k, err := api.Keys.Read(c)
+	if err != nil {
+		return err
 	}
-	v.mu.Unlock()
-	v.told.raise(k.ID, revision)
-	v.keyCache.Set(k.ID, cached[api.Key]{k, revision}, 1)
+	id, revision, stopped := api.Keys.Of(k)
+	v.revoked.learn(id, revision, stopped, k)
+	v.keys.learn(k)
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -90,12 +91,65 @@ func TestMalformedAnswersGiveNoLease(t *testing.T) {
 	require.Equal(t, errStale, v.Fresh())
 }
 
+// TestMistypedChangesGiveNoLease: a change that is not what it says it is may be a stop that
+// the node would miss. The stops beside it count.
+func TestMistypedChangesGiveNoLease(t *testing.T) {
+	right := func(snapshot string) api.Change {
+		return api.Change{Kind: "right", ID: rightOf(1), Revision: 5, Snapshot: []byte(snapshot)}
+	}
+	good := fmt.Sprintf(`{"id":%q,"tenantId":"tnt_a","revision":5,"state":"REVOKED","substrate":"DOOH"}`, rightOf(1))
+	stop, err := api.Rights.Change(&api.Right{ID: rightOf(2), TenantID: "tnt_a", Revision: 5, State: api.RightRevoked})
+	require.NoError(t, err)
+	for name, c := range map[string]api.Change{
+		"no snapshot":      right(``),
+		"no object":        right(`"REVOKED"`),
+		"mistyped":         right(strings.Replace(good, `"REVOKED"`, `1`, 1)),
+		"another record":   right(strings.Replace(good, rightOf(1), rightOf(3), 1)),
+		"another revision": right(strings.Replace(good, `"revision":5`, `"revision":4`, 1)),
+		"a right as a key": {Kind: "key", ID: rightOf(1), Revision: 5, Snapshot: []byte(good)},
+		"null":             {Kind: "key", ID: "key_1", Revision: 5, Snapshot: []byte(`null`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newView(t, answers{api.Feed{Incarnation: "one", Newest: 5, UpTo: 5, Changes: []api.Change{c, stop}}}, nil)
+			_, err := v.poll(t.Context(), 0)
+			require.Error(t, err)
+			require.Equal(t, errStale, v.Fresh())
+			require.Zero(t, v.Applied(), "it is asked for again")
+			_, err = v.Right(t.Context(), "tnt_a", rightOf(2))
+			requireCode(t, api.StateConflict, err)
+		})
+	}
+	v := newView(t, answers{api.Feed{Incarnation: "one", Newest: 5, UpTo: 5, Changes: []api.Change{right(good), stop}}}, nil)
+	follow(t, v)
+	require.NoError(t, v.Fresh(), "the same, well-formed")
+}
+
+// TestUnknownKindsAreSkipped: a kind without a model on this node is no matter for its lease.
+func TestUnknownKindsAreSkipped(t *testing.T) {
+	s := newSource()
+	v := newView(t, s, nil)
+	s.set(func() {
+		s.revision++
+		type mapping struct {
+			ID       string
+			Revision int64
+		}
+		publish(s, api.Kind[mapping]{Name: "mapping", Prefix: "map_", Of: func(m *mapping) (string, int64, bool) { return m.ID, m.Revision, false }}, &mapping{"map_1", s.revision})
+	})
+	v.applied.Store(s.revision - 1)
+	follow(t, v)
+	require.NoError(t, v.Fresh())
+	require.Equal(t, s.revision, v.Applied())
+	require.Zero(t, testutil.ToFloat64(v.metrics.changes))
+}
+
 // answers gives one answer to every question.
 type answers struct{ feed api.Feed }
 
 func (a answers) Feed(context.Context, api.FeedRequest) (api.Feed, error) { return a.feed, nil }
-func (answers) Right(context.Context, string) (*api.Right, int64, error)  { return nil, 0, nil }
-func (answers) Key(context.Context, string) (*api.Key, int64, error)      { return nil, 0, nil }
+func (answers) Snapshot(context.Context, string, string) (api.Snapshot, error) {
+	return api.Snapshot{}, nil
+}
 
 // TestRun follows the feed on a fake clock: changes come through at once, each is
 // reported with the next question, and a source that fails is asked until it is back.

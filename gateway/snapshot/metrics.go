@@ -43,9 +43,7 @@ func newMetrics(reg prometheus.Registerer, v *View) *metrics {
 			return float64(v.Applied())
 		}),
 		gauge("muniment_rights_stopped_entries", "Rights and keys remembered because they are or were stopped.", func() float64 {
-			v.mu.RLock()
-			defer v.mu.RUnlock()
-			return float64(len(v.rights) + len(v.revoked))
+			return float64(v.stopped.len() + v.revoked.len())
 		}),
 	)
 	return m

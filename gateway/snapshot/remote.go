@@ -36,16 +36,7 @@ func (r *Remote) Feed(ctx context.Context, q api.FeedRequest) (f api.Feed, err e
 	return f, r.control.Ask(ctx, r.credential, http.MethodPost, api.PathFeed, q, &f)
 }
 
-// Right implements Source.
-func (r *Remote) Right(ctx context.Context, rightID string) (*api.Right, int64, error) {
-	var a api.RightAnswer
-	err := r.control.Ask(ctx, r.credential, http.MethodGet, api.PathRights+"/"+url.PathEscape(rightID), nil, &a)
-	return a.Right, a.AsOf, err
-}
-
-// Key implements Source.
-func (r *Remote) Key(ctx context.Context, keyID string) (*api.Key, int64, error) {
-	var a api.KeyAnswer
-	err := r.control.Ask(ctx, r.credential, http.MethodGet, api.PathKeys+"/"+url.PathEscape(keyID), nil, &a)
-	return a.Key, a.AsOf, err
+// Snapshot implements Source.
+func (r *Remote) Snapshot(ctx context.Context, kind, id string) (s api.Snapshot, err error) {
+	return s, r.control.Ask(ctx, r.credential, http.MethodGet, api.PathSnapshots+"/"+kind+"/"+url.PathEscape(id), nil, &s)
 }

@@ -20,7 +20,7 @@
 //     it was read from the database at or after the newest change that the
 //     feed or an earlier read told of it. A small table before it spares most
 //     look-ups; the same holds for its snapshots.
-//  3. Control itself (Source.Right, Source.Key), one question at a time for
+//  3. Control itself (Source.Snapshot), one question at a time for
 //     each id.
 //
 // "The newest change" is kept in a fixed table by hash of the
@@ -32,6 +32,17 @@
 // revocations. A right that can't be decoded is an internal error, not a right
 // without limits.
 //
+// A kind of records is added in five lines, and with a model that takes its changes:
+//
+//	// in gateway/api: Change and Read, Feed and Source.Snapshot work for it
+//	var Mappings = Kind[Mapping]{"mapping", PrefixMapping, func(m *Mapping) (string, int64, bool) { return m.ID, m.Revision, false }}
+//	store.Publish(ctx, tx, api.Mappings, m.snapshot()) // in control, by the Feed of its store.Records
+//	v.mappings = newMappings(...)                      // here: what answers for it, as a cache does for keys
+//	v.models[api.Mappings.Name] = v.learnMapping       // here: reads a change, and hands it over
+//
+// Who can take something away by a change (stopped) needs a deny set before its cache. A
+// node skips the kinds that it has no model for; a change that it can't read costs it the lease.
+//
 // Memory: the stopped map grows with the number of rights ever stopped, which
 // control's database bounds; everything else is fixed by Config.
 package snapshot
@@ -41,11 +52,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/dgraph-io/ristretto/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"muniment/gate"
@@ -58,11 +67,8 @@ type Source interface {
 	// Feed answers what came after req.After: at once if there is anything, else
 	// after at most half a second. The answer was read after the call began.
 	Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error)
-	// Right reads one right from the primary database; nil if there is none. asOf
-	// is the database's newest revision at that read.
-	Right(ctx context.Context, rightID string) (r *api.Right, asOf int64, err error)
-	// Key reads one API key, likewise.
-	Key(ctx context.Context, keyID string) (k *api.Key, asOf int64, err error)
+	// Snapshot reads the newest snapshot of one record from the primary database.
+	Snapshot(ctx context.Context, kind, id string) (api.Snapshot, error)
 }
 
 // Signer is who signs on this node with keys of its own.
@@ -155,23 +161,17 @@ type View struct {
 	incarnation string // owned by Run
 	ahead       bool   // the log says that the clock is; owned by Run
 
-	mu      sync.RWMutex
-	rights  map[string]stoppedRight // every right that is or was stopped
-	revoked map[string]*api.Key     // every key that is or will be revoked
-
-	told         floors
-	recentRights recent[Right]
-	recentKeys   recent[api.Key]
-	rightCache   *ristretto.Cache[string, cached[Right]]
-	keyCache     *ristretto.Cache[string, cached[api.Key]]
-	rightLoads   flights[Right]
-	keyLoads     flights[api.Key]
+	told    floors
+	stopped *denySet[stoppedRight]
+	rights  *cache[api.Right, Right]
+	revoked *denySet[*api.Key]
+	keys    *cache[api.Key, api.Key]
+	models  map[string]func(*api.Change) error // by the kind's name, what takes its changes
 }
 
 // stoppedRight is what is remembered forever of a right that was ever stopped.
 type stoppedRight struct {
 	tenantID string
-	revision int64
 	state    api.RightState
 }
 
@@ -183,14 +183,18 @@ func New(cfg Config) (*View, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
-	v := &View{cfg: cfg, rights: map[string]stoppedRight{}, revoked: map[string]*api.Key{}}
+	v := &View{cfg: cfg, stopped: newDenySet[stoppedRight](), revoked: newDenySet[*api.Key]()}
 	var err error
-	if v.rightCache, err = newCache[Right](cfg.Capacity); err != nil {
-		return nil, fmt.Errorf("cannot make the cache of rights: %w", err)
+	if v.rights, err = newCache(v, api.Rights, decode); err != nil {
+		return nil, err
 	}
-	if v.keyCache, err = newCache[api.Key](cfg.Capacity); err != nil {
-		v.rightCache.Close()
-		return nil, fmt.Errorf("cannot make the cache of keys: %w", err)
+	if v.keys, err = newCache(v, api.Keys, asItIs); err != nil {
+		v.rights.kept.Close()
+		return nil, err
+	}
+	v.models = map[string]func(*api.Change) error{
+		api.Rights.Name: v.learnRight,
+		api.Keys.Name:   v.learnKey,
 	}
 	v.metrics = newMetrics(cfg.Registerer, v)
 	return v, nil
@@ -199,8 +203,8 @@ func New(cfg Config) (*View, error) {
 // Close frees the caches. No method may be called after it, so a process that ends
 // leaves it: requests that were cut may still look up.
 func (v *View) Close() {
-	v.rightCache.Close()
-	v.keyCache.Close()
+	v.rights.kept.Close()
+	v.keys.kept.Close()
 }
 
 // Applied is the newest revision of the feed that was applied wholly.
@@ -263,11 +267,12 @@ func (v *View) Right(ctx context.Context, tenantID, rightID string) (*Right, err
 	if !api.IsID(api.PrefixRight, rightID) {
 		return nil, errNoRight
 	}
-	known, ok := v.stoppedRight(rightID)
-	if ok && known.tenantID == tenantID && known.state != api.RightActive {
-		return nil, stop(known.state)
+	known, _ := v.stopped.get(rightID)
+	if known.stopped && known.what.tenantID == tenantID {
+		return nil, stop(known.what.state)
 	}
-	r, err := v.loadRight(ctx, tenantID, rightID, known.revision)
+	revision := known.revision
+	r, err := v.rights.get(ctx, rightID, func(r *Right) bool { return r.Revision >= revision }, func(r *Right) bool { return r.TenantID == tenantID })
 	if err != nil {
 		return nil, err
 	}
@@ -277,45 +282,26 @@ func (v *View) Right(ctx context.Context, tenantID, rightID string) (*Right, err
 	if err := stop(r.State); err != nil {
 		return nil, err
 	}
-	if v.anyStopped(r.Ancestors) {
+	if v.stopped.any(r.Ancestors) {
 		return nil, errBlocked
 	}
 	return r, nil
-}
-
-func (v *View) stoppedRight(id string) (stoppedRight, bool) {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	s, ok := v.rights[id]
-	return s, ok
-}
-
-func (v *View) anyStopped(ids []string) bool {
-	if len(ids) == 0 {
-		return false
-	}
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	for _, id := range ids {
-		if s, ok := v.rights[id]; ok && s.state != api.RightActive {
-			return true
-		}
-	}
-	return false
 }
 
 // Key returns the newest snapshot of an API key, nil if there is none. A key with
 // a moment of revocation is returned with it: whether it has passed is for the
 // caller to say. The error is a 503 if control can't be asked.
 func (v *View) Key(ctx context.Context, keyID string) (*api.Key, error) {
-	v.mu.RLock()
-	k := v.revoked[keyID]
-	v.mu.RUnlock()
-	if k != nil {
-		return k, nil
+	if known, ok := v.revoked.get(keyID); ok {
+		return known.what, nil
 	}
-	return v.loadKey(ctx, keyID)
+	return v.keys.get(ctx, keyID, anyKey, anyKey)
 }
+
+func anyKey(*api.Key) bool { return true }
+
+// asItIs: an API key is decided by as it travels.
+func asItIs(k *api.Key) (*api.Key, error) { return k, nil }
 
 // decode makes a right ready for decisions.
 func decode(r *api.Right) (*Right, error) {

@@ -49,7 +49,7 @@ func (s *source) put(r api.Right) int64 {
 	if r.Substrate == "" {
 		r.Substrate = "DOOH"
 	}
-	s.publish(r.ID, api.Change{Right: &r}, r.State != api.RightActive)
+	publish(s, api.Rights, &r)
 	return s.revision
 }
 
@@ -58,14 +58,18 @@ func (s *source) putKey(k api.Key) int64 {
 	defer s.mu.Unlock()
 	s.revision++
 	k.Revision = s.revision
-	s.publish(k.ID, api.Change{Key: &k}, !k.RevokedAt.IsZero())
+	publish(s, api.Keys, &k)
 	return s.revision
 }
 
-func (s *source) publish(id string, c api.Change, stopped bool) {
-	c.Revision = s.revision
-	s.newest[id] = c
-	s.stoppedOnce[id] = s.stoppedOnce[id] || stopped
+func publish[T any](s *source, kind api.Kind[T], snapshot *T) {
+	c, err := kind.Change(snapshot)
+	if err != nil {
+		panic(err)
+	}
+	_, _, stopped := kind.Of(snapshot)
+	s.newest[c.ID] = c
+	s.stoppedOnce[c.ID] = s.stoppedOnce[c.ID] || stopped
 	close(s.news)
 	s.news = make(chan struct{})
 }
@@ -112,22 +116,18 @@ func (s *source) answer(after int64) api.Feed {
 	return f
 }
 
-func (s *source) Right(_ context.Context, id string) (*api.Right, int64, error) {
+func (s *source) Snapshot(_ context.Context, kind, id string) (api.Snapshot, error) {
 	s.mu.Lock()
-	r, asOf, err, loading := s.newest[id].Right, s.revision, s.away, s.loading
+	found, err, loading := api.Snapshot{AsOf: s.revision}, s.away, s.loading
+	if c, ok := s.newest[id]; ok && c.Kind == kind {
+		found.Change = &c
+	}
 	s.loads++
 	s.mu.Unlock()
 	if loading != nil {
 		loading()
 	}
-	return r, asOf, err
-}
-
-func (s *source) Key(_ context.Context, id string) (*api.Key, int64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.loads++
-	return s.newest[id].Key, s.revision, s.away
+	return found, err
 }
 
 // clock is a clock that tests move.
@@ -234,7 +234,7 @@ func TestForeignRightsAreAsUnknown(t *testing.T) {
 	for range 3 { // it comes into the cache, and into the table before it
 		_, err := v.Right(t.Context(), "tnt_a", rightOf(1))
 		require.NoError(t, err)
-		v.rightCache.Wait()
+		v.rights.kept.Wait()
 	}
 	asked := func(tenantID string, n int) (loads int, err error) {
 		before := s.loads
@@ -261,7 +261,7 @@ func TestForeignRightsAreAsUnknown(t *testing.T) {
 func TestSlowLoadMeetsARevocation(t *testing.T) {
 	for name, next := range map[string]api.Right{
 		"revoked":   {ID: rightOf(1), State: api.RightRevoked},
-		"shortened": {ID: rightOf(1), State: api.RightActive, EffectiveUntil: time.Unix(1, 0)},
+		"shortened": {ID: rightOf(1), State: api.RightActive, EffectiveUntil: time.Unix(1, 0).UTC()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSource()

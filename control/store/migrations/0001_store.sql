@@ -27,14 +27,14 @@ CREATE TABLE outbox (
 );
 CREATE INDEX outbox_by_tenant ON outbox (tenant_id, epoch, seq);
 
--- The newest state of every right and key, as nodes get it. stopped is 1 once it
--- was suspended or revoked, for good: a node may never forget such an entry.
+-- The newest snapshot of every record of a kind that nodes get. stopped is 1 once it took
+-- something away, as a suspension does, for good: a node may never forget such an entry.
 CREATE TABLE feed (
     kind     TEXT   NOT NULL,
     id       TEXT   NOT NULL,
     revision BIGINT NOT NULL,
     stopped  BIGINT NOT NULL,
-    change   TEXT   NOT NULL,
+    snapshot TEXT   NOT NULL,
     PRIMARY KEY (id, kind)
 );
 CREATE INDEX feed_by_revision ON feed (revision, kind, id);
