@@ -165,7 +165,7 @@ func TestKeyDirectoryIsPublicAndVerifies(t *testing.T) {
 	d, err := sealer.VerifyDirectory([]byte(a.text), h.nodes.RootVkey())
 	require.NoError(t, err)
 	require.Len(t, d.Keys, 5)
-	signer, err := h.nodes.PackSigner(t.Context(), sealer.PurposePack)
+	signer, err := h.nodes.Signer(t.Context(), sealer.PurposePack)
 	require.NoError(t, err)
 	_, code := d.Find(signer.KeyID, sealer.PurposePack, time.Now())
 	require.Empty(t, code)

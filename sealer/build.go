@@ -18,8 +18,8 @@ type PackConfig struct {
 	// SealedAt must not be before any of the entries.
 	SealedAt time.Time
 	// Directory is a signed key directory as SignDirectory returns it. It must list
-	// Key, with PurposePack or PurposeSandbox, and the keys of all receipts, with
-	// PurposeReceipt or PurposeSandbox respectively.
+	// Key, with a PackPurpose, and the keys of all receipts, with the ReceiptPurpose of
+	// the same: of the sandbox, or not.
 	Directory []byte
 	// Key is the Ed25519 key that signs the pack.
 	Key crypto.Signer

@@ -48,7 +48,7 @@ func (d *Directory) head(text string) (head, Code, error) {
 		if v, err := newNoteVerifier(origin, pub); err != nil || v.KeyHash() != id {
 			continue
 		}
-		if key.Purpose != PurposePack && key.Purpose != PurposeSandbox {
+		if !PurposeOf(key.Purpose).Packs {
 			code = KeyPurpose
 			continue
 		}
@@ -97,13 +97,11 @@ func (h *head) judge(d *Directory) Code {
 	return code
 }
 
+// ofSandbox says whether the head is of a log of the sandbox.
+func (h *head) ofSandbox() bool { return PurposeOf(h.key.Purpose).Sandbox }
+
 // receipts is the purpose of the keys that sign the receipts under the head.
-func (h *head) receipts() string {
-	if h.key.Purpose == PurposeSandbox {
-		return PurposeSandbox
-	}
-	return PurposeReceipt
-}
+func (h *head) receipts() string { return ReceiptPurpose(h.ofSandbox()) }
 
 // seenRoot is a root of one log that a file proves, and when it stood at the latest.
 type seenRoot struct {

@@ -13,17 +13,6 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// Purposes of keys. A key signs for one purpose only, so that a signature made
-// for one place is worth nothing in another.
-const (
-	PurposeReceipt   = "receipt_signing"
-	PurposePack      = "proof_pack_signing"
-	PurposeDirectory = "directory_signing"
-	PurposeWebhook   = "webhook_signing"
-	// PurposeSandbox signs receipts and packs of sandbox tenants.
-	PurposeSandbox = "sandbox_proof_signing"
-)
-
 // Key is one entry of the key directory.
 type Key struct {
 	KeyID     string // KeyID of the public key

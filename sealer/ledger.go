@@ -76,10 +76,8 @@ func (l *ledger) fault(code Code, message string) {
 }
 
 // packPurposes returns what a pack's key and the keys of its receipts have to be
-// for. A sandbox proves itself only.
+// for.
 func packPurposes(d *Directory, keyID string) (pack, receipts string) {
-	if k := d.key(keyID); k != nil && k.Purpose == PurposeSandbox {
-		return PurposeSandbox, PurposeSandbox
-	}
-	return PurposePack, PurposeReceipt
+	sandbox := d.ofSandbox(keyID)
+	return PackPurpose(sandbox), ReceiptPurpose(sandbox)
 }

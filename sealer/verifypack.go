@@ -76,7 +76,7 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, h *history) error {
 		return errors.Join(in.err, ctx.Err())
 	}
 	c.signatures(p, pub)
-	if c.signed && receipts == PurposeSandbox {
+	if c.signed && directory.ofSandbox(c.header.SigningKeyID) {
 		c.verdicts = append(c.verdicts, sandboxKey(c.header.SigningKeyID))
 	}
 	c.checkpoint(pub)

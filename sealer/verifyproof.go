@@ -172,7 +172,7 @@ func (c *headFile) sign(v *verification, d *Directory) {
 		return
 	}
 	c.head, c.good = h, true
-	if h.key.Purpose == PurposeSandbox {
+	if h.ofSandbox() {
 		c.play(h.key.KeyID)
 	}
 	if !h.revoked {

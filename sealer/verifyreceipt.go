@@ -145,12 +145,8 @@ func (r *signedReceipt) verify(d *Directory, in []*sighted) []Verdict {
 			sealedAt, event = &best.by, best.delivery
 		}
 	}
-	purpose := PurposeReceipt
-	pub, code := d.find(r.keyID, purpose, r.receipt.IssuedAt, sealedAt)
-	if code == KeyPurpose {
-		purpose = PurposeSandbox
-		pub, code = d.find(r.keyID, purpose, r.receipt.IssuedAt, sealedAt)
-	}
+	sandbox := d.ofSandbox(r.keyID)
+	pub, code := d.find(r.keyID, ReceiptPurpose(sandbox), r.receipt.IssuedAt, sealedAt)
 	about := fmt.Sprintf("receipt %s, signed by key %s at %s", r.receipt.ReceiptID, r.keyID, FormatTime(r.receipt.IssuedAt))
 	switch {
 	case code != "":
@@ -161,7 +157,7 @@ func (r *signedReceipt) verify(d *Directory, in []*sighted) []Verdict {
 		return verdicts
 	}
 	verdicts = append(verdicts, Verdict{Code: SignatureOK, OK: true, Message: about})
-	if purpose == PurposeSandbox {
+	if sandbox {
 		verdicts = append(verdicts, sandboxKey(r.keyID))
 	}
 	failed := slices.ContainsFunc(verdicts, func(v Verdict) bool { return !v.OK })

@@ -69,8 +69,6 @@ func issue(now time.Time, rows []signingKey) time.Time {
 	return now
 }
 
-var directoryRole = role{sealer.PurposeDirectory, control}
-
 // openDirectory finds a directory key that the root has delegated to: the current
 // one, or one whose delegation was put beside it, or a new one if the root key is
 // here.
@@ -78,6 +76,7 @@ func (r *Room) openDirectory(ctx context.Context) (err error) {
 	if r.directory, err = r.openRing(ctx, directoryRole); err != nil {
 		return err
 	}
+	r.rings[directoryRole] = r.directory
 	err = r.findDelegation(ctx)
 	if k := r.directory.current(); k != nil {
 		if _, err := sealer.ReadDelegation(k.delegation, r.rootVkey); err != nil {

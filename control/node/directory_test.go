@@ -219,6 +219,6 @@ func TestNothingIsSignedOfAnOlderDatabase(t *testing.T) {
 	}))
 	_, err := r.Directory(t.Context())
 	require.ErrorIs(t, err, store.ErrWentBack)
-	_, err = r.PackSigner(t.Context(), sealer.PurposePack)
+	_, err = r.Signer(t.Context(), sealer.PurposePack)
 	require.ErrorIs(t, err, store.ErrWentBack)
 }

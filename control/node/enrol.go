@@ -55,7 +55,7 @@ func (r *Room) EnrolKey(ctx context.Context, nodeID string, q api.EnrolRequest) 
 			return api.Conflict("the key is not vouched for by the node's newest one, " + all[n-1].KeyID +
 				": a node that has lost that joins anew, with an invitation and under another name")
 		}
-		before, err := newestKey(ctx, tx, role{row.Purpose, nodeID}, tx.Now())
+		before, err := newestKey(ctx, tx, row.role(), tx.Now())
 		if err != nil {
 			return err
 		}
@@ -208,7 +208,7 @@ func (r *Room) recall(ctx context.Context, row *signingKey, by sealer.Ref) (Succ
 	}
 	var next *signingKey
 	err = r.await(ctx, func(ctx context.Context) (done bool, err error) {
-		next, err = r.newestKey(ctx, role{row.Purpose, row.node})
+		next, err = r.newestKey(ctx, row.role())
 		return next != nil && next.KeyID != row.KeyID, err
 	})
 	if err != nil {
@@ -229,7 +229,7 @@ func (r *Room) askForAnother(ctx context.Context, row *signingKey, by sealer.Ref
 	r.change.Lock()
 	defer r.change.Unlock()
 	return r.db.Change(ctx, func(tx *store.Tx) error {
-		current, err := newestKey(ctx, tx, role{row.Purpose, row.node}, tx.Now())
+		current, err := newestKey(ctx, tx, row.role(), tx.Now())
 		switch {
 		case err != nil:
 			return err
@@ -250,7 +250,7 @@ func (r *Room) askForAnother(ctx context.Context, row *signingKey, by sealer.Ref
 // one that has gone may have left receipts in its spool. That a window has ended says
 // nothing of them: it may have because the node did not answer.
 func (r *Room) putOutOfUse(ctx context.Context, row *signingKey, force bool, by sealer.Ref) (successor *SigningKey, err error) {
-	current, err := r.newestKey(ctx, role{row.Purpose, row.node})
+	current, err := r.newestKey(ctx, row.role())
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +262,7 @@ func (r *Room) putOutOfUse(ctx context.Context, row *signingKey, force bool, by 
 	if _, err := r.awaitOut(ctx, row.node, force, row); err != nil {
 		return nil, err
 	}
-	next, err := r.newestKey(ctx, role{row.Purpose, row.node})
+	next, err := r.newestKey(ctx, row.role())
 	if err != nil || next == nil || next.KeyID == row.KeyID {
 		return nil, err
 	}

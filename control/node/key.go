@@ -7,11 +7,28 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"muniment/sealer"
 	"muniment/sealer/keyfile"
 )
+
+// use is who in this service has keys of a purpose.
+type use struct {
+	purpose string
+	files   string // begins the names of the key files
+	control bool   // control has a current key
+	nodes   bool   // so has each node, and the names of the files say whose they are
+}
+
+// uses is the table of what this service signs.
+var uses = []use{
+	{purpose: sealer.PurposeDirectory, files: "directory", control: true},
+	{purpose: sealer.PurposePack, files: "pack", control: true},
+	{purpose: sealer.PurposeReceipt, files: "node", nodes: true},
+	{purpose: sealer.PurposeSandbox, files: "sandbox", control: true, nodes: true},
+}
 
 // role is what is signed, and as whom. A role has one current key.
 type role struct {
@@ -19,22 +36,35 @@ type role struct {
 	node    string // or control
 }
 
+// The roles that are more than a row of the table: see directory.go and sandbox.go.
+var (
+	directoryRole = role{sealer.PurposeDirectory, control}
+	sandboxRole   = role{sealer.PurposeSandbox, control}
+)
+
+// rolesOf are the roles of control, or of a node, in the order of the table.
+func rolesOf(holder string) (roles []role) {
+	for _, u := range uses {
+		if holder == control && u.control || holder != control && u.nodes {
+			roles = append(roles, role{u.purpose, holder})
+		}
+	}
+	return roles
+}
+
 func (r role) String() string { return r.purpose + " of " + r.node }
 
-// signsPacks says whether packs are what is signed, which overlap (handOver).
-func (r role) signsPacks() bool { return r == packRole || r == sandboxRole }
+// overlaps says whether keys are used for a while by whoever got them, as by a seal, also
+// after another has taken over: those of control (Signer), but for the directory's.
+func (r role) overlaps() bool { return r.node == control && r != directoryRole }
 
 // stem begins the names of a role's key files: <stem>-<key id>.key.
 func (r role) stem() string {
-	switch r.purpose {
-	case sealer.PurposeDirectory:
-		return "directory"
-	case sealer.PurposePack:
-		return "pack"
-	case sealer.PurposeSandbox:
-		return "sandbox-" + r.node
+	u := uses[slices.IndexFunc(uses, func(u use) bool { return u.purpose == r.purpose })]
+	if u.nodes {
+		return u.files + "-" + r.node
 	}
-	return "node-" + r.node
+	return u.files
 }
 
 func (r role) path(dir, keyID string) string {

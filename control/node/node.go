@@ -6,6 +6,14 @@
 // whatever was signed can be verified for good. Each role (receipts of a node, packs
 // and directories of control) has one current key; a start without one makes it.
 //
+// A purpose of keys is added in five lines, and has its place in all that is said below:
+//
+//	PurposeBeacon = "beacon_signing"                                 // in sealer/purpose.go,
+//	{Name: PurposeBeacon},                                           // with what evidence rests on it: none
+//	{purpose: sealer.PurposeBeacon, files: "beacon", control: true}, // in uses: who has keys, and their files
+//	signer, err := nodes.Signer(ctx, sealer.PurposeBeacon)           // control's current one
+//	_, code := directory.Find(signer.KeyID, sealer.PurposeBeacon, at)
+//
 // The sandbox. Its tenants prove themselves by keys of their own purpose, so that nobody
 // takes a play for the real thing: control has one for their packs, and the node that
 // issues their receipts has one for those. That node is the one of this process, or one
@@ -15,7 +23,8 @@
 // every moment that the old key was lent for: the directory says for each moment
 // which one key of the node may have signed a receipt (ring.go). Deliveries that
 // arrive while the new key is written wait for that commit, and no longer. The keys
-// of packs overlap by Config.SealTime instead, as a seal keeps its key to the end.
+// of control, but for the directory's, overlap by Config.SealTime instead, as a seal keeps
+// its key to the end.
 // An old key's file is overwritten and removed once it is out of use; what that
 // can't reach is said at keyfile.Destroy.
 //
@@ -79,12 +88,6 @@ import (
 // control is who signs what no node does.
 const control = "control"
 
-// The roles of control's that sign packs: those of tenants, and those of the sandbox's.
-var (
-	packRole    = role{sealer.PurposePack, control}
-	sandboxRole = role{sealer.PurposeSandbox, control}
-)
-
 // Config of the room. DB and Dir are required.
 type Config struct {
 	DB *store.DB
@@ -101,7 +104,7 @@ type Config struct {
 	Bound time.Duration
 	// WaitFor is how long a suspension waits for the nodes. Default 2 s.
 	WaitFor time.Duration
-	// SealTime is how long a rotated key may still sign the packs of seals at work.
+	// SealTime is how long a rotated key of control may still sign, as for seals at work.
 	// Default 10 min.
 	SealTime time.Duration
 	// DrainFor is how long a rotation or a revocation waits for deliveries that were signed
@@ -122,8 +125,8 @@ type Room struct {
 	cfg Config
 	db  *store.DB
 
-	rootVkey                  string
-	directory, packs, sandbox *ring
+	rootVkey  string
+	directory *ring // one of rings
 
 	// change is held while the keys in the database and in the rings differ; for the whole
 	// of a change to a key see administer.
@@ -132,10 +135,10 @@ type Room struct {
 	renewing       sync.Mutex
 	renewed, retry time.Time // when a renewal was last tried, and may be again after it could not be
 
-	mu       sync.Mutex
-	receipts map[role]*ring  // of the nodes of this process
-	seen     map[string]poll // by node id
-	moved    chan struct{}   // closed by the next poll that reports another revision
+	mu    sync.Mutex
+	rings map[role]*ring  // of control, and of the nodes of this process
+	seen  map[string]poll // by node id
+	moved chan struct{}   // closed by the next poll that reports another revision
 
 	shared *shared // nil: no other process has the database
 }
@@ -170,7 +173,7 @@ func New(ctx context.Context, cfg Config) (*Room, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	r := &Room{cfg: cfg, db: cfg.DB, receipts: map[role]*ring{}, seen: map[string]poll{}, moved: make(chan struct{})}
+	r := &Room{cfg: cfg, db: cfg.DB, rings: map[role]*ring{}, seen: map[string]poll{}, moved: make(chan struct{})}
 	if cfg.DB.Shared() {
 		r.shared = newShared(&r.cfg)
 	}
@@ -201,11 +204,13 @@ func (r *Room) open(ctx context.Context) error {
 	if err := r.openDirectory(ctx); err != nil {
 		return err
 	}
-	if r.packs, err = r.openSigner(ctx, packRole); err != nil {
-		return err
-	}
-	if r.sandbox, err = r.openSigner(ctx, sandboxRole); err != nil {
-		return err
+	for _, role := range rolesOf(control) {
+		if role == directoryRole {
+			continue
+		}
+		if r.rings[role], err = r.openSigner(ctx, role); err != nil {
+			return err
+		}
 	}
 	if r.shared != nil {
 		_, err := r.look(ctx)
@@ -246,8 +251,8 @@ func (r *Room) enrol(ctx context.Context, nodeID string, epoch *uint64) error {
 		return err
 	}
 	opened := map[role]*ring{}
-	for _, purpose := range []string{sealer.PurposeReceipt, sealer.PurposeSandbox} {
-		g, err := r.openSigner(ctx, role{purpose, nodeID})
+	for _, role := range rolesOf(nodeID) {
+		g, err := r.openSigner(ctx, role)
 		if err != nil {
 			return err
 		}
@@ -255,7 +260,7 @@ func (r *Room) enrol(ctx context.Context, nodeID string, epoch *uint64) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.Copy(r.receipts, opened)
+	maps.Copy(r.rings, opened)
 	if r.shared == nil {
 		delete(r.seen, nodeID) // whatever lease it held, it held in a process that is gone
 	}
@@ -267,10 +272,8 @@ func (r *Room) enrol(ctx context.Context, nodeID string, epoch *uint64) error {
 // sealer.PurposeSandbox for those of the sandbox's tenants. A lent key may sign until
 // done is called.
 func (r *Room) ReceiptSigner(nodeID, purpose string) (func(ctx context.Context, at time.Time) (s *sealer.Signer, done func(), err error), error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	g := r.receipts[role{purpose, nodeID}]
-	if g == nil {
+	g := r.ringOf(role{purpose, nodeID})
+	if g == nil || nodeID == control {
 		return nil, fmt.Errorf("cannot sign as the node %s for %s: it is not enrolled", nodeID, purpose)
 	}
 	return func(ctx context.Context, at time.Time) (*sealer.Signer, func(), error) {

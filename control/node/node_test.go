@@ -203,8 +203,8 @@ func TestNodeIDsAreNoPaths(t *testing.T) {
 		require.ErrorContains(t, err, "not enrolled")
 	}
 	for _, purpose := range []string{sealer.PurposeReceipt, sealer.PurposeDirectory} {
-		_, err := r.PackSigner(t.Context(), purpose)
-		require.ErrorContains(t, err, "is no purpose of theirs")
+		_, err := r.Signer(t.Context(), purpose)
+		require.ErrorContains(t, err, "control has no keys for "+purpose)
 	}
 }
 

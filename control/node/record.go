@@ -58,6 +58,8 @@ type signingKey struct {
 	retired    bool // its node says that nothing by it is under way
 }
 
+func (k *signingKey) role() role { return role{k.Purpose, k.node} }
+
 // endAt ends the key's window, which only ever gets shorter.
 func (k *signingKey) endAt(end time.Time) {
 	if k.NotAfter == nil || end.Before(*k.NotAfter) {

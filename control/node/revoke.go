@@ -79,7 +79,7 @@ func (r *Room) Revoke(ctx context.Context, keyID string, q Revocation, by sealer
 }
 
 func (r *Room) revoke(ctx context.Context, row *signingKey, q Revocation, by sealer.Ref) (v Revoked, err error) {
-	g := r.ringOf(row)
+	g := r.ringOf(row.role())
 	joined := false
 	if g != nil {
 		v.Successor, err = r.replace(ctx, g, row, by)
@@ -136,7 +136,7 @@ func (r *Room) replace(ctx context.Context, g *ring, row *signingKey, by sealer.
 		}
 		successor = s.Key
 	}
-	if g.role.signsPacks() {
+	if g.role.overlaps() {
 		err = r.leave(ctx, row.KeyID)
 	}
 	return successor, err

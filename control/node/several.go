@@ -37,8 +37,8 @@ func (r *Room) administer(ctx context.Context, what string, wait bool) (done fun
 	if err != nil || done == nil {
 		return nil, err
 	}
-	for _, g := range []*ring{r.directory, r.packs, r.sandbox} {
-		if err := r.catchUp(ctx, g); err != nil {
+	for _, role := range rolesOf(control) {
+		if err := r.catchUp(ctx, r.ringOf(role)); err != nil {
 			done()
 			return nil, err
 		}
@@ -98,21 +98,21 @@ func newest(rows []signingKey, role role, now time.Time) (newest *signingKey) {
 	return newest
 }
 
-// PackSigner is control's current key for packs: of sealer.PurposePack, or of
-// sealer.PurposeSandbox for those of the sandbox's tenants. It may sign for
+// Signer is control's current key of a purpose, for what it signs and no node does but
+// directories: packs, by a sealer.PackPurpose, and what else the table has. It may sign for
 // Config.SealTime, whatever happens to it, unless it is revoked: then it fails, or what
 // it signed is not taken (Vouches).
-func (r *Room) PackSigner(ctx context.Context, purpose string) (*sealer.Signer, error) {
-	g := r.ringFor(role{purpose, control})
-	if g == nil || !g.role.signsPacks() {
-		return nil, fmt.Errorf("cannot sign packs: %s is no purpose of theirs", purpose)
+func (r *Room) Signer(ctx context.Context, purpose string) (*sealer.Signer, error) {
+	g := r.ringOf(role{purpose, control})
+	if g == nil || !g.role.overlaps() {
+		return nil, fmt.Errorf("cannot sign: control has no keys for %s", purpose)
 	}
 	if err := r.catchUp(ctx, g); err != nil {
-		return nil, fmt.Errorf("cannot sign packs: %w", err)
+		return nil, fmt.Errorf("cannot sign for %s: %w", purpose, err)
 	}
 	k := g.current()
 	if k == nil {
-		return nil, fmt.Errorf("cannot sign packs: there is no key for %s", g.role)
+		return nil, fmt.Errorf("cannot sign: there is no key for %s", g.role)
 	}
 	return k.signer, nil
 }

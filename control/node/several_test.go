@@ -25,7 +25,7 @@ func (r *Room) mustPackSigner(t *testing.T) *sealer.Signer {
 
 func (r *Room) mustSigner(t *testing.T, purpose string) *sealer.Signer {
 	t.Helper()
-	s, err := r.PackSigner(t.Context(), purpose)
+	s, err := r.Signer(t.Context(), purpose)
 	require.NoError(t, err)
 	return s
 }
@@ -154,7 +154,7 @@ func TestOtherFolder(t *testing.T) {
 	b.signs(t, sealer.PurposePack, first, a, b)
 	s, err := a.Rotate(t.Context(), first, store.ByOperator())
 	require.NoError(t, err)
-	_, err = b.PackSigner(t.Context(), sealer.PurposePack)
+	_, err = b.Signer(t.Context(), sealer.PurposePack)
 	require.ErrorContains(t, err, "is not in the folder that control processes share")
 	_, err = b.Rotate(t.Context(), s.Key.KeyID, store.ByOperator())
 	require.ErrorContains(t, err, "is not in the folder")
@@ -221,7 +221,7 @@ func TestOthersChangeKeysMeanwhile(t *testing.T) {
 	for _, r := range []*Room{a, b} {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		_, err = r.Rotate(ctx, r.packs.current().signer.KeyID, store.ByOperator())
+		_, err = r.Rotate(ctx, r.ringOf(packRole).current().signer.KeyID, store.ByOperator())
 		require.Error(t, err)
 		require.Error(t, ctx.Err(), "it waits as long as its caller")
 	}

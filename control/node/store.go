@@ -63,7 +63,7 @@ func PackKeys(ctx context.Context, q store.Querier) ([]sealer.Key, error) {
 		return k, row.Scan(&k.KeyID, &k.PublicKey)
 	}
 	return store.List(ctx, q, "the keys of packs", scan, `SELECT key_id, public_key FROM signing_keys
-		WHERE purpose IN ($1, $2) ORDER BY revision DESC`, sealer.PurposePack, sealer.PurposeSandbox)
+		WHERE purpose IN ($1, $2) ORDER BY revision DESC`, sealer.PackPurpose(false), sealer.PackPurpose(true))
 }
 
 // key returns one row, nil when there is none.

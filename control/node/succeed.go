@@ -44,7 +44,7 @@ func (r *Room) Rotate(ctx context.Context, keyID string, by sealer.Ref) (Success
 	if err != nil {
 		return Succession{}, err
 	}
-	g := r.ringOf(row)
+	g := r.ringOf(row.role())
 	if g == nil {
 		return r.recall(ctx, row, by)
 	}
@@ -101,7 +101,7 @@ func (r *Room) handOver(ctx context.Context, g *ring, key *private, by sealer.Re
 	r.change.Lock()
 	defer r.change.Unlock()
 	overlap, sealed := time.Duration(0), time.Time{}
-	if g.role.signsPacks() {
+	if g.role.overlaps() {
 		overlap = r.cfg.SealTime
 		if sealed, err = r.cfg.LastSeal(ctx, r.db.Read()); err != nil {
 			return nil, nil, err
@@ -145,7 +145,7 @@ func (r *Room) handOver(ctx context.Context, g *ring, key *private, by sealer.Re
 // write puts the key into the directory, and ends the one before.
 func (r *Room) write(ctx context.Context, row *signingKey, end time.Time, by sealer.Ref) (before *signingKey, err error) {
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
-		if before, err = newestKey(ctx, tx, role{row.Purpose, row.node}, tx.Now()); err != nil {
+		if before, err = newestKey(ctx, tx, row.role(), tx.Now()); err != nil {
 			return err
 		}
 		return enter(ctx, tx, row, before, end, by)
@@ -177,7 +177,7 @@ func enter(ctx context.Context, tx *store.Tx, row, before *signingKey, end time.
 // retire destroys a key that another has taken over from, once it is out of use. One
 // that can't be destroyed now is destroyed by the next start.
 func (r *Room) retire(ctx context.Context, g *ring, k *held) {
-	if g.role.signsPacks() {
+	if g.role.overlaps() {
 		time.AfterFunc(r.cfg.SealTime, func() { r.destroy(g, k) })
 		return
 	}
@@ -256,21 +256,11 @@ func (r *Room) openSigner(ctx context.Context, role role) (*ring, error) {
 	return g, err
 }
 
-// ringOf is the ring that a key's role has in this process, nil without one.
-func (r *Room) ringOf(row *signingKey) *ring { return r.ringFor(role{row.Purpose, row.node}) }
-
-func (r *Room) ringFor(role role) *ring {
-	switch role {
-	case directoryRole:
-		return r.directory
-	case packRole:
-		return r.packs
-	case sandboxRole:
-		return r.sandbox
-	}
+// ringOf is the ring that a role has in this process, nil without one.
+func (r *Room) ringOf(role role) *ring {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.receipts[role]
+	return r.rings[role]
 }
 
 // known returns a key's row, or an error that says there is none.

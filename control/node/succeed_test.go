@@ -176,7 +176,7 @@ func TestRotateRefuses(t *testing.T) {
 	require.Equal(t, api.StateConflict, api.From(err).Code, "a retry does not rotate again")
 	require.ErrorContains(t, err, s.Key.KeyID+" is")
 
-	delete(r.receipts, role{sealer.PurposeReceipt, "nod_a"})
+	delete(r.rings, role{sealer.PurposeReceipt, "nod_a"})
 	_, err = r.Rotate(t.Context(), s.Key.KeyID, operator)
 	require.ErrorContains(t, err, "does not sign in this process")
 }
@@ -203,7 +203,7 @@ func TestRotationThatFails(t *testing.T) {
 	r.verified(t)
 
 	// A commit of which nobody knows whether it was one.
-	g := r.receipts[role{sealer.PurposeReceipt, "nod_a"}]
+	g := r.rings[role{sealer.PurposeReceipt, "nod_a"}]
 	key, err := makeKey(p.keys(), g.role)
 	require.NoError(t, err)
 	_, err = r.succeed(t.Context(), g, key, operator, func(*signingKey) error { return r.db.Close() })
@@ -382,7 +382,7 @@ func TestCommitInDoubt(t *testing.T) {
 	key, err := makeKey(p.keys(), packRole)
 	require.NoError(t, err)
 	var ended <-chan error
-	_, err = r.succeed(t.Context(), r.packs, key, operator, func(row *signingKey) error {
+	_, err = r.succeed(t.Context(), r.ringOf(packRole), key, operator, func(row *signingKey) error {
 		written := *row
 		ended = r.holdChange(t, func(tx *store.Tx) error { return enter(t.Context(), tx, &written, nil, time.Time{}, operator) })
 		return errors.New("the connection is lost")

@@ -201,7 +201,7 @@ func (k *keyring) revoke(keyID string, at time.Time) {
 	}
 }
 
-func (k *keyring) PackSigner(_ context.Context, purpose string) (*sealer.Signer, error) {
+func (k *keyring) Signer(_ context.Context, purpose string) (*sealer.Signer, error) {
 	if purpose == sealer.PurposeSandbox {
 		return k.sandbox, nil
 	}

@@ -90,9 +90,8 @@ import (
 
 // Keys signs packs and knows all keys. control/node implements it.
 type Keys interface {
-	// PackSigner is the current key for packs, of sealer.PurposePack or, for those of the
-	// sandbox, sealer.PurposeSandbox.
-	PackSigner(ctx context.Context, purpose string) (*sealer.Signer, error)
+	// Signer is the current key for packs, of a sealer.PackPurpose.
+	Signer(ctx context.Context, purpose string) (*sealer.Signer, error)
 	// Vouches says whether a pack by the key may still be committed by the change.
 	Vouches(ctx context.Context, tx *store.Tx, keyID string) (bool, error)
 	// Directory is the signed key directory, canonical JSON. It holds every key
@@ -118,9 +117,8 @@ type Config struct {
 	Nodes Nodes
 	// Rate rates packs. It has to be the same in every process, and pure.
 	Rate sealer.Rate
-	// Purpose says of what purpose a tenant's packs are: sealer.PurposeSandbox for one of
-	// the sandbox, whose receipts are of that purpose too, else sealer.PurposePack. It is
-	// the same for good; an error refuses to seal, as for a tenant that was dropped. It is
+	// Purpose is the sealer.PackPurpose of a tenant, which says that of its receipts as well.
+	// It is the same for good; an error refuses to seal, as for a tenant that was dropped. It is
 	// asked again in the change that moves the head. Default: none is of the sandbox.
 	Purpose func(ctx context.Context, q store.Querier, tenantID string) (string, error)
 	// Dir is the folder of the packs; it is made when it is missing. Several
@@ -170,7 +168,7 @@ func (c *Config) validate() error {
 		c.Logger = slog.Default()
 	}
 	if c.Purpose == nil {
-		c.Purpose = func(context.Context, store.Querier, string) (string, error) { return sealer.PurposePack, nil }
+		c.Purpose = func(context.Context, store.Querier, string) (string, error) { return sealer.PackPurpose(false), nil }
 	}
 	if c.WaitFor == 0 {
 		c.WaitFor = 10 * time.Second

@@ -165,7 +165,7 @@ func (r *Room) sound(ctx context.Context, p Pack) (Pack, error) {
 // revoked lists the keys of packs that are revoked, of tenants and of the sandbox.
 func revoked(d *sealer.Directory) (keyIDs []string) {
 	for i := range d.Keys {
-		if k := &d.Keys[i]; (k.Purpose == sealer.PurposePack || k.Purpose == sealer.PurposeSandbox) && k.RevokedAt != nil {
+		if k := &d.Keys[i]; sealer.PurposeOf(k.Purpose).Packs && k.RevokedAt != nil {
 			keyIDs = append(keyIDs, k.KeyID)
 		}
 	}

@@ -85,10 +85,8 @@ func (r *Room) newSession(ctx context.Context, tenantID, leaving string, by seal
 	if err != nil {
 		return nil, err
 	}
-	if s.receipts = sealer.PurposeReceipt; purpose == sealer.PurposeSandbox {
-		s.receipts = purpose
-	}
-	if s.signer, err = r.keys.PackSigner(ctx, purpose); err != nil {
+	s.receipts = sealer.ReceiptPurpose(sealer.PurposeOf(purpose).Sandbox)
+	if s.signer, err = r.keys.Signer(ctx, purpose); err != nil {
 		return nil, err
 	}
 	if s.directoryText, err = r.keys.Directory(ctx); err != nil {

@@ -44,7 +44,7 @@ var ErrNone error = api.NotFound("tenant")
 // not known, or not any more, has none: ErrNone.
 func PackPurpose(ctx context.Context, q store.Querier, tenantID string) (string, error) {
 	if tenantID == api.SystemTenant {
-		return sealer.PurposePack, nil
+		return sealer.PackPurpose(false), nil
 	}
 	scan := func(row store.Row) (sandbox bool, err error) { return sandbox, row.Scan(&sandbox) }
 	sandbox, err := store.One(ctx, q, fmt.Sprintf("the tenant %q", tenantID), scan, `SELECT sandbox = 1 FROM tenants WHERE tenant_id = $1`, tenantID)
@@ -53,10 +53,8 @@ func PackPurpose(ctx context.Context, q store.Querier, tenantID string) (string,
 		return "", err
 	case sandbox == nil:
 		return "", ErrNone
-	case *sandbox:
-		return sealer.PurposeSandbox, nil
 	}
-	return sealer.PurposePack, nil
+	return sealer.PackPurpose(*sandbox), nil
 }
 
 // IsSandbox is the function IsSandbox on the room's database.
@@ -132,15 +130,17 @@ func owner(ctx context.Context, q store.Querier, tenantID string) (*Key, error) 
 
 // TenantIDs lists, oldest first, the tenants that are sealed before a key of a purpose is
 // revoked. A directory key signs none of their packs, and those stay sound under the next
-// directory, so that strangers' tenants, of the sandbox, have no part in its revocation.
+// directory, so that strangers' tenants, of the sandbox, have no part in its revocation. No
+// evidence of anybody rests on a key for webhooks.
 func (r *Room) TenantIDs(ctx context.Context, purpose string) ([]string, error) {
-	sandbox := 0
-	switch purpose {
-	case sealer.PurposeReceipt, sealer.PurposePack, sealer.PurposeDirectory:
-	case sealer.PurposeSandbox:
-		sandbox = 1
-	default:
+	p, sandbox := sealer.PurposeOf(purpose), 0
+	switch {
+	case p.Name == "":
 		return nil, fmt.Errorf("no tenants are known to rest on keys for %q", purpose)
+	case !p.Receipts && !p.Packs && !p.Directories:
+		return nil, nil
+	case p.Sandbox:
+		sandbox = 1
 	}
 	return store.List(ctx, r.db.Read(), "the tenants", store.Text, `SELECT tenant_id FROM tenants WHERE sandbox = $1 ORDER BY tenant_id`, sandbox)
 }
