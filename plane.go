@@ -94,7 +94,9 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 	issuer := newSandboxNode()
 	var ctl *control.Control
 	rooms := []control.Room{nodes, tenants, rights, offers, challenges, packs, metering}
-	jobs := []control.Job{{Name: "expire offers", Every: time.Second, Do: offers.Expire}}
+	sweeps := []control.Sweep{
+		{Name: "expire offers", Every: time.Second, Do: offers.Expire},
+	}
 	var visitors *sandbox.Room
 	if cfg.Sandbox.Tenants > 0 {
 		visitors, err = sandbox.New(ctx, sandbox.Config{
@@ -110,10 +112,10 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 			return nil, err
 		}
 		rooms = append(rooms, visitors)
-		jobs = append(jobs, control.Job{Name: "drop the sandbox's idle tenants", Every: time.Minute, Do: visitors.Evict})
+		sweeps = append(sweeps, control.Sweep{Name: "drop the sandbox's idle tenants", Every: time.Minute, Do: visitors.Evict})
 	}
 	ctl, err = control.New(control.Config{
-		DB: cfg.DB, Nodes: nodes, Tenants: tenants, Packs: packs, Sandbox: visitors, Log: cfg.Log, Rooms: rooms, Jobs: jobs,
+		DB: cfg.DB, Nodes: nodes, Tenants: tenants, Packs: packs, Sandbox: visitors, Log: cfg.Log, Rooms: rooms, Sweeps: sweeps,
 		AdminToken: cfg.Token, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {

@@ -45,7 +45,9 @@
 // Both are written once, in New, and are public.
 //
 // Control also relays the outbox to the log (Run), and is the source of rights
-// and keys for the nodes: Source in this process, Nodes over HTTP.
+// and keys for the nodes: Source in this process, Nodes over HTTP. What rooms do by
+// themselves is a Sweep, which looks again and again what is due, or a Worker, which does
+// the jobs that changes have queued (store/jobs.go, which shows how to add one).
 //
 // huma keeps two settings per process, how errors are made and whether names are
 // compared in exact case; New sets them, the same for every Control.
@@ -90,8 +92,9 @@ type Config struct {
 	Rooms []Room
 	// Log is where Run relays the outbox to.
 	Log store.Appender
-	// Jobs are what rooms do by themselves, as long as Run runs.
-	Jobs []Job
+	// Sweeps are what rooms look after, and Workers do their jobs, as long as Run runs.
+	Sweeps  []Sweep
+	Workers []Worker
 	// AdminToken opens the admin handler; while it is empty nothing does.
 	AdminToken string
 	// Now is the clock. Default time.Now.
@@ -122,9 +125,15 @@ func New(cfg Config) (*Control, error) {
 	case cfg.Log == nil:
 		return nil, errors.New("cannot open control: Log is missing")
 	}
-	for _, j := range cfg.Jobs {
-		if j.Every <= 0 || j.Do == nil {
-			return nil, fmt.Errorf("cannot open control: the job %q has no Every or no Do", j.Name)
+	for _, s := range cfg.Sweeps {
+		if s.Every <= 0 || s.Do == nil {
+			return nil, fmt.Errorf("cannot open control: the sweep %q has no Every or no Do", s.Name)
+		}
+	}
+	cfg.Workers = slices.Clone(cfg.Workers)
+	for i := range cfg.Workers {
+		if err := cfg.Workers[i].validate(); err != nil {
+			return nil, fmt.Errorf("cannot open control: %w", err)
 		}
 	}
 	if cfg.Now == nil {
@@ -137,7 +146,10 @@ func New(cfg Config) (*Control, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open control: %w", err)
 	}
-	cfg.Jobs = append(slices.Clone(cfg.Jobs), Job{Name: "forget old idempotency keys", Every: time.Minute, Do: cfg.DB.ForgetKeys})
+	cfg.Sweeps = append(slices.Clone(cfg.Sweeps),
+		Sweep{Name: "forget old idempotency keys", Every: time.Minute, Do: cfg.DB.ForgetKeys},
+		Sweep{Name: "forget old failed jobs", Every: time.Hour, Do: cfg.DB.ForgetJobs},
+	)
 	speakOurErrors()
 	c := &Control{
 		cfg:   cfg,
@@ -176,14 +188,17 @@ func (c *Control) Admin() http.Handler { return c.admin }
 // is not public: see gateway/api for what they say to each other.
 func (c *Control) Nodes() http.Handler { return c.nodes }
 
-// Run relays audit events to the log, keeps an eye on nodes and disk, and has the rooms do
-// their jobs, until ctx is done; then it returns nil.
+// Run relays audit events to the log, keeps an eye on nodes and disk, and does the rooms'
+// sweeps and jobs, until ctx is done; then it returns nil.
 func (c *Control) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	parts := []func(context.Context) error{c.cfg.Nodes.Follow, c.relay, c.cfg.DB.Watch}
-	for _, j := range c.cfg.Jobs {
-		parts = append(parts, func(ctx context.Context) error { return c.repeat(ctx, j) })
+	for _, s := range c.cfg.Sweeps {
+		parts = append(parts, func(ctx context.Context) error { return c.repeat(ctx, s) })
+	}
+	for _, w := range c.cfg.Workers {
+		parts = append(parts, func(ctx context.Context) error { return c.work(ctx, w) })
 	}
 	ended := make(chan error)
 	for _, part := range parts {

@@ -106,13 +106,13 @@ func (l *memoryLog) Append(_ context.Context, r *sealer.Record) (sealer.Position
 	return sealer.Position{Offset: int64(len(l.records) - 1)}, nil
 }
 
-func TestRunDoesTheJobs(t *testing.T) {
+func TestRunSweeps(t *testing.T) {
 	cfg := newHouse(t).config()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	for _, name := range []string{"first", "second"} {
 		runs := 0
-		cfg.Jobs = append(cfg.Jobs, control.Job{Name: name, Every: time.Millisecond, Do: func(context.Context) error {
+		cfg.Sweeps = append(cfg.Sweeps, control.Sweep{Name: name, Every: time.Millisecond, Do: func(context.Context) error {
 			if runs++; runs == 3 && name == "second" {
 				stop()
 			}

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,41 +19,250 @@ import (
 	"muniment/control/tenant"
 )
 
-// TestJobGoesOn through failures, each run of which is told once.
-func TestJobGoesOn(t *testing.T) {
+// workshop is a database with jobs of one kind, in a bubble with a clock of its own.
+type workshop struct {
+	t   *testing.T
+	db  *store.DB
+	log bytes.Buffer
+	ctl *Control
+}
+
+func inWorkshop(t *testing.T, test func(s *workshop)) {
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		c := &Control{cfg: Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}}
-		ctx, stop := context.WithCancel(t.Context())
-		began, did := time.Now(), 0
-		require.NoError(t, c.repeat(ctx, Job{Name: "sweep", Every: time.Second, Do: func(context.Context) error {
-			did++
-			require.Equal(t, time.Duration(did-1)*time.Second, time.Since(began))
-			switch did {
-			case 2, 3, 5:
-				return errors.New("no broom")
-			case 6:
-				stop()
-				return ctx.Err() // which is no failure
-			}
-			return nil
-		}}))
-		require.Equal(t, 6, did)
-		var said []string
-		for line := range strings.Lines(log.String()) {
-			_, line, _ = strings.Cut(line, "level=")
-			said = append(said, strings.TrimSpace(line))
-		}
-		failed := `ERROR msg="a job failed; it is tried again" job=sweep err="no broom"`
-		require.Equal(t, []string{failed, `INFO msg="a job works again" job=sweep`, failed}, said)
+		s := &workshop{t: t}
+		logger := slog.New(slog.NewTextHandler(&s.log, nil))
+		var err error
+		s.db, err = store.Open(t.Context(), store.Config{Path: filepath.Join(t.TempDir(), "control.db"), Logger: logger})
+		require.NoError(t, err)
+		defer s.db.Close()
+		s.ctl = &Control{cfg: Config{DB: s.db, Logger: logger}}
+		test(s)
 	})
 }
 
-// TestJobWithoutATime would end the process once it is begun.
-func TestJobWithoutATime(t *testing.T) {
-	nothing := func(context.Context) error { return nil }
-	for _, j := range []Job{{Name: "sweep", Do: nothing}, {Name: "sweep", Every: -1, Do: nothing}, {Name: "sweep", Every: 1}} {
-		_, err := New(Config{DB: new(store.DB), Nodes: new(node.Room), Tenants: new(tenant.Room), Log: struct{ store.Appender }{}, Jobs: []Job{j}})
-		require.EqualError(t, err, `cannot open control: the job "sweep" has no Every or no Do`)
+// employ has a worker work until fire is called, which returns once it has stopped.
+func (s *workshop) employ(w Worker) (fire func()) {
+	w.Kind = "test.job"
+	require.NoError(s.t, w.validate())
+	ctx, stop := context.WithCancel(s.t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.ctl.work(ctx, w) }()
+	return func() {
+		stop()
+		require.NoError(s.t, <-ended)
+	}
+}
+
+func (s *workshop) enqueue(lane string) {
+	_, err := s.db.Enqueue(s.t.Context(), store.NewJob{Kind: "test.job", TenantID: "tnt_a", Lane: lane})
+	require.NoError(s.t, err)
+}
+
+func (s *workshop) jobs() []store.JobRecord {
+	list, err := store.ListJobs(s.t.Context(), s.db.Read(), "test.job", "tnt_a")
+	require.NoError(s.t, err)
+	return list
+}
+
+func (s *workshop) logged(what string) int { return strings.Count(s.log.String(), what) }
+
+// TestJobIsTriedAgain later and later, and logged once.
+func TestJobIsTriedAgain(t *testing.T) {
+	inWorkshop(t, func(s *workshop) {
+		var began []time.Time
+		fire := s.employ(Worker{Do: func(_ context.Context, job *store.Job) error {
+			began = append(began, time.Now())
+			switch require.Equal(t, len(began), job.Attempts); job.Attempts {
+			case 1:
+				panic("a slip")
+			case 2:
+				return &JobFailure{Code: "NO_TOOL", Err: errors.New("borrowed")}
+			case 3, 4:
+				return errors.New("dull")
+			}
+			return nil
+		}})
+		s.enqueue("")
+		synctest.Wait()
+		require.Len(t, began, 1, "at once")
+		time.Sleep(2500 * time.Millisecond)
+		require.Len(t, began, 2)
+		require.Equal(t, "NO_TOOL", s.jobs()[0].Code)
+		time.Sleep(time.Minute)
+		require.Len(t, began, 5)
+		for i, d := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second} {
+			waited := began[i+1].Sub(began[i])
+			require.GreaterOrEqual(t, waited, d/2)
+			require.LessOrEqual(t, waited, d+lookForJobs)
+		}
+		require.Empty(t, s.jobs())
+		fire()
+		require.Equal(t, 1, s.logged("a job failed; it is tried again"))
+		require.Contains(t, s.log.String(), "a slip")
+		require.Equal(t, 1, s.logged("level=WARN"))
+		require.Zero(t, s.logged("level=ERROR"))
+	})
+}
+
+// TestJobIsGivenUp by its last attempt, by a final failure, or since all were lost, and the
+// room writes that down in the same change.
+func TestJobIsGivenUp(t *testing.T) {
+	for name, c := range map[string]struct {
+		do       func() error
+		lose     int // attempts of processes that are killed
+		attempts int
+		code     string
+	}{
+		"last attempt": {func() error { return errors.New("dull") }, 0, 3, store.JobError},
+		"code":         {func() error { return &JobFailure{Code: "NO_TOOL", Err: errors.New("borrowed")} }, 0, 3, "NO_TOOL"},
+		"final":        {func() error { return &JobFailure{Code: "NO_TOOL", Final: true, Err: errors.New("broken")} }, 0, 1, "NO_TOOL"},
+		"some lost":    {func() error { return errors.New("dull") }, 2, 3, store.JobError},
+		"lost":         {func() error { t.Error("it kills"); return nil }, 3, 4, store.JobWorkerLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorkshop(t, func(s *workshop) {
+				s.enqueue("")
+				for range c.lose {
+					_, err := s.db.Claim(s.t.Context(), "test.job", time.Minute)
+					require.NoError(t, err)
+					time.Sleep(time.Minute)
+				}
+				var codes []string
+				fire := s.employ(Worker{
+					Attempts: 3,
+					Do:       func(context.Context, *store.Job) error { return c.do() },
+					Failed: func(_ context.Context, tx *store.Tx, job *store.Job, code string) error {
+						require.NotNil(t, tx)
+						codes = append(codes, code)
+						return nil
+					},
+				})
+				time.Sleep(time.Minute)
+				fire()
+				require.Equal(t, []string{c.code}, codes)
+				job := s.jobs()[0]
+				require.Equal(t, store.JobFailed, job.State)
+				require.Equal(t, c.code, job.Code)
+				require.Equal(t, c.attempts, job.Attempts)
+				require.Equal(t, 1, s.logged("a job failed for good"))
+			})
+		})
+	}
+}
+
+// TestJobIsTakenOver once the process that had it can't have it any more: not from one that
+// is alive.
+func TestJobIsTakenOver(t *testing.T) {
+	inWorkshop(t, func(s *workshop) {
+		s.enqueue("")
+		killed, err := s.db.Claim(s.t.Context(), "test.job", 20*time.Second)
+		require.NoError(t, err)
+		began, begun := time.Now(), 0
+		var cause error
+		slow := Worker{Do: func(ctx context.Context, job *store.Job) error {
+			if begun++; begun > 1 {
+				return nil
+			}
+			require.WithinRange(t, time.Now(), began.Add(20*time.Second), began.Add(20*time.Second+lookForJobs))
+			require.ErrorIs(t, killed.Report(ctx, 1), store.ErrStale)
+			time.Sleep(time.Hour)
+			require.NoError(t, ctx.Err())
+			// Another process has it, whatever for.
+			require.NoError(t, s.db.Change(ctx, func(tx *store.Tx) error {
+				_, err := tx.ExecContext(ctx, `UPDATE jobs SET lease = lease + 1, due_at = 0`)
+				return err
+			}))
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return ctx.Err()
+		}}
+		first, second := s.employ(slow), s.employ(slow)
+		time.Sleep(2 * time.Hour)
+		first()
+		second()
+		require.Equal(t, 2, begun)
+		require.ErrorIs(t, cause, store.ErrStale)
+		require.Empty(t, s.jobs())
+	})
+}
+
+// TestWorkerStops: what it does is given back, and was no attempt; who does not listen is
+// left behind.
+func TestWorkerStops(t *testing.T) {
+	inWorkshop(t, func(s *workshop) {
+		deaf := make(chan struct{})
+		fire := s.employ(Worker{Do: func(ctx context.Context, _ *store.Job) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}})
+		s.enqueue("")
+		synctest.Wait()
+		began := time.Now()
+		fire()
+		require.Equal(t, began, time.Now())
+		job := s.jobs()[0]
+		require.Equal(t, store.JobReady, job.State)
+		require.Zero(t, job.Attempts)
+
+		fire = s.employ(Worker{Do: func(context.Context, *store.Job) error { <-deaf; return nil }})
+		synctest.Wait()
+		fire()
+		require.Equal(t, stopJobs, time.Since(began))
+		require.Equal(t, 1, s.logged("jobs do not stop"))
+		require.Equal(t, store.JobLeased, s.jobs()[0].State)
+		close(deaf)
+		synctest.Wait()
+	})
+}
+
+// TestWorkerIsBounded, goes on with the next as soon as it can, and one that is stuck keeps
+// no other lane waiting.
+func TestWorkerIsBounded(t *testing.T) {
+	inWorkshop(t, func(s *workshop) {
+		var mu sync.Mutex
+		begun, now, most, done := 0, 0, 0, 0
+		began := time.Now()
+		stuck := make(chan struct{})
+		fire := s.employ(Worker{AtOnce: 3, Do: func(context.Context, *store.Job) error {
+			mu.Lock()
+			begun++
+			first := begun == 1
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			if first {
+				<-stuck
+			} else {
+				time.Sleep(time.Minute)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			now--
+			done++
+			return nil
+		}})
+		for _, lane := range []string{"dead", "dead", "b", "c", "d", "e"} {
+			s.enqueue(lane)
+			synctest.Wait()
+		}
+		time.Sleep(2*time.Minute + time.Millisecond)
+		mu.Lock()
+		require.Equal(t, 4, done, "in two rounds of two")
+		mu.Unlock()
+		close(stuck)
+		time.Sleep(time.Minute + time.Millisecond)
+		fire()
+		require.Equal(t, 6, done)
+		require.Equal(t, 3, most)
+		require.Less(t, time.Since(began), 4*time.Minute)
+	})
+}
+
+// TestBadWorker keeps control from starting.
+func TestBadWorker(t *testing.T) {
+	nothing := func(context.Context, *store.Job) error { return nil }
+	for _, w := range []Worker{{Do: nothing}, {Kind: "broom"}, {Kind: "broom", Do: nothing, AtOnce: -1}} {
+		_, err := New(Config{DB: new(store.DB), Nodes: new(node.Room), Tenants: new(tenant.Room), Log: struct{ store.Appender }{}, Workers: []Worker{w}})
+		require.ErrorContains(t, err, "cannot open control: the worker")
 	}
 }

@@ -18,6 +18,7 @@ type Tx struct {
 	epoch    uint64 // of the events that the change emits
 	revision int64  // 0: none taken yet
 	emitted  uint64 // the number of the last event, 0 without any
+	jobs     bool   // jobs were queued
 }
 
 // Change runs fn in one write transaction and commits it. When it returns nil,
@@ -51,15 +52,19 @@ func (db *DB) change(ctx context.Context, fn func(tx *Tx) error, stops bool) err
 		return err
 	}
 	changed := tx.revision != 0 || tx.emitted != 0
-	if changed && !stops { // what is neither, as how far the log is, takes next to nothing
+	if (changed || tx.jobs) && !stops { // what is none of it, as how far the log is, takes next to nothing
 		if err := db.Reserved(); err != nil {
 			return err
 		}
 	}
 	if changed {
-		if err := db.notify(ctx, inner); err != nil {
-			return fmt.Errorf("cannot commit a change: %w", err)
-		}
+		err = db.notify(ctx, inner, channel)
+	}
+	if err == nil && tx.jobs {
+		err = db.notify(ctx, inner, channelJobs)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot commit a change: %w", err)
 	}
 	if err := db.commit(inner); err != nil {
 		return fmt.Errorf("cannot commit a change: %w", err)
@@ -73,6 +78,9 @@ func (db *DB) change(ctx context.Context, fn func(tx *Tx) error, stops bool) err
 			db.stopped.Store(tx.emitted)
 		}
 		db.queued.raise()
+	}
+	if tx.jobs {
+		db.jobs.raise()
 	}
 	return nil
 }

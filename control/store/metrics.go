@@ -27,7 +27,7 @@ func (db *DB) register() error {
 	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "muniment_store_outbox_events", Help: "Audit events that are not in the log yet; NaN when the database does not answer.",
 	}, db.outboxLen)
-	for _, c := range []prometheus.Collector{db.metrics.relayed, db.metrics.failed, waiting} {
+	for _, c := range []prometheus.Collector{db.metrics.relayed, db.metrics.failed, waiting, jobGauges{db}} {
 		if err := db.cfg.Registerer.Register(c); err != nil {
 			return err
 		}
@@ -43,4 +43,42 @@ func (db *DB) outboxLen() float64 {
 		return math.NaN()
 	}
 	return float64(n)
+}
+
+// jobGauges show the jobs in the database, alike in every process, and nothing when it does
+// not answer. Kinds are constants of the rooms.
+type jobGauges struct{ db *DB }
+
+var (
+	jobCount = prometheus.NewDesc("muniment_store_jobs", "Jobs that are not done, by kind and state.", []string{"kind", "state"}, nil)
+	jobAge   = prometheus.NewDesc("muniment_store_job_wait_seconds", "For how long the job waits that is due for longest, or whose worker was lost, by kind; 0 if none is due.", []string{"kind"}, nil)
+)
+
+func (g jobGauges) Describe(to chan<- *prometheus.Desc) { to <- jobCount; to <- jobAge }
+
+func (g jobGauges) Collect(to chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	type group struct {
+		kind, state string
+		n           int64
+		due         Instant // the earliest
+	}
+	groups, err := List(ctx, g.db.read, "jobs", func(row Row) (g group, err error) {
+		return g, row.Scan(&g.kind, &g.state, &g.n, &g.due)
+	}, `SELECT kind, state, COUNT(*), MIN(due_at) FROM jobs GROUP BY kind, state`)
+	if err != nil {
+		return
+	}
+	age := map[string]time.Duration{}
+	for _, of := range groups {
+		to <- prometheus.MustNewConstMetric(jobCount, prometheus.GaugeValue, float64(of.n), of.kind, of.state)
+		age[of.kind] = max(age[of.kind], 0)
+		if of.state != JobFailed {
+			age[of.kind] = max(age[of.kind], g.db.Now().Sub(of.due.Time))
+		}
+	}
+	for kind, d := range age {
+		to <- prometheus.MustNewConstMetric(jobAge, prometheus.GaugeValue, d.Seconds(), kind)
+	}
 }

@@ -33,7 +33,7 @@ func (db *DB) note(ctx context.Context, statement string, args []any) error {
 	if _, err := tx.ExecContext(ctx, statement, args...); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, `SELECT pg_notify($1, '')`, channelNotes); err != nil {
+	if err := db.notify(ctx, tx, channelNotes); err != nil {
 		return err
 	}
 	return tx.Commit()

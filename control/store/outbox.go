@@ -115,7 +115,7 @@ func (db *DB) clear(ctx context.Context) error {
 	}
 	db.durable = number{}
 	db.relayed.raise()
-	return db.notify(context.WithoutCancel(ctx), db.write)
+	return db.notify(context.WithoutCancel(ctx), db.write, channel)
 }
 
 // pending reads the oldest rows of the outbox.

@@ -37,11 +37,12 @@ const (
 	lockTurn   = 0x6d756e69_0003
 )
 
-// Channels of notifications, of commits and of notes. They say nothing more: whoever
-// gets one looks again at all that it is about.
+// Channels of notifications, of commits, of notes and of queued jobs. They say nothing
+// more: whoever gets one looks again at all that it is about.
 const (
 	channel      = "muniment"
 	channelNotes = "muniment_notes"
+	channelJobs  = "muniment_jobs"
 )
 
 const (
@@ -134,7 +135,7 @@ func (tx *Tx) takeTurn(ctx context.Context) error {
 
 // notify tells every process; within a transaction it tells them at the commit. On
 // SQLite there is no other.
-func (db *DB) notify(ctx context.Context, q execer) error {
+func (db *DB) notify(ctx context.Context, q execer, channel string) error {
 	if db.pg == nil {
 		return nil
 	}
@@ -165,7 +166,7 @@ func (db *DB) listenOnce(ctx context.Context, failing *bool) error {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	for _, name := range []string{channel, channelNotes} {
+	for _, name := range []string{channel, channelJobs, channelNotes} {
 		if _, err := conn.Exec(ctx, "LISTEN "+name); err != nil {
 			return err
 		}
@@ -184,6 +185,8 @@ func (db *DB) listenOnce(ctx context.Context, failing *bool) error {
 			return err
 		case err == nil && got.Channel == channelNotes:
 			db.noted.raise()
+		case err == nil && got.Channel == channelJobs:
+			db.jobs.raise()
 		default:
 			db.wake()
 		}

@@ -21,6 +21,11 @@
 // as TEXT, truth values as 0 and 1, and no order by texts that a locale may sort in
 // its own way.
 //
+// Work that may run late, or in another process, is a job: a leased row of one table
+// (jobs.go, which shows how to add one). Besides that there are three ways of being alone,
+// advisory locks on PostgreSQL which end with their connection: changes run one at a time,
+// one process relays (both postgres.go), and one opens or changes keys (turn.go).
+//
 // What stops something is recorded although the disk is full, out of a reserve; when it
 // can't be recorded all the same, no node gets a lease (stop.go, reserve.go).
 //
@@ -131,6 +136,7 @@ type DB struct {
 	queued   broadcast // raised by a commit that emitted an event
 	relayed  broadcast // raised when events have left the outbox
 	noted    broadcast // raised by Note
+	jobs     broadcast // raised by a commit that queued jobs, and when one ends here
 	relaying sync.Mutex
 	durable  number      // the newest event that the log has and the outbox may too; under relaying
 	full     atomic.Bool // the last change found no room on the disk

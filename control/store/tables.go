@@ -76,6 +76,7 @@ func (all Tables) ErasePerson(ctx context.Context, tx *Tx, tenantID, person, rep
 var OwnTables = Tables{
 	{Name: "idempotency"},
 	{Name: "idempotency_usage"},
+	{Name: "jobs"},
 	{Name: "outbox", Outlives: "its events are on their way to the log"},
 	{Name: "feed", Outlives: "an entry ends with the row that it is of"},
 	{Name: "high_water", Outlives: noTenants},

@@ -1,0 +1,338 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"muniment/gateway/api"
+)
+
+// # Jobs
+//
+// A job is work that may run late or in another process. It is queued in the change that
+// makes it necessary, and survives kill -9: a process leases it, and when it does not keep
+// the lease any more another one takes over. So a job may run more than once, and its work
+// has to be safe to begin again. Every write of a job carries the number of its lease and
+// fails with ErrStale once that is over, and so does a change that begins with Hold. None of
+// these writes waits for the turn of changes. Control runs them (control.Worker).
+//
+// Jobs of a lane run one at a time, and lanes take turns, however many jobs wait in each.
+// By default each tenant is a lane. What has very many items is one job that goes through
+// them and reports its progress, rather than a job each.
+//
+// To add a job:
+//
+//	const DropJob = "proof.drop"                                                                // in the room, with a payload of ids
+//	tx.Enqueue(ctx, store.NewJob{Kind: DropJob, TenantID: api.SystemTenant, Payload: drop{id}}) // in the change that needs it
+//	func (r *Room) RunDrop(ctx context.Context, job *store.Job) error                           // does it, and returns soon once ctx is done
+//	workers = append(workers, control.Worker{Kind: proof.DropJob, Do: packs.RunDrop})           // where main opens the rooms
+//	func TestDropIsKilled(t *testing.T)                                                         // it ends half-way, and begins again
+
+// ErrStale says that the lease of a job is over: whoever has the job now decides about it,
+// and nothing was written.
+var ErrStale = errors.New("the lease of the job is over")
+
+// Codes of failed jobs that no room gives.
+const (
+	JobError      = "JOB_FAILED"  // an error without a code
+	JobWorkerLost = "WORKER_LOST" // the last process that leased it has gone, or stood still
+)
+
+// States of a job. Of one that is done there is no row.
+const (
+	JobWaiting = "WAITING" // until DueAt
+	JobReady   = "READY"
+	JobLeased  = "LEASED"
+	JobFailed  = "FAILED"
+)
+
+// keepFailed is how long a failed job is kept for who asks what became of it.
+const keepFailed = 30 * 24 * time.Hour
+
+// NewJob is a job to be queued. Kind and TenantID are required.
+type NewJob struct {
+	Kind string
+	// TenantID is whose job it is; it is dropped with the tenant. api.SystemTenant: nobody's.
+	TenantID string
+	// Lane is what the job waits in line with; default the tenant.
+	Lane string
+	// Key has it not queued beside another of its kind with the key. One that is being
+	// done then is done once more afterwards, as it may have passed what is new. Default
+	// none.
+	Key string
+	// Payload is what the worker needs to know: ids, as a JSON object. No secrets, and nothing
+	// that names a person: those stand in rooms' tables, where erasure finds them.
+	Payload any
+	// At is when it is to run; default now.
+	At time.Time
+}
+
+// JobRecord is a job as its owner sees it.
+type JobRecord struct {
+	ID, Kind, TenantID, State string
+	Payload, Progress         json.RawMessage
+	Attempts                  int // begun
+	// Code says why the last attempt failed; empty if none has.
+	Code                        string
+	DueAt, CreatedAt, UpdatedAt Instant
+}
+
+// Job is a job that this process has leased.
+type Job struct {
+	JobRecord
+	db    *DB
+	lease int64 // its number
+	term  time.Duration
+}
+
+// Enqueue queues a job as part of the change, and returns its id, or that of the queued one
+// with its key.
+func (tx *Tx) Enqueue(ctx context.Context, n NewJob) (jobID string, err error) {
+	tx.jobs = true
+	return enqueue(ctx, tx, tx.Now(), n)
+}
+
+// Enqueue queues a job in a transaction of its own, which waits for no change.
+func (db *DB) Enqueue(ctx context.Context, n NewJob) (jobID string, err error) {
+	if err := db.Reserved(); err != nil {
+		return "", err
+	}
+	err = db.Aside(ctx, func(tx *sql.Tx) error {
+		if jobID, err = enqueue(ctx, tx, db.Now(), n); err != nil {
+			return err
+		}
+		return db.notify(ctx, tx, channelJobs)
+	})
+	if err == nil {
+		db.jobs.raise()
+	}
+	return jobID, err
+}
+
+// mostPayload bounds payload and progress of a job, in bytes: they hold ids and counts.
+const mostPayload = 1024
+
+func compact(what string, v any) (string, error) {
+	text, err := json.Marshal(v)
+	if err == nil && len(text) > mostPayload {
+		err = fmt.Errorf("it takes %d bytes of %d: rooms keep records, jobs their ids", len(text), mostPayload)
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot write the %s of a job: %w", what, err)
+	}
+	return string(text), nil
+}
+
+// enqueue gives the job its place: behind those of its lane, and not before what lanes are
+// at by now.
+func enqueue(ctx context.Context, q Querier, now time.Time, n NewJob) (jobID string, err error) {
+	if n.Kind == "" || n.TenantID == "" {
+		return "", errors.New("cannot queue a job without kind or tenant")
+	}
+	payload, err := compact("payload", n.Payload)
+	if err != nil {
+		return "", err
+	}
+	state, due := JobReady, now
+	if n.At.After(now) {
+		state, due = JobWaiting, n.At
+	}
+	err = q.QueryRowContext(ctx, `INSERT INTO jobs (job_id, kind, tenant_id, lane, unique_key, payload, state, place, due_at, lease, attempts, again, progress, code, created_at, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, (SELECT MAX(place) FROM (
+				SELECT COALESCE(MAX(place), 0) + 1 AS place FROM jobs WHERE kind = $2 AND lane = $4
+				UNION ALL SELECT COALESCE((SELECT MAX(place) FROM jobs WHERE kind = $2 AND state = 'LEASED'), (SELECT MIN(place) FROM jobs WHERE kind = $2 AND state = 'READY'))
+			) places), $8, 0, 0, 0, '{}', '', $9, $9)
+		ON CONFLICT (kind, unique_key) WHERE unique_key <> '' AND state <> 'FAILED'
+		DO UPDATE SET again = CASE WHEN jobs.state = 'LEASED' THEN 1 ELSE 0 END RETURNING job_id`,
+		api.NewID(prefixJob, now), n.Kind, n.TenantID, cmp.Or(n.Lane, n.TenantID), n.Key, payload, state, Millis(due), Millis(now)).Scan(&jobID)
+	if err != nil {
+		return "", fmt.Errorf("cannot queue a job of kind %s: %w", n.Kind, err)
+	}
+	return jobID, nil
+}
+
+const prefixJob api.Prefix = "job_"
+
+// JobQueued returns a channel that is closed when a job is queued, in any process, or one
+// ends in this one, or sooner. To miss nothing, take the channel before Claim.
+func (db *DB) JobQueued() <-chan struct{} { return db.jobs.wait() }
+
+// Claim leases the next job of a kind for a term; nil if there is none to do now. Whoever
+// gets it keeps the lease (Keep), and ends it by Done, Retry, Fail or GiveBack.
+func (db *DB) Claim(ctx context.Context, kind string, term time.Duration) (job *Job, err error) {
+	now := db.Now()
+	due, err := One(ctx, db.read, "whether a job is due", Text, `SELECT job_id FROM jobs WHERE kind = $1 AND state IN ('READY', 'WAITING', 'LEASED') AND due_at <= $2 LIMIT 1`, kind, Millis(now))
+	if err != nil || due == nil {
+		return nil, err
+	}
+	if err := db.Reserved(); err != nil { // what room is left is for stops
+		return nil, err
+	}
+	for {
+		err = db.Aside(ctx, func(tx *sql.Tx) error {
+			job, err = db.claim(ctx, tx, kind, now, term)
+			return err
+		})
+		if sqlState(err) != uniqueViolation { // another process has leased one of the lane just now
+			return job, err
+		}
+	}
+}
+
+func (db *DB) claim(ctx context.Context, tx *sql.Tx, kind string, now time.Time, term time.Duration) (*Job, error) {
+	skip := ""
+	if db.pg != nil {
+		skip = ` FOR UPDATE SKIP LOCKED`
+	}
+	_, err := tx.ExecContext(ctx, `UPDATE jobs SET state = 'READY' WHERE job_id IN (
+		SELECT job_id FROM jobs WHERE kind = $1 AND state IN ('WAITING', 'LEASED') AND due_at <= $2`+skip+`)`, kind, Millis(now))
+	if err != nil {
+		return nil, fmt.Errorf("cannot wake jobs of kind %s: %w", kind, err)
+	}
+	return One(ctx, tx, "a job of kind "+kind, func(row Row) (j Job, err error) {
+		j.db, j.term = db, term
+		j.JobRecord, err = scanJob(row, &j.lease)
+		return j, err
+	}, `UPDATE jobs SET state = 'LEASED', lease = lease + 1, attempts = attempts + 1, due_at = $2, updated_at = $3 WHERE job_id = (
+		SELECT job_id FROM jobs j WHERE kind = $1 AND state = 'READY' AND NOT EXISTS (SELECT 1 FROM jobs l WHERE l.kind = j.kind AND l.lane = j.lane AND l.state = 'LEASED')
+		ORDER BY place, job_id LIMIT 1`+skip+`) RETURNING `+jobColumns+`, lease`, kind, Millis(now.Add(term)), Millis(now))
+}
+
+const uniqueViolation = "23505"
+
+// Read reads the payload.
+func (j *Job) Read(into any) error {
+	if err := json.Unmarshal(j.Payload, into); err != nil {
+		return fmt.Errorf("cannot read the payload of the job %s: %w", j.ID, err)
+	}
+	return nil
+}
+
+// Hold has a change, or a transaction beside them, come to nothing if the lease is over. It
+// comes first in what a worker writes.
+func (j *Job) Hold(ctx context.Context, tx execer) error {
+	return j.write(ctx, tx, `UPDATE jobs SET updated_at = $3 WHERE `, Millis(j.db.Now()))
+}
+
+// write runs a statement about the job while it has its lease.
+func (j *Job) write(ctx context.Context, q execer, statement string, args ...any) error {
+	result, err := q.ExecContext(ctx, statement+`job_id = $1 AND lease = $2 AND state = 'LEASED'`, append([]any{j.ID, j.lease}, args...)...)
+	var n int64
+	if err == nil {
+		n, err = result.RowsAffected()
+	}
+	if err == nil && n == 0 {
+		err = ErrStale
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the job %s of kind %s: %w", j.ID, j.Kind, err)
+	}
+	return nil
+}
+
+// Keep makes the lease last for its term from now on.
+func (j *Job) Keep(ctx context.Context) error {
+	return j.alone(ctx, `UPDATE jobs SET due_at = $3 WHERE `, Millis(j.db.Now().Add(j.term)))
+}
+
+// Report writes down how far the job is, a JSON object of counts and ids: its owner sees
+// it, and if the job is begun again it goes on from there. It also keeps the lease.
+func (j *Job) Report(ctx context.Context, progress any) error {
+	text, err := compact("progress", progress)
+	if err != nil {
+		return err
+	}
+	now := j.db.Now()
+	return j.alone(ctx, `UPDATE jobs SET progress = $5, due_at = $3, updated_at = $4 WHERE `, Millis(now.Add(j.term)), Millis(now), text)
+}
+
+// Retry has the job done again after a delay, as this attempt failed with a code.
+func (j *Job) Retry(ctx context.Context, code string, delay time.Duration) error {
+	defer j.db.jobs.raise()
+	now := j.db.Now()
+	return j.alone(ctx, `UPDATE jobs SET state = 'WAITING', code = $5, due_at = $3, updated_at = $4 WHERE `, Millis(now.Add(delay)), Millis(now), code)
+}
+
+// GiveBack has another process do the job, as this one stops. It was no attempt.
+func (j *Job) GiveBack(ctx context.Context) error {
+	defer j.db.jobs.raise()
+	return j.alone(ctx, `UPDATE jobs SET state = 'READY', attempts = attempts - 1, due_at = $3 WHERE `, Millis(j.db.Now()))
+}
+
+// alone is write in a transaction of its own.
+func (j *Job) alone(ctx context.Context, statement string, args ...any) error {
+	return j.db.Aside(ctx, func(tx *sql.Tx) error { return j.write(ctx, tx, statement, args...) })
+}
+
+// Done ends the job.
+func (j *Job) Done(ctx context.Context) error {
+	defer j.db.jobs.raise()
+	return j.db.Aside(ctx, func(tx *sql.Tx) error {
+		_, err := j.end(ctx, tx, `DELETE FROM jobs WHERE `)
+		return err
+	})
+}
+
+// Fail gives the job up, with a code. also, which may be nil, runs in the same change: what
+// the room writes of it. A job that was queued anew meanwhile is not given up.
+func (j *Job) Fail(ctx context.Context, code string, also func(ctx context.Context, tx *Tx) error) error {
+	defer j.db.jobs.raise()
+	fail := func(q execer) (ended bool, err error) {
+		return j.end(ctx, q, `UPDATE jobs SET state = 'FAILED', place = 0, code = $3, due_at = $4, updated_at = $4 WHERE `, code, Millis(j.db.Now()))
+	}
+	if also == nil {
+		return j.db.Aside(ctx, func(tx *sql.Tx) error {
+			_, err := fail(tx)
+			return err
+		})
+	}
+	return j.db.Change(ctx, func(tx *Tx) error {
+		ended, err := fail(tx)
+		if err == nil && ended {
+			err = also(ctx, tx)
+		}
+		return err
+	})
+}
+
+// end runs the statement that ends the job, unless it was queued anew meanwhile: then it
+// begins as if for the first time.
+func (j *Job) end(ctx context.Context, q execer, statement string, args ...any) (ended bool, err error) {
+	if err = j.write(ctx, q, statement+`again = 0 AND `, args...); !errors.Is(err, ErrStale) {
+		return err == nil, err
+	}
+	return false, j.write(ctx, q, `UPDATE jobs SET state = 'READY', attempts = 0, again = 0, progress = '{}', code = '', due_at = $3 WHERE again = 1 AND `, Millis(j.db.Now()))
+}
+
+const jobColumns = `job_id, kind, tenant_id, state, payload, progress, attempts, code, due_at, created_at, updated_at`
+
+func scanJob(row Row, also ...any) (j JobRecord, err error) {
+	var payload, progress string
+	err = row.Scan(append([]any{&j.ID, &j.Kind, &j.TenantID, &j.State, &payload, &progress, &j.Attempts, &j.Code, &j.DueAt, &j.CreatedAt, &j.UpdatedAt}, also...)...)
+	j.Payload, j.Progress = json.RawMessage(payload), json.RawMessage(progress)
+	return j, err
+}
+
+// FindJob reads a job; RESOURCE_NOT_FOUND once it is done.
+func FindJob(ctx context.Context, q Querier, jobID string) (*JobRecord, error) {
+	return Find(ctx, q, "job", jobID, func(row Row) (JobRecord, error) { return scanJob(row) }, `SELECT `+jobColumns+` FROM jobs WHERE job_id = $1`, jobID)
+}
+
+// ListJobs lists a tenant's jobs of a kind that aren't done, the oldest first, 500 at most.
+func ListJobs(ctx context.Context, q Querier, kind, tenantID string) ([]JobRecord, error) {
+	return List(ctx, q, "jobs of "+tenantID, func(row Row) (JobRecord, error) { return scanJob(row) },
+		`SELECT `+jobColumns+` FROM jobs WHERE tenant_id = $1 AND kind = $2 ORDER BY created_at, job_id LIMIT 500`, tenantID, kind)
+}
+
+// ForgetJobs deletes the jobs that failed long ago.
+func (db *DB) ForgetJobs(ctx context.Context) error {
+	return db.Aside(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `DELETE FROM jobs WHERE state = 'FAILED' AND due_at <= $1`, Millis(db.Now().Add(-keepFailed)))
+		return err
+	})
+}
