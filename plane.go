@@ -97,6 +97,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 	sweeps := []control.Sweep{
 		{Name: "expire offers", Every: time.Second, Do: offers.Expire},
 	}
+	workers := []control.Worker{{Kind: proof.DropJob, Do: packs.RunDrop, AtOnce: 1}}
 	var visitors *sandbox.Room
 	if cfg.Sandbox.Tenants > 0 {
 		visitors, err = sandbox.New(ctx, sandbox.Config{
@@ -115,7 +116,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 		sweeps = append(sweeps, control.Sweep{Name: "drop the sandbox's idle tenants", Every: time.Minute, Do: visitors.Evict})
 	}
 	ctl, err = control.New(control.Config{
-		DB: cfg.DB, Nodes: nodes, Tenants: tenants, Packs: packs, Sandbox: visitors, Log: cfg.Log, Rooms: rooms, Sweeps: sweeps,
+		DB: cfg.DB, Nodes: nodes, Tenants: tenants, Packs: packs, Sandbox: visitors, Log: cfg.Log, Rooms: rooms, Sweeps: sweeps, Workers: workers,
 		AdminToken: cfg.Token, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {

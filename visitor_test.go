@@ -3,6 +3,8 @@ package main
 import (
 	"database/sql"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -187,7 +189,10 @@ func TestSandboxTakesWhatItCounts(t *testing.T) {
 	require.Less(t, counted, 2*(took.sum()-started.sum()), "nor is it far more")
 
 	v.does("POST", "/reset", "", &struct{}{})
-	require.NoDirExists(t, filepath.Join(h.data, "packs", made.TenantID))
+	until(t, func() bool {
+		_, err := os.Stat(filepath.Join(h.data, "packs", made.TenantID))
+		return errors.Is(err, fs.ErrNotExist) // a job deletes its packs
+	})
 	until(t, func() bool {
 		return h.query("warehouse.db", `SELECT COUNT(*) FROM events WHERE tenant_id = ?`, made.TenantID) == 0
 	})

@@ -159,7 +159,20 @@ func TestDroppedTenant(t *testing.T) {
 	h := build(t, cfg)
 	drop := func() {
 		gone = true
-		require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error { return Tables.DropTenant(t.Context(), tx, tenant) }))
+		require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+			if err := Tables.DropTenant(t.Context(), tx, tenant); err != nil {
+				return err
+			}
+			return h.room.Drop(t.Context(), tx, tenant)
+		}))
+	}
+	deleteFiles := func() {
+		job, err := h.db.Claim(t.Context(), DropJob, time.Minute)
+		require.NoError(t, err)
+		for range 2 { // the first process ends before it can say so
+			require.NoError(t, h.room.RunDrop(t.Context(), job))
+		}
+		require.NoError(t, job.Done(t.Context()))
 	}
 	count := func(table string) (n int) {
 		require.NoError(t, h.db.Read().QueryRow(`SELECT COUNT(*) FROM `+table+` WHERE tenant_id = $1`, tenant).Scan(&n))
@@ -172,7 +185,7 @@ func TestDroppedTenant(t *testing.T) {
 	h.room.step = func(name string) error {
 		if name == "commit" {
 			drop()
-			return h.room.Drop(tenant)
+			deleteFiles()
 		}
 		return nil
 	}
@@ -183,15 +196,19 @@ func TestDroppedTenant(t *testing.T) {
 	require.Equal(t, 1, count("proof_heads"))
 	require.Equal(t, 2, count("proof_roots"))
 	require.Equal(t, api.ResourceNotFound, h.sealErr().Code)
-	require.NoError(t, h.room.Drop(tenant), "it is gone already")
 
-	// The process ends between the two.
+	// Nobody has done the job yet.
 	gone = false
 	h = build(t, cfg)
 	h.deliver(deliveries(3)...)
 	h.seal()
 	drop()
 	require.NotEmpty(t, h.files())
-	h.reopen(cfg)
+	deleteFiles()
 	require.Empty(t, h.files())
+
+	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error { return h.room.Drop(t.Context(), tx, "..") }))
+	job, err := h.db.Claim(t.Context(), DropJob, time.Minute)
+	require.NoError(t, err)
+	require.ErrorContains(t, h.room.RunDrop(t.Context(), job), "is no tenant")
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
@@ -56,11 +57,31 @@ func (r *Room) sweep(ctx context.Context) (swept int, err error) {
 	return swept, nil
 }
 
-// Drop deletes the files of a tenant's packs, whose rows are gone already (see
-// store.Tables.DropTenant). What a crash leaves of them is swept at the next start.
-func (r *Room) Drop(tenantID string) error {
-	if err := os.RemoveAll(r.folder.name(tenantID, "")); err != nil {
-		return fmt.Errorf("cannot delete the packs of %s: %w", tenantID, err)
+// DropJob is the kind of job that deletes the files of a dropped tenant's packs.
+const DropJob = "proof.drop"
+
+type droppedPacks struct {
+	TenantID string `json:"tenantId"`
+}
+
+// Drop has the files of a tenant's packs deleted after the change that deletes their rows
+// (see store.Tables.DropTenant).
+func (r *Room) Drop(ctx context.Context, tx *store.Tx, tenantID string) error {
+	_, err := tx.Enqueue(ctx, store.NewJob{Kind: DropJob, TenantID: api.SystemTenant, Payload: droppedPacks{tenantID}})
+	return err
+}
+
+// RunDrop does a DropJob.
+func (r *Room) RunDrop(_ context.Context, job *store.Job) error {
+	var dropped droppedPacks
+	if err := job.Read(&dropped); err != nil {
+		return err
+	}
+	if !api.IsID(api.PrefixTenant, dropped.TenantID) { // else it would delete another folder
+		return fmt.Errorf("%q is no tenant", dropped.TenantID)
+	}
+	if err := os.RemoveAll(r.folder.name(dropped.TenantID, "")); err != nil {
+		return fmt.Errorf("cannot delete the packs of %s: %w", dropped.TenantID, err)
 	}
 	return nil
 }

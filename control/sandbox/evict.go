@@ -137,24 +137,17 @@ func (r *Room) dropIf(ctx context.Context, tenantID, reason string, by sealer.Re
 			return err
 		}
 		dropped = true
-		return r.dropAndTell(ctx, tx, tenantID, reason, by)
+		if err := r.cfg.Tables.DropTenant(ctx, tx, tenantID); err != nil {
+			return err
+		}
+		if err := r.cfg.DropPacks(ctx, tx, tenantID); err != nil {
+			return err
+		}
+		return tx.EmitRecord(ctx, sealer.Event{
+			TenantID: tenantID, Type: pipeline.TypeDropped, At: tx.Now(), Actor: by, Subject: sealer.Ref{Kind: "tenant", ID: tenantID},
+		}, object{"tenantId": tenantID, "reason": reason})
 	})
-	if !dropped || err != nil {
-		return false, err
-	}
-	if err := r.cfg.DropPacks(tenantID); err != nil { // the next start tries again
-		r.cfg.Logger.Error("cannot delete the packs of a tenant of the sandbox that is gone", "tenantId", tenantID, "err", err)
-	}
-	return true, nil
-}
-
-func (r *Room) dropAndTell(ctx context.Context, tx *store.Tx, tenantID, reason string, by sealer.Ref) error {
-	if err := r.cfg.Tables.DropTenant(ctx, tx, tenantID); err != nil {
-		return err
-	}
-	return tx.EmitRecord(ctx, sealer.Event{
-		TenantID: tenantID, Type: pipeline.TypeDropped, At: tx.Now(), Actor: by, Subject: sealer.Ref{Kind: "tenant", ID: tenantID},
-	}, object{"tenantId": tenantID, "reason": reason})
+	return dropped && err == nil, err
 }
 
 // Replay returns what applies each event of the sandbox for store.Replay: a tenant that was

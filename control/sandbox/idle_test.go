@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ func TestUseWithinTheMinuteCounts(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	const limit = time.Hour
-	r := &Room{cfg: Config{Idle: limit, Tables: append(Tables, tenant.Tables...), DropPacks: func(string) error { return nil }, Logger: quiet}, db: db}
+	r := &Room{cfg: Config{Idle: limit, Tables: append(Tables, tenant.Tables...), DropPacks: func(context.Context, *store.Tx, string) error { return nil }, Logger: quiet}, db: db}
 	var l lodger
 	require.NoError(t, db.Change(t.Context(), func(tx *store.Tx) error {
 		made, err := tenant.Make(t.Context(), tx, tenant.Request{Org: "visitor", Sandbox: true})

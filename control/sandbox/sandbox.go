@@ -91,8 +91,9 @@ type Config struct {
 	Free    func() (int64, error)
 	// LogKeep is how long the log keeps what is loaded; 7 days when it is 0.
 	LogKeep time.Duration
-	// DropPacks deletes the files of a tenant's packs once the tenant is gone; nil has none.
-	DropPacks func(tenantID string) error
+	// DropPacks has the files of a tenant's packs deleted after the change that drops the
+	// tenant; nil has none.
+	DropPacks func(ctx context.Context, tx *store.Tx, tenantID string) error
 	// Limits of each address; a limit that is 0 is the contract's.
 	Limits Limits
 	// Shared counts them in the database, together with other processes.
@@ -136,7 +137,7 @@ func New(ctx context.Context, cfg Config) (*Room, error) {
 		cfg.LogKeep = defaultLogKeep
 	}
 	if cfg.DropPacks == nil {
-		cfg.DropPacks = func(string) error { return nil }
+		cfg.DropPacks = func(context.Context, *store.Tx, string) error { return nil }
 	}
 	if cfg.Limits.Burst == 0 {
 		cfg.Limits.Burst = defaultBurst
