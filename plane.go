@@ -96,6 +96,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 	rooms := []control.Room{nodes, tenants, rights, offers, challenges, packs, metering}
 	sweeps := []control.Sweep{
 		{Name: "expire offers", Every: time.Second, Do: offers.Expire},
+		{Name: "renew the directory key", Every: time.Minute, Do: nodes.Renew},
 	}
 	workers := []control.Worker{{Kind: proof.DropJob, Do: packs.RunDrop, AtOnce: 1}}
 	var visitors *sandbox.Room

@@ -21,7 +21,6 @@ import (
 // holds every change that was answered for, and is never old. A directory with a
 // change in it is issued later than every one without.
 func (r *Room) Directory(ctx context.Context) ([]byte, error) {
-	r.renew(ctx)
 	// No key changes here between the read and the signature.
 	r.change.RLock()
 	defer r.change.RUnlock()
@@ -85,8 +84,8 @@ func (r *Room) openDirectory(ctx context.Context) (err error) {
 		if err != nil {
 			r.cfg.Logger.Warn("a directory key goes on waiting", "err", err)
 		}
-		if r.mayRenew() {
-			r.renewNow(ctx)
+		if err := r.renew(ctx); err != nil {
+			r.cfg.Logger.Warn("the directory key is not renewed yet", "err", err)
 		}
 		return nil
 	}
@@ -155,7 +154,7 @@ func (r *Room) rotateDirectory(ctx context.Context, by sealer.Ref) (Succession, 
 // is one that Rotate left waiting here; the delegation is what sealer.Delegate
 // returned, and in force. What can't be used is refused with api.Conflict.
 func (r *Room) Delegate(ctx context.Context, delegation string, by sealer.Ref) (Succession, error) {
-	done, err := r.administer(ctx, "taking a delegation", true)
+	done, err := r.administer(ctx, "taking a delegation")
 	if err != nil {
 		return Succession{}, fmt.Errorf("cannot take the delegation: %w", err)
 	}

@@ -171,6 +171,7 @@ func TestDelegationThatEnds(t *testing.T) {
 	p.now = until.Add(-time.Millisecond)
 	r.verified(t)
 	p.now = until
+	require.NoError(t, r.Renew(t.Context()))
 	_, err = r.Directory(t.Context())
 	require.ErrorContains(t, err, "has ended at "+sealer.FormatTime(until)+": run muniment root delegate for the public key in "+p.keys())
 	stop()

@@ -39,9 +39,8 @@
 // it is needed for another directory key only, which waits for its delegation as
 // long as it takes (DelegateOffline, Delegate).
 //
-// A delegation has an end, by default after two years. From 90 days before, whoever
-// reads the directory has another key take over if the root is here; else the log asks
-// for its delegation once a day, and the gauge muniment_node_delegation_left_seconds
+// A delegation has an end, by default after two years. From 90 days before, another key
+// takes over if the root is here (Renew); else the log asks for its delegation once a day, and the gauge muniment_node_delegation_left_seconds
 // and a note in /readyz tell the time left. After the end no directory is signed
 // (503, DELEGATION_ENDED), so no pack is sealed, until
 // the root has delegated anew; deliveries go on, and later packs prove them. If a
@@ -132,8 +131,7 @@ type Room struct {
 	// of a change to a key see administer.
 	change sync.RWMutex
 
-	renewing       sync.Mutex
-	renewed, retry time.Time // when a renewal was last tried, and may be again after it could not be
+	asked time.Time // when the root was last asked for a delegation; changed by who has the turn to change keys
 
 	mu    sync.Mutex
 	rings map[role]*ring  // of control, and of the nodes of this process
@@ -189,7 +187,7 @@ func New(ctx context.Context, cfg Config) (*Room, error) {
 }
 
 func (r *Room) open(ctx context.Context) error {
-	release, err := r.db.Turn(ctx, "opening the keys", true)
+	release, err := r.db.Turn(ctx, "opening the keys")
 	if err != nil {
 		return err
 	}

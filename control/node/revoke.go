@@ -97,7 +97,7 @@ func (r *Room) revoke(ctx context.Context, row *signingKey, q Revocation, by sea
 			return Revoked{}, fmt.Errorf("it is out of use, but what it signed can't be sealed: %w", err)
 		}
 	}
-	done, err := r.administer(ctx, "revoking the key "+row.KeyID, true)
+	done, err := r.administer(ctx, "revoking the key "+row.KeyID)
 	if err != nil {
 		return Revoked{}, err
 	}
@@ -121,7 +121,7 @@ func (r *Room) revoke(ctx context.Context, row *signingKey, q Revocation, by sea
 // replace has another key take over from one of a role of this process, if it is
 // current, before it is revoked.
 func (r *Room) replace(ctx context.Context, g *ring, row *signingKey, by sealer.Ref) (successor *SigningKey, err error) {
-	done, err := r.administer(ctx, "replacing the key "+row.KeyID, true)
+	done, err := r.administer(ctx, "replacing the key "+row.KeyID)
 	if err != nil {
 		return nil, err
 	}

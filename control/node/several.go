@@ -30,11 +30,9 @@ import (
 // issued within their clocks' difference either may bear the later time.
 
 // administer lets one process at a time change keys, and has this one know what others
-// have changed. what says what for. Whoever gets done must call it; without wait it is nil,
-// and no error, when somebody else is at work.
-func (r *Room) administer(ctx context.Context, what string, wait bool) (done func(), err error) {
-	done, err = r.db.Turn(ctx, what, wait)
-	if err != nil || done == nil {
+// have changed. what says what for. Whoever gets done must call it.
+func (r *Room) administer(ctx context.Context, what string) (done func(), err error) {
+	if done, err = r.db.Turn(ctx, what); err != nil {
 		return nil, err
 	}
 	for _, role := range rolesOf(control) {

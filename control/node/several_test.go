@@ -215,7 +215,7 @@ func TestOthersChangeKeysMeanwhile(t *testing.T) {
 	}
 	require.Equal(t, 1, revoked)
 
-	done, err := a.administer(t.Context(), "standing still", true)
+	done, err := a.administer(t.Context(), "standing still")
 	require.NoError(t, err)
 	defer done()
 	for _, r := range []*Room{a, b} {

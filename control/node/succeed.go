@@ -48,7 +48,7 @@ func (r *Room) Rotate(ctx context.Context, keyID string, by sealer.Ref) (Success
 	if g == nil {
 		return r.recall(ctx, row, by)
 	}
-	done, err := r.administer(ctx, "rotating the key "+keyID, true)
+	done, err := r.administer(ctx, "rotating the key "+keyID)
 	if err != nil {
 		return Succession{}, fmt.Errorf("cannot rotate the key %s: %w", keyID, err)
 	}

@@ -24,61 +24,47 @@ const (
 	urgent   = time.Minute
 )
 
-// renew lets another directory key take over when the root's delegation to the
-// current one ends soon, or has ended. Without the root the key waits, and a warning
-// says so once a day, after the end once a minute: anybody may call this. What can't
-// be done now is done by a later call: the current key signs on until the end.
-func (r *Room) renew(ctx context.Context) {
-	if !r.mayRenew() {
-		return
+// Renew lets another directory key take over when the root's delegation to the
+// current one ends soon, or has ended. It is to be called every minute. Without the root the
+// key waits, and a warning says so once a day, after the end once a minute. What can't be
+// done now is done by a later call: the current key signs on until the end.
+func (r *Room) Renew(ctx context.Context) error {
+	if !r.endsSoon() {
+		return nil
 	}
-	done, err := r.administer(ctx, "renewing the directory key", false)
+	done, err := r.administer(ctx, "renewing the directory key")
 	if err != nil {
-		_, until := r.directory.window()
-		r.cfg.Logger.Warn("the directory key can't be renewed", "until", sealer.FormatTime(until), "err", err)
-	}
-	if done == nil { // whoever changes a key now may need the directory for it
-		r.renewing.Lock()
-		r.renewed, r.retry = time.Time{}, r.db.Now().Add(urgent)
-		r.renewing.Unlock()
-		return
+		return err
 	}
 	defer done()
-	r.renewNow(ctx)
+	return r.renew(ctx)
 }
 
-// mayRenew says whether a renewal is due, and then not again for a while: each try costs
-// a connection to the database, and anybody may call renew.
-func (r *Room) mayRenew() bool {
+// endsSoon says whether a renewal is due, and was not tried without the root a while ago.
+func (r *Room) endsSoon() bool {
 	from, until := r.directory.window()
-	now := r.db.Now()
-	left := until.Sub(now)
-	every := repeated
+	left, every := until.Sub(r.db.Now()), repeated
 	if left <= 0 {
 		every = urgent
 	}
-	r.renewing.Lock()
-	defer r.renewing.Unlock()
-	if left > early(from, until) || now.Sub(r.renewed) < every || now.Before(r.retry) {
-		return false
-	}
-	r.renewed = now
-	return true
+	return left <= early(from, until) && r.db.Now().Sub(r.asked) >= every
 }
 
-// renewNow is renew for who has the turn to change keys, where mayRenew was true.
-func (r *Room) renewNow(ctx context.Context) {
-	from, until := r.directory.window()
-	if until.Sub(r.db.Now()) > early(from, until) {
-		return // another process has
+// renew is Renew for who has the turn to change keys.
+func (r *Room) renew(ctx context.Context) error {
+	if !r.endsSoon() {
+		return nil // another process has
 	}
+	_, until := r.directory.window()
 	s, err := r.rotateDirectory(ctx, store.BySystem())
-	switch until := sealer.FormatTime(until); {
-	case err != nil:
-		r.cfg.Logger.Warn("the directory key can't be renewed", "until", until, "err", err)
-	case s.Waiting != nil:
-		r.cfg.Logger.Warn("the root has to delegate to another directory key", "until", until, "how", r.asks(s.Waiting.KeyID))
+	if err != nil {
+		return fmt.Errorf("cannot renew the directory key, whose delegation lasts until %s: %w", sealer.FormatTime(until), err)
 	}
+	if s.Waiting != nil {
+		r.asked = r.db.Now()
+		r.cfg.Logger.Warn("the root has to delegate to another directory key", "until", sealer.FormatTime(until), "how", r.asks(s.Waiting.KeyID))
+	}
+	return nil
 }
 
 // early is how long before its end a delegation is renewed.

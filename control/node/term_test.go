@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,6 +24,13 @@ func (r *Room) delegated(t *testing.T) *sealer.Delegation {
 	return d
 }
 
+// renewed is delegated after the sweep.
+func (r *Room) renewed(t *testing.T) *sealer.Delegation {
+	t.Helper()
+	require.NoError(t, r.Renew(t.Context()))
+	return r.delegated(t)
+}
+
 // TestRenewal: beside the root no delegation ever ends.
 func TestRenewal(t *testing.T) {
 	p := newPlace(t)
@@ -37,19 +45,19 @@ func TestRenewal(t *testing.T) {
 	require.InDelta(t, term.Seconds(), testutil.ToFloat64(r.gauge()), 0)
 
 	p.now = first.NotAfter.Add(-notice - time.Millisecond)
-	require.Equal(t, first, r.delegated(t), "it is early yet")
+	require.Equal(t, first, r.renewed(t), "it is early yet")
 	p.now = p.now.Add(time.Millisecond)
-	second := r.delegated(t)
+	second := r.renewed(t)
 	require.NotEqual(t, first.Key, second.Key)
 	require.True(t, second.NotBefore.After(first.NotBefore), "and so outranks it")
 	require.Equal(t, second.NotBefore.Add(term), second.NotAfter)
 	require.InDelta(t, second.NotAfter.Sub(p.now).Seconds(), testutil.ToFloat64(r.gauge()), 0)
 	p.now = p.now.Add(time.Hour)
-	require.Equal(t, second, r.delegated(t))
+	require.Equal(t, second, r.renewed(t))
 
 	// The clock jumps behind the end.
 	p.now = second.NotAfter.Add(time.Hour)
-	third := r.delegated(t)
+	third := r.renewed(t)
 	require.True(t, third.NotBefore.After(second.NotAfter))
 	stop()
 	p.now, p.metrics = third.NotAfter.Add(-notice), nil
@@ -57,18 +65,37 @@ func TestRenewal(t *testing.T) {
 	require.Greater(t, r.directory.current().from, third.NotBefore, "by a start as well")
 }
 
-// TestRenewalDuringAnotherChange: who changes a key asks for the directory meanwhile.
-func TestRenewalDuringAnotherChange(t *testing.T) {
+// TestRenewalByTwo: one of them does it, and nobody who reads the directory waits for that.
+func TestRenewalByTwo(t *testing.T) {
 	p := newPlace(t)
-	r, _ := p.mustStart(t)
+	r, other := p.two(t)
 	first := r.delegated(t)
 	p.now = first.NotAfter.Add(-time.Hour)
-	done, err := r.administer(t.Context(), "another change", true)
+	done, err := r.administer(t.Context(), "another change")
 	require.NoError(t, err)
+	var both sync.WaitGroup
+	for _, room := range []*Room{r, other} {
+		both.Go(func() {
+			if err := room.Renew(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 	require.Equal(t, first, r.delegated(t))
 	done()
-	p.now = p.now.Add(urgent)
-	require.NotEqual(t, first, r.delegated(t), "afterwards there is time")
+	both.Wait()
+	second := r.delegated(t)
+	require.NotEqual(t, first.Key, second.Key)
+	require.Equal(t, second, other.delegated(t))
+	keys, err := r.SigningKeys(t.Context())
+	require.NoError(t, err)
+	of := 0
+	for _, k := range keys.Keys {
+		if k.Purpose == sealer.PurposeDirectory {
+			of++
+		}
+	}
+	require.Equal(t, 2, of)
 }
 
 // TestRenewalWithoutTheRoot warns once a day, and says what is to be done.
@@ -84,7 +111,7 @@ func TestRenewalWithoutTheRoot(t *testing.T) {
 	for day := range 3 {
 		require.Equal(t, day, warnings())
 		for range 2 {
-			require.Equal(t, first, r.delegated(t), "it signs on")
+			require.Equal(t, first, r.renewed(t), "it signs on")
 		}
 		p.now = p.now.Add(repeated)
 	}
@@ -99,6 +126,7 @@ func TestRenewalWithoutTheRoot(t *testing.T) {
 	require.Contains(t, note, "ends at "+sealer.FormatTime(first.NotAfter)+", in 2088h0m0s: run muniment root delegate")
 
 	p.now = first.NotAfter
+	require.NoError(t, r.Renew(t.Context()))
 	_, err = r.Directory(t.Context())
 	require.ErrorContains(t, err, "run muniment root delegate for the public key in "+request)
 	told := api.From(err)
@@ -109,7 +137,8 @@ func TestRenewalWithoutTheRoot(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, note, "has ended at "+sealer.FormatTime(first.NotAfter))
 	asked := warnings()
-	for range 3 * 100 { // anybody may ask
+	for range 3 * 100 {
+		require.NoError(t, r.Renew(t.Context()))
 		_, err = r.Directory(t.Context())
 		require.Error(t, err)
 		p.now = p.now.Add(urgent / 100)
@@ -126,27 +155,20 @@ func TestRenewalWithoutTheRoot(t *testing.T) {
 	// One for a short time is not asked for from its beginning on.
 	asked = warnings()
 	p.now = second.NotAfter.Add(-3 * 24 * time.Hour)
-	r.delegated(t)
+	r.renewed(t)
 	require.Equal(t, asked, warnings())
 	p.now = second.NotAfter.Add(-24 * time.Hour)
-	require.Equal(t, second, r.delegated(t))
+	require.Equal(t, second, r.renewed(t))
 	require.Equal(t, asked+1, warnings())
 }
 
-// TestRenewalThatCannotBe: anybody may ask for the directory, so what fails is not
-// tried, nor warned of, at each call.
+// TestRenewalThatCannotBe is an error, and tried again.
 func TestRenewalThatCannotBe(t *testing.T) {
 	p := newPlace(t)
 	r, _ := p.two(t)
-	until := r.delegated(t).NotAfter
-	p.now = until.Add(-time.Hour)
+	p.now = r.delegated(t).NotAfter.Add(-time.Hour)
 	require.NoError(t, r.db.Close())
-	warnings := func() int { return strings.Count(p.log.String(), "the directory key can't be renewed") }
-	for range 10 {
-		r.renew(t.Context())
+	for range 2 {
+		require.Error(t, r.Renew(t.Context()))
 	}
-	require.Equal(t, 1, warnings())
-	p.now = p.now.Add(urgent)
-	r.renew(t.Context())
-	require.Equal(t, 2, warnings())
 }

@@ -22,19 +22,16 @@ const (
 )
 
 // Turn waits until nobody else has the turn, in this process or in another one, and
-// takes it: for work that must not be done twice at once and that takes longer than a
-// change. what says, to those who wait, what the work is. release ends it, and so does
-// the loss of the database. It waits for a minute at most, and says in the log for whom:
-// then the error is a 503 DATABASE_BUSY. Without wait release is nil when somebody else
-// has it.
-func (db *DB) Turn(ctx context.Context, what string, wait bool) (release func(), err error) {
+// takes it: for the opening and changing of keys, whose files and rows differ meanwhile, so
+// that nobody may be at it twice. What may run late or elsewhere is a job instead. what
+// says, to those who wait, what the work is. release ends it, and so does the loss of the
+// database. It waits for a minute at most, and says in the log for whom: then the error is a
+// 503 DATABASE_BUSY.
+func (db *DB) Turn(ctx context.Context, what string) (release func(), err error) {
 	w := &waiting{db: db, what: what, end: time.Now().Add(db.cfg.turnWait)}
 	select {
 	case db.turn <- struct{}{}:
 	default:
-		if !wait {
-			return nil, nil
-		}
 		if err := w.until(ctx, db.takeOwn); err != nil {
 			return nil, fmt.Errorf("cannot wait for other work of this process: %w", err)
 		}
@@ -43,13 +40,10 @@ func (db *DB) Turn(ctx context.Context, what string, wait bool) (release func(),
 	if db.pg == nil {
 		return db.giveBack, nil
 	}
-	unlock, err := db.lockTurn(ctx, w, wait)
+	unlock, err := db.lockTurn(ctx, w)
 	if err != nil {
-		err = db.unavailable(fmt.Errorf("cannot wait for the other processes: %w", err))
-	}
-	if unlock == nil {
 		db.giveBack()
-		return nil, err
+		return nil, db.unavailable(fmt.Errorf("cannot wait for the other processes: %w", err))
 	}
 	return func() { unlock(); db.giveBack() }, nil
 }
@@ -96,7 +90,7 @@ func (db *DB) takeOwn(ctx context.Context, d time.Duration) (holder string, err 
 func (db *DB) giveBack() { <-db.turn }
 
 // lockTurn is Turn among processes.
-func (db *DB) lockTurn(ctx context.Context, w *waiting, wait bool) (unlock func(), err error) {
+func (db *DB) lockTurn(ctx context.Context, w *waiting) (unlock func(), err error) {
 	conn, err := db.cfg.connect(ctx, db.pg.config)
 	if err != nil {
 		return nil, err
@@ -108,15 +102,10 @@ func (db *DB) lockTurn(ctx context.Context, w *waiting, wait bool) (unlock func(
 		_, _ = conn.Exec(ctx, `SELECT pg_advisory_unlock_all()`)
 		_ = conn.Close(ctx) // closed either way, and the lock with it
 	}
-	has := true
 	if _, err = conn.Exec(ctx, `SELECT set_config('application_name', $1, false)`, turnName+w.what); err == nil {
-		if wait {
-			err = w.until(ctx, func(ctx context.Context, d time.Duration) (holder string, err error) { return awaitLock(ctx, conn, d) })
-		} else {
-			err = conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, int64(lockTurn)).Scan(&has)
-		}
+		err = w.until(ctx, func(ctx context.Context, d time.Duration) (holder string, err error) { return awaitLock(ctx, conn, d) })
 	}
-	if err != nil || !has {
+	if err != nil {
 		unlock()
 		return nil, err
 	}

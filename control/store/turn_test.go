@@ -33,13 +33,10 @@ func testTurn(t *testing.T, apart bool) {
 	if apart {
 		first, holder = mustOpen(t, dir), "muniment control: revoking a key, from 127.0.0.1"
 	}
-	release, err := first.Turn(t.Context(), "revoking a key", true)
+	release, err := first.Turn(t.Context(), "revoking a key")
 	require.NoError(t, err)
 
-	none, err := second.Turn(t.Context(), "renewing", false)
-	require.NoError(t, err)
-	require.Nil(t, none)
-	_, err = second.Turn(t.Context(), "rotating a key", true)
+	_, err = second.Turn(t.Context(), "rotating a key")
 	told := api.From(err)
 	require.Equal(t, api.DatabaseBusy, told.Reason)
 	require.Contains(t, told.Message, holder)
@@ -50,13 +47,13 @@ func testTurn(t *testing.T, apart bool) {
 	second.cfg.turnTold = time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = second.Turn(ctx, "rotating a key", true)
+	_, err = second.Turn(ctx, "rotating a key")
 	require.Error(t, err)
 	require.Error(t, ctx.Err(), "it waits as long as its caller")
 
 	got := make(chan func(), 1)
 	go func() {
-		release, err := second.Turn(t.Context(), "rotating a key", true)
+		release, err := second.Turn(t.Context(), "rotating a key")
 		if err != nil {
 			t.Error(err)
 		}
@@ -72,9 +69,8 @@ func TestTurnEndsWithItsRelease(t *testing.T) {
 	_, url := storetest.Place(t, t.TempDir())
 	db := mustOpenAt(t, Config{URL: url, releaseWait: time.Hour})
 	for i := range 50 {
-		release, err := db.Turn(t.Context(), "renewing", false)
-		require.NoError(t, err)
-		require.NotNil(t, release, "turn %d", i)
+		release, err := db.Turn(t.Context(), "renewing")
+		require.NoError(t, err, "turn %d", i)
 		release()
 	}
 }
