@@ -26,6 +26,14 @@ func (l reservedLog) Append(ctx context.Context, r *sealer.Record) (sealer.Posit
 	return l.Log.Append(ctx, r)
 }
 
+// AppendAll is segment.Log's.
+func (l reservedLog) AppendAll(ctx context.Context, rs []*sealer.Record) (at []sealer.Position, errs []error) {
+	if err := l.db.Reserved(); err != nil {
+		return pipeline.RefuseAll(rs, fmt.Errorf("%w: %w", pipeline.ErrFull, err))
+	}
+	return l.Log.AppendAll(ctx, rs)
+}
+
 // reservedSink is the warehouse for the loader of an embedded service: what the log holds
 // can wait.
 type reservedSink struct {

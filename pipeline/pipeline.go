@@ -44,6 +44,27 @@ type Appender interface {
 	// after it returns. Safe for concurrent use; concurrent calls share one sync.
 	// A cancelled ctx stops the waiting, not the write.
 	Append(ctx context.Context, r *sealer.Record) (sealer.Position, error)
+
+	// AppendAll is Append for many records with one wait for all of them: on one disk one
+	// sync, of brokers as few requests as there can be. at and errs have one for each
+	// record, in their order, and mean what Append's mean: with errs[i] nil the i-th is
+	// durable and stands at at[i]; otherwise nothing is promised of it, and the others
+	// are what they are. There is no transaction: a crash may leave any of them.
+	//
+	// Records of one partition stand there in the order in which they were given, as long
+	// as none fails on the way, but others may stand between them. However many there are
+	// makes no difference to what is promised, but whoever else appends waits for them:
+	// a caller who has many megabytes hands them over in pieces.
+	AppendAll(ctx context.Context, rs []*sealer.Record) (at []sealer.Position, errs []error)
+}
+
+// RefuseAll is what AppendAll returns where it took none of the records, for one reason.
+func RefuseAll(rs []*sealer.Record, why error) (at []sealer.Position, errs []error) {
+	at, errs = make([]sealer.Position, len(rs)), make([]error, len(rs))
+	for i := range errs {
+		errs[i] = why
+	}
+	return at, errs
 }
 
 // Reader reads the log. Safe for concurrent use, also beside an Appender.

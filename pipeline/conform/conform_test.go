@@ -87,6 +87,7 @@ func requireCaught[E any](t *testing.T, cases []testCase[E], name string, open f
 type wrongLog struct {
 	*MemoryLog
 	append func(context.Context, *sealer.Record) (sealer.Position, error)
+	many   func(context.Context, []*sealer.Record) ([]sealer.Position, []error)
 	read   func(context.Context, sealer.Position) (sealer.Entry, error)
 	scan   func(context.Context, sealer.Position, sealer.Position, func(sealer.Entry) error) error
 	wait   func(context.Context, sealer.Position) error
@@ -115,6 +116,13 @@ func (l *wrongLog) Append(ctx context.Context, r *sealer.Record) (sealer.Positio
 		return l.append(ctx, r)
 	}
 	return l.MemoryLog.Append(ctx, r)
+}
+
+func (l *wrongLog) AppendAll(ctx context.Context, rs []*sealer.Record) ([]sealer.Position, []error) {
+	if l.many != nil {
+		return l.many(ctx, rs)
+	}
+	return l.MemoryLog.AppendAll(ctx, rs)
 }
 
 func (l *wrongLog) Read(ctx context.Context, at sealer.Position) (sealer.Entry, error) {
@@ -211,6 +219,57 @@ func TestLogSuiteCatches(t *testing.T) {
 					return sealer.Entry{}, pipeline.ErrBeyondEnd
 				}
 				return l.MemoryLog.Read(ctx, at)
+			}
+		}},
+		{"many in another order", "many at once stand in their order", func(l *wrongLog, _ *LogEngine) {
+			l.many = func(ctx context.Context, rs []*sealer.Record) ([]sealer.Position, []error) {
+				back := slices.Clone(rs)
+				slices.Reverse(back)
+				at, errs := l.MemoryLog.AppendAll(ctx, back)
+				slices.Reverse(at)
+				return at, errs
+			}
+		}},
+		{"the last of many acknowledged and not written", "many at once stand in their order", func(l *wrongLog, _ *LogEngine) {
+			l.many = func(ctx context.Context, rs []*sealer.Record) ([]sealer.Position, []error) {
+				at, errs := l.MemoryLog.AppendAll(ctx, rs[:max(0, len(rs)-1)])
+				return append(at, l.end())[:len(rs)], append(errs, nil)[:len(rs)]
+			}
+		}},
+		{"one position for many", "many at once stand in their order", func(l *wrongLog, _ *LogEngine) {
+			l.many = func(ctx context.Context, rs []*sealer.Record) ([]sealer.Position, []error) {
+				at, errs := l.MemoryLog.AppendAll(ctx, rs)
+				for i := range at {
+					at[i] = at[0]
+				}
+				return at, errs
+			}
+		}},
+		{"a position of somebody else's", "many at once share the log with others", func(l *wrongLog, _ *LogEngine) {
+			l.many = func(ctx context.Context, rs []*sealer.Record) ([]sealer.Position, []error) {
+				at, errs := l.MemoryLog.AppendAll(ctx, rs)
+				at[0].Offset = max(0, at[0].Offset-1)
+				return at, errs
+			}
+		}},
+		{"all refused for one", "many at once are each for itself", func(l *wrongLog, _ *LogEngine) {
+			l.many = func(ctx context.Context, rs []*sealer.Record) ([]sealer.Position, []error) {
+				if slices.ContainsFunc(rs, func(r *sealer.Record) bool { return len(r.Private) > 1<<20 }) {
+					return pipeline.RefuseAll(rs, pipeline.ErrFull)
+				}
+				return l.MemoryLog.AppendAll(ctx, rs)
+			}
+		}},
+		{"the last of many lost in a crash", "many at once survive a crash", func(l *wrongLog, e *LogEngine) {
+			e.Reopen = func() pipeline.Log { l.entries = l.entries[:len(l.entries)-1]; return l }
+		}},
+		{"the caller's buffers kept, of many", "many at once stand in their order", func(l *wrongLog, _ *LogEngine) {
+			l.many = func(ctx context.Context, rs []*sealer.Record) ([]sealer.Position, []error) {
+				at, errs := pipeline.RefuseAll(rs, nil)
+				for i, r := range rs {
+					at[i], errs[i] = l.MemoryLog.append(ctx, *r)
+				}
+				return at, errs
 			}
 		}},
 		{"the caller's buffers kept", "the caller keeps the record", func(l *wrongLog, _ *LogEngine) {

@@ -32,6 +32,15 @@ func (l *MemoryLog) Append(ctx context.Context, r *sealer.Record) (sealer.Positi
 	return l.append(ctx, own)
 }
 
+// AppendAll implements pipeline.Appender.
+func (l *MemoryLog) AppendAll(ctx context.Context, rs []*sealer.Record) (at []sealer.Position, errs []error) {
+	at, errs = make([]sealer.Position, len(rs)), make([]error, len(rs))
+	for i, r := range rs {
+		at[i], errs[i] = l.Append(ctx, r)
+	}
+	return at, errs
+}
+
 func (l *MemoryLog) append(ctx context.Context, r sealer.Record) (sealer.Position, error) {
 	if err := ctx.Err(); err != nil {
 		return sealer.Position{}, err

@@ -174,13 +174,42 @@ func (l *Log) Append(ctx context.Context, r *sealer.Record) (sealer.Position, er
 		l.failed.Inc()
 		return sealer.Position{}, nil
 	}
-	at, err := l.copy(ctx, r)
+	return l.noted(l.copy(ctx, r)), nil
+}
+
+// AppendAll implements pipeline.Appender, as Append does.
+func (l *Log) AppendAll(ctx context.Context, rs []*sealer.Record) (at []sealer.Position, errs []error) {
+	_, errs = l.cfg.Promise.AppendAll(ctx, rs)
+	at = make([]sealer.Position, len(rs))
+	var durable []*sealer.Record
+	var of []int // whose each of them is
+	for i, err := range errs {
+		if err == nil {
+			durable, of = append(durable, rs[i]), append(of, i)
+		}
+	}
+	if l.copies == nil {
+		l.failed.Add(float64(len(durable)))
+		return at, errs
+	}
+	copied, copyErrs := l.copies.AppendAll(ctx, durable)
+	for n, err := range copyErrs {
+		if errors.Is(err, pipeline.ErrFull) {
+			copied[n], err = l.copy(ctx, durable[n])
+		}
+		at[of[n]] = l.noted(copied[n], err)
+	}
+	return at, errs
+}
+
+// noted is the position of a copy, the zero one if there is none.
+func (l *Log) noted(at sealer.Position, err error) sealer.Position {
 	l.tell(err)
 	if err != nil {
 		l.failed.Inc()
-		return sealer.Position{}, nil
+		return sealer.Position{}
 	}
-	return at, nil
+	return at
 }
 
 // copy writes a copy; where there is no room for it the oldest make some.

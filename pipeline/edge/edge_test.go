@@ -39,6 +39,14 @@ func (p *promise) Append(ctx context.Context, r *sealer.Record) (sealer.Position
 	return sealer.Position{}, nil // as from the spool
 }
 
+func (p *promise) AppendAll(ctx context.Context, rs []*sealer.Record) (at []sealer.Position, errs []error) {
+	at, errs = pipeline.RefuseAll(rs, nil)
+	for i, r := range rs {
+		_, errs[i] = p.Append(ctx, r)
+	}
+	return at, errs
+}
+
 func (p *promise) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,6 +95,10 @@ func TestPromiseDecides(t *testing.T) {
 	l := mustOpen(t, Config{Promise: p, Dir: t.TempDir()})
 	_, err := l.Append(t.Context(), record(0))
 	require.ErrorIs(t, err, away)
+	at, errs := l.AppendAll(t.Context(), []*sealer.Record{record(0), record(1)})
+	require.ErrorIs(t, errs[0], away)
+	require.ErrorIs(t, errs[1], away)
+	require.Zero(t, at[0])
 	first, end, err := l.Bounds(t.Context(), 0)
 	require.NoError(t, err)
 	require.Equal(t, first, end)

@@ -177,6 +177,41 @@ func TestFullDisk(t *testing.T) {
 	require.Equal(t, 401, p.count())
 }
 
+// TestFullDiskForMany is TestFullDisk for records that come together.
+func TestFullDiskForMany(t *testing.T) {
+	d := &disk{FS: segment.OS()}
+	d.free.Store(40 << 10)
+	p := new(promise)
+	l := mustOpen(t, Config{Promise: p, Dir: t.TempDir(), SegmentBytes: 8 << 10, FS: d})
+	many := func(n int) []*sealer.Record {
+		rs := make([]*sealer.Record, 5)
+		for i := range rs {
+			rs[i] = record(n + i)
+		}
+		return rs
+	}
+	for n := range 50 {
+		at, errs := l.AppendAll(t.Context(), many(5*n))
+		require.NoError(t, errors.Join(errs...))
+		require.NotContains(t, at, sealer.Position{})
+	}
+	require.Zero(t, testutil.ToFloat64(l.failed))
+	d.free.Store(-1 << 30)
+	good := 0
+	for n := range 50 {
+		at, errs := l.AppendAll(t.Context(), many(1000+5*n))
+		require.NoError(t, errors.Join(errs...))
+		for _, one := range at {
+			if one == (sealer.Position{}) {
+				good++
+			}
+		}
+	}
+	require.Greater(t, good, 100)
+	require.Equal(t, float64(good), testutil.ToFloat64(l.failed))
+	require.Equal(t, 500, p.count())
+}
+
 // TestBadDisk fails a write for good.
 func TestBadDisk(t *testing.T) {
 	d := &disk{FS: segment.OS()}

@@ -31,6 +31,41 @@ func (l *Log) append(ctx context.Context, enough <-chan struct{}, r *sealer.Reco
 	return at, err
 }
 
+// AppendAll implements pipeline.Appender. What comes to one partition is in its queue before
+// anything of it is sent: the next request takes it, as far as it takes so much.
+func (l *Log) AppendAll(ctx context.Context, rs []*sealer.Record) (at []sealer.Position, errs []error) {
+	at, errs = l.appendAll(ctx, nil, rs, time.Now())
+	for i, err := range errs {
+		if err != nil {
+			errs[i] = fmt.Errorf("cannot append to %s: %w", l.cfg.Topic, err)
+		}
+	}
+	return at, errs
+}
+
+// appendAll is append for many.
+func (l *Log) appendAll(ctx context.Context, enough <-chan struct{}, rs []*sealer.Record, started time.Time) (at []sealer.Position, errs []error) {
+	at, errs = make([]sealer.Position, len(rs)), make([]error, len(rs))
+	waiting := make([]pending, len(rs))
+	var idle []*queue
+	for i, r := range rs {
+		var was bool
+		if waiting[i], was, errs[i] = l.place(ctx, r, nil); was {
+			idle = append(idle, waiting[i].queue)
+		}
+	}
+	for _, q := range idle {
+		l.offer(q)
+	}
+	for i, p := range waiting {
+		if errs[i] == nil {
+			at[i], errs[i] = p.waitUnless(ctx, enough)
+		}
+	}
+	l.metrics.append.Observe(time.Since(started).Seconds())
+	return at, errs
+}
+
 // pending is a record in a queue: the i-th of its batch.
 type pending struct {
 	*batch
@@ -41,37 +76,41 @@ type pending struct {
 // after the other finds them in that order in the log. Once a record of a chain is
 // refused, none of the chain is sent any more.
 func (l *Log) enqueue(ctx context.Context, r *sealer.Record, c *chain) (pending, error) {
+	p, idle, err := l.place(ctx, r, c)
+	if idle {
+		l.offer(p.queue)
+	}
+	return p, err
+}
+
+// place is enqueue, but if the queue was idle the caller has it now, and offers it.
+func (l *Log) place(ctx context.Context, r *sealer.Record, c *chain) (p pending, idle bool, err error) {
 	t, err := l.await(ctx)
 	if err != nil {
-		return pending{}, err
+		return pending{}, false, err
 	}
 	if err := ctx.Err(); err != nil {
-		return pending{}, err
+		return pending{}, false, err
 	}
 	select {
 	case <-l.closing:
-		return pending{}, pipeline.ErrClosed
+		return pending{}, false, pipeline.ErrClosed
 	default:
 	}
 	size := wireSize(r)
 	if most := t.messageBytes.Load(); int64(size+batchOverhead) > most {
-		return pending{}, fmt.Errorf("%w: %d bytes, the topic takes %d", ErrTooLarge, size+batchOverhead, most)
+		return pending{}, false, fmt.Errorf("%w: %d bytes, the topic takes %d", ErrTooLarge, size+batchOverhead, most)
 	}
 	if l.queued.Add(int64(size)) > int64(l.cfg.QueueBytes) {
 		l.queued.Add(int64(-size))
 		l.metrics.failures.WithLabelValues("full").Inc()
-		return pending{}, fmt.Errorf("%w: %d bytes wait for the brokers", pipeline.ErrFull, l.cfg.QueueBytes)
+		return pending{}, false, fmt.Errorf("%w: %d bytes wait for the brokers", pipeline.ErrFull, l.cfg.QueueBytes)
 	}
 	q := t.queues[partitionOf(r.TenantID, len(t.queues))]
-	p, idle, err := q.add(r, size, c)
-	if err != nil {
+	if p, idle, err = q.add(r, size, c); err != nil {
 		l.queued.Add(int64(-size))
-		return pending{}, err
 	}
-	if idle {
-		l.offer(q)
-	}
-	return p, nil
+	return p, idle, err
 }
 
 // wait returns when the record's batch is done with, or ctx is. In the second case it

@@ -129,6 +129,66 @@ func TestOneRequestInFlight(t *testing.T) {
 	require.Equal(t, []int32{1, 100}, batches)
 }
 
+// TestManyAreOneRequest: those of one tenant that are handed over together. One that is too
+// large, or that the brokers refuse, fails alone.
+func TestManyAreOneRequest(t *testing.T) {
+	cluster, brokers := fakeCluster(t)
+	l := mustOpen(t, freshTopic(t, brokers, Topic{MessageBytes: 200_000}))
+	poison := []byte("POISON")
+	var mu sync.Mutex
+	var batches []int32
+	cluster.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		topic := req.(*kmsg.ProduceRequest).Topics[0]
+		var batch kmsg.RecordBatch
+		require.NoError(t, batch.ReadFrom(topic.Partitions[0].Records))
+		mu.Lock()
+		batches = append(batches, batch.NumRecords)
+		mu.Unlock()
+		if !bytes.Contains(topic.Partitions[0].Records, poison) {
+			return nil, nil, false
+		}
+		res := req.ResponseKind().(*kmsg.ProduceResponse)
+		rt := kmsg.NewProduceResponseTopic()
+		rp := kmsg.NewProduceResponseTopicPartition()
+		rp.Partition, rp.ErrorCode = topic.Partitions[0].Partition, kerr.InvalidRecord.Code
+		rt.Topic, rt.Partitions = topic.Topic, append(rt.Partitions, rp)
+		res.Topics = append(res.Topics, rt)
+		return res, nil, true
+	})
+	many := func(from, n int) []*sealer.Record {
+		rs := make([]*sealer.Record, n)
+		for i := range rs {
+			r := testRecord("tnt_a", from+i)
+			rs[i] = &r
+		}
+		return rs
+	}
+	at, errs := l.AppendAll(t.Context(), many(0, 300))
+	for i := range at {
+		require.NoError(t, errs[i])
+		require.Equal(t, int64(i), at[i].Offset)
+	}
+	require.Equal(t, []int32{300}, batches)
+
+	rs := many(300, 10)
+	rs[3].Event, rs[7].Private = poison, bytes.Repeat([]byte("x"), 200_000)
+	at, errs = l.AppendAll(t.Context(), rs)
+	for i := range rs {
+		switch i {
+		case 3:
+			require.ErrorIs(t, errs[i], kafkago.InvalidRecord)
+		case 7:
+			require.ErrorIs(t, errs[i], ErrTooLarge)
+		default:
+			require.NoError(t, errs[i])
+			continue
+		}
+		require.Zero(t, at[i])
+	}
+	require.Len(t, collect(t, l), 308)
+}
+
 // TestPoisonedRecord: a record that the brokers will never take fails alone, and one
 // that is too large is not even sent.
 func TestPoisonedRecord(t *testing.T) {

@@ -197,6 +197,82 @@ func (s *Spooled) Append(ctx context.Context, r *sealer.Record) (sealer.Position
 	}
 }
 
+// AppendAll implements pipeline.Appender, each record as Append does. What the topic did not
+// acknowledge in time goes to the spool together.
+func (s *Spooled) AppendAll(ctx context.Context, rs []*sealer.Record) (at []sealer.Position, errs []error) {
+	at, errs = make([]sealer.Position, len(rs)), make([]error, len(rs))
+	left := make([]int, len(rs)) // those without an outcome
+	for i := range left {
+		left[i] = i
+	}
+	for len(left) > 0 {
+		route, changed := s.look()
+		var cause error
+		switch route {
+		case toWait:
+			select {
+			case <-changed:
+				continue
+			case <-ctx.Done():
+			}
+			for _, i := range left {
+				errs[i] = fmt.Errorf("cannot append: %w", ctx.Err())
+			}
+			return at, errs
+		case toTopic:
+			left, cause = s.allToTopic(ctx, rs, left, at, errs)
+		}
+		if len(left) > 0 && s.enter(cause) {
+			s.allToSpool(ctx, rs, left, errs)
+			break
+		}
+	}
+	return at, errs
+}
+
+// allToTopic gives the records that are left their outcome, but for those that the spool is
+// to have, and says why it is.
+func (s *Spooled) allToTopic(ctx context.Context, rs []*sealer.Record, left []int, at []sealer.Position, errs []error) (forSpool []int, cause error) {
+	patient, cancel := context.WithTimeout(ctx, s.patience(ctx, time.Now()))
+	defer cancel()
+	stand, topicErrs := s.cfg.Log.AppendAll(patient, pick(rs, left))
+	for n, i := range left {
+		switch err := topicErrs[n]; {
+		case err != nil && s.passes(ctx, err):
+			forSpool, cause = append(forSpool, i), err
+		default:
+			at[i], errs[i] = stand[n], err
+			if ctx.Err() != nil && errors.Is(err, errFailing) {
+				s.giveUp(err)
+			}
+		}
+	}
+	return forSpool, cause
+}
+
+// allToSpool gives the records that are left their outcome. The caller has entered.
+func (s *Spooled) allToSpool(ctx context.Context, rs []*sealer.Record, left []int, errs []error) {
+	defer s.exit()
+	var fit []int
+	for _, i := range left {
+		if errs[i] = fitsSpool(rs[i]); errs[i] == nil {
+			fit = append(fit, i)
+		}
+	}
+	_, spoolErrs := s.cfg.Spool.AppendAll(ctx, pick(rs, fit))
+	for n, i := range fit {
+		errs[i] = s.spooled(spoolErrs[n])
+	}
+}
+
+func pick(rs []*sealer.Record, which []int) []*sealer.Record {
+	picked := make([]*sealer.Record, len(which))
+	for n, i := range which {
+		picked[n] = rs[i]
+	}
+	return picked
+}
+
 func (s *Spooled) appendToTopic(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
 	now := time.Now()
 	l, d := s.cfg.Log, s.patience(ctx, now)
@@ -281,19 +357,35 @@ func (s *Spooled) divert(cause error) {
 }
 
 func (s *Spooled) appendToSpool(ctx context.Context, r *sealer.Record) error {
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		// The drainer waits for the first one that ends, and to hand over for the last one.
-		if s.writing--; s.writing == 0 || s.route == toSpool {
-			s.tell()
-		}
-	}()
+	defer s.exit()
+	if err := fitsSpool(r); err != nil {
+		return err
+	}
+	_, err := s.cfg.Spool.Append(ctx, r)
+	return s.spooled(err)
+}
+
+// exit takes the caller from those who write the spool.
+func (s *Spooled) exit() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// The drainer waits for the first one that ends, and to hand over for the last one.
+	if s.writing--; s.writing == 0 || s.route == toSpool {
+		s.tell()
+	}
+}
+
+func fitsSpool(r *sealer.Record) error {
 	if size := wireSize(r) + batchOverhead; size > defaultRequestBytes {
 		// Whether the topic takes it is only known when the brokers are back.
 		return fmt.Errorf("%w: %d bytes, the spool takes %d", ErrTooLarge, size, defaultRequestBytes)
 	}
-	if _, err := s.cfg.Spool.Append(ctx, r); err != nil {
+	return nil
+}
+
+// spooled counts what became of a record in the spool.
+func (s *Spooled) spooled(err error) error {
+	if err != nil {
 		s.metrics.failures.Inc()
 		return fmt.Errorf("cannot append to spool: %w", err)
 	}

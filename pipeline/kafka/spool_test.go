@@ -160,6 +160,74 @@ func TestAwayAndBack(t *testing.T) {
 	t.Logf("%d acknowledged, %d or more by the spool, 0 missing, %d copies", kept, spooled, copies)
 }
 
+// TestManyAwayAndBack is TestAwayAndBack for records that come together, one of each tenant at
+// a time, so that what was acknowledged has an order.
+func TestManyAwayAndBack(t *testing.T) {
+	cluster, brokers := fakeCluster(t)
+	n := startNode(t, freshTopic(t, brokers, Topic{}), t.TempDir(), 50*time.Millisecond, 0)
+	writers := make([]*writer, 20)
+	for i := range writers {
+		writers[i] = &writer{tenant: "tnt_" + string(rune('a'+i))}
+	}
+	inTopic, spooled := 0, 0
+	step := 0
+	write := func(until func() bool) {
+		for ; !until(); step++ {
+			rs := make([]*sealer.Record, len(writers))
+			for i, w := range writers {
+				r := testRecord(w.tenant, step)
+				rs[i] = &r
+			}
+			at, errs := n.AppendAll(t.Context(), rs)
+			for i, w := range writers {
+				require.NoError(t, errs[i])
+				w.kept = append(w.kept, *rs[i])
+				if at[i] == (sealer.Position{}) {
+					spooled++
+				} else {
+					inTopic++
+				}
+			}
+		}
+	}
+	for round := range 3 {
+		write(func() bool { return inTopic >= 1000*(round+1) })
+		fault := cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.NotEnoughReplicas, Count: -1})
+		write(func() bool { return spooled >= 1000*(round+1) })
+		fault.Remove()
+		n.drained(t)
+	}
+	kept, copies := requireKept(t, n.log, writers)
+	require.Equal(t, step*len(writers), kept)
+	t.Logf("%d acknowledged, %d of them by the spool, 0 missing, %d copies", kept, spooled, copies)
+}
+
+// TestManyForAFullSpool: each has an outcome of its own.
+func TestManyForAFullSpool(t *testing.T) {
+	_, brokers := fakeCluster(t)
+	cfg := freshTopic(t, brokers, Topic{})
+	cfg.Brokers = []string{"127.0.0.1:1"}
+	n := startNode(t, cfg, t.TempDir(), 20*time.Millisecond, 128<<10)
+	good, huge := testRecord("tnt_a", 0), testRecord("tnt_a", 1)
+	huge.Private = make([]byte, 2<<20)
+	_, errs := n.AppendAll(t.Context(), []*sealer.Record{&good, &huge})
+	require.NoError(t, errs[0])
+	require.ErrorIs(t, errs[1], ErrTooLarge)
+	require.Equal(t, int64(1), n.Pending())
+
+	large := testRecord("tnt_a", 2)
+	large.Private = make([]byte, 10<<10)
+	require.Eventually(t, func() bool {
+		_, errs = n.AppendAll(t.Context(), []*sealer.Record{&large, &large})
+		return errors.Is(errs[0], pipeline.ErrFull) && errors.Is(errs[1], pipeline.ErrFull)
+	}, time.Minute, time.Millisecond)
+
+	ended, end := context.WithCancel(t.Context())
+	end()
+	_, errs = n.AppendAll(ended, []*sealer.Record{&good})
+	require.ErrorIs(t, errs[0], context.Canceled)
+}
+
 // TestNoBrokersAtTheStart: a node without brokers serves from its spool, and its
 // next life drains it.
 func TestNoBrokersAtTheStart(t *testing.T) {

@@ -79,8 +79,31 @@ func (l *ledger) write(log *Log, writer string, count int, stop <-chan struct{})
 	return nil
 }
 
+// writeMany is write for several records at a time, until stop.
+func (l *ledger) writeMany(log *Log, writer string, stop <-chan struct{}) {
+	for n := 0; ; n++ {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		rs := make([]*sealer.Record, 1+n%30)
+		for i := range rs {
+			id := fmt.Sprintf("evt_%s_%d_%d", writer, n, i)
+			rs[i] = &sealer.Record{TenantID: "tnt_a", EventID: id, Event: []byte(eventOf(id))}
+		}
+		at, errs := log.AppendAll(context.Background(), rs)
+		for i, r := range rs {
+			if errs[i] != nil {
+				return
+			}
+			l.add(r.EventID, at[i])
+		}
+	}
+}
+
 // TestCrashLosesNothingAcknowledged takes crash images at random operations while
-// eight writers append, and looks for every acknowledged record in each.
+// eight writers append, one and many at a time, and looks for every acknowledged record in each.
 func TestCrashLosesNothingAcknowledged(t *testing.T) {
 	for _, keep := range []float64{0, 0.5, 1} {
 		for _, noAlloc := range []bool{false, true} {
@@ -119,8 +142,11 @@ func testCrash(t *testing.T, keep float64, noAlloc bool, images int) {
 	}
 	log := mustOpen(t, Config{Dir: "log", SegmentBytes: 32 << 10, FS: fs})
 	var writers sync.WaitGroup
-	for w := range 8 {
+	for w := range 6 {
 		writers.Go(func() { acked.write(log, fmt.Sprint(w), 1<<20, done) })
+	}
+	for w := range 2 {
+		writers.Go(func() { acked.writeMany(log, fmt.Sprint("many", w), done) })
 	}
 	writers.Wait()
 	require.NoError(t, log.Close())

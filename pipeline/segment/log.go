@@ -155,10 +155,52 @@ func open(cfg Config) (_ *Log, err error) {
 // Append implements pipeline.Appender. A record of more than 16 MiB is refused.
 func (l *Log) Append(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
 	started := time.Now()
-	g, i, err := l.enqueue(ctx, r)
+	l.mu.Lock()
+	g, i, err := l.add(ctx, r, 0)
+	l.mu.Unlock()
 	if err != nil {
 		return sealer.Position{}, fmt.Errorf("cannot append: %w", err)
 	}
+	at, err := g.await(ctx, i)
+	if err == nil {
+		l.metrics.append.Observe(time.Since(started).Seconds())
+	}
+	return at, err
+}
+
+// AppendAll implements pipeline.Appender. The records come into one group, unless they are
+// more than Config.PendingBytes.
+func (l *Log) AppendAll(ctx context.Context, rs []*sealer.Record) (at []sealer.Position, errs []error) {
+	started := time.Now()
+	type added struct {
+		*group
+		i int
+	}
+	in := make([]added, len(rs))
+	at, errs = make([]sealer.Position, len(rs)), make([]error, len(rs))
+	room := 0
+	for _, r := range rs {
+		room += sizeOf(r)
+	}
+	l.mu.Lock()
+	for n, r := range rs {
+		in[n].group, in[n].i, errs[n] = l.add(ctx, r, room)
+		room = 0 // for all of them, if there can be so much
+	}
+	l.mu.Unlock()
+	for n := range rs {
+		if errs[n] == nil {
+			at[n], errs[n] = in[n].await(ctx, in[n].i)
+		} else {
+			errs[n] = fmt.Errorf("cannot append: %w", errs[n])
+		}
+	}
+	l.metrics.append.Observe(time.Since(started).Seconds())
+	return at, errs
+}
+
+// await returns where the i-th record of a group stands, once that is durable.
+func (g *group) await(ctx context.Context, i int) (sealer.Position, error) {
 	select {
 	case <-g.done:
 	case <-ctx.Done():
@@ -167,24 +209,26 @@ func (l *Log) Append(ctx context.Context, r *sealer.Record) (sealer.Position, er
 	if g.err != nil {
 		return sealer.Position{}, fmt.Errorf("cannot append: %w", g.err)
 	}
-	l.metrics.append.Observe(time.Since(started).Seconds())
 	at := g.first
 	at.Offset += int64(i)
 	return at, nil
 }
 
-// enqueue encodes the record into the pending group, as its i-th.
-func (l *Log) enqueue(ctx context.Context, r *sealer.Record) (g *group, i int, err error) {
+func sizeOf(r *sealer.Record) int {
+	return len(r.TenantID) + len(r.EventID) + len(r.Node) + len(r.Event) + len(r.Private)
+}
+
+// add encodes the record into the pending group, as its i-th, as soon as there is room for
+// it, and for as many bytes as more records will take. The caller holds l.mu.
+func (l *Log) add(ctx context.Context, r *sealer.Record, room int) (g *group, i int, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
 	}
-	size := len(r.TenantID) + len(r.EventID) + len(r.Node) + len(r.Event) + len(r.Private)
+	size := sizeOf(r)
 	if size > maxRecord-recordOverhead {
 		return nil, 0, fmt.Errorf("record of %d bytes is too large", size)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for l.refuse == nil && l.pending.count > 0 && len(l.pending.buf)+size > l.cfg.PendingBytes {
+	for l.refuse == nil && l.pending.count > 0 && len(l.pending.buf)+max(size, room) > l.cfg.PendingBytes {
 		if err := l.awaitRoom(ctx); err != nil {
 			return nil, 0, err
 		}

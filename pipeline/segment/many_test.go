@@ -1,0 +1,68 @@
+package segment
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+func manyRecords(n, size int) []*sealer.Record {
+	rs := make([]*sealer.Record, n)
+	for i := range rs {
+		rs[i] = &sealer.Record{TenantID: "tnt_a", EventID: fmt.Sprintf("evt_%d", i), Event: make([]byte, size)}
+	}
+	return rs
+}
+
+// TestManyAreOneSync: that is what they come together for. What is more than may be pending
+// takes as many as it needs.
+func TestManyAreOneSync(t *testing.T) {
+	for _, c := range []struct{ pending, syncs int }{{0, 1}, {64 << 10, 10}} {
+		fs := newMemFS()
+		var syncs atomic.Int64
+		log := mustOpen(t, Config{Dir: "log", FS: fs, PendingBytes: c.pending})
+		fs.before = func(op, _ string) error {
+			if op == "datasync" {
+				syncs.Add(1)
+			}
+			return nil
+		}
+		at, errs := log.AppendAll(t.Context(), manyRecords(1000, 500))
+		for i := range at {
+			require.NoError(t, errs[i])
+			require.Equal(t, int64(i), at[i].Offset)
+		}
+		if c.syncs == 1 {
+			require.Equal(t, int64(1), syncs.Load())
+		} else {
+			require.GreaterOrEqual(t, syncs.Load(), int64(c.syncs)/2)
+			require.LessOrEqual(t, syncs.Load(), int64(c.syncs))
+		}
+		require.Len(t, readAll(t, log), 1000)
+	}
+}
+
+// TestManyOfAFailedSync: none of them is promised, nor is any later.
+func TestManyOfAFailedSync(t *testing.T) {
+	fs := newMemFS()
+	log := mustOpen(t, Config{Dir: "log", FS: fs})
+	fs.before = func(op, _ string) error {
+		if op == "datasync" {
+			return unix.EIO
+		}
+		return nil
+	}
+	for range 2 {
+		at, errs := log.AppendAll(t.Context(), manyRecords(10, 100))
+		for i := range errs {
+			require.ErrorIs(t, errs[i], pipeline.ErrFailed)
+			require.Zero(t, at[i])
+		}
+	}
+}
