@@ -137,7 +137,7 @@ fuzz: ## each fuzz target for FUZZTIME (default 2m)
 bench-parts: # what a receipt is made of
 	@mkdir -p bin
 	@echo "measuring the parts of a receipt: about two minutes"
-	@go test -run '^$$' -bench . -benchmem ./gate ./sealer ./gateway ./pipeline/segment > bin/parts.txt || { cat bin/parts.txt; exit 1; }
+	@go test -run '^$$' -bench . -benchmem ./gate ./sealer ./gateway ./gateway/issue ./pipeline/segment > bin/parts.txt || { cat bin/parts.txt; exit 1; }
 	@go test -run '^$$' -bench '^BenchmarkLoad$$' ./pipeline/sqlite >> bin/parts.txt || { cat bin/parts.txt; exit 1; }
 	@grep ^Benchmark bin/parts.txt
 

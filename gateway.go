@@ -22,6 +22,7 @@ import (
 	"muniment/gateway/api"
 	"muniment/gateway/certs"
 	"muniment/gateway/identity"
+	"muniment/gateway/issue"
 	"muniment/gateway/snapshot"
 	"muniment/pipeline/edge"
 	"muniment/pipeline/kafka"
@@ -58,7 +59,7 @@ type gatewayCmd struct {
 
 // Validate is called by the command line.
 func (c *gatewayCmd) Validate() error {
-	if most := gateway.DefaultAppendTimeout / 2; c.Patience < 0 || c.Patience > most {
+	if most := issue.DefaultTimeout / 2; c.Patience < 0 || c.Patience > most {
 		return fmt.Errorf("--patience %v is not from 0 to %v, half of what a delivery may take", c.Patience, most)
 	}
 	return nil
@@ -167,9 +168,14 @@ func (c *gatewayCmd) Run() (err error) {
 	if err != nil {
 		return err
 	}
+	issuer, err := issue.New(issue.Config{
+		NodeID: node.ID(), Epoch: node.Epoch(), Rights: view, Log: eventLog, Signer: node.Signer, Logger: logger, Registerer: registry,
+	})
+	if err != nil {
+		return err
+	}
 	server, err := gateway.New(gateway.Config{
-		NodeID: node.ID(), Version: thisBuild().Version, Epoch: node.Epoch(), Rights: view, Log: eventLog, Signer: node.Signer,
-		DialControl: hops.dialControl, Spell: sandbox.Spell, TLS: hops.api,
+		Version: thisBuild().Version, Rights: view, Issuer: issuer, DialControl: hops.dialControl, Spell: sandbox.Spell, TLS: hops.api,
 		MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, DrainDelay: c.DrainDelay, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
@@ -179,6 +185,7 @@ func (c *gatewayCmd) Run() (err error) {
 	background := newParts(ctx, fail)
 	defer background.stop()
 	background.run("the view of rights", view.Run)
+	background.run("the issuer", issuer.Run)
 	background.run("the node's identity", node.Run)
 	background.run("the copies' retention", eventLog.Run)
 	serving := gateway.Admin{

@@ -18,7 +18,7 @@ import (
 var rooms = map[string][]string{
 	".":                       {"bench", "control/...", "gate", "gateway/...", "pipeline/...", "sealer", "sealer/keyfile"},
 	"deploy":                  {},
-	"bench":                   {"gate", "gateway", "gateway/api", "pipeline/...", "sealer"},
+	"bench":                   {"gate", "gateway", "gateway/api", "gateway/issue", "pipeline/...", "sealer"},
 	"control":                 {"control/...", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/backup":          {"control/node", "control/proof", "control/store", "sealer", "sealer/keyfile"},
 	"control/challenge":       {"control/node", "control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
@@ -45,6 +45,8 @@ var rooms = map[string][]string{
 	"gateway/certs":           {},
 	"gateway/certs/certstest": {},
 	"gateway/identity":        {"gateway/api", "gateway/snapshot", "sealer", "sealer/keyfile"},
+	"gateway/issue":           {"gate", "gateway/api", "gateway/auth", "gateway/snapshot", "sealer"},
+	"gateway/issue/issuetest": {"gate", "gateway/api", "gateway/auth", "sealer"},
 	"gateway/snapshot":        {"gate", "gateway/api", "gateway/auth"},
 	"pipeline":                {"gate", "sealer"},
 	"pipeline/clickhouse":     {"gate", "pipeline", "sealer"},
@@ -59,7 +61,7 @@ var rooms = map[string][]string{
 }
 
 // testsOnly are rooms that no shipped code may import. They are none, and may import each other.
-var testsOnly = []string{"control/historytest", "control/rapidtest", "control/roomtest", "control/route/routetest", "control/store/storetest", "gateway/certs/certstest", "pipeline/conform"}
+var testsOnly = []string{"control/historytest", "control/rapidtest", "control/roomtest", "control/route/routetest", "control/store/storetest", "gateway/certs/certstest", "gateway/issue/issuetest", "pipeline/conform"}
 
 // adapters are the dependencies that belong to one room each. A prefix of the
 // import path and the rooms that may name it.

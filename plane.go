@@ -91,7 +91,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	issuer := newSandboxNode()
+	issuer := newSandboxNode(tenants.IsSandbox)
 	var ctl *control.Control
 	rooms := []control.Room{nodes, tenants, rights, offers, challenges, packs, metering}
 	sweeps := []control.Sweep{

@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"sync"
@@ -11,55 +11,68 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/gateway"
 	"muniment/gateway/api"
 	"muniment/gateway/identity"
+	"muniment/gateway/issue"
 	"muniment/gateway/snapshot"
 )
 
-// sandboxNode is the gateway of this process that issues the receipts of the sandbox's
+// sandboxNode is the node of this process that issues the receipts of the sandbox's
 // tenants, while there is one.
 type sandboxNode struct {
-	want   sync.Once
-	wanted chan struct{}
+	isSandbox func(ctx context.Context, tenantID string) (bool, error)
+	want      sync.Once
+	wanted    chan struct{}
 
-	mu      sync.Mutex
-	gateway *gateway.Gateway // nil while there is none
-	over    func() bool      // it takes nothing more, and another is to come
-	opened  chan struct{}    // closed while there is one
+	mu     sync.Mutex
+	issuer *issue.Issuer // nil while there is none
+	over   func() bool   // it takes nothing more, and another is to come
+	opened chan struct{} // closed while there is one
 }
 
-func newSandboxNode() *sandboxNode {
-	return &sandboxNode{wanted: make(chan struct{}), opened: make(chan struct{})}
+func newSandboxNode(isSandbox func(ctx context.Context, tenantID string) (bool, error)) *sandboxNode {
+	return &sandboxNode{isSandbox: isSandbox, wanted: make(chan struct{}), opened: make(chan struct{})}
 }
+
+// errNotSandboxed says that a tenant is not one of the sandbox, or not any more: its key may
+// be good at the node still.
+var errNotSandboxed = errors.New("the tenant is none of the sandbox")
 
 var errNoSandboxNode = api.Unavailable(api.NoSigningKey, "the sandbox's node has not started yet", time.Second)
 
 // patience is how long a delivery waits for the node to start.
 const patience = 5 * time.Second
 
-// Deliver is gateway.Gateway.Deliver; a 503 *api.Error while there is no node that could.
-// What a node that leaves has not begun is the next one's.
-func (s *sandboxNode) Deliver(ctx context.Context, tenantID, keyID string, body []byte) (status int, answer []byte, err error) {
+// Deliver is sandbox.Deliver: a 503 while there is no node that could. What a node that
+// leaves has not begun is the next one's.
+func (s *sandboxNode) Deliver(ctx context.Context, tenantID, keyID string, body []byte) (answer []byte, err error) {
 	s.want.Do(func() { close(s.wanted) })
+	switch is, err := s.isSandbox(ctx, tenantID); {
+	case err != nil:
+		return nil, err
+	case !is:
+		return nil, fmt.Errorf("cannot deliver for %s: %w", tenantID, errNotSandboxed)
+	}
 	late := time.NewTimer(patience)
 	defer late.Stop()
+	by := issue.Caller{TenantID: tenantID, KeyID: keyID, Sandbox: true}
 	for {
-		g, over, opened := s.current()
-		if g != nil {
-			status, answer, err = g.Deliver(ctx, tenantID, keyID, body)
-			if status != http.StatusServiceUnavailable || !notBegun(answer) || !over() {
-				return status, answer, err
+		i, over, opened := s.current()
+		if i != nil {
+			began := time.Now()
+			answer, _, err := i.Issue(i.Deadline(began), nil, by, &issue.Delivery{Body: body, Rendered: began})
+			if !notBegun(err) || !over() {
+				return answer, err
 			}
-			s.shut(g) // nobody has come to it yet
+			s.shut(i) // nobody has come to it yet
 			continue
 		}
 		select {
 		case <-opened:
 		case <-late.C:
-			return 0, nil, errNoSandboxNode
+			return nil, errNoSandboxNode
 		case <-ctx.Done():
-			return 0, nil, ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
 }
@@ -67,43 +80,42 @@ func (s *sandboxNode) Deliver(ctx context.Context, tenantID, keyID string, body 
 // notBegun says that a node came to nothing of a delivery, as it drains or has no key any
 // more. Of one that the log did not acknowledge nobody knows: delivered again, it might be
 // there twice.
-func notBegun(answer []byte) bool {
-	var refused api.ErrorBody
-	err := json.Unmarshal(answer, &refused)
-	return err == nil && (refused.Reason == api.Draining || refused.Reason == api.NoSigningKey)
+func notBegun(err error) bool {
+	refused, ok := errors.AsType[*api.Error](err)
+	return ok && (refused.Reason == api.Draining || refused.Reason == api.NoSigningKey)
 }
 
-func (s *sandboxNode) current() (g *gateway.Gateway, over func() bool, opened <-chan struct{}) {
+func (s *sandboxNode) current() (i *issue.Issuer, over func() bool, opened <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.gateway, s.over, s.opened
+	return s.issuer, s.over, s.opened
 }
 
-// open has g deliver from now on, in place of the one before, until over.
-func (s *sandboxNode) open(g *gateway.Gateway, over func() bool) {
+// open has i issue from now on, in place of the one before, until over.
+func (s *sandboxNode) open(i *issue.Issuer, over func() bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gateway == nil {
+	if s.issuer == nil {
 		close(s.opened)
 	}
-	s.gateway, s.over = g, over
+	s.issuer, s.over = i, over
 }
 
 // never is over of a node that has no successor.
 func never() bool { return false }
 
-// shut has g deliver no more; who comes waits for the next.
-func (s *sandboxNode) shut(g *gateway.Gateway) {
+// shut has i issue no more; who comes waits for the next.
+func (s *sandboxNode) shut(i *issue.Issuer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gateway == g {
-		s.gateway, s.over, s.opened = nil, nil, make(chan struct{})
+	if s.issuer == i {
+		s.issuer, s.over, s.opened = nil, nil, make(chan struct{})
 	}
 }
 
 // serve runs the node that issues the sandbox's receipts in a process of control,
-// from the first delivery on until ctx is done. It is a node as a gateway is one, that
-// listens nowhere: it joins by an invitation that control makes for it, has an id, an
+// from the first delivery on until ctx is done. It is a node as a gateway is one, without a
+// gateway: it joins by an invitation that control makes for it, has an id, an
 // epoch, a lease and keys of its own, and asks control as every other node does. What it
 // can't make durable in the log is refused: it has no spool.
 //
@@ -218,12 +230,11 @@ func (s *sandboxNode) run(ctx context.Context, fail context.CancelCauseFunc, p *
 	})
 }
 
-// issue has a node deliver until term is over. over says so as well, and sooner, unless
+// issue has a node issue receipts until term is over. over says so as well, and sooner, unless
 // the process ends.
 func (s *sandboxNode) issue(term context.Context, p *plane, node *identity.Node, view *snapshot.View, metrics *termRegisterer, over func() bool) error {
-	g, err := gateway.New(gateway.Config{
-		NodeID: node.ID(), Epoch: node.Epoch(), Rights: view, Log: p.cfg.Log, SandboxSigner: node.Signer, IsSandbox: p.tenants.IsSandbox,
-		Logger: p.cfg.Logger, Registerer: metrics,
+	issuer, err := issue.New(issue.Config{
+		NodeID: node.ID(), Epoch: node.Epoch(), Rights: view, Log: p.cfg.Log, SandboxSigner: node.Signer, Logger: p.cfg.Logger, Registerer: metrics,
 	})
 	if err != nil {
 		return err
@@ -233,9 +244,9 @@ func (s *sandboxNode) issue(term context.Context, p *plane, node *identity.Node,
 		return nil // term is over
 	}
 	p.cfg.Logger.Info("the sandbox has a node in this process", "nodeId", node.ID())
-	s.open(g, over)
-	context.AfterFunc(term, func() { s.shut(g) })
-	return g.RunInside(term)
+	s.open(issuer, over)
+	context.AfterFunc(term, func() { s.shut(issuer) })
+	return issuer.Run(term)
 }
 
 // untilExpelled is the feed of a node, and tells when control knows the node no more.

@@ -25,8 +25,8 @@ import (
 	"muniment/control/store"
 	"muniment/control/store/storetest"
 	"muniment/control/tenant"
-	"muniment/gateway"
 	"muniment/gateway/api"
+	"muniment/gateway/issue"
 	"muniment/gateway/snapshot"
 	"muniment/pipeline"
 	"muniment/pipeline/kafka"
@@ -117,9 +117,8 @@ func (h *sandboxProcess) visitor(sandbox bool) (v visitor) {
 
 func (h *sandboxProcess) deliver(v visitor) {
 	h.t.Helper()
-	status, answer, err := h.ctl.sandbox.Deliver(h.t.Context(), v.TenantID, v.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":4200}`, v.rightID))
+	_, err := h.ctl.sandbox.Deliver(h.t.Context(), v.TenantID, v.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":4200}`, v.rightID))
 	require.NoError(h.t, err)
-	require.Equal(h.t, 200, status, string(answer))
 }
 
 // runtimeKeys is what a stranger is given of the sandbox's keys, in a file.
@@ -202,7 +201,7 @@ func TestSandboxReceipts(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			edge, err := gateway.New(gateway.Config{NodeID: nodeID, Epoch: epoch, Rights: view, Log: log, SandboxSigner: signer, IsSandbox: ctl.tenants.IsSandbox})
+			issuer, err := issue.New(issue.Config{NodeID: nodeID, Epoch: epoch, Rights: view, Log: log, SandboxSigner: signer})
 			if err != nil {
 				return err
 			}
@@ -212,8 +211,8 @@ func TestSandboxReceipts(t *testing.T) {
 			if err := newAwaited(errors.New("no lease")).until(ctx, "a lease", view.Fresh); err != nil {
 				return nil
 			}
-			ctl.sandbox.open(edge, never)
-			return edge.RunInside(ctx)
+			ctl.sandbox.open(issuer, never)
+			return issuer.Run(ctx)
 		}))
 	})
 	t.Run("on a topic", func(t *testing.T) {
@@ -253,8 +252,8 @@ func loadedWarehouse(t *testing.T, data string, log pipeline.Log, partitions int
 
 func testSandboxReceipts(t *testing.T, h *sandboxProcess) {
 	v, real := h.visitor(true), h.visitor(false)
-	_, _, err := h.ctl.sandbox.Deliver(t.Context(), real.TenantID, real.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":1}`, real.rightID))
-	require.ErrorIs(t, err, gateway.ErrNoSandbox)
+	_, err := h.ctl.sandbox.Deliver(t.Context(), real.TenantID, real.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":1}`, real.rightID))
+	require.ErrorIs(t, err, errNotSandboxed)
 	for range 5 {
 		h.deliver(v)
 	}
@@ -270,9 +269,9 @@ func testSandboxReceipts(t *testing.T, h *sandboxProcess) {
 		go func() {
 			defer close(ended)
 			for {
-				status, answer, err := h.ctl.sandbox.Deliver(t.Context(), v.TenantID, v.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":7}`, v.rightID))
-				if err != nil || status != 200 {
-					t.Errorf("a delivery while a key was rotated: %d %s %v", status, answer, err)
+				_, err := h.ctl.sandbox.Deliver(t.Context(), v.TenantID, v.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":7}`, v.rightID))
+				if err != nil {
+					t.Errorf("a delivery while a key was rotated: %v", err)
 					return
 				}
 				select {
@@ -325,11 +324,11 @@ func TestSandboxNodeExpelled(t *testing.T) {
 		nodes[node] = true
 		h.call("operator", "POST", "/admin/nodes/"+node+"/expel", "{}")
 		until(t, func() bool {
-			status, answer, err := h.ctl.sandbox.Deliver(t.Context(), v.TenantID, v.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":1}`, v.rightID))
-			if status != 200 {
-				require.True(t, err != nil || status == 503, "%d %s", status, answer)
+			_, err := h.ctl.sandbox.Deliver(t.Context(), v.TenantID, v.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":1}`, v.rightID))
+			if refused, ok := errors.AsType[*api.Error](err); ok {
+				require.Equal(t, 503, refused.GetStatus(), refused)
 			}
-			return status == 200
+			return err == nil
 		})
 		h.verifies(h.sealed(v))
 		require.Len(t, h.signers(v), n+2)
@@ -421,19 +420,19 @@ func TestSandboxDeliveryMeetsALeavingNode(t *testing.T) {
 	view, err := snapshot.New(snapshot.Config{Source: h.ctl.Source(), NodeID: nodeID})
 	require.NoError(t, err)
 	t.Cleanup(view.Close)
-	left, err := gateway.New(gateway.Config{NodeID: nodeID, Epoch: 1, Rights: view, Log: log, IsSandbox: h.ctl.tenants.IsSandbox,
+	left, err := issue.New(issue.Config{NodeID: nodeID, Epoch: 1, Rights: view, Log: log,
 		SandboxSigner: func(context.Context, time.Time) (*sealer.Signer, func(), error) {
 			return nil, nil, errors.New("it is leaving")
 		}})
 	require.NoError(t, err)
 	ended, end := context.WithCancel(t.Context())
 	end()
-	require.NoError(t, left.RunInside(ended))
+	require.NoError(t, left.Run(ended))
 
 	h.ctl.sandbox.open(left, never)
-	status, answer, err := h.ctl.sandbox.Deliver(t.Context(), v.TenantID, v.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":1}`, v.rightID))
-	require.NoError(t, err)
-	require.Equal(t, 503, status, string(answer))
+	_, err = h.ctl.sandbox.Deliver(t.Context(), v.TenantID, v.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":1}`, v.rightID))
+	refused, ok := errors.AsType[*api.Error](err)
+	require.True(t, ok && refused.GetStatus() == 503, "%v", err)
 
 	h.ctl.sandbox.open(left, func() bool {
 		h.ctl.sandbox.shut(left)
@@ -456,9 +455,7 @@ func TestSandboxDeliveryInDoubt(t *testing.T) {
 		{api.Unavailable(api.Draining, "the node stops", time.Second), true},
 		{errNoSandboxNode, true},
 	} {
-		answer, err := c.refused.Body()
-		require.NoError(t, err)
-		require.Equal(t, c.notBegun, notBegun(answer), string(answer))
+		require.Equal(t, c.notBegun, notBegun(c.refused), c.refused.Message)
 	}
 }
 
@@ -580,9 +577,9 @@ func TestSandboxNodesOfSeveralProcessesOnTheStack(t *testing.T) {
 	require.NoError(t, json.Unmarshal(a.call(gone.APIKey, "POST", "/v1/rights/"+gone.rightID+"/revoke", ""), &revoked))
 	require.True(t, revoked.Data.Propagation.Applied)
 	for _, h := range []*sandboxProcess{a, b} {
-		status, answer, err := h.ctl.sandbox.Deliver(t.Context(), gone.TenantID, gone.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":1}`, gone.rightID))
-		require.NoError(t, err)
-		require.Equal(t, 409, status, string(answer))
+		_, err := h.ctl.sandbox.Deliver(t.Context(), gone.TenantID, gone.KeyID, fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"wall","dwellMs":1}`, gone.rightID))
+		refused, ok := errors.AsType[*api.Error](err)
+		require.True(t, ok && refused.GetStatus() == 409, "%v", err)
 	}
 
 	a.stop()

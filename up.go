@@ -17,6 +17,7 @@ import (
 	"muniment/control/store"
 	"muniment/gateway"
 	"muniment/gateway/certs"
+	"muniment/gateway/issue"
 	"muniment/gateway/snapshot"
 	"muniment/pipeline"
 	"muniment/pipeline/segment"
@@ -168,16 +169,21 @@ func (c *upCmd) Run() (err error) {
 	if err != nil {
 		return err
 	}
+	issuer, err := issue.New(issue.Config{
+		NodeID: nodeID, Epoch: epoch, Rights: view, Log: reservedLog{eventLog, db}, Signer: signer, SandboxSigner: sandboxSigner, Logger: logger, Registerer: registry,
+	})
+	if err != nil {
+		return err
+	}
 	inside := newInsideListener()
 	edge, err := gateway.New(gateway.Config{
-		NodeID: nodeID, Version: thisBuild().Version, Epoch: epoch, Rights: view, Log: reservedLog{eventLog, db}, Signer: signer, SandboxSigner: sandboxSigner, IsSandbox: ctl.tenants.IsSandbox,
-		DialControl: inside.Dial, Spell: sandbox.Spell,
+		Version: thisBuild().Version, Rights: view, Issuer: issuer, DialControl: inside.Dial, Spell: sandbox.Spell,
 		TLS: apiTLS, MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err
 	}
-	ctl.sandbox.open(edge, never)
+	ctl.sandbox.open(issuer, never)
 	operators.Set(gateway.Admin{
 		Gatherer: registry,
 		Checks: []gateway.Check{
@@ -208,6 +214,7 @@ func (c *upCmd) Run() (err error) {
 	}
 	background.run("the loader", loader.Run)
 	background.run("the view of rights", view.Run)
+	background.run("the issuer", issuer.Run)
 	background.run("the high-water mark", func(ctx context.Context) error { return db.Follow(ctx, eventLog) })
 	background.run("the log's retention", retention.Run)
 	background.run("the outbox relay", ctl.Run)

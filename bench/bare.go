@@ -20,6 +20,7 @@ import (
 
 	"muniment/gateway"
 	"muniment/gateway/api"
+	"muniment/gateway/issue"
 	"muniment/pipeline"
 	"muniment/pipeline/segment"
 	"muniment/sealer"
@@ -106,7 +107,7 @@ type bareServer struct {
 
 // bareWork is the memory of one request.
 type bareWork struct {
-	decoder gateway.BodyDecoder
+	seen    issue.Observation
 	receipt sealer.Receipt
 	ids     []byte
 	answer  []byte
@@ -117,11 +118,12 @@ const bareHead = `{"ok":true,"data":`
 func (s *bareServer) handle(ctx *fasthttp.RequestCtx) {
 	w := s.pool.Get().(*bareWork)
 	defer s.pool.Put(w)
-	if err := w.decoder.Decode(ctx.PostBody(), &w.receipt); err != nil {
+	if err := w.seen.Decode(ctx.PostBody()); err != nil {
 		ctx.Error(err.Error(), fasthttp.StatusBadRequest)
 		return
 	}
 	r := &w.receipt
+	w.seen.Describe(r)
 	w.name(r, time.Now())
 	w.answer = append(w.answer[:0], bareHead+`{"receipt":`...)
 	from := len(w.answer)

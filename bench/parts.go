@@ -23,7 +23,7 @@ const rowsPerSecond = "rows/s"
 // those of each substrate, the slowest counts.
 var parts = []struct{ what, room, name, unit string }{
 	{"Ed25519 signature", "gateway", "Sign", "ns/op"},
-	{"decode of the body, telemetry included", "gateway", "Decode", "ns/op"},
+	{"decode of the body, telemetry included", "gateway/issue", "Decode", "ns/op"},
 	{"gate, slowest substrate", "gate", "Evaluate", "ns/op"},
 	{"consent-projected telemetry", "gate", "AppendProjection", "ns/op"},
 	{"canonical bytes of the receipt", "sealer", "AppendReceipt", "ns/op"},

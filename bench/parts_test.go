@@ -24,8 +24,9 @@ BenchmarkSealDelivery-2          	   60000	     18700 ns/op	     176 B/op	      
 BenchmarkSplitDelivery-2         	 5000000	       220.5 ns/op	       0 B/op	       0 allocs/op
 pkg: muniment/gateway
 BenchmarkSign-2                  	   70000	     17300 ns/op
-BenchmarkDecode-2                	  900000	      1300 ns/op	 450.00 MB/s	       0 B/op	       0 allocs/op
 BenchmarkHandler-2               	   50000	     24000 ns/op	     200 B/op	       7 allocs/op
+pkg: muniment/gateway/issue
+BenchmarkDecode-2                	  900000	      1300 ns/op	 450.00 MB/s	       0 B/op	       0 allocs/op
 pkg: muniment/pipeline/segment
 BenchmarkAppend/1-2              	    5000	    210000 ns/op	   4.7 MB/s	     40000 cpu-ns/op	       1 B/op	       0 allocs/op
 BenchmarkAppend/256-2            	  900000	      2100 ns/op	 476.2 MB/s	      2345 cpu-ns/op	       3 B/op	       0 allocs/op
@@ -40,7 +41,7 @@ BenchmarkLoad-2                  	       8	 150000000 ns/op	     25000 rows/s
 	writeParts(&b, all)
 	for _, row := range []string{
 		"| Ed25519 signature                      | 17.3 µs |             | `gateway` BenchmarkSign                |",
-		"| decode of the body, telemetry included | 1.3 µs  | 0           | `gateway` BenchmarkDecode              |",
+		"| decode of the body, telemetry included | 1.3 µs  | 0           | `gateway/issue` BenchmarkDecode        |",
 		"| gate, slowest substrate                | 0.03 µs | 0           | `gate` BenchmarkEvaluate               |",
 		"| canonical bytes of the receipt         | 0.28 µs |             | `sealer` BenchmarkAppendReceipt        |",
 		"| log append, 256 writers, CPU           | 2.3 µs  | 0           | `pipeline/segment` BenchmarkAppend/256 |",

@@ -152,7 +152,7 @@ func TestSandboxCountsWhoIsGone(t *testing.T) {
 	delivered := 0
 	p := openPlayground(t, newHouse(t), sandbox.Config{
 		Limits: sandbox.Limits{Burst: 1000, Sustained: 1000},
-		Deliver: func(ctx context.Context, tenantID, keyID string, body []byte) (int, []byte, error) {
+		Deliver: func(ctx context.Context, tenantID, keyID string, body []byte) ([]byte, error) {
 			if delivered++; delivered == 1 {
 				(&visitor{playground: v.playground, cookie: v.cookie}).does("POST", "/reset", "")
 			}
@@ -168,8 +168,8 @@ func TestSandboxCountsWhoIsGone(t *testing.T) {
 }
 
 // delivers answers each delivery with a receipt.
-func delivers(context.Context, string, string, []byte) (int, []byte, error) {
-	return 200, []byte(`{"data":{"receipt":{},"signature":{},"metering":{}}}`), nil
+func delivers(context.Context, string, string, []byte) ([]byte, error) {
+	return []byte(`{"data":{"receipt":{},"signature":{},"metering":{}}}`), nil
 }
 
 // fillsTheLog runs demos of 154,624 bytes in the log each, and resets whatever takes too much,

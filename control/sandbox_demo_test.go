@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/sandbox"
+	"muniment/gateway/api"
 	"muniment/gateway/auth"
 )
 
@@ -68,8 +69,8 @@ func TestSandboxDemoNamesItsPack(t *testing.T) {
 			}
 			return p.ask(ctx, of, method, target, body)
 		},
-		Deliver: func(context.Context, string, string, []byte) (int, []byte, error) {
-			return 200, []byte(`{"ok":true,"data":{"receipt":{"receiptId":"rcp_1"},"signature":{},"metering":{}}}`), nil
+		Deliver: func(context.Context, string, string, []byte) ([]byte, error) {
+			return []byte(`{"ok":true,"data":{"receipt":{"receiptId":"rcp_1"},"signature":{},"metering":{}}}`), nil
 		},
 	})
 	v, _ := p.visit()
@@ -83,11 +84,11 @@ func TestSandboxDemoNamesItsPack(t *testing.T) {
 func TestSandboxKeyRevokedMeanwhile(t *testing.T) {
 	asked := 0
 	p := openPlayground(t, newHouse(t), sandbox.Config{
-		Deliver: func(context.Context, string, string, []byte) (int, []byte, error) {
+		Deliver: func(context.Context, string, string, []byte) ([]byte, error) {
 			if asked++; asked < 3 {
-				return 200, []byte(`{"ok":true,"data":{"receipt":{"receiptId":"rcp_1"},"signature":{},"metering":{}}}`), nil
+				return []byte(`{"ok":true,"data":{"receipt":{"receiptId":"rcp_1"},"signature":{},"metering":{}}}`), nil
 			}
-			return 401, []byte(`{"ok":false,"error":"AUTH_INVALID","message":"the API key is not valid"}`), nil
+			return nil, auth.ErrInvalid
 		},
 	})
 	v, _ := p.visit()
@@ -108,11 +109,11 @@ func TestSandboxDemoFindsItsRights(t *testing.T) {
 			}
 			return p.ask(ctx, of, method, target, body)
 		},
-		Deliver: func(_ context.Context, _, _ string, body []byte) (int, []byte, error) {
+		Deliver: func(_ context.Context, _, _ string, body []byte) ([]byte, error) {
 			var asked struct{ RightID string }
-			err := json.Unmarshal(body, &asked)
+			require.NoError(t, json.Unmarshal(body, &asked))
 			played[asked.RightID] = true
-			return 409, []byte(`{"ok":false,"error":"STATE_CONFLICT","message":"no"}`), err
+			return nil, api.Conflict("no")
 		},
 	})
 	v, tenant := p.visit()

@@ -255,7 +255,7 @@ func TestSandboxDroppedUnderARequest(t *testing.T) {
 			drop()
 			return p.ask(ctx, of, method, target, body)
 		},
-		Deliver: func(context.Context, string, string, []byte) (int, []byte, error) { return 0, nil, lost },
+		Deliver: func(context.Context, string, string, []byte) ([]byte, error) { return nil, lost },
 	})
 	v, _ := p.visit()
 	v.isRefused(500, sandbox.HandlerError, "POST", "/run-demo", "")

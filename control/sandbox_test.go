@@ -50,8 +50,8 @@ func openPlayground(t *testing.T, h *house, cfg sandbox.Config) *playground {
 }
 
 // noDelivery is for a house without a gateway.
-func noDelivery(context.Context, string, string, []byte) (int, []byte, error) {
-	return 0, nil, api.Unavailable(api.Draining, "there is no node", time.Second)
+func noDelivery(context.Context, string, string, []byte) ([]byte, error) {
+	return nil, api.Unavailable(api.Draining, "there is no node", time.Second)
 }
 
 // ask answers for the rooms of the log, which this house does without: it is empty.

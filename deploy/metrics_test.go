@@ -32,6 +32,7 @@ import (
 	"muniment/gateway"
 	"muniment/gateway/certs"
 	"muniment/gateway/identity"
+	"muniment/gateway/issue"
 	"muniment/gateway/snapshot"
 	"muniment/pipeline"
 	"muniment/pipeline/clickhouse"
@@ -191,12 +192,15 @@ func registered(t *testing.T) shown {
 
 	view, err := snapshot.New(snapshot.Config{Source: ctl.Source(), NodeID: "nod_a", Registerer: all})
 	require.NoError(t, err)
-	_, err = gateway.New(gateway.Config{
+	issuer, err := issue.New(issue.Config{
 		NodeID: "nod_a", Rights: view, Log: spool, Registerer: all,
 		Signer: func(context.Context, time.Time) (*sealer.Signer, func(), error) {
 			return nil, nil, errors.New("no key")
 		},
-		DialControl: func() (net.Conn, error) { return nil, errors.New("no control") },
+	})
+	require.NoError(t, err)
+	_, err = gateway.New(gateway.Config{
+		Rights: view, Issuer: issuer, Registerer: all, DialControl: func() (net.Conn, error) { return nil, errors.New("no control") },
 	})
 	require.NoError(t, err)
 	return all.all(t)

@@ -124,7 +124,7 @@ func TestControlReady(t *testing.T) {
 		rw.WriteHeader(int(status.Load()))
 	})
 	var away atomic.Bool
-	w := newWorld(t, func(c *Config) {
+	w := newWorld(t, func(c *settings) {
 		serve(c)
 		dial := c.DialControl
 		c.DialControl = func() (net.Conn, error) {
@@ -162,10 +162,10 @@ func TestCounters(t *testing.T) {
 	require.Eventually(t, func() bool { return testutil.ToFloat64(m.requests.WithLabelValues("delivery", "400")) == 1 }, time.Minute, time.Millisecond)
 	require.Equal(t, 3.0, testutil.ToFloat64(m.requests.WithLabelValues("delivery", "412")))
 	require.Equal(t, 2.0, testutil.ToFloat64(m.requests.WithLabelValues("delivery", "200")))
-	require.Equal(t, 3.0, testutil.ToFloat64(m.refusedRules.WithLabelValues("automotive-speed")))
-	require.Equal(t, 1.0, testutil.ToFloat64(m.deliveries.WithLabelValues("METERED")))
-	require.Equal(t, 1.0, testutil.ToFloat64(m.deliveries.WithLabelValues("SPEED_UNKNOWN")))
-	require.Equal(t, 1, w.gateway.claims.entries())
+	require.Equal(t, 3.0, w.metric("muniment_gateway_refusals_total", "automotive-speed"))
+	require.Equal(t, 1.0, w.metric("muniment_gateway_deliveries_total", "METERED"))
+	require.Equal(t, 1.0, w.metric("muniment_gateway_deliveries_total", "SPEED_UNKNOWN"))
+	require.Equal(t, 1, w.remembered())
 	problems, err := testutil.GatherAndLint(w.registry)
 	require.NoError(t, err)
 	require.Empty(t, problems)
@@ -181,11 +181,11 @@ func TestRefusalsAreWritten(t *testing.T) {
 		w.post(fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":1,"telemetry":{"speedMph":65,"licensedRegionMatch":false}}`, car))
 	}
 	w.raw(request(w.otherToken, fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":1}`, drone)))
-	require.Empty(t, w.log.all())
+	require.Empty(t, w.log.All())
 	require.NoError(t, w.end())
 
 	told := map[string]string{}
-	for _, e := range w.log.all() {
+	for _, e := range w.log.All() {
 		event, err := sealer.ParseEvent(e.Event)
 		require.NoError(t, err)
 		require.Equal(t, "gate.refusals", event.Type)
@@ -200,40 +200,13 @@ func TestRefusalsAreWritten(t *testing.T) {
 	}, told)
 }
 
-func TestRefusalsThatCantBeWrittenAreKept(t *testing.T) {
-	w := newWorld(t, nil)
-	w.gateway.refusals.add("tnt_a", w.right, "x")
-	w.log.setFail(errors.New("away"))
-	w.gateway.writeRefusals(t.Context())
-	w.gateway.refusals.add("tnt_a", w.right, "x")
-	w.log.setFail(nil)
-	w.gateway.writeRefusals(t.Context())
-	require.Len(t, w.log.all(), 1)
-	require.Contains(t, string(w.log.all()[0].Event), `"count":2`)
-	w.gateway.writeRefusals(t.Context())
-	require.Len(t, w.log.all(), 1, "nothing new, no event")
-}
-
-func TestRefusalRowsAreBounded(t *testing.T) {
-	var r refusals
-	for i := range maxRefusalRows + 500 {
-		r.add("tnt_a", rightID(i), "x")
-	}
-	counts, _ := r.take(today)
-	require.Len(t, counts, maxRefusalRows+1)
-	require.Equal(t, int64(500), counts[refusal{"tnt_a", "", "x"}])
-}
-
 func TestConfigNamesTheBadField(t *testing.T) {
 	w := newWorld(t, nil)
 	for field, spoil := range map[string]func(*Config){
-		"NodeID":          func(c *Config) { c.NodeID = "" },
-		"Rights":          func(c *Config) { c.Rights = nil },
-		"Log":             func(c *Config) { c.Log = nil },
-		"Signer":          func(c *Config) { c.Signer = nil },
-		"DialControl":     func(c *Config) { c.DialControl = nil },
-		"MaxConns":        func(c *Config) { c.MaxConns = -1 },
-		"IdempotencyWait": func(c *Config) { c.IdempotencyWait = -1 },
+		"Rights":      func(c *Config) { c.Rights = nil },
+		"Issuer":      func(c *Config) { c.Issuer = nil },
+		"DialControl": func(c *Config) { c.DialControl = nil },
+		"MaxConns":    func(c *Config) { c.MaxConns = -1 },
 	} {
 		cfg := w.gateway.cfg
 		spoil(&cfg)

@@ -48,9 +48,9 @@ func TestPipelinedBodies(t *testing.T) {
 // TestSlowBody is about bodies that fasthttp has not read ahead.
 func TestSlowBody(t *testing.T) { everyTransport(t, slowBody) }
 
-func slowBody(t *testing.T, transport func(*Config)) {
+func slowBody(t *testing.T, transport func(*settings)) {
 	const timeout = 500 * time.Millisecond
-	w := newWorld(t, func(c *Config) { transport(c); c.ReadTimeout = timeout })
+	w := newWorld(t, func(c *settings) { transport(c); c.ReadTimeout = timeout })
 	r := w.tooSlow(request(w.token, w.large())[:30_000], timeout)
 	require.Equal(t, 408, r.status)
 	require.True(t, r.closes)
@@ -59,7 +59,7 @@ func slowBody(t *testing.T, transport func(*Config)) {
 
 func TestBodyCutOff(t *testing.T) { everyTransport(t, bodyCutOff) }
 
-func bodyCutOff(t *testing.T, transport func(*Config)) {
+func bodyCutOff(t *testing.T, transport func(*settings)) {
 	w := newWorld(t, transport)
 	c := w.dial()
 	_, err := io.WriteString(c, request(w.token, w.large())[:30_000])
@@ -70,13 +70,13 @@ func bodyCutOff(t *testing.T, transport func(*Config)) {
 	require.NoError(t, c.Close())
 	require.Contains(t, string(text), "HTTP/1.1 400 ")
 	require.Contains(t, string(text), "Connection: close")
-	require.Empty(t, w.log.all())
+	require.Empty(t, w.log.All())
 }
 
 // TestTrickleTakesNoPlace holds the node's one place for requests against bodies
 // that never arrive.
 func TestTrickleTakesNoPlace(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.MaxInFlight, c.MaxTenantInFlight = 1, 1 })
+	w := newWorld(t, func(c *settings) { c.MaxInFlight, c.MaxTenantInFlight = 1, 1 })
 	for range 10 {
 		s := w.session()
 		_, err := io.WriteString(s.conn, request(w.token, w.large())[:30_000])

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"cmp"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -14,56 +13,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"muniment/gateway/api"
+	"muniment/gateway/issue"
 	"muniment/gateway/snapshot"
-	"muniment/sealer"
 )
 
-// Log is the durable log that a gateway writes to and reads its own answers from.
-// Safe for concurrent use. The contract of each method is pipeline.Log's, but a log may
-// lose what is only read for answers to idempotent retries: then Append's position is
-// the zero one, or the error of Read is fs.ErrNotExist and Scan passes over the record,
-// and the key is forgotten. The receipt stands all the same, and the log tells operators.
-type Log interface {
-	// Append returns once the record is durable. On an error nothing is promised. The
-	// record's slices and strings are the caller's again when it returns.
-	Append(ctx context.Context, r *sealer.Record) (sealer.Position, error)
-	// Read returns the record at a position; the caller owns it.
-	Read(ctx context.Context, at sealer.Position) (sealer.Entry, error)
-	// Scan calls fn for every record of from ≤ position < to, in order.
-	Scan(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error
-	// Bounds returns the first position still held and the one behind the last.
-	Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error)
-}
-
-// DefaultAppendTimeout is how long a delivery may take.
-const DefaultAppendTimeout = 5 * time.Second
-
-// Config configures a Gateway. NodeID, Rights and Log are required, and Signer and
-// DialControl unless it serves the sandbox alone (Gateway.RunInside).
+// Config configures a Gateway. Rights, Issuer and DialControl are required.
 type Config struct {
-	// NodeID is this node's id, Epoch the number of its start: with a sequence number
-	// they head each record it writes.
-	NodeID string
-	Epoch  uint64
 	// Version of the program, for GET /v1. Default "devel".
 	Version string
-	// Rights is the node's view of rights and keys. Whoever made it runs it.
+	// Rights is the node's view of rights and keys: here, of who is calling.
 	Rights *snapshot.View
-	Log    Log
-	// Partitions are those of Log that hold this node's events. Default: 0 alone.
-	Partitions []int32
-	// Signer lends the key that signs receipts of a moment. The key stands in the
-	// directory already, and its window holds the moment: keys are rotated by lending
-	// another. done is called once what was signed is durable or given up. Signer may
-	// wait until ctx is done; its errors are answered with 503. Safe for concurrent
-	// use.
-	Signer func(ctx context.Context, at time.Time) (s *sealer.Signer, done func(), err error)
-	// SandboxSigner is Signer for the sandbox's tenants: its keys sign their receipts and
-	// no others. Without it their deliveries are refused.
-	SandboxSigner func(ctx context.Context, at time.Time) (s *sealer.Signer, done func(), err error)
-	// IsSandbox says whether a tenant is one of the sandbox; its errors are returned by
-	// Gateway.Deliver, which serves no other. Required with SandboxSigner.
-	IsSandbox func(ctx context.Context, tenantID string) (bool, error)
+	// Issuer issues the receipts. Whoever made these two runs them.
+	Issuer *issue.Issuer
 	// DialControl opens a connection to control, which speaks HTTP/1.1 on it.
 	DialControl func() (net.Conn, error)
 	// Spell has the errors of some paths in an envelope of their own, as they are sent; ok
@@ -111,24 +72,14 @@ type Config struct {
 	WriteTimeout time.Duration
 	// IdleTimeout is how long a quiet connection is kept. Default 60 s.
 	IdleTimeout time.Duration
-	// AppendTimeout bounds how long a delivery waits for the right, the log, and an
-	// earlier answer's record. Default DefaultAppendTimeout.
-	AppendTimeout time.Duration
 	// ControlTimeout bounds how long control may be silent while it answers. Default
 	// 60 s.
 	ControlTimeout time.Duration
 
-	// IdempotencyEntries bounds the keys that are remembered, 50 to 80 bytes each.
-	// Default 5,000,000.
-	IdempotencyEntries int
-	// IdempotencyWait bounds how long a request waits for an earlier one with its
-	// key. Default 5 s.
-	IdempotencyWait time.Duration
-
 	// DrainDelay, DrainGrace and DrainTimeout: see Gateway.Run. Defaults 0, 1 s, 10 s.
 	DrainDelay, DrainGrace, DrainTimeout time.Duration
 
-	// Now reads the clock that receipts are dated by. Default time.Now.
+	// Now reads the clock that arrivals are dated by, the issuer's. Default time.Now.
 	Now        func() time.Time
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -136,17 +87,11 @@ type Config struct {
 
 func (c *Config) complete() error {
 	switch {
-	case c.NodeID == "":
-		return errors.New("gateway: NodeID is empty")
 	case c.Rights == nil:
 		return errors.New("gateway: Rights is missing")
-	case c.Log == nil:
-		return errors.New("gateway: Log is missing")
-	case c.Signer == nil && c.SandboxSigner == nil:
-		return errors.New("gateway: Signer is missing")
-	case (c.SandboxSigner == nil) != (c.IsSandbox == nil):
-		return errors.New("gateway: SandboxSigner and IsSandbox go together")
-	case c.DialControl == nil && c.SandboxSigner == nil:
+	case c.Issuer == nil:
+		return errors.New("gateway: Issuer is missing")
+	case c.DialControl == nil:
 		return errors.New("gateway: DialControl is missing")
 	}
 	for _, n := range []struct {
@@ -161,7 +106,6 @@ func (c *Config) complete() error {
 		{"TrustedProxies", &c.TrustedProxies, 0},
 		{"MaxStreams", &c.MaxStreams, 256},
 		{"Processors", &c.Processors, runtime.GOMAXPROCS(0)},
-		{"IdempotencyEntries", &c.IdempotencyEntries, 5_000_000},
 	} {
 		if *n.value < 0 {
 			return fmt.Errorf("gateway: %s is negative", n.name)
@@ -186,9 +130,7 @@ func (c *Config) complete() error {
 		{"ReadTimeout", &c.ReadTimeout, 10 * time.Second},
 		{"WriteTimeout", &c.WriteTimeout, 10 * time.Second},
 		{"IdleTimeout", &c.IdleTimeout, time.Minute},
-		{"AppendTimeout", &c.AppendTimeout, DefaultAppendTimeout},
 		{"ControlTimeout", &c.ControlTimeout, time.Minute},
-		{"IdempotencyWait", &c.IdempotencyWait, 5 * time.Second},
 		{"DrainDelay", &c.DrainDelay, 0},
 		{"DrainGrace", &c.DrainGrace, time.Second},
 		{"DrainTimeout", &c.DrainTimeout, 10 * time.Second},
@@ -201,9 +143,6 @@ func (c *Config) complete() error {
 		}
 	}
 	c.Version = cmp.Or(c.Version, "devel")
-	if c.Partitions == nil {
-		c.Partitions = []int32{0}
-	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}

@@ -14,6 +14,7 @@ import (
 
 	"muniment/gate"
 	"muniment/gateway/api"
+	"muniment/gateway/issue/issuetest"
 	"muniment/sealer"
 )
 
@@ -25,7 +26,7 @@ func TestReceipt(t *testing.T) {
 	require.Equal(t, "application/json", r.header.Get("Content-Type"))
 	require.Equal(t, "req-1", r.header.Get(api.HeaderRequestID))
 
-	entries := w.log.all()
+	entries := w.log.All()
 	require.Len(t, entries, 1)
 	e := entries[0]
 	d, err := sealer.ReadDelivery(e.Event)
@@ -67,8 +68,7 @@ func sealedValue(t *testing.T, body string) string {
 // TestGolden holds the exact bytes of one answer: with the clock, the random bits
 // and the key fixed, they must never change.
 func TestGolden(t *testing.T) {
-	w := newWorld(t, nil)
-	w.gateway.random = zeros{}
+	w := newWorld(t, func(c *settings) { c.Issue.Random = issuetest.Zeros{} })
 	const want = `{"ok":true,"data":{"receipt":{"correlationId":null,"dwellMs":4200,"issuedAt":"2026-11-21T04:00:00.123Z","nonce":"AAAAAAAAAAAAAAAAAAAAAA",` +
 		`"receiptId":"rcp_01M7Y45MKV0000000000000000","renderedAt":"2026-11-21T04:00:00.123Z","spatialAnchorId":"anchor-1","spatialPlacementId":null,"version":"1",`
 	r := w.post(w.body())
@@ -81,8 +81,8 @@ func TestEveryRefusal(t *testing.T) {
 	w := newWorld(t, nil)
 	car := w.putRight(4, "tnt_a", gate.Automotive, "", api.RightActive)
 	early, late := rightID(5), rightID(6)
-	w.control.putRight(api.Right{ID: early, TenantID: "tnt_a", Substrate: "DOOH", BasisID: "bas_1", State: api.RightActive, EffectiveFrom: today.Add(time.Millisecond)})
-	w.control.putRight(api.Right{ID: late, TenantID: "tnt_a", Substrate: "DOOH", BasisID: "bas_1", State: api.RightActive, EffectiveFrom: today.Add(-time.Hour), EffectiveUntil: today})
+	w.control.SetRight(api.Right{ID: early, TenantID: "tnt_a", Substrate: "DOOH", BasisID: "bas_1", State: api.RightActive, EffectiveFrom: today.Add(time.Millisecond)})
+	w.control.SetRight(api.Right{ID: late, TenantID: "tnt_a", Substrate: "DOOH", BasisID: "bas_1", State: api.RightActive, EffectiveFrom: today.Add(-time.Hour), EffectiveUntil: today})
 
 	on := func(right string) string {
 		return fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":1}`, right)
@@ -146,27 +146,27 @@ func TestEveryRefusal(t *testing.T) {
 			require.Equal(t, "application/json", r.header.Get("Content-Type"))
 		})
 	}
-	require.Empty(t, w.log.all(), "nothing refused may reach the log")
+	require.Empty(t, w.log.All(), "nothing refused may reach the log")
 }
 
 func TestLogAway(t *testing.T) {
 	w := newWorld(t, nil)
-	w.log.setFail(errors.New("disk on fire"))
+	w.log.SetFail(errors.New("disk on fire"))
 	r := w.post(w.body(), "Idempotency-Key: k")
 	require.Equal(t, 503, r.status)
 	require.Equal(t, "1", r.header.Get("Retry-After"))
 	require.Equal(t, `{"ok":false,"error":"INTERNAL_ERROR","message":"the delivery could not be made durable; nothing was promised","contractVersion":"v1.0",`+
 		`"reason":"LOG_UNAVAILABLE","requestId":"req-1"}`+"\n", r.body)
 
-	w.log.setFail(nil)
+	w.log.SetFail(nil)
 	r = w.post(w.body(), "Idempotency-Key: k")
 	require.Equal(t, 200, r.status, "a failed write must free the key")
 	require.Empty(t, r.header.Get(api.HeaderReplayed))
 }
 
 func TestSlowLog(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.AppendTimeout = 30 * time.Millisecond })
-	release := w.log.halt()
+	w := newWorld(t, func(c *settings) { c.Issue.Timeout = 30 * time.Millisecond })
+	release := w.log.Halt()
 	defer release()
 	r := w.post(w.body())
 	require.Equal(t, 503, r.status)
@@ -176,13 +176,13 @@ func TestSlowLog(t *testing.T) {
 }
 
 func TestTenantAndNodeBounds(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.MaxTenantInFlight, c.MaxInFlight = 1, 2 })
+	w := newWorld(t, func(c *settings) { c.MaxTenantInFlight, c.MaxInFlight = 1, 2 })
 	own := fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":1}`, w.foreign)
-	release := w.log.halt()
+	release := w.log.Halt()
 	defer release()
 	first := make(chan reply, 2)
 	go func() { first <- w.post(w.body()) }()
-	require.Eventually(t, func() bool { return w.log.appending() == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return w.log.Appending() == 1 }, time.Minute, time.Millisecond)
 
 	r := w.post(w.body())
 	require.Equal(t, 429, r.status)
@@ -191,7 +191,7 @@ func TestTenantAndNodeBounds(t *testing.T) {
 
 	// Another tenant still has its share; with it the node is full.
 	go func() { first <- w.raw(request(w.otherToken, own)) }()
-	require.Eventually(t, func() bool { return w.log.appending() == 2 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return w.log.Appending() == 2 }, time.Minute, time.Millisecond)
 	r = w.raw(request(w.otherToken, own))
 	require.Equal(t, 503, r.status)
 	require.Equal(t, `{"ok":false,"error":"INTERNAL_ERROR","message":"this node has too many requests in hand","contractVersion":"v1.0","reason":"OVERLOADED","requestId":"req-1"}`+"\n", r.body)
@@ -205,8 +205,8 @@ func TestTenantAndNodeBounds(t *testing.T) {
 // TestRefusalsAboveABoundAreHeldBack has a tenant press against its cap. What waits
 // to be refused takes no place from others, and doesn't outlive the gateway.
 func TestRefusalsAboveABoundAreHeldBack(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.MaxTenantInFlight, c.MaxInFlight, c.BusyPause = 1, 2, time.Hour })
-	release := w.log.halt()
+	w := newWorld(t, func(c *settings) { c.MaxTenantInFlight, c.MaxInFlight, c.BusyPause = 1, 2, time.Hour })
+	release := w.log.Halt()
 	defer release()
 	const pressing = 10
 	replies := make(chan reply, 1+pressing)
@@ -220,7 +220,7 @@ func TestRefusalsAboveABoundAreHeldBack(t *testing.T) {
 	go func() {
 		other <- w.raw(request(w.otherToken, fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":1}`, w.foreign)))
 	}()
-	require.Eventually(t, func() bool { return w.log.appending() == 2 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return w.log.Appending() == 2 }, time.Minute, time.Millisecond)
 	release()
 	require.Equal(t, 200, (<-other).status)
 	require.Equal(t, 200, (<-replies).status)
@@ -253,7 +253,7 @@ func TestTheRefusedComeBackApart(t *testing.T) {
 func TestRevocationIsEffectiveOnceApplied(t *testing.T) {
 	w := newWorld(t, nil)
 	require.Equal(t, 200, w.post(w.body()).status)
-	revision := w.control.putRight(api.Right{ID: w.right, TenantID: "tnt_a", Substrate: "DOOH", BasisID: "bas_1", State: api.RightRevoked})
+	revision := w.control.SetRight(api.Right{ID: w.right, TenantID: "tnt_a", Substrate: "DOOH", BasisID: "bas_1", State: api.RightRevoked})
 	require.Eventually(t, func() bool { return w.view.Applied() >= revision }, time.Minute, time.Millisecond)
 	r := w.post(w.body())
 	require.Equal(t, 409, r.status)
@@ -262,13 +262,13 @@ func TestRevocationIsEffectiveOnceApplied(t *testing.T) {
 
 func TestClockThatStepsBack(t *testing.T) {
 	var calls atomic.Int64
-	w := newWorld(t, func(c *Config) {
+	w := newWorld(t, func(c *settings) {
 		c.Now = func() time.Time { // every call is a second before the last
 			return today.Add(-time.Duration(calls.Add(1)) * time.Second)
 		}
 	})
 	require.Equal(t, 200, w.post(w.body()).status)
-	d, err := sealer.ReadDelivery(w.log.all()[0].Event)
+	d, err := sealer.ReadDelivery(w.log.All()[0].Event)
 	require.NoError(t, err)
 	require.Equal(t, d.Receipt.RenderedAt, d.Receipt.IssuedAt)
 }
@@ -339,7 +339,7 @@ func TestGateVectors(t *testing.T) {
 		if v.TelemetryRaw != "" {
 			telemetry = v.TelemetryRaw
 		}
-		before := len(w.log.all())
+		before := len(w.log.All())
 		r, s := observe(right, v.DwellMs, telemetry)
 		require.Equal(t, v.Expect.Status, r.status, "%s: %s", v.ID, r.body)
 		require.Equal(t, v.Expect.Error, s.Error, v.ID)
@@ -352,7 +352,7 @@ func TestGateVectors(t *testing.T) {
 			require.Equal(t, v.Expect.Field, s.Field, v.ID)
 		}
 		if r.status != 200 {
-			require.Len(t, w.log.all(), before, v.ID)
+			require.Len(t, w.log.All(), before, v.ID)
 			continue
 		}
 		require.Equal(t, v.Expect.Metered, s.Data.Metering.Metered, v.ID)
@@ -364,7 +364,7 @@ func TestGateVectors(t *testing.T) {
 		if v.Expect.EffectiveSubstrate != "" {
 			require.Equal(t, v.Expect.EffectiveSubstrate, s.Data.Substrate, v.ID)
 		}
-		p, err := sealer.ParsePrivate(w.log.all()[before].Private)
+		p, err := sealer.ParsePrivate(w.log.All()[before].Private)
 		require.NoError(t, err)
 		kept := map[string]any{}
 		if p.Telemetry != nil {
@@ -405,8 +405,7 @@ func TestGateVectors(t *testing.T) {
 }
 
 func TestKeyOrderAndUnknownFieldsChangeNothing(t *testing.T) {
-	w := newWorld(t, nil)
-	w.gateway.random = zeros{}
+	w := newWorld(t, func(c *settings) { c.Issue.Random = issuetest.Zeros{} })
 	want := w.post(w.body())
 	require.Equal(t, 200, want.status)
 	for _, body := range []string{

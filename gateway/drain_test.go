@@ -19,8 +19,8 @@ import (
 // connection ends cleanly before an answer began.
 func TestDrainUnderLoad(t *testing.T) { everyTransport(t, drainUnderLoad) }
 
-func drainUnderLoad(t *testing.T, transport func(*Config)) {
-	w := newWorld(t, func(c *Config) {
+func drainUnderLoad(t *testing.T, transport func(*settings)) {
+	w := newWorld(t, func(c *settings) {
 		transport(c)
 		c.DrainGrace, c.DrainTimeout, c.DrainDelay = time.Hour, time.Hour, 50*time.Millisecond
 	})
@@ -73,19 +73,19 @@ func drainUnderLoad(t *testing.T, transport func(*Config)) {
 	clients.Wait()
 	require.Zero(t, resets.Load())
 	require.Zero(t, cutOff.Load(), "every request on an accepted connection is answered")
-	require.GreaterOrEqual(t, int64(len(w.log.all())), receipts.Load(), "an answer without a record")
+	require.GreaterOrEqual(t, int64(len(w.log.All())), receipts.Load(), "an answer without a record")
 	require.Error(t, w.gateway.Ready())
 }
 
 func TestDrainWaitsForARequestInHand(t *testing.T) { everyTransport(t, drainWaitsForARequestInHand) }
 
-func drainWaitsForARequestInHand(t *testing.T, transport func(*Config)) {
+func drainWaitsForARequestInHand(t *testing.T, transport func(*settings)) {
 	w := newWorld(t, transport)
-	release := w.log.halt()
+	release := w.log.Halt()
 	defer release()
 	replies := make(chan reply, 1)
 	go func() { replies <- w.post(w.body()) }()
-	require.Eventually(t, func() bool { return w.log.appending() == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return w.log.Appending() == 1 }, time.Minute, time.Millisecond)
 	w.stop()
 	require.Eventually(t, func() bool { return w.gateway.phase.Load() == refusing }, time.Minute, time.Millisecond)
 	require.Error(t, w.gateway.Ready())
@@ -99,8 +99,8 @@ func drainWaitsForARequestInHand(t *testing.T, transport func(*Config)) {
 // another request on it.
 func TestRequestsAfterTheGrace(t *testing.T) { everyTransport(t, requestsAfterTheGrace) }
 
-func requestsAfterTheGrace(t *testing.T, transport func(*Config)) {
-	w := newWorld(t, func(c *Config) { transport(c); c.DrainGrace = 30 * time.Millisecond })
+func requestsAfterTheGrace(t *testing.T, transport func(*settings)) {
+	w := newWorld(t, func(c *settings) { transport(c); c.DrainGrace = 30 * time.Millisecond })
 	c := w.dial()
 	defer c.Close()
 	r := bufio.NewReader(c)
@@ -128,8 +128,8 @@ func requestsAfterTheGrace(t *testing.T, transport func(*Config)) {
 }
 
 func TestDrainIsBounded(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.DrainTimeout = 100 * time.Millisecond })
-	release := w.log.halt()
+	w := newWorld(t, func(c *settings) { c.DrainTimeout = 100 * time.Millisecond })
+	release := w.log.Halt()
 	defer release()
 	go func() {
 		c, err := net.Dial("tcp", w.addr)
@@ -140,14 +140,14 @@ func TestDrainIsBounded(t *testing.T) {
 		_, _ = io.WriteString(c, request(w.token, w.body()))
 		_, _ = io.Copy(io.Discard, c)
 	}()
-	require.Eventually(t, func() bool { return w.log.appending() == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return w.log.Appending() == 1 }, time.Minute, time.Millisecond)
 	require.NoError(t, w.end())
 }
 
 func TestLeaseEnds(t *testing.T) {
 	w := newWorld(t, nil)
 	w.warm()
-	w.control.fail(errors.New("partitioned"))
+	w.control.Fail(errors.New("partitioned"))
 	require.Equal(t, 200, w.post(w.body()).status, "within the bound a node decides on what it knows")
 	w.skew.Store(int64(31 * time.Second))
 	r := w.post(w.body())
@@ -157,7 +157,7 @@ func TestLeaseEnds(t *testing.T) {
 		`"contractVersion":"v1.0","reason":"RIGHTS_STALE","requestId":"req-1"}`+"\n", r.body)
 	require.ErrorContains(t, w.gateway.Ready(), "not heard")
 
-	w.control.fail(nil)
+	w.control.Fail(nil)
 	require.Eventually(t, func() bool { return w.gateway.Ready() == nil }, time.Minute, time.Millisecond)
 	require.Equal(t, 200, w.post(w.body()).status)
 }

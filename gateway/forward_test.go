@@ -17,7 +17,7 @@ import (
 )
 
 // withControl starts a control server.
-func withControl(t *testing.T, h http.HandlerFunc) func(*Config) {
+func withControl(t *testing.T, h http.HandlerFunc) func(*settings) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	server := &http.Server{Handler: h}
@@ -30,7 +30,7 @@ func withControl(t *testing.T, h http.HandlerFunc) func(*Config) {
 		server.Close()
 		<-done
 	})
-	return func(c *Config) {
+	return func(c *settings) {
 		c.DialControl = func() (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) }
 	}
 }
@@ -85,7 +85,7 @@ func TestControlAway(t *testing.T) {
 // TestErrorsUnderTheSandbox: what the gateway answers in the place of the sandbox is in the
 // sandbox's envelope.
 func TestErrorsUnderTheSandbox(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.Spell = sandbox.Spell })
+	w := newWorld(t, func(c *settings) { c.Spell = sandbox.Spell })
 	for _, c := range []struct {
 		path, headers string
 		status        int
@@ -113,7 +113,7 @@ func TestControlBusy(t *testing.T) {
 		entered <- struct{}{}
 		<-leave
 	})
-	w := newWorld(t, func(c *Config) { serve(c); c.MaxForwards = 1 })
+	w := newWorld(t, func(c *settings) { serve(c); c.MaxForwards = 1 })
 	first := make(chan reply, 1)
 	go func() { first <- w.raw("GET /a HTTP/1.1\r\nHost: m\r\n\r\n") }()
 	<-entered
@@ -127,7 +127,7 @@ func TestControlBusy(t *testing.T) {
 func TestSilentControl(t *testing.T) {
 	leave := make(chan struct{})
 	serve := withControl(t, func(http.ResponseWriter, *http.Request) { <-leave })
-	w := newWorld(t, func(c *Config) { serve(c); c.ControlTimeout = 30 * time.Millisecond })
+	w := newWorld(t, func(c *settings) { serve(c); c.ControlTimeout = 30 * time.Millisecond })
 	r := w.raw("POST /a HTTP/1.1\r\nHost: m\r\nContent-Length: 0\r\n\r\n")
 	close(leave)
 	require.Equal(t, 503, r.status)

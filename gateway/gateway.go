@@ -1,42 +1,12 @@
-// Package gateway is the service's front door: a fasthttp server that decides
+// Package gateway is the service's front door: a fasthttp server that answers
 // POST /v1/delivery itself and hands every other route to control.
 //
-// The promise: a receipt that a caller holds is never lost and never counted
-// twice. Sign, make durable, answer 200; never another order. Whatever goes wrong
-// before the log has acknowledged is a 503 that promises nothing.
-//
-// Order of a delivery, and the answer when it stops there: framing and size (400,
-// 413), key (401), scope (403), the tenant's share of this node (429), JSON (400)
-// and its fields (422), a known Idempotency-Key (the first answer again), a key to
-// sign with (503), lease on rights (503), right (404), its state and window (409),
-// constraint gate (412), sign, append, answer. delivery.go reads in this order.
+// A delivery passes framing and size (400, 413), key (401), scope (403), the tenant's
+// share of this node (429), and then package issue, which makes the receipt: its order and
+// its promise are told there. What is here is HTTP, and who may take how much of the node.
 //
 // Decisions:
 //
-//   - Text fields (rightId, spatialAnchorId, spatialPlacementId, correlationId) hold
-//     at most 512 bytes, dataSubjectId at most 256. dwellMs is at most
-//     sealer.MaxDwellMs. rightId and dataSubjectId must not be empty.
-//     Nesting above 32 is 400.
-//   - A time of the caller's (renderedAt, issuedAt, playedAt) is 422: a play of last week
-//     would be signed as of now.
-//   - A name given twice anywhere in the body is 422 on its path, but a body that
-//     is no JSON even apart from that is 400.
-//   - Idempotency: concurrent requests with one key wait for the first of them, for
-//     at most Config.IdempotencyWait, and then get its bytes with
-//     "Idempotent-Replayed: true". Only when the wait runs out do they get 409 with
-//     retry-after. A first request that was refused or failed frees the key, and the
-//     next in line tries for itself. Which body belongs to a key is known from the
-//     log alone: the salted hash in the event's private part. Where that part was
-//     erased, the key alone decides.
-//   - Keys are remembered for 24 h or the newest Config.IdempotencyEntries, in
-//     this process's memory, rebuilt from the log when the node starts. The
-//     limit is shared out over 64 shards by hash.
-//   - A log may lose what answers to retries are rendered from, not the promise (see
-//     Log): the key is free then, and the retry's event a duplicate likewise.
-//   - When an append fails, nobody knows whether the record is in the log. The caller
-//     gets 503 and the key is free; should the record turn up after all, the
-//     retry's event is a duplicate of it by its hash, and is metered zero.
-//   - seq counts the attempts to append: a number whose append failed may be missing.
 //   - Overload is refused before work is done: a bound on connections, on connections
 //     of one address, on requests in flight (503 OVERLOADED), and on each tenant's
 //     (429), so that one tenant can't crowd out the others. The answer to a request
@@ -63,24 +33,19 @@
 //   - TLS: a handshake has Config.ReadTimeout, like a request. One that fails is
 //     counted, never logged; who speaks plain HTTP is told so. A connection above a
 //     bound still gets its 503, if its handshake is quick.
-//   - The sandbox's tenants are served by a key of their own, which signs for no other
-//     tenant; a node that has none refuses them with 409 STATE_CONFLICT. A room of the
-//     same process delivers for them without HTTP: see Gateway.Deliver.
 //   - Draining: see Gateway.Run.
 //
 // What is down: without control, deliveries go on until the lease ends, all other
 // routes are 503. Without the log, deliveries are 503.
 //
-// Not here: certificates (certs), the rules (gate), the formats (sealer), the
-// truth about rights (control).
+// Not here: receipts (issue), certificates (certs), the rules (gate), the formats (sealer),
+// the truth about rights (control).
 package gateway
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"sync"
@@ -90,6 +55,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"muniment/gateway/api"
+	"muniment/gateway/issue"
 	"muniment/gateway/snapshot"
 )
 
@@ -97,32 +63,23 @@ import (
 type Gateway struct {
 	cfg     Config
 	rights  *snapshot.View
-	log     Log
+	issuer  *issue.Issuer
 	now     func() time.Time
 	logger  *slog.Logger
 	metrics *metrics
-	random  io.Reader
 
 	server   *fasthttp.Server
 	listener *listener
 	control  *fasthttp.HostClient
-	claims   *claims
-	limits   deadlines
 	streams  *streams
-	refusals refusals
-	pool     sync.Pool // of *delivery
-	desks    sync.Pool // of *desk
 	bodies   sync.Pool // of *arrival
-	seq      atomic.Uint64
 	inFlight atomic.Int64
 	heldBack atomic.Int64
 	forwards atomic.Int64 // requests that control is answering
 	shares   shares
 
-	logTrouble     outage
 	controlTrouble outage
 	faults         faults // logged seldom
-	keyTrouble     outage
 
 	phase atomic.Int32
 	// draining ends when answers that have no end of their own must end.
@@ -145,13 +102,10 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{
-		cfg: cfg, rights: cfg.Rights, log: cfg.Log, now: cfg.Now, logger: cfg.Logger, random: rand.Reader,
-		claims: newClaims(cfg.IdempotencyEntries), limits: deadlines{after: cfg.AppendTimeout},
+		cfg: cfg, rights: cfg.Rights, issuer: cfg.Issuer, now: cfg.Now, logger: cfg.Logger,
 		shares: shares{cap: int64(cfg.MaxTenantInFlight), turn: cfg.BusyTurn, longest: cfg.BusyPause},
 	}
 	g.draining, g.drain = context.WithCancel(context.Background())
-	g.pool.New = func() any { return new(delivery) }
-	g.desks.New = func() any { return new(desk) }
 	g.bodies.New = func() any { return new(arrival) }
 	g.metrics = newMetrics(cfg.Registerer, g)
 	g.listener = newListener(&g.cfg, g.metrics)
@@ -186,7 +140,7 @@ func (l serverLog) Printf(format string, _ ...any) {
 	l.log.Debug("http server reports", "format", format)
 }
 
-// Run rebuilds what the log knows, then listens, and serves until ctx is done, then
+// Run rebuilds what the log knows of Idempotency-Keys, then listens, and serves until ctx is done, then
 // drains and returns nil. Any other return is a failure to start or of the listener. A
 // gateway runs once.
 //
@@ -201,13 +155,9 @@ func (l serverLog) Printf(format string, _ ...any) {
 // accepted are still served for Config.DrainGrace; a connection that says nothing
 // for that long is closed. Later requests get 503 DRAINING. A connection is always
 // closed in two steps, so none that was accepted is reset. What has not ended
-// after Config.DrainTimeout is cut. Last, refusal counts are written to the log: the
-// view of rights and the log must outlive Run.
+// after Config.DrainTimeout is cut. The view of rights and the issuer must outlive Run.
 func (g *Gateway) Run(ctx context.Context, listen func(context.Context) (net.Listener, error)) error {
-	if g.cfg.Signer == nil || g.cfg.DialControl == nil {
-		return errors.New("cannot listen: Signer or DialControl is missing")
-	}
-	if err := g.rebuild(ctx); err != nil {
+	if err := g.issuer.Rebuild(ctx); err != nil {
 		return fmt.Errorf("cannot rebuild the idempotency index: %w", err)
 	}
 	ln, err := listen(ctx)
@@ -216,7 +166,6 @@ func (g *Gateway) Run(ctx context.Context, listen func(context.Context) (net.Lis
 	}
 	defer ln.Close()
 	g.listener.Listener = ln
-	defer g.flushing(ctx)()
 	served := make(chan error, 1)
 	go func() { served <- g.server.Serve(g.listener) }()
 	g.phase.Store(serving)
@@ -227,19 +176,6 @@ func (g *Gateway) Run(ctx context.Context, listen func(context.Context) (net.Lis
 	}
 	defer g.phase.Store(gone)
 	return g.leave(context.WithoutCancel(ctx), served)
-}
-
-// flushing counts refusals from now on, and writes the counts now and then until end is
-// called, which writes the last.
-func (g *Gateway) flushing(ctx context.Context) (end func()) {
-	g.refusals.take(g.now())
-	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var flusher sync.WaitGroup
-	flusher.Go(func() { g.flushRefusals(ctx) })
-	return func() {
-		stop()
-		flusher.Wait()
-	}
 }
 
 func (g *Gateway) leave(ctx context.Context, served <-chan error) error {

@@ -16,7 +16,7 @@ import (
 // on the same connection: what comes next must begin where they end.
 func TestAnswersWithoutBody(t *testing.T) { everyTransport(t, answersWithoutBody) }
 
-func answersWithoutBody(t *testing.T, transport func(*Config)) {
+func answersWithoutBody(t *testing.T, transport func(*settings)) {
 	long := strings.Repeat("x", heldAnswer+1)
 	serve := withControl(t, func(rw http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -44,7 +44,7 @@ func answersWithoutBody(t *testing.T, transport func(*Config)) {
 		}
 	})
 	// One stream at a time: an answer without a body must not hold it.
-	w := newWorld(t, func(c *Config) { transport(c); serve(c); c.MaxStreams = 1 })
+	w := newWorld(t, func(c *settings) { transport(c); serve(c); c.MaxStreams = 1 })
 	for _, c := range []struct {
 		method, path string
 		status       int

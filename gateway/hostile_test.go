@@ -8,12 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"hash/maphash"
 	"io"
 	mathrand "math/rand/v2"
 	"net"
-	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/gateway/api"
+	"muniment/gateway/issue/issuetest"
 	"muniment/sealer"
 )
 
@@ -56,16 +54,14 @@ func mended(token string) string {
 // no answer tells how near it was.
 func TestTamperedKeys(t *testing.T) {
 	w := newWorld(t, nil)
-	expired := newKey(t, w.control, 10, "tnt_a", api.EveryScope)
-	revoked := newKey(t, w.control, 11, "tnt_a", api.EveryScope)
-	unknown := newKey(t, newControl(), 12, "tnt_a", api.EveryScope)
-	for token, end := range map[string]func(*api.Key){
-		expired: func(k *api.Key) { k.ExpiresAt = today },
-		revoked: func(k *api.Key) { k.RevokedAt = today },
+	expired := w.control.PutKey(t, 10, "tnt_a", api.EveryScope, false)
+	revoked := w.control.PutKey(t, 11, "tnt_a", api.EveryScope, false)
+	unknown := issuetest.NewControl().PutKey(t, 12, "tnt_a", api.EveryScope, false)
+	for n, end := range map[byte]func(*api.Key){
+		10: func(k *api.Key) { k.ExpiresAt = today },
+		11: func(k *api.Key) { k.RevokedAt = today },
 	} {
-		k := w.control.key(t, "key_"+strings.Split(token, "_")[2])
-		end(&k)
-		revision := w.control.putKey(k)
+		revision := w.control.EditKey(t, n, end)
 		require.Eventually(t, func() bool { return w.view.Applied() >= revision }, time.Minute, time.Millisecond)
 	}
 
@@ -116,34 +112,7 @@ func TestTamperedKeys(t *testing.T) {
 		require.Equal(t, want, ask(token), token)
 	}
 	require.Equal(t, 200, ask(w.token).status)
-	require.Len(t, w.log.all(), 1)
-}
-
-// TestReceiptNamesAreUnique draws the ids and nonces of a million receipts of one
-// millisecond, in the full form of ten millions. They are compared by a hash of 64 bits, which would call two
-// different ones equal in one run of 200,000.
-func TestReceiptNamesAreUnique(t *testing.T) {
-	n := 1_000_000
-	if os.Getenv("MUNIMENT_TEST_FULL") != "" {
-		n = 10_000_000
-	}
-	seed := maphash.MakeSeed()
-	ids, nonces := make([]uint64, n), make([]uint64, n)
-	d := &delivery{desk: new(desk)}
-	d.receipt.IssuedAt = today
-	random := bufio.NewReaderSize(rand.Reader, 1<<16)
-	for i := range n {
-		_, err := io.ReadFull(random, d.random[:])
-		if err != nil {
-			t.Fatal(err)
-		}
-		d.name()
-		ids[i], nonces[i] = maphash.String(seed, d.receipt.ReceiptID), maphash.String(seed, d.receipt.Nonce)
-	}
-	for what, drawn := range map[string][]uint64{"ids": ids, "nonces": nonces} {
-		slices.Sort(drawn)
-		require.Equal(t, n, len(slices.Compact(drawn)), what)
-	}
+	require.Len(t, w.log.All(), 1)
 }
 
 // TestClockThatJumps moves the clock by hours and days, between requests and in the
@@ -151,18 +120,18 @@ func TestReceiptNamesAreUnique(t *testing.T) {
 func TestClockThatJumps(t *testing.T) {
 	notBefore, notAfter := today.Add(-2*time.Hour), today.Add(2*time.Hour)
 	jumps := []time.Duration{0, 0, time.Millisecond, -time.Millisecond, time.Hour, -time.Hour, 24 * time.Hour, -24 * time.Hour}
-	w := newWorld(t, func(c *Config) {
+	w := newWorld(t, func(c *settings) {
 		c.Now = func() time.Time { return today.Add(jumps[mathrand.IntN(len(jumps))]) }
-		lend := c.Signer
-		c.Signer = func(ctx context.Context, at time.Time) (*sealer.Signer, func(), error) {
+		acquire := c.Issue.Signer
+		c.Issue.Signer = func(ctx context.Context, at time.Time) (*sealer.Signer, func(), error) {
 			if at.Before(notBefore) || !at.Before(notAfter) {
 				return nil, nil, errors.New("no key for this moment")
 			}
-			return lend(ctx, at)
+			return acquire(ctx, at)
 		}
 	})
 	right := rightID(500)
-	w.control.putRight(api.Right{
+	w.control.SetRight(api.Right{
 		ID: right, TenantID: "tnt_a", BasisID: "bas_1", Substrate: "DOOH", State: api.RightActive, EffectiveFrom: today.AddDate(-1, 0, 0),
 	})
 	s := w.session()
@@ -180,7 +149,7 @@ func TestClockThatJumps(t *testing.T) {
 	require.Less(t, len(issued), 900)
 
 	var logged []float64
-	for i, e := range w.log.all() {
+	for i, e := range w.log.All() {
 		d, err := sealer.ReadDelivery(e.Event)
 		require.NoError(t, err)
 		require.False(t, d.Receipt.IssuedAt.Before(d.Receipt.RenderedAt))
@@ -229,7 +198,7 @@ func TestHostileJSON(t *testing.T) {
 		require.Equal(t, c.status, got.status, "%s: %s", c.name, got.body)
 		requireEnvelope(t, got)
 	}
-	require.Empty(t, w.log.all())
+	require.Empty(t, w.log.All())
 	require.Equal(t, 200, s.ask(request(w.token, w.body())).status, "the connection is as good as before")
 }
 
@@ -250,7 +219,7 @@ func TestNothingOfARequestIsLeftInTheNext(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(s.ask(request(w.token, w.body())).body), &got))
 		require.Nil(t, got.Data.Receipt.SpatialPlacementID)
 		require.Nil(t, got.Data.Receipt.CorrelationID)
-		all := w.log.all()
+		all := w.log.All()
 		p, err := sealer.ParsePrivate(all[len(all)-1].Private)
 		require.NoError(t, err)
 		require.Equal(t, sealer.Private{Salt: p.Salt, AttentionMs: -1}, p)

@@ -2,18 +2,22 @@ package gateway
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"muniment/gate"
 	"muniment/gateway/api"
+	"muniment/gateway/issue"
+	"muniment/gateway/issue/issuetest"
 	"muniment/sealer"
 )
 
@@ -22,10 +26,8 @@ func TestReplayHasTheSameBytes(t *testing.T) {
 	first := w.post(w.body(), "Idempotency-Key: k-1")
 	require.Equal(t, 200, first.status)
 	require.Empty(t, first.header.Get(api.HeaderReplayed))
-	h := (&delivery{desk: new(desk), tenant: "tnt_a"}).keyHash([]byte("k-1"))
-	found, ok := idempotencyOf(w.log.all()[0].Event)
-	require.True(t, ok)
-	require.Equal(t, h, found)
+	h := sha256.Sum256([]byte("tnt_a\x00k-1"))
+	require.Equal(t, base64.RawURLEncoding.EncodeToString(h[:]), idempotencyOf(t, w.log.All()[0]))
 
 	again := w.post(w.body(), "Idempotency-Key: k-1")
 	require.Equal(t, 200, again.status)
@@ -41,10 +43,10 @@ func TestReplayHasTheSameBytes(t *testing.T) {
 	require.Equal(t, 200, foreign.status)
 	require.Empty(t, foreign.header.Get(api.HeaderReplayed))
 
-	require.Len(t, w.log.all(), 2)
+	require.Len(t, w.log.All(), 2)
 
 	// A known answer needs neither a lease nor a right that is still ACTIVE.
-	revision := w.control.putRight(api.Right{ID: w.right, TenantID: "tnt_a", Substrate: "DOOH", BasisID: "bas_1", State: api.RightRevoked})
+	revision := w.control.SetRight(api.Right{ID: w.right, TenantID: "tnt_a", Substrate: "DOOH", BasisID: "bas_1", State: api.RightRevoked})
 	require.Eventually(t, func() bool { return w.view.Applied() >= revision }, time.Minute, time.Millisecond)
 	require.Equal(t, first.body, w.post(w.body(), "Idempotency-Key: k-1").body)
 }
@@ -61,14 +63,14 @@ func TestReplayAfterARestart(t *testing.T) {
 		require.Equal(t, "true", got.header.Get(api.HeaderReplayed))
 		require.Equal(t, want[i].body, got.body)
 	}
-	require.Len(t, w.log.all(), 20)
+	require.Len(t, w.log.All(), 20)
 
 	// A day later the keys are free.
-	w.restart(func(c *Config) {
-		later := today.Add(keepKeys + time.Second)
+	w.restart(func(c *settings) {
+		later := today.Add(24*time.Hour + time.Second)
 		c.Now = func() time.Time { return later }
 	})
-	require.Zero(t, w.gateway.claims.entries())
+	require.Zero(t, w.remembered())
 }
 
 // TestListensLast: a connection that the kernel takes while the log is read is one that
@@ -78,36 +80,46 @@ func TestListensLast(t *testing.T) {
 	require.Equal(t, 200, w.post(w.body(), "Idempotency-Key: k").status)
 	stopped := errors.New("stopped where it would listen")
 	var entries int
-	g := w.stranger()
+	g := w.stranger(w.log)
 	require.Equal(t, stopped, g.Run(t.Context(), func(context.Context) (net.Listener, error) {
-		entries = g.claims.entries()
+		entries = w.remembered()
 		return nil, stopped
 	}))
 	require.Equal(t, 1, entries, "what the log knows is there")
 	require.Error(t, g.Ready())
 
 	broken := errors.New("the log can't be read")
-	g = w.stranger()
-	g.log = unreadable{g.log, broken}
+	g = w.stranger(unreadable{w.log, broken})
 	require.ErrorIs(t, g.Run(t.Context(), func(context.Context) (net.Listener, error) {
 		require.Fail(t, "it listens")
 		return nil, nil
 	}), broken)
 }
 
-// stranger is another gateway on the same log that does not run.
-func (w *world) stranger() *Gateway {
-	g, err := New(Config{
-		NodeID: "nod_2", Epoch: 1, Rights: w.view, Log: w.log, Signer: always(signerOf(w.key)), Now: w.gateway.now,
-		DialControl: func() (net.Conn, error) { return nil, errors.New("no control here") },
+// stranger is another gateway on a log that does not run. The world's metrics are its own
+// from now on.
+func (w *world) stranger(log issue.Log) *Gateway {
+	w.registry = prometheus.NewRegistry()
+	issuer, err := issue.New(issue.Config{
+		NodeID: "nod_2", Epoch: 1, Rights: w.view, Log: log, Signer: issuetest.Always(issuetest.SignerOf(w.key)), Now: w.gateway.now, Registerer: w.registry,
 	})
+	require.NoError(w.t, err)
+	g, err := New(Config{Rights: w.view, Issuer: issuer, Now: w.gateway.now, DialControl: func() (net.Conn, error) { return nil, errors.New("no control here") }})
 	require.NoError(w.t, err)
 	return g
 }
 
+// idempotencyOf is the hash in a delivery's event.
+func idempotencyOf(t *testing.T, e sealer.Entry) string {
+	d, err := sealer.ReadDelivery(e.Event)
+	require.NoError(t, err)
+	require.NotEmpty(t, d.Idempotency)
+	return d.Idempotency
+}
+
 // unreadable is a log that can't be read.
 type unreadable struct {
-	Log
+	issue.Log
 	err error
 }
 
@@ -126,22 +138,19 @@ func TestLostAnswers(t *testing.T) {
 	}
 	requireNew := func(r reply, receipts int) {
 		require.Empty(t, r.header.Get(api.HeaderReplayed))
-		all := w.log.all()
+		all := w.log.All()
 		require.Len(t, all, receipts)
-		first, ok := idempotencyOf(all[0].Event)
-		require.True(t, ok)
-		last, _ := idempotencyOf(all[receipts-1].Event)
-		require.Equal(t, first, last)
+		require.Equal(t, idempotencyOf(t, all[0]), idempotencyOf(t, all[receipts-1]))
 	}
-	w.log.lose(0, true)
+	w.log.Lose(0, true)
 	requireNew(post(), 1)
-	require.Zero(t, w.gateway.claims.entries())
-	w.log.lose(0, false)
+	require.Zero(t, w.remembered())
+	w.log.Lose(0, false)
 	second := post()
 	requireNew(second, 2)
 	require.Equal(t, second.body, post().body)
 
-	w.log.lose(2, false)
+	w.log.Lose(2, false)
 	third := post()
 	requireNew(third, 3)
 	require.Equal(t, third.body, post().body)
@@ -149,7 +158,7 @@ func TestLostAnswers(t *testing.T) {
 	// A start finds what is left.
 	w.restart(nil)
 	require.Equal(t, third.body, post().body)
-	w.log.lose(3, false)
+	w.log.Lose(3, false)
 	w.restart(nil)
 	requireNew(post(), 4)
 }
@@ -163,25 +172,22 @@ func TestUnreadableAtARestart(t *testing.T) {
 		for i := range n {
 			require.Equal(t, 200, w.post(w.body(), fmt.Sprintf("Idempotency-Key: k-%d", i)).status)
 		}
-		w.log.spoil(bad)
+		w.log.Spoil(bad)
 		w.restart(nil)
 		for i := range int64(n) {
 			got := w.post(w.body(), fmt.Sprintf("Idempotency-Key: k-%d", i))
 			require.Equal(t, 200, got.status)
 			require.Equal(t, i != bad, got.header.Get(api.HeaderReplayed) == "true", "%d, with %d unreadable", i, bad)
 		}
-		all := w.log.all()
+		all := w.log.All()
 		require.Len(t, all, n+1)
-		lost, ok := idempotencyOf(all[bad].Event)
-		require.True(t, ok)
-		again, _ := idempotencyOf(all[n].Event)
-		require.Equal(t, lost, again)
+		require.Equal(t, idempotencyOf(t, all[bad]), idempotencyOf(t, all[n]))
 	}
 }
 
 func TestHundredAtOnce(t *testing.T) {
 	w := newWorld(t, nil)
-	release := w.log.halt()
+	release := w.log.Halt()
 	defer release()
 	const n = 100
 	replies := make(chan reply, n)
@@ -204,16 +210,16 @@ func TestHundredAtOnce(t *testing.T) {
 		}
 	}
 	require.Equal(t, n-1, replayed)
-	require.Len(t, w.log.all(), 1)
+	require.Len(t, w.log.All(), 1)
 }
 
 func TestWaitForTheFirstIsBounded(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.IdempotencyWait = 20 * time.Millisecond })
-	release := w.log.halt()
+	w := newWorld(t, func(c *settings) { c.Issue.IdempotencyWait = 20 * time.Millisecond })
+	release := w.log.Halt()
 	defer release()
 	first := make(chan reply, 1)
 	go func() { first <- w.post(w.body(), "Idempotency-Key: k") }()
-	require.Eventually(t, func() bool { return w.log.appending() == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return w.log.Appending() == 1 }, time.Minute, time.Millisecond)
 	r := w.post(w.body(), "Idempotency-Key: k")
 	require.Equal(t, 409, r.status)
 	require.Equal(t, "1", r.header.Get("Retry-After"))
@@ -237,9 +243,10 @@ func TestRefusedRequestFreesItsKey(t *testing.T) {
 func TestErasedPrivatePartLeavesTheKeyToDecide(t *testing.T) {
 	w := newWorld(t, nil)
 	first := w.post(w.body(), "Idempotency-Key: k")
-	w.log.mu.Lock()
-	w.log.entries[0].Private = nil
-	w.log.mu.Unlock()
+	w.log.Edit(func(all []sealer.Entry) []sealer.Entry {
+		all[0].Private = nil
+		return all
+	})
 	require.Equal(t, first.body, w.post(w.body(), "Idempotency-Key: k").body)
 }
 
@@ -247,125 +254,11 @@ func TestEntryOfAnotherKeyIsNeverReplayed(t *testing.T) {
 	w := newWorld(t, nil)
 	w.post(w.body(), "Idempotency-Key: k-1")
 	w.post(w.body(), "Idempotency-Key: k-2")
-	w.log.mu.Lock()
-	w.log.entries[0], w.log.entries[1] = w.log.entries[1], w.log.entries[0]
-	w.log.mu.Unlock()
+	w.log.Edit(func(all []sealer.Entry) []sealer.Entry {
+		all[0], all[1] = all[1], all[0]
+		return all
+	})
 	require.Equal(t, 500, w.post(w.body(), "Idempotency-Key: k-1").status)
-}
-
-func TestClaimsKeepTheNewestOfADay(t *testing.T) {
-	cs := newClaims(claimShards * 4)
-	s := &cs.shards[0]
-	key := func(i int) *claimKey { return &claimKey{0, byte(i), byte(i >> 8)} }
-	for i := range 10 {
-		s.put(key(i), place{offset: int64(i), second: uint32(1000 + i)})
-	}
-	require.Equal(t, 4, s.kept.n)
-	for i := range 10 {
-		at, found := s.kept.get(key(i))
-		require.Equal(t, i >= 6, found, i)
-		require.True(t, !found || at.offset == int64(i), i)
-	}
-	s.put(key(10), place{second: 1008 + 24*3600})
-	require.Equal(t, 3, s.kept.n, "those of more than a day before are gone")
-
-	// An entry that nothing pushed out is too old all the same.
-	h := keyHash{0, 10}
-	var c claimed
-	_, known, _ := cs.find(&h, time.Unix(1008+24*3600, 0).Add(keepKeys), &c)
-	require.True(t, known)
-	_, known, running := cs.find(&h, time.Unix(1009+24*3600, 0).Add(keepKeys), &c)
-	require.False(t, known)
-	require.Nil(t, running)
-	require.True(t, c.held())
-}
-
-func TestOneOwnerOfAClaim(t *testing.T) {
-	cs := newClaims(1000)
-	h := keyHash{1}
-	var owners, replays int
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	for range 64 {
-		all.Go(func() {
-			var c claimed
-			for {
-				p, known, running := cs.find(&h, today, &c)
-				if running != nil {
-					<-running
-					continue
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				if known {
-					replays++
-					require.Equal(t, int64(5), p.offset)
-					return
-				}
-				owners++
-				if owners < 3 { // the first two fail
-					c.free()
-					return
-				}
-				c.keep(sealer.Position{Offset: 5}, today)
-				c.free()
-				return
-			}
-		})
-	}
-	all.Wait()
-	require.Equal(t, 3, owners)
-	require.Equal(t, 61, replays)
-}
-
-func TestFirstSinceFindsTheMoment(t *testing.T) {
-	l := &memoryLog{t: t}
-	start := today.Add(-time.Hour)
-	for i := range 60 {
-		l.entries = append(l.entries, sealer.Entry{Position: sealer.Position{Generation: 1, Offset: int64(i)},
-			Record: sealer.Record{EventID: api.NewID(api.PrefixEvent, start.Add(time.Duration(i)*time.Minute))}})
-	}
-	first, end, err := l.Bounds(t.Context(), 0)
-	require.NoError(t, err)
-	for _, i := range []int{0, 1, 17, 59, 60} {
-		at, err := firstSince(t.Context(), l, first, end, start.Add(time.Duration(i)*time.Minute))
-		require.NoError(t, err)
-		require.Equal(t, int64(i), at.Offset)
-	}
-
-	// What can't be read says nothing of when it is from: nothing behind the moment is left
-	// out for it.
-	for bad := range int64(60) {
-		for n := int64(1); n <= 60; n *= 3 {
-			var stretch []int64
-			for i := range n {
-				stretch = append(stretch, bad+i)
-			}
-			l.spoil(stretch...)
-			for _, i := range []int64{0, 1, 17, 59, 60} {
-				at, err := firstSince(t.Context(), l, first, end, start.Add(time.Duration(i)*time.Minute))
-				require.NoError(t, err)
-				require.LessOrEqual(t, at.Offset, i, "%d unreadable from %d on", n, bad)
-			}
-		}
-	}
-
-	// The oldest go meanwhile.
-	l.spoil()
-	l.lose(40, false)
-	for moment, found := range map[int]int64{5: 40, 40: 40, 41: 41} {
-		at, err := firstSince(t.Context(), l, first, end, start.Add(time.Duration(moment)*time.Minute))
-		require.NoError(t, err)
-		require.Equal(t, found, at.Offset)
-	}
-	away := errors.New("away")
-	l.setFail(away)
-	_, err = firstSince(t.Context(), l, first, end, start)
-	require.ErrorIs(t, err, away)
-
-	at, ok := eventTime(l.entries[17].EventID)
-	require.True(t, ok)
-	require.Equal(t, start.Add(17*time.Minute).UnixMilli(), at.UnixMilli())
 }
 
 // An empty key is a mistake of the caller's, wherever among the headers it stands.

@@ -20,7 +20,7 @@ func TestMalformedRequests(t *testing.T) {
 	var logged syncBuffer
 	var seen atomic.Int32
 	serve := withControl(t, func(http.ResponseWriter, *http.Request) { seen.Add(1) })
-	w := newWorld(t, func(c *Config) {
+	w := newWorld(t, func(c *settings) {
 		serve(c)
 		c.Logger = slog.New(slog.NewTextHandler(&logged, nil))
 	})
@@ -89,7 +89,7 @@ func TestUnreadableAnswerIsNoOutage(t *testing.T) {
 			c.Close()
 		}
 	}()
-	w := newWorld(t, func(c *Config) {
+	w := newWorld(t, func(c *settings) {
 		c.DialControl = func() (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) }
 		c.Logger = slog.New(slog.NewTextHandler(&logged, nil))
 	})

@@ -7,21 +7,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
-
-	"muniment/gate"
 )
 
-// metrics holds the gateway's counters. Their labels are bounded: routes, status
-// codes, rules and reasons are closed lists.
+// metrics holds the gateway's counters. Their labels are bounded: routes and status
+// codes are closed lists.
 type metrics struct {
 	requests     *prometheus.CounterVec
-	byCode       [routes][600]resolved
+	byCode       [routes][600]atomic.Pointer[prometheus.Counter] // looked up by its labels once
 	seconds      [routes]prometheus.Observer
-	deliveries   *prometheus.CounterVec
-	byReason     [256]resolved
-	refusedRules *prometheus.CounterVec
-	appendErrors prometheus.Counter
-	replayErrors prometheus.Counter
 	turns        prometheus.Counter
 	acceptErrors prometheus.Counter
 	refusedConns prometheus.Counter
@@ -39,14 +32,6 @@ func newMetrics(reg prometheus.Registerer, g *Gateway) *metrics {
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "muniment_gateway_requests_total", Help: "Requests answered, by route and HTTP status.",
 		}, []string{"route", "code"}),
-		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "muniment_gateway_deliveries_total", Help: "Receipts issued, by METERED or the first reason of suppression.",
-		}, []string{"reason"}),
-		refusedRules: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "muniment_gateway_refusals_total", Help: "Violations of deliveries that the gate refused, by rule.",
-		}, []string{"rule"}),
-		appendErrors: counter("muniment_gateway_append_errors_total", "Deliveries that could not be made durable."),
-		replayErrors: counter("muniment_gateway_replay_errors_total", "Earlier answers that could not be read from the log."),
 		turns:        counter("muniment_gateway_turns_total", "Deliveries of tenants above their bound that waited for their turn."),
 		acceptErrors: counter("muniment_gateway_accept_errors_total", "Connections that could not be accepted."),
 		refusedConns: counter("muniment_gateway_refused_connections_total", "Connections turned away at a bound."),
@@ -60,7 +45,7 @@ func newMetrics(reg prometheus.Registerer, g *Gateway) *metrics {
 	for r := range routes {
 		m.seconds[r] = seconds.WithLabelValues(r.String())
 	}
-	reg.MustRegister(m.requests, m.refusedRules, seconds, m.deliveries,
+	reg.MustRegister(m.requests, seconds,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "muniment_gateway_requests_in_flight", Help: "Requests being answered.",
 		}, func() float64 { return float64(g.inFlight.Load()) }),
@@ -70,43 +55,20 @@ func newMetrics(reg prometheus.Registerer, g *Gateway) *metrics {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "muniment_gateway_connections", Help: "Open connections.",
 		}, func() float64 { return float64(g.listener.open()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "muniment_gateway_idempotency_entries", Help: "Idempotency keys remembered.",
-		}, func() float64 { return float64(g.claims.entries()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "muniment_gateway_idempotency_bytes", Help: "Memory that the idempotency keys take.",
-		}, func() float64 { return float64(g.claims.bytes()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "muniment_gateway_idempotency_entries_limit", Help: "Most idempotency keys that are remembered.",
-		}, func() float64 { return float64(g.cfg.IdempotencyEntries) }),
 	)
 	return m
-}
-
-// resolved is one counter of a vector, looked up by its labels once.
-type resolved struct {
-	counter atomic.Pointer[prometheus.Counter]
-}
-
-func (r *resolved) of(vec *prometheus.CounterVec, labels func() []string) prometheus.Counter {
-	if c := r.counter.Load(); c != nil {
-		return *c
-	}
-	c := vec.WithLabelValues(labels()...)
-	r.counter.Store(&c)
-	return c
 }
 
 func (m *metrics) observe(r route, status int, took time.Duration) {
 	if status < 100 || status >= len(m.byCode[r]) {
 		status = fasthttp.StatusInternalServerError
 	}
-	m.byCode[r][status].of(m.requests, func() []string { return []string{r.String(), strconv.Itoa(status)} }).Inc()
+	c := m.byCode[r][status].Load()
+	if c == nil {
+		looked := m.requests.WithLabelValues(r.String(), strconv.Itoa(status))
+		c = &looked
+		m.byCode[r][status].Store(c)
+	}
+	(*c).Inc()
 	m.seconds[r].Observe(took.Seconds())
-}
-
-func (m *metrics) refused(rule string) { m.refusedRules.WithLabelValues(rule).Inc() }
-
-func (m *metrics) recorded(reason gate.Reason) {
-	m.byReason[reason].of(m.deliveries, func() []string { return []string{reason.String()} }).Inc()
 }

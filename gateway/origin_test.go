@@ -33,7 +33,7 @@ func TestOrigin(t *testing.T) {
 		{2, "X-Forwarded-For: 10.0.0.1\r\n", "10.0.0.1"},
 		{2, "X-Forwarded-For: 6.6.6.6, , 10.0.0.1\r\n", "10.0.0.1"},
 	} {
-		w := newWorld(t, func(cfg *Config) { control(cfg); cfg.TrustedProxies = c.proxies })
+		w := newWorld(t, func(cfg *settings) { control(cfg); cfg.TrustedProxies = c.proxies })
 		require.Equal(t, 200, w.raw("GET /a HTTP/1.1\r\nHost: m\r\n"+c.headers+"\r\n").status)
 		require.Equal(t, []string{c.origin}, seen, "%d proxies, %q", c.proxies, c.headers)
 	}

@@ -15,7 +15,7 @@ import (
 func TestALineForEachRequest(t *testing.T) {
 	var logged syncBuffer
 	serve := withControl(t, func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusTeapot) })
-	w := newWorld(t, func(c *Config) {
+	w := newWorld(t, func(c *settings) {
 		serve(c)
 		c.Logger = slog.New(slog.NewJSONHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})

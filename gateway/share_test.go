@@ -101,13 +101,13 @@ func TestAClockSetBackSlowsNobody(t *testing.T) {
 // TestTurnsOverHTTP: the greedy tenant's delivery waits, for so long that only the end
 // of the node answers it; the other tenant's doesn't.
 func TestTurnsOverHTTP(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.MaxTenantInFlight, c.BusyTurn, c.BusyPause = 1, time.Hour, time.Hour })
+	w := newWorld(t, func(c *settings) { c.MaxTenantInFlight, c.BusyTurn, c.BusyPause = 1, time.Hour, time.Hour })
 	own := request(w.otherToken, fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":1}`, w.foreign))
-	release := w.log.halt()
+	release := w.log.Halt()
 	defer release()
 	replies := make(chan reply, 3)
 	go func() { replies <- w.post(w.body()) }()
-	require.Eventually(t, func() bool { return w.log.appending() == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return w.log.Appending() == 1 }, time.Minute, time.Millisecond)
 	go func() { replies <- w.post(w.body()) }()
 	require.Eventually(t, func() bool { return w.gateway.heldBack.Load() == 1 }, time.Minute, time.Millisecond)
 	release()

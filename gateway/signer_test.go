@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/gateway/api"
+	"muniment/gateway/issue/issuetest"
 	"muniment/sealer"
 )
 
@@ -20,8 +21,8 @@ func TestSignerIsBorrowed(t *testing.T) {
 	var out, borrowed atomic.Int64
 	var away atomic.Bool
 	var w *world
-	w = newWorld(t, func(c *Config) {
-		c.Signer = func(_ context.Context, at time.Time) (*sealer.Signer, func(), error) {
+	w = newWorld(t, func(c *settings) {
+		c.Issue.Signer = func(_ context.Context, at time.Time) (*sealer.Signer, func(), error) {
 			if away.Load() {
 				return nil, nil, errors.New("the key has ended")
 			}
@@ -30,14 +31,14 @@ func TestSignerIsBorrowed(t *testing.T) {
 			}
 			out.Add(1)
 			borrowed.Add(1)
-			return signerOf(w.key), func() { out.Add(-1) }, nil
+			return issuetest.SignerOf(w.key), func() { out.Add(-1) }, nil
 		}
 	})
 
-	release := w.log.halt()
+	release := w.log.Halt()
 	answered := make(chan reply)
 	go func() { answered <- w.post(w.body()) }()
-	require.Eventually(t, func() bool { return w.log.appending() == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return w.log.Appending() == 1 }, time.Minute, time.Millisecond)
 	require.Equal(t, int64(1), out.Load(), "still in use while the record is on its way")
 	release()
 	require.Equal(t, 200, (<-answered).status)
@@ -45,19 +46,19 @@ func TestSignerIsBorrowed(t *testing.T) {
 
 	refused := fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":1}`, w.suspended)
 	require.Equal(t, 409, w.post(refused).status)
-	w.log.setFail(errors.New("disk"))
+	w.log.SetFail(errors.New("disk"))
 	require.Equal(t, 503, w.post(w.body()).status)
-	w.log.setFail(nil)
+	w.log.SetFail(nil)
 	require.Equal(t, int64(3), borrowed.Load())
 	require.Equal(t, int64(0), out.Load(), "given back whatever the end")
 
 	away.Store(true)
-	before := len(w.log.all())
+	before := len(w.log.All())
 	r := w.post(w.body(), "Idempotency-Key: k")
 	require.Equal(t, 503, r.status)
 	require.Contains(t, r.body, `"reason":"`+string(api.NoSigningKey)+`"`)
 	require.NotEmpty(t, r.header.Get("Retry-After"))
-	require.Len(t, w.log.all(), before, "nothing is promised without a key")
+	require.Len(t, w.log.All(), before, "nothing is promised without a key")
 	away.Store(false)
 	require.Equal(t, 200, w.post(w.body(), "Idempotency-Key: k").status)
 }
@@ -68,14 +69,14 @@ func TestDeliveryThatStoodStill(t *testing.T) {
 	const stood = 10 * time.Second
 	var passed atomic.Int64
 	var w *world
-	w = newWorld(t, func(c *Config) {
+	w = newWorld(t, func(c *settings) {
 		c.Now = func() time.Time { return today.Add(time.Duration(passed.Load())) }
-		c.Signer = func(_ context.Context, at time.Time) (*sealer.Signer, func(), error) {
+		c.Issue.Signer = func(_ context.Context, at time.Time) (*sealer.Signer, func(), error) {
 			passed.Store(int64(stood))
 			if at.Before(today.Add(stood)) {
 				return nil, nil, errors.New("the key has ended")
 			}
-			return signerOf(w.key), func() {}, nil
+			return issuetest.SignerOf(w.key), func() {}, nil
 		}
 	})
 	r := w.post(w.body())

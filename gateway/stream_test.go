@@ -31,7 +31,7 @@ func TestSlowReadersLeaveControlToOthers(t *testing.T) {
 			}
 		}
 	})
-	w := newWorld(t, func(c *Config) { serve(c); c.MaxForwards, c.MaxStreams = 1, 32 })
+	w := newWorld(t, func(c *settings) { serve(c); c.MaxForwards, c.MaxStreams = 1, 32 })
 	var slow []io.Closer
 	for _, tenant := range []string{"", "tnt_a", "tnt_b"} {
 		for range 2 { // a sixteenth of 32

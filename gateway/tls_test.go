@@ -19,8 +19,8 @@ import (
 // are between two requests: they must not hold the drain up, and end cleanly.
 func TestQuietConnectionsEndWithTheGrace(t *testing.T) { everyTransport(t, quietConnections) }
 
-func quietConnections(t *testing.T, transport func(*Config)) {
-	w := newWorld(t, func(c *Config) { transport(c); c.DrainTimeout = time.Hour })
+func quietConnections(t *testing.T, transport func(*settings)) {
+	w := newWorld(t, func(c *settings) { transport(c); c.DrainTimeout = time.Hour })
 	silent, idle := w.dial(), w.dial()
 	_, err := io.WriteString(idle, request(w.token, w.body()))
 	require.NoError(t, err)
@@ -65,7 +65,7 @@ func TestHalfOpenHandshakes(t *testing.T) {
 	var out syncBuffer
 	w := newStill(t)
 	w.front = func(ln net.Listener) net.Listener { return &patientBehind{ln, crowd} }
-	w.start(func(c *Config) {
+	w.start(func(c *settings) {
 		overTLS(t)(c)
 		c.ReadTimeout = 300 * time.Millisecond
 		c.Logger = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -93,7 +93,7 @@ func TestHalfOpenHandshakes(t *testing.T) {
 
 // TestHalfOpenHandshakesDoNotHoldTheDrainUp as they are no requests.
 func TestHalfOpenHandshakesDoNotHoldTheDrainUp(t *testing.T) {
-	w := newWorld(t, func(c *Config) { overTLS(t)(c); c.ReadTimeout, c.DrainTimeout = time.Hour, time.Hour })
+	w := newWorld(t, func(c *settings) { overTLS(t)(c); c.ReadTimeout, c.DrainTimeout = time.Hour, time.Hour })
 	c, err := net.Dial("tcp", w.addr)
 	require.NoError(t, err)
 	_, err = c.Write([]byte{22, 3, 1, 2, 0, 1})
@@ -169,7 +169,7 @@ func TestPlainHTTPOnTheTLSPort(t *testing.T) {
 	text, err := io.ReadAll(c)
 	require.NoError(t, err)
 	require.Empty(t, text, "who speaks neither is told nothing")
-	require.Empty(t, w.log.all())
+	require.Empty(t, w.log.All())
 }
 
 // TestProbesAreNoFailures: balancers connect and go away.

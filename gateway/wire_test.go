@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/gateway/api"
+	"muniment/gateway/issue/issuetest"
 )
 
 // requireEnvelope asks for the contract's error envelope.
@@ -42,7 +43,7 @@ func requireEnvelope(t *testing.T, r reply) {
 // once, in the envelope, without its being asked for the rest.
 func TestHostileFraming(t *testing.T) { everyTransport(t, hostileFraming) }
 
-func hostileFraming(t *testing.T, transport func(*Config)) {
+func hostileFraming(t *testing.T, transport func(*settings)) {
 	w := newWorld(t, transport)
 	head := func(headers ...string) string {
 		return "POST /v1/delivery HTTP/1.1\r\nHost: m\r\nAuthorization: Bearer " + w.token + "\r\n" + strings.Join(headers, "\r\n") + "\r\n\r\n"
@@ -90,14 +91,14 @@ func hostileFraming(t *testing.T, transport func(*Config)) {
 			require.True(t, r.closes)
 		})
 	}
-	require.Empty(t, w.log.all())
+	require.Empty(t, w.log.All())
 }
 
 // TestUnreadInputIsNoReset sends a body that nobody reads: the connection must end
 // behind the answer, not be reset.
 func TestUnreadInputIsNoReset(t *testing.T) { everyTransport(t, unreadInputIsNoReset) }
 
-func unreadInputIsNoReset(t *testing.T, transport func(*Config)) {
+func unreadInputIsNoReset(t *testing.T, transport func(*settings)) {
 	w := newWorld(t, transport)
 	c := w.dial()
 	defer c.Close()
@@ -120,7 +121,7 @@ func TestManySmallHeadersWithinTheBound(t *testing.T) {
 
 func TestExpectContinue(t *testing.T) { everyTransport(t, expectContinue) }
 
-func expectContinue(t *testing.T, transport func(*Config)) {
+func expectContinue(t *testing.T, transport func(*settings)) {
 	w := newWorld(t, transport)
 	c := w.dial()
 	defer c.Close()
@@ -145,9 +146,9 @@ func TestEscapedPathHasTheSameLimit(t *testing.T) {
 
 func TestSlowRequestIsEnded(t *testing.T) { everyTransport(t, slowRequestIsEnded) }
 
-func slowRequestIsEnded(t *testing.T, transport func(*Config)) {
+func slowRequestIsEnded(t *testing.T, transport func(*settings)) {
 	const timeout = 500 * time.Millisecond
-	w := newWorld(t, func(c *Config) { transport(c); c.ReadTimeout = timeout })
+	w := newWorld(t, func(c *settings) { transport(c); c.ReadTimeout = timeout })
 	r := w.tooSlow(strings.TrimSuffix(request(w.token, w.body()), "}"), timeout)
 	require.Equal(t, 408, r.status)
 	requireEnvelope(t, r)
@@ -212,13 +213,13 @@ func TestPublicProbes(t *testing.T) {
 
 func TestConnectionBounds(t *testing.T) { everyTransport(t, connectionBounds) }
 
-func connectionBounds(t *testing.T, transport func(*Config)) {
-	for name, bound := range map[string]func(*Config){
-		"node":    func(c *Config) { c.MaxConns = 2 },
-		"address": func(c *Config) { c.MaxConnsPerIP = 2 },
+func connectionBounds(t *testing.T, transport func(*settings)) {
+	for name, bound := range map[string]func(*settings){
+		"node":    func(c *settings) { c.MaxConns = 2 },
+		"address": func(c *settings) { c.MaxConnsPerIP = 2 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, func(c *Config) { transport(c); transport(c); bound(c) })
+			w := newWorld(t, func(c *settings) { transport(c); transport(c); bound(c) })
 			var held []net.Conn
 			for range 2 {
 				c := w.dial()
@@ -251,13 +252,13 @@ func TestSubnets(t *testing.T) {
 // TestNoSecretInTheLog looks for keys and bodies in what is logged at every level.
 func TestNoSecretInTheLog(t *testing.T) {
 	var out syncBuffer
-	w := newWorld(t, func(c *Config) {
+	w := newWorld(t, func(c *settings) {
 		c.Logger = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	w.raw("POST /v1/delivery HTTP/1.1\r\nHost: m\r\nAuthorization: Bearer " + w.token + "\x01\r\nX : " + w.token + "\r\n\r\n")
 	w.post(`{"rightId":"secret-right`)
 	w.post(fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"secret-anchor","dwellMs":1,"telemetry":{"beamId":"secret-beam"}}`, w.right))
-	w.log.setFail(fmt.Errorf("no"))
+	w.log.SetFail(fmt.Errorf("no"))
 	w.post(w.body())
 	w.raw("GET /v1/rights HTTP/1.1\r\nHost: m\r\nAuthorization: Bearer " + w.token + "\r\n\r\n")
 	require.NotEmpty(t, out.String())
@@ -266,14 +267,23 @@ func TestNoSecretInTheLog(t *testing.T) {
 }
 
 func TestPanicIsAnswered(t *testing.T) {
-	w := newWorld(t, nil)
-	w.gateway.random = nil // a fault of ours: the first read panics
+	w := newWorld(t, func(c *settings) { c.Issue.Random = new(faulty) })
 	r := w.post(w.body(), "Idempotency-Key: k")
 	require.Equal(t, 500, r.status)
 	require.Equal(t, `{"ok":false,"error":"INTERNAL_ERROR","message":"internal error","contractVersion":"v1.0","requestId":"req-1"}`+"\n", r.body)
-	w.gateway.random = zeros{}
 	require.Equal(t, 200, w.post(w.body(), "Idempotency-Key: k").status, "a panic must free the key")
 	require.Zero(t, w.gateway.inFlight.Load())
+}
+
+// faulty is a fault of ours: the first read panics.
+type faulty struct{ read bool }
+
+func (f *faulty) Read(b []byte) (int, error) {
+	if !f.read {
+		f.read = true
+		panic("the first")
+	}
+	return issuetest.Zeros{}.Read(b)
 }
 
 // syncBuffer is a bytes.Buffer for several goroutines.

@@ -266,7 +266,7 @@ func (r *Room) enrol(ctx context.Context, nodeID string, epoch *uint64) error {
 }
 
 // ReceiptSigner lends the keys that seal deliveries of a node that Enrol was called
-// for, in the form that gateway.Config.Signer asks for: of sealer.PurposeReceipt, or of
+// for, in the form that issue.Config.Signer asks for: of sealer.PurposeReceipt, or of
 // sealer.PurposeSandbox for those of the sandbox's tenants. A lent key may sign until
 // done is called.
 func (r *Room) ReceiptSigner(nodeID, purpose string) (func(ctx context.Context, at time.Time) (s *sealer.Signer, done func(), err error), error) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -207,28 +208,27 @@ func (r *Room) play(ctx context.Context, p played, into *Demo) error {
 		return err
 	}
 	of := visitorOf(ctx).caller
-	status, answer, err := r.cfg.Deliver(ctx, of.TenantID, of.ID, body)
+	answer, err := r.cfg.Deliver(ctx, of.TenantID, of.ID, body)
+	if refused, ok := errors.AsType[*api.Error](err); ok {
+		switch refused.GetStatus() {
+		case http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed:
+			into.Refused = append(into.Refused, Undelivered{p.RightID, p.right.Substrate, p.SpatialAnchorID, p.DwellMs, string(refused.Code), refused.Message})
+			return nil
+		case http.StatusUnauthorized: // the key was revoked meanwhile
+			return evicted()
+		}
+	}
 	if err != nil {
 		return err
 	}
-	var told struct {
-		said
+	var made struct {
 		Data struct{ Receipt, Signature, Metering json.RawMessage }
 	}
-	if err := json.Unmarshal(answer, &told); err != nil {
+	if err := json.Unmarshal(answer, &made); err != nil {
 		return err
 	}
-	switch status {
-	case http.StatusOK:
-		into.Deliveries = append(into.Deliveries, Delivered{
-			p.RightID, p.right.Substrate, p.SpatialAnchorID, p.DwellMs, told.Data.Receipt, told.Data.Signature, told.Data.Metering,
-		})
-		return nil
-	case http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed:
-		into.Refused = append(into.Refused, Undelivered{p.RightID, p.right.Substrate, p.SpatialAnchorID, p.DwellMs, string(told.Code), told.Message})
-		return nil
-	case http.StatusUnauthorized: // the key was revoked meanwhile
-		return evicted()
-	}
-	return told.refused(status, 0)
+	into.Deliveries = append(into.Deliveries, Delivered{
+		p.RightID, p.right.Substrate, p.SpatialAnchorID, p.DwellMs, made.Data.Receipt, made.Data.Signature, made.Data.Metering,
+	})
+	return nil
 }

@@ -64,9 +64,11 @@ import (
 // body. An error means that there was no whole answer.
 type Ask func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (status int, answer []byte, err error)
 
-// Deliver answers as POST /v1/delivery does, on behalf of a key of a tenant, with the
-// envelope of /v1. An error means that there was no answer, and that nothing was promised.
-type Deliver func(ctx context.Context, tenantID, keyID string, body []byte) (status int, answer []byte, err error)
+// Deliver issues a receipt for a body of POST /v1/delivery, on behalf of a key of a tenant
+// of the sandbox. answer is that route's, and the receipt durable. On an error nothing was
+// promised: what that route would refuse is an *api.Error, any other means that it can't be
+// said.
+type Deliver func(ctx context.Context, tenantID, keyID string, body []byte) (answer []byte, err error)
 
 // Config of the room. DB, Tables, Keys, Ask and Deliver are required.
 type Config struct {

@@ -54,7 +54,7 @@ func (l lent) Sign(random io.Reader, message []byte, opts crypto.SignerOpts) ([]
 	return signature, err
 }
 
-// Signer lends the key that signs for a moment, in the form that gateway.Config.Signer
+// Signer lends the key that signs for a moment, in the form that issue.Config.Signer
 // asks for. It never waits; the error is that there is none.
 func (n *Node) Signer(_ context.Context, at time.Time) (s *sealer.Signer, done func(), err error) {
 	n.mu.Lock()

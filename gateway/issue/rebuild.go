@@ -1,4 +1,4 @@
-package gateway
+package issue
 
 import (
 	"context"
@@ -11,25 +11,26 @@ import (
 	"muniment/sealer"
 )
 
-// rebuild reads the keys of the last 24 hours back from the log.
-func (g *Gateway) rebuild(ctx context.Context) error {
-	since := g.now().Add(-keepKeys)
-	for _, partition := range g.cfg.Partitions {
-		first, end, err := g.log.Bounds(ctx, partition)
+// Rebuild reads the Idempotency-Keys of the last 24 hours back from the log. Whoever
+// issues for callers that send keys calls it before the first.
+func (i *Issuer) Rebuild(ctx context.Context) error {
+	since := i.cfg.Now().Add(-keepKeys)
+	for _, partition := range i.cfg.Partitions {
+		first, end, err := i.cfg.Log.Bounds(ctx, partition)
 		if err != nil {
 			return err
 		}
-		from, err := firstSince(ctx, g.log, first, end, since.Add(-clockSlack))
+		from, err := firstSince(ctx, i.cfg.Log, first, end, since.Add(-clockSlack))
 		if err != nil {
 			return err
 		}
-		err = g.log.Scan(ctx, from, end, func(e sealer.Entry) error {
+		err = i.cfg.Log.Scan(ctx, from, end, func(e sealer.Entry) error {
 			at, ok := eventTime(e.EventID)
 			if !ok || at.Before(since) {
 				return nil
 			}
 			if h, ok := idempotencyOf(e.Event); ok {
-				s, k := g.claims.shard(&h), claimKey(h[:16])
+				s, k := i.claims.shard(&h), claimKey(h[:16])
 				s.mu.Lock()
 				s.put(&k, place{e.Offset, e.Partition, e.Generation, uint32(at.Unix())})
 				s.mu.Unlock()

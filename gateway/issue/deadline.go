@@ -1,4 +1,4 @@
-package gateway
+package issue
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func (d *deadlines) begin(now time.Time) *deadline {
 	if last != nil && now.Before(last.shared) {
 		return last
 	}
-	share := d.after / slack
+	share := d.after / 16
 	next := &deadline{at: now.Add(d.after + share), shared: now.Add(share), done: make(chan struct{})}
 	if !d.last.CompareAndSwap(last, next) {
 		return d.begin(now) // somebody else made one a moment ago

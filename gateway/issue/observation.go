@@ -1,4 +1,4 @@
-package gateway
+package issue
 
 import (
 	"bytes"
@@ -47,25 +47,30 @@ var (
 	errTooDeep = &api.Error{Code: api.BadRequest, Message: "the body nests deeper than 32 levels"}
 )
 
-// observation is the decoded body of a delivery. It is reused: its strings are
-// views of the request's body, or of text where the body has escapes, and are
-// valid until the next decode. Nothing of it may outlive the request.
-type observation struct {
-	rightID, spatialAnchorID, dataSubjectID string
-	placement, correlation                  string
-	hasPlacement, hasCorrelation            bool
-	dwellMs                                 float64
-	telemetry                               gate.Telemetry
+// Observation is what was seen of one delivery. Whoever has it in a form of their own fills
+// in the fields; Decode reads it from the JSON that POST /v1/delivery takes, which is
+// the one reading that there is of it.
+//
+// It is used again and again: what Decode has filled in are views of the body, or of the
+// Observation's own memory where the body has escapes. They are true until the next
+// Decode, and as long as nobody writes to the body. Whoever keeps one copies it.
+type Observation struct {
+	RightID, SpatialAnchorID          string
+	SpatialPlacementID, CorrelationID *string // nil: not given
+	DataSubjectID                     string  // "": nobody's
+	DwellMs                           float64
+	Telemetry                         gate.Telemetry
 
-	body    []byte
-	input   bytes.Buffer
-	decoder jsontext.Decoder
-	text    []byte // unescaped strings; only ever appended to, so that views of it stay true
-	faults  []gate.Fault
+	placement, correlation string
+	body                   []byte
+	input                  bytes.Buffer
+	decoder                jsontext.Decoder
+	text                   []byte // unescaped strings; only ever appended to, so that views of it stay true
+	faults                 []gate.Fault
 }
 
-// decode reads the body. The error is 400 or 422.
-func (o *observation) decode(body []byte) error {
+// Decode reads the body of POST /v1/delivery. The error is an *api.Error, 400 or 422.
+func (o *Observation) Decode(body []byte) error {
 	o.reset(body)
 	if tooDeep(body) {
 		return errTooDeep
@@ -79,10 +84,16 @@ func (o *observation) decode(body []byte) error {
 	return nil
 }
 
-func (o *observation) reset(body []byte) {
-	o.rightID, o.spatialAnchorID, o.dataSubjectID, o.placement, o.correlation = "", "", "", "", ""
-	o.hasPlacement, o.hasCorrelation, o.dwellMs = false, false, 0
-	o.telemetry.Reset()
+// Describe puts what was seen into a receipt.
+func (o *Observation) Describe(r *sealer.Receipt) {
+	r.DwellMs, r.SpatialAnchorID = o.DwellMs, o.SpatialAnchorID
+	r.SpatialPlacementID, r.CorrelationID = o.SpatialPlacementID, o.CorrelationID
+}
+
+func (o *Observation) reset(body []byte) {
+	o.RightID, o.SpatialAnchorID, o.DataSubjectID = "", "", ""
+	o.SpatialPlacementID, o.CorrelationID, o.DwellMs = nil, nil, 0
+	o.Telemetry.Reset()
 	o.body, o.text, o.faults = body, o.text[:0], o.faults[:0]
 	o.input = *bytes.NewBuffer(body)
 	// A bytes.Buffer is parsed where it lies, without a copy.
@@ -98,7 +109,7 @@ const (
 
 // read takes the object apart in one pass. Its error is the decoder's; faults of
 // fields are collected.
-func (o *observation) read() error {
+func (o *Observation) read() error {
 	d := &o.decoder
 	if d.PeekKind() != jsontext.KindBeginObject {
 		if err := d.SkipValue(); err != nil {
@@ -119,21 +130,21 @@ func (o *observation) read() error {
 		switch string(name) {
 		case fieldRight:
 			saw |= sawRight
-			_, err = o.string(&o.rightID, fieldRight, false, maxText)
+			_, err = o.string(&o.RightID, fieldRight, false, maxText)
 		case fieldAnchor:
 			saw |= sawAnchor
-			_, err = o.string(&o.spatialAnchorID, fieldAnchor, false, maxText)
+			_, err = o.string(&o.SpatialAnchorID, fieldAnchor, false, maxText)
 		case fieldDwell:
 			saw |= sawDwell
 			err = o.dwell()
 		case fieldPlacement:
-			o.hasPlacement, err = o.string(&o.placement, fieldPlacement, true, maxText)
+			o.SpatialPlacementID, err = o.optional(&o.placement, fieldPlacement)
 		case fieldCorrelation:
-			o.hasCorrelation, err = o.string(&o.correlation, fieldCorrelation, true, maxText)
+			o.CorrelationID, err = o.optional(&o.correlation, fieldCorrelation)
 		case fieldSubject:
-			_, err = o.string(&o.dataSubjectID, fieldSubject, true, maxSubject)
+			_, err = o.string(&o.DataSubjectID, fieldSubject, true, maxSubject)
 		case fieldTelemetry:
-			o.faults, err = o.telemetry.Decode(d, o.faults)
+			o.faults, err = o.Telemetry.Decode(d, o.faults)
 		case "renderedAt", "issuedAt", "playedAt":
 			o.fault(string(name), msgTime)
 			_, err = d.ReadValue()
@@ -159,7 +170,7 @@ func (o *observation) read() error {
 }
 
 // end asks that nothing but white space follows.
-func (o *observation) end() error {
+func (o *Observation) end() error {
 	switch _, err := o.decoder.ReadToken(); err {
 	case io.EOF:
 		return nil
@@ -171,7 +182,7 @@ func (o *observation) end() error {
 }
 
 // value reads the next value and returns it as part of the body.
-func (o *observation) value() (jsontext.Value, error) {
+func (o *Observation) value() (jsontext.Value, error) {
 	raw, err := o.decoder.ReadValue()
 	if err != nil {
 		return nil, err
@@ -181,7 +192,7 @@ func (o *observation) value() (jsontext.Value, error) {
 }
 
 // name reads a member's name, valid until the next value.
-func (o *observation) name() ([]byte, error) {
+func (o *Observation) name() ([]byte, error) {
 	raw, err := o.value()
 	if err != nil {
 		return nil, err
@@ -189,7 +200,7 @@ func (o *observation) name() ([]byte, error) {
 	return o.unquote(raw)
 }
 
-func (o *observation) unquote(raw jsontext.Value) ([]byte, error) {
+func (o *Observation) unquote(raw jsontext.Value) ([]byte, error) {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return raw[1 : len(raw)-1], nil
 	}
@@ -200,7 +211,7 @@ func (o *observation) unquote(raw jsontext.Value) ([]byte, error) {
 }
 
 // string reads a text field into dst; given is false for null.
-func (o *observation) string(dst *string, field string, optional bool, limit int) (given bool, err error) {
+func (o *Observation) string(dst *string, field string, optional bool, limit int) (given bool, err error) {
 	raw, err := o.value()
 	if err != nil {
 		return false, err
@@ -231,7 +242,16 @@ func (o *observation) string(dst *string, field string, optional bool, limit int
 	return true, nil
 }
 
-func (o *observation) dwell() error {
+// optional is string for a field of which it matters whether it was given.
+func (o *Observation) optional(dst *string, field string) (*string, error) {
+	given, err := o.string(dst, field, true, maxText)
+	if !given {
+		return nil, err
+	}
+	return dst, err
+}
+
+func (o *Observation) dwell() error {
 	raw, err := o.value()
 	if err != nil {
 		return err
@@ -245,17 +265,17 @@ func (o *observation) dwell() error {
 		o.fault(fieldDwell, msgDwell)
 		return nil
 	}
-	o.dwellMs = ms + 0 // −0 + 0 is 0
+	o.DwellMs = ms + 0 // −0 + 0 is 0
 	return nil
 }
 
-func (o *observation) fault(field, message string) {
+func (o *Observation) fault(field, message string) {
 	o.faults = append(o.faults, gate.Fault{Field: field, Message: message})
 }
 
 // refusal turns the decoder's error into an answer: a name given twice is 422 on
 // its path, provided the body is JSON otherwise; all else is 400.
-func (o *observation) refusal(err error) error {
+func (o *Observation) refusal(err error) error {
 	var syntax *jsontext.SyntacticError
 	if !errors.Is(err, jsontext.ErrDuplicateName) || !errors.As(err, &syntax) ||
 		!jsontext.Value(o.body).IsValid(jsontext.AllowDuplicateNames(true)) {

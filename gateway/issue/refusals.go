@@ -1,10 +1,9 @@
-package gateway
+package issue
 
 import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -69,41 +68,41 @@ func (r *refusals) restore(tenantID string, counts map[refusal]int64, since time
 	}
 }
 
-// flushRefusals writes the counts once a minute, and once more when ctx ends.
-func (g *Gateway) flushRefusals(ctx context.Context) {
-	t := time.NewTicker(flushEvery)
-	defer t.Stop()
-	for {
-		select {
-		case <-t.C:
-			g.writeRefusals(ctx)
-		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.cfg.AppendTimeout)
-			defer cancel()
-			g.writeRefusals(last)
-			return
-		}
+// writeRefusals appends an event for each tenant that was refused something, all in one
+// step. Counts that can't be written wait for the next time.
+func (i *Issuer) writeRefusals(ctx context.Context) {
+	now := i.cfg.Now()
+	counts, since := i.refusals.take(now)
+	if len(counts) == 0 {
+		return
 	}
-}
-
-// writeRefusals appends one event for each tenant. Counts that can't be written
-// wait for the next time.
-func (g *Gateway) writeRefusals(ctx context.Context) {
-	now := g.now()
-	counts, since := g.refusals.take(now)
 	byTenant := map[string][]refusal{}
 	for k := range counts {
 		byTenant[k.tenantID] = append(byTenant[k.tenantID], k)
 	}
+	var records []*sealer.Record
+	keep := func(tenantID string, err error) {
+		i.cfg.Logger.Error("cannot write refusal counts", "tenantId", tenantID, "err", err)
+		i.refusals.restore(tenantID, counts, since)
+	}
 	for tenantID, rows := range byTenant {
-		if err := g.writeRefusalsOf(ctx, tenantID, rows, counts, since, now); err != nil {
-			g.logger.Error("cannot write refusal counts", "tenantId", tenantID, "err", err)
-			g.refusals.restore(tenantID, counts, since)
+		r, err := i.refusalsOf(tenantID, rows, counts, since, now)
+		if err != nil {
+			keep(tenantID, err)
+			continue
+		}
+		records = append(records, r)
+	}
+	_, errs := i.cfg.Log.AppendAll(ctx, records)
+	for n, err := range errs {
+		if err != nil {
+			keep(records[n].TenantID, err)
 		}
 	}
 }
 
-func (g *Gateway) writeRefusalsOf(ctx context.Context, tenantID string, rows []refusal, counts map[refusal]int64, since, now time.Time) error {
+// refusalsOf is the event that tells a tenant what it was refused.
+func (i *Issuer) refusalsOf(tenantID string, rows []refusal, counts map[refusal]int64, since, now time.Time) (*sealer.Record, error) {
 	slices.SortFunc(rows, func(a, b refusal) int {
 		return cmp.Or(cmp.Compare(a.rightID, b.rightID), cmp.Compare(a.rule, b.rule))
 	})
@@ -112,33 +111,29 @@ func (g *Gateway) writeRefusalsOf(ctx context.Context, tenantID string, rows []r
 		RightID string `json:"rightId,omitempty"`
 		Rule    string `json:"rule"`
 	}
-	var told struct {
+	var noted struct {
 		Counts []row  `json:"counts"`
 		From   string `json:"from"`
 		To     string `json:"to"`
 	}
-	told.From, told.To = sealer.FormatTime(since), sealer.FormatTime(now)
+	noted.From, noted.To = sealer.FormatTime(since), sealer.FormatTime(now)
 	for _, k := range rows {
-		told.Counts = append(told.Counts, row{counts[k], k.rightID, k.rule})
+		noted.Counts = append(noted.Counts, row{counts[k], k.rightID, k.rule})
 	}
-	text, err := json.Marshal(told)
+	text, err := json.Marshal(noted)
 	if err != nil {
-		return fmt.Errorf("cannot write refusals of %s: %w", tenantID, err)
+		return nil, err
 	}
 	data, err := sealer.Canonical(text)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	id := api.NewID(api.PrefixEvent, now)
 	event, err := sealer.AppendEvent(nil, &sealer.Event{
 		EventID: id, TenantID: tenantID, Type: sealer.TypeRefusals, At: now,
-		Actor: sealer.Ref{Kind: "node", ID: g.cfg.NodeID}, Subject: sealer.Ref{Kind: "tenant", ID: tenantID}, Data: data,
+		Actor: sealer.Ref{Kind: "node", ID: i.cfg.NodeID}, Subject: sealer.Ref{Kind: "tenant", ID: tenantID}, Data: data,
 	})
-	if err != nil {
-		return err
-	}
-	_, err = g.log.Append(ctx, &sealer.Record{
-		TenantID: tenantID, EventID: id, Node: g.cfg.NodeID, Epoch: g.cfg.Epoch, Seq: g.seq.Add(1), Event: event,
-	})
-	return err
+	return &sealer.Record{
+		TenantID: tenantID, EventID: id, Node: i.cfg.NodeID, Epoch: i.cfg.Epoch, Seq: i.seq.Add(1), Event: event,
+	}, err
 }

@@ -1,4 +1,4 @@
-package gateway
+package issue
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package gateway
+package issue
 
 import (
 	"strings"
@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/gateway/api"
+	"muniment/gateway/issue/issuetest"
 	"muniment/sealer"
 )
 
@@ -16,7 +17,7 @@ const good = `"rightId":"rgh_1","spatialAnchorId":"a","dwellMs":1`
 
 func TestBodies(t *testing.T) {
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
-	var o observation
+	var o Observation
 	for _, c := range []struct {
 		name, body string
 		status     int
@@ -88,7 +89,7 @@ func TestBodies(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			body := []byte(c.body)
-			err := o.decode(body) // one observation for all: nothing of a body may stay
+			err := o.Decode(body) // one observation for all: nothing of a body may stay
 			require.Equal(t, c.body, string(body), "the body must not be written to")
 			if c.status == 0 {
 				require.NoError(t, err)
@@ -103,20 +104,21 @@ func TestBodies(t *testing.T) {
 }
 
 func TestDecodedValues(t *testing.T) {
-	var o observation
-	require.NoError(t, o.decode([]byte(`{"correlationId":"c\n1","spatialPlacementId":"p\u00e9","dataSubjectId":"s",`+good+`,"telemetry":{"muted":true}}`)))
-	require.Equal(t, []any{"rgh_1", "a", "c\n1", "pé", "s", 1.0, true, true},
-		[]any{o.rightID, o.spatialAnchorID, o.correlation, o.placement, o.dataSubjectID, o.dwellMs, o.hasPlacement, o.hasCorrelation})
-	require.NoError(t, o.decode([]byte(`{`+good+`}`)))
-	require.Equal(t, []any{"", "", "", false, false, "{}"},
-		[]any{o.correlation, o.placement, o.dataSubjectID, o.hasPlacement, o.hasCorrelation, string(o.telemetry.AppendProjection(nil))})
+	var o Observation
+	require.NoError(t, o.Decode([]byte(`{"correlationId":"c\n1","spatialPlacementId":"p\u00e9","dataSubjectId":"s",`+good+`,"telemetry":{"muted":true}}`)))
+	require.Equal(t, []any{"rgh_1", "a", "c\n1", "pé", "s", 1.0},
+		[]any{o.RightID, o.SpatialAnchorID, *o.CorrelationID, *o.SpatialPlacementID, o.DataSubjectID, o.DwellMs})
+	require.NoError(t, o.Decode([]byte(`{`+good+`}`)))
+	require.Nil(t, o.CorrelationID)
+	require.Nil(t, o.SpatialPlacementID)
+	require.Equal(t, []any{"", "{}"}, []any{o.DataSubjectID, string(o.Telemetry.AppendProjection(nil))})
 }
 
 // TestATimeNamesTheBatchRoute: a play of the past would be signed as one of now, so its
 // time is refused, with where it belongs.
 func TestATimeNamesTheBatchRoute(t *testing.T) {
-	var o observation
-	e := api.From(o.decode([]byte(`{` + good + `,"playedAt":"2026-01-01T00:00:00Z","renderedAt":"2026-01-01T00:00:00Z"}`)))
+	var o Observation
+	e := api.From(o.Decode([]byte(`{` + good + `,"playedAt":"2026-01-01T00:00:00Z","renderedAt":"2026-01-01T00:00:00Z"}`)))
 	require.Equal(t, 422, e.GetStatus())
 	require.Len(t, e.ValidationErrors, 2)
 	for _, fault := range e.ValidationErrors {
@@ -128,16 +130,16 @@ func TestATimeNamesTheBatchRoute(t *testing.T) {
 // decoder reads it; what is refused is 400 if it is no JSON and 422 if it is.
 func FuzzBody(f *testing.F) {
 	for _, text := range []string{
-		`{` + good + `,"telemetry":{"speedMph":3}}`, `{"x":1,"x":2}`, `[[[[`, typical,
+		`{` + good + `,"telemetry":{"speedMph":3}}`, `{"x":1,"x":2}`, `[[[[`, issuetest.Typical,
 		`{"\u0072ightId":"\ud83d\ude00","spatialAnchorId":"\n","dwellMs":4.2e3,"spatialPlacementId":null,"correlationId":"c"}`,
 		`{` + good + `,"dataSubjectId":"s","x":{"a":[1,{"a":{}}]}}`, `{"rightId":1}`, `{` + good + `,"dwellMs":1e400}`,
 	} {
 		f.Add([]byte(text))
 	}
-	var o observation // one for all: nothing of a body may stay
+	var o Observation // one for all: nothing of a body may stay
 	f.Fuzz(func(t *testing.T, body []byte) {
 		before := string(body)
-		err := o.decode(body)
+		err := o.Decode(body)
 		require.Equal(t, before, string(body), "the body must not be written to")
 		strict := jsontext.Value(body).IsValid()
 		if err != nil {
@@ -166,10 +168,10 @@ func FuzzBody(f *testing.F) {
 		require.NoError(t, json.Unmarshal(body, &plain))
 		require.Equal(t, []*any{nil, nil, nil}, []*any{plain.RenderedAt, plain.IssuedAt, plain.PlayedAt})
 		var r sealer.Receipt
-		o.describe(&r)
-		require.Equal(t, []any{plain.RightID, plain.SpatialAnchorID, plain.DataSubjectID, *plain.DwellMs}, []any{o.rightID, r.SpatialAnchorID, o.dataSubjectID, r.DwellMs})
+		o.Describe(&r)
+		require.Equal(t, []any{plain.RightID, plain.SpatialAnchorID, plain.DataSubjectID, *plain.DwellMs}, []any{o.RightID, r.SpatialAnchorID, o.DataSubjectID, r.DwellMs})
 		require.Equal(t, plain.SpatialPlacementID, r.SpatialPlacementID)
 		require.Equal(t, plain.CorrelationID, r.CorrelationID)
-		require.True(t, r.DwellMs >= 0 && r.DwellMs <= sealer.MaxDwellMs && len(o.rightID) <= maxText && len(o.dataSubjectID) <= maxSubject)
+		require.True(t, r.DwellMs >= 0 && r.DwellMs <= sealer.MaxDwellMs && len(o.RightID) <= maxText && len(o.DataSubjectID) <= maxSubject)
 	})
 }

@@ -1,0 +1,122 @@
+package issue
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// once issues for a delivery that has an Idempotency-Key, unless that was done already.
+func (i *Issuer) once(ctx context.Context, dst []byte, w *work, d *Delivery) (answer []byte, replayed bool, err error) {
+	h, err := w.keyHash(d.IdempotencyKey)
+	if err != nil {
+		return dst, false, err
+	}
+	var waiting time.Time // since when
+	for {
+		event, end, err := i.look(ctx, w, &h)
+		switch {
+		case err != nil:
+			return dst, false, err
+		case event != nil:
+			answer, err = appendAnswer(dst, event)
+			return answer, err == nil, err
+		case end == nil:
+			answer, err = i.first(ctx, dst, w, d)
+			return answer, false, err
+		}
+		if waiting.IsZero() {
+			waiting = time.Now()
+		}
+		if !await(end, i.cfg.IdempotencyWait-time.Since(waiting)) {
+			return dst, false, api.ErrKeyBusy
+		}
+		ctx = i.Deadline(time.Now())
+	}
+}
+
+// look returns the event that a key has, or the end of the delivery that is being issued
+// with it; neither if w has claimed the key now.
+func (i *Issuer) look(ctx context.Context, w *work, h *keyHash) (event []byte, end <-chan struct{}, err error) {
+	for {
+		at, known, end := i.claims.find(h, i.cfg.Now(), &w.claim)
+		if !known {
+			return nil, end, nil
+		}
+		if event, err = i.replay(ctx, w, h, at); !errors.Is(err, fs.ErrNotExist) {
+			return event, nil, err
+		}
+		i.claims.forget(h, at)
+	}
+}
+
+// await waits for an earlier request with the same key to end.
+func await(end <-chan struct{}, atMost time.Duration) bool {
+	t := time.NewTimer(atMost)
+	defer t.Stop()
+	select {
+	case <-end:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+func (w *work) keyHash(key []byte) (keyHash, error) {
+	if !api.Printable(key, api.MaxIdempotencyKey) {
+		return keyHash{}, api.ErrIdempotencyKey
+	}
+	w.scratch = append(append(append(w.scratch[:0], w.by.TenantID...), 0), key...)
+	return sha256.Sum256(w.scratch), nil
+}
+
+// replay returns the event of the first request with the key, from the log, whose answer
+// is this one's too; fs.ErrNotExist if the log has lost it.
+func (i *Issuer) replay(ctx context.Context, w *work, h *keyHash, at place) (event []byte, err error) {
+	entry, err := i.cfg.Log.Read(ctx, sealer.Position{Generation: at.generation, Partition: at.partition, Offset: at.offset})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if err != nil {
+		i.metrics.replayErrors.Inc()
+		return nil, errLogAway
+	}
+	if hash, ok := idempotencyOf(entry.Event); !ok || hash != *h || entry.TenantID != w.by.TenantID {
+		return nil, fmt.Errorf("the event at %s is not the one of this idempotency key", entry.Position)
+	}
+	if len(entry.Private) > 0 {
+		p, err := sealer.ParsePrivate(entry.Private)
+		if err != nil {
+			return nil, fmt.Errorf("cannot replay %s: %w", entry.EventID, err)
+		}
+		if p.RequestHash != w.requestHash(p.Salt, w.body) {
+			return nil, api.ErrKeyReused
+		}
+	}
+	return entry.Event, nil
+}
+
+var toIdempotency = []byte(`,"idempotency":"`)
+
+// idempotencyOf finds the hash in a delivery's event. The member's name can't stand
+// inside a JSON string: there each quotation mark has a backslash before it.
+func idempotencyOf(event []byte) (h keyHash, ok bool) {
+	if !strings.HasSuffix(view(event), `,"type":"`+sealer.TypeDelivery+`","v":1}`) {
+		return h, false
+	}
+	_, rest, found := strings.Cut(view(event), view(toIdempotency))
+	text, _, closed := strings.Cut(rest, `"`)
+	if !found || !closed || len(text) != base64.RawURLEncoding.EncodedLen(len(h)) {
+		return h, false
+	}
+	_, err := base64.RawURLEncoding.Decode(h[:], []byte(text))
+	return h, err == nil
+}

@@ -1,0 +1,200 @@
+// Package issue turns what was seen of a delivery into a receipt: it decides, claims the
+// Idempotency-Key, signs, and makes the event durable. Values in, values out: it knows no
+// HTTP, and whoever delivers without a request of its own calls it as the gateway does.
+//
+// One delivery, whose answer is appended to dst:
+//
+//	issuer, err := issue.New(issue.Config{NodeID: id, Epoch: epoch, Rights: view, Log: log, Signer: node.Signer})
+//	go issuer.Run(ctx)
+//	by := issue.Caller{TenantID: key.TenantID, KeyID: key.ID, Sandbox: key.Sandbox}
+//	answer, replayed, err := issuer.Issue(issuer.Deadline(time.Now()), dst, by, &issue.Delivery{Body: body, Rendered: time.Now()})
+//
+// Many of one caller, with one wait for the log, each with a result of its own:
+//
+//	for n, r := range issuer.IssueAll(ctx, by, []issue.Delivery{{Observation: &a, Rendered: at}, {Observation: &b, Rendered: at}}) { … }
+//
+// The promise: a receipt that a caller holds is never lost and never counted twice. Sign,
+// make durable, answer; never another order. Whatever goes wrong before the log has
+// acknowledged is a 503 that promises nothing.
+//
+// Order of a delivery, and the error when it stops there, an *api.Error unless it is a fault
+// of ours: the body's JSON (400) and its fields (422), a known Idempotency-Key (the first
+// answer again), a key to sign with (503), lease on rights (503), the caller's key (401),
+// right (404), its state and window (409), constraint gate (412), sign, append, answer.
+// Issue, prepare, decide and seal read in this order.
+//
+// Decisions:
+//
+//   - Text fields (rightId, spatialAnchorId, spatialPlacementId, correlationId) hold
+//     at most 512 bytes, dataSubjectId at most 256. dwellMs is at most
+//     sealer.MaxDwellMs. rightId and dataSubjectId must not be empty.
+//     Nesting above 32 is 400.
+//   - A time of the caller's (renderedAt, issuedAt, playedAt) is 422: a play of last week
+//     would be signed as of now.
+//   - A name given twice anywhere in the body is 422 on its path, but a body that
+//     is no JSON even apart from that is 400.
+//   - Idempotency: concurrent deliveries with one key wait for the first of them, for
+//     at most Config.IdempotencyWait, and then get its bytes, replayed. Only when the wait
+//     runs out do they get 409 with retry-after. A first one that was refused or failed
+//     frees the key, and the next in line tries for itself. Which body belongs to a key is
+//     known from the log alone: the salted hash in the event's private part. Where that
+//     part was erased, the key alone decides.
+//   - Keys are remembered for 24 h or the newest Config.IdempotencyEntries, in
+//     this process's memory, rebuilt from the log (Rebuild). The limit is shared out over
+//     64 shards by hash.
+//   - A log may lose what answers to retries are rendered from, not the promise (see
+//     Log): the key is free then, and the retry's event a duplicate likewise.
+//   - When an append fails, nobody knows whether the record is in the log. The caller
+//     gets 503 and the key is free; should the record turn up after all, the
+//     retry's event is a duplicate of it by its hash, and is metered zero.
+//   - Many at once are no transaction: each stands or falls by itself. They never wait for a
+//     key: two calls could wait for each other.
+//   - seq counts the attempts to append: a number whose append failed may be missing.
+//   - The sandbox's tenants are served by a key of their own, which signs for no other
+//     tenant; a node that has none refuses them with 409 STATE_CONFLICT.
+//   - What the gate refused is counted, and the counts are written to the log once a minute
+//     and at the end (Run).
+//
+// Not here: who is calling (gateway/auth), how many at a time (the gateway's bounds), the
+// rules (gate), the formats (sealer), the truth about rights (control).
+package issue
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"muniment/gateway/api"
+)
+
+// Issuer issues the receipts of one node. It is safe for concurrent use.
+type Issuer struct {
+	cfg      Config
+	metrics  *metrics
+	claims   *claims
+	limits   deadlines
+	refusals refusals
+
+	works      sync.Pool // of *work
+	workspaces sync.Pool // of *workspace
+	seq        atomic.Uint64
+	ended      atomic.Bool // Run has
+
+	logTrouble outage
+	keyTrouble outage
+}
+
+// New makes an issuer that issues from now on, until its Run ends.
+func New(cfg Config) (*Issuer, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	i := &Issuer{cfg: cfg, claims: newClaims(cfg.IdempotencyEntries), limits: deadlines{after: cfg.Timeout}}
+	i.refusals.since = cfg.Now()
+	i.works.New = func() any { return new(work) }
+	i.workspaces.New = func() any { return new(workspace) }
+	i.metrics = newMetrics(cfg.Registerer, i)
+	return i, nil
+}
+
+// Run writes the counts of refusals now and then until ctx is done, and then the last of
+// them: the log must outlive it. Whoever issues should have ended before: from then on
+// all are refused with 503 DRAINING.
+func (i *Issuer) Run(ctx context.Context) error {
+	t := time.NewTicker(flushEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			i.writeRefusals(ctx)
+		case <-ctx.Done():
+			i.ended.Store(true)
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), i.cfg.Timeout)
+			defer cancel()
+			i.writeRefusals(last)
+			return nil
+		}
+	}
+}
+
+var errEnded = api.Unavailable(api.Draining, "this node is going away; send the request again on a new connection", time.Second)
+
+// Caller is on whose behalf receipts are issued. Whoever names one has found out that
+// the key is the caller's and may deliver; that it is the tenant's and still lives is
+// looked at again.
+type Caller struct {
+	TenantID string
+	// KeyID is the API key, which the event names as its actor.
+	KeyID string
+	// Sandbox says whether the tenant is one of the sandbox, as its key does.
+	Sandbox bool
+}
+
+// Delivery is one delivery to be issued. Nothing of it is kept: it is the caller's again
+// when Issue or IssueAll returns.
+type Delivery struct {
+	// Observation is what was seen. Nil: it is decoded from Body.
+	Observation *Observation
+	// Body is what came in. With an Idempotency-Key it must be the same each time.
+	Body []byte
+	// Rendered is the moment of which it is, by the clock of Config.Now: it is in the receipt,
+	// and the right's window must hold it.
+	Rendered time.Time
+	// IdempotencyKey is looked at if HasKey is true: an empty one is refused.
+	IdempotencyKey []byte
+	HasKey         bool
+}
+
+// Deadline is a context for a delivery that began at a moment, which the caller has just
+// read from the clock: it ends Config.Timeout later, or up to a sixteenth of that. It is
+// shared with others, and costs next to nothing.
+func (i *Issuer) Deadline(began time.Time) context.Context { return i.limits.begin(began) }
+
+// Issue issues the receipt of a delivery and appends its answer to dst: the success
+// envelope of POST /v1/delivery. When err is nil the receipt is durable; otherwise nothing
+// was promised, and answer is dst as it was.
+//
+// replayed says that the answer is that of an earlier delivery with the same Idempotency-Key.
+// ctx bounds the whole, but the wait for one that is being issued: then there is a Deadline
+// anew.
+func (i *Issuer) Issue(ctx context.Context, dst []byte, by Caller, d *Delivery) (answer []byte, replayed bool, err error) {
+	if i.ended.Load() {
+		return dst, false, errEnded
+	}
+	w := i.begin(by)
+	defer i.end(w)
+	i.enter(w)
+	if err := w.read(d); err != nil {
+		return dst, false, err
+	}
+	if d.HasKey {
+		return i.once(ctx, dst, w, d)
+	}
+	answer, err = i.first(ctx, dst, w, d)
+	return answer, false, err
+}
+
+// first issues for a delivery whose key is free, or that has none.
+func (i *Issuer) first(ctx context.Context, dst []byte, w *work, d *Delivery) ([]byte, error) {
+	defer w.claim.free()
+	signer, issued, release, err := i.acquire(ctx, w.by.Sandbox, d.Rendered)
+	if err != nil {
+		return dst, err
+	}
+	defer release()
+	if err := i.prepare(ctx, w, signer, d.Rendered, issued); err != nil {
+		return dst, err
+	}
+	i.leave(w)
+	// Written now, while the event is at hand; handed out when it is durable.
+	answer, err := appendAnswer(dst, w.event)
+	if err != nil {
+		return dst, err
+	}
+	at, err := i.cfg.Log.Append(ctx, &w.record)
+	if err := i.settle(w, at, issued, err); err != nil {
+		return dst, err
+	}
+	return answer, nil
+}

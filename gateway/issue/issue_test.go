@@ -1,0 +1,330 @@
+package issue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/gate"
+	"muniment/gateway/api"
+	"muniment/gateway/issue/issuetest"
+	"muniment/sealer"
+)
+
+// TestIssue: the answer is appended, names the receipt of the record, and what was seen can
+// come as a value.
+func TestIssue(t *testing.T) {
+	f := newFixture(t, nil)
+	ctx := f.Deadline(time.Now())
+	answer, replayed, err := f.Issue(ctx, []byte("before "), f.tenant, &Delivery{Body: f.body(), Rendered: issuetest.Today})
+	require.NoError(t, err)
+	require.False(t, replayed)
+	require.Equal(t, "before ", string(answer[:7]))
+	var told struct {
+		Data api.Delivered
+	}
+	require.NoError(t, json.Unmarshal(answer[7:], &told))
+	require.Equal(t, f.read(0).Receipt.ReceiptID, told.Data.Receipt.ReceiptID)
+	require.Equal(t, sealer.Ref{Kind: "key", ID: f.tenant.KeyID}, f.read(0).Event.Actor)
+
+	correlation, rendered := "c-1", issuetest.Today.Add(-time.Minute)
+	seen := Observation{RightID: f.right, SpatialAnchorID: "a", CorrelationID: &correlation, DwellMs: 7}
+	_, _, err = f.Issue(ctx, nil, f.tenant, &Delivery{Observation: &seen, Rendered: rendered})
+	require.NoError(t, err)
+	d := f.read(1)
+	require.Equal(t, []any{"a", "c-1", 7.0, rendered, issuetest.Today},
+		[]any{d.Receipt.SpatialAnchorID, *d.Receipt.CorrelationID, d.Receipt.DwellMs, d.Receipt.RenderedAt, d.Receipt.IssuedAt})
+}
+
+// TestRefusedIsNoRecord: with an error nothing of the answer is there, and nothing in the log.
+func TestRefusedIsNoRecord(t *testing.T) {
+	f := newFixture(t, nil)
+	for name, c := range map[string]struct {
+		body   string
+		status int
+	}{
+		"no JSON":        {`{`, 400},
+		"no fields":      {`{}`, 422},
+		"unknown right":  {string(on(issuetest.RightID(99))), 404},
+		"another's":      {string(on(issuetest.RightID(10))), 404},
+		"suspended":      {string(on(issuetest.RightID(2))), 409},
+		"too fast":       {fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","dwellMs":1,"telemetry":{"speedMph":80}}`, issuetest.RightID(3)), 412},
+		"a right of old": {string(f.body()), 409},
+	} {
+		rendered := issuetest.Today
+		if name == "a right of old" {
+			rendered = rendered.Add(-2 * time.Hour)
+		}
+		answer, _, err := f.Issue(f.Deadline(time.Now()), []byte("x"), f.tenant, &Delivery{Body: []byte(c.body), Rendered: rendered})
+		require.Equal(t, c.status, status(err), name)
+		require.Equal(t, "x", string(answer), name)
+	}
+	f.log.SetFail(errors.New("full"))
+	_, _, err := f.issue(f.body())
+	require.Equal(t, api.LogUnavailable, api.From(err).Reason)
+	require.Empty(t, f.log.All())
+}
+
+// TestWhoseKeySigns: that of the sandbox for its tenants, and for no others, whatever a
+// caller says of a tenant.
+func TestWhoseKeySigns(t *testing.T) {
+	f := newFixture(t, nil)
+	issue := func(by Caller, right int) error {
+		_, _, err := f.Issue(f.Deadline(time.Now()), nil, by, &Delivery{Body: on(issuetest.RightID(right)), Rendered: issuetest.Today})
+		return err
+	}
+	require.NoError(t, issue(f.tenant, 1))
+	require.Equal(t, f.signer.KeyID, f.read(0).KeyID)
+	require.NoError(t, issue(f.visitor, 10))
+	require.Equal(t, f.sample.KeyID, f.read(1).KeyID)
+	for name, by := range map[string]Caller{
+		"a tenant as a visitor": {TenantID: "tnt_a", KeyID: f.tenant.KeyID, Sandbox: true},
+		"a visitor as a tenant": {TenantID: "tnt_s", KeyID: f.visitor.KeyID},
+		"another's key":         {TenantID: "tnt_a", KeyID: f.visitor.KeyID},
+		"an unknown key":        {TenantID: "tnt_a", KeyID: issuetest.KeyID(77)},
+		"none":                  {TenantID: "tnt_a"},
+	} {
+		require.Equal(t, 401, status(issue(by, 1)), name)
+	}
+	require.Len(t, f.log.All(), 2)
+
+	alone := newFixture(t, func(c *Config) { c.Signer = nil })
+	_, _, err := alone.issue(alone.body())
+	require.Equal(t, 409, status(err), "it has none for tenants")
+}
+
+// TestNoReceiptOnARevokedKey: nothing is signed once this node knows that the key was
+// revoked, be it that the delivery was let in before.
+func TestNoReceiptOnARevokedKey(t *testing.T) {
+	var f *fixture
+	revoke := func() {
+		revision := f.control.EditKey(t, 1, func(k *api.Key) { k.RevokedAt = issuetest.Today })
+		for f.view.Applied() < revision {
+			runtime.Gosched()
+		}
+	}
+	meanwhile := func() {}
+	f = newFixture(t, func(c *Config) {
+		acquire := c.Signer
+		c.Signer = func(ctx context.Context, at time.Time) (*sealer.Signer, func(), error) {
+			meanwhile()
+			return acquire(ctx, at)
+		}
+	})
+	_, _, err := f.issue(f.body())
+	require.NoError(t, err)
+	meanwhile = revoke
+	for range 2 {
+		_, _, err = f.issue(f.body())
+		require.Equal(t, 401, status(err))
+		meanwhile = func() {}
+	}
+	require.Equal(t, 401, status(f.IssueAll(t.Context(), f.tenant, []Delivery{{Body: f.body(), Rendered: issuetest.Today}})[0].Err))
+	require.Len(t, f.log.All(), 1)
+}
+
+// TestIssuedIsDurable: no answer before the log has it.
+func TestIssuedIsDurable(t *testing.T) {
+	f := newFixture(t, nil)
+	release := f.log.Halt()
+	defer release()
+	answered := make(chan error, 2)
+	go func() {
+		_, _, err := f.issue(f.body())
+		answered <- err
+	}()
+	go func() {
+		answered <- f.IssueAll(context.Background(), f.tenant, []Delivery{{Body: f.body(), Rendered: issuetest.Today}})[0].Err
+	}()
+	require.Eventually(t, func() bool { return f.log.Appending() == 2 }, time.Minute, time.Millisecond)
+	require.Empty(t, answered)
+	release()
+	require.NoError(t, <-answered)
+	require.NoError(t, <-answered)
+	require.Len(t, f.log.All(), 2)
+}
+
+// TestNothingIsIssuedAfterRun, whose last act is to write what was refused.
+func TestNothingIsIssuedAfterRun(t *testing.T) {
+	f := newFixture(t, nil)
+	_, _, err := f.issue(fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"a","dwellMs":1,"telemetry":{"speedMph":80}}`, issuetest.RightID(3)))
+	require.Equal(t, 412, status(err))
+	_, _, err = f.issue(f.body())
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	require.NoError(t, f.Run(ctx))
+	require.Len(t, f.log.All(), 2, "what was refused is counted in the log")
+	_, _, err = f.issue(f.body())
+	require.Equal(t, api.Draining, api.From(err).Reason)
+	for _, r := range f.IssueAll(t.Context(), f.tenant, make([]Delivery, 2)) {
+		require.Equal(t, api.Draining, api.From(r.Err).Reason)
+	}
+}
+
+func TestConfigNamesTheBadField(t *testing.T) {
+	good := newFixture(t, nil).cfg
+	for field, spoil := range map[string]func(*Config){
+		"NodeID":             func(c *Config) { c.NodeID = "" },
+		"Rights":             func(c *Config) { c.Rights = nil },
+		"Log":                func(c *Config) { c.Log = nil },
+		"Signer":             func(c *Config) { c.Signer, c.SandboxSigner = nil, nil },
+		"IdempotencyEntries": func(c *Config) { c.IdempotencyEntries = -1 },
+		"IdempotencyWait":    func(c *Config) { c.IdempotencyWait = -1 },
+		"Timeout":            func(c *Config) { c.Timeout = -1 },
+	} {
+		cfg := good
+		spoil(&cfg)
+		_, err := New(cfg)
+		require.ErrorContains(t, err, field)
+	}
+}
+
+func TestRefusalsThatCantBeWrittenAreKept(t *testing.T) {
+	f := newFixture(t, nil)
+	for _, tenant := range []string{"tnt_a", "tnt_b"} {
+		f.refusals.add(tenant, f.right, "x")
+	}
+	f.log.SetFail(errors.New("away"))
+	f.writeRefusals(t.Context())
+	f.refusals.add("tnt_a", f.right, "x")
+	f.log.SetFail(nil)
+	f.log.Refuse(func(r *sealer.Record) error {
+		if r.TenantID == "tnt_b" {
+			return errors.New("its partition is away")
+		}
+		return nil
+	})
+	f.writeRefusals(t.Context())
+	require.Len(t, f.log.All(), 1)
+	require.Contains(t, string(f.log.All()[0].Event), `"count":2`)
+	f.log.Refuse(nil)
+	f.writeRefusals(t.Context())
+	require.Len(t, f.log.All(), 2)
+	require.Equal(t, "tnt_b", f.log.All()[1].TenantID)
+	require.Contains(t, string(f.log.All()[1].Event), `"count":1`)
+	f.writeRefusals(t.Context())
+	require.Len(t, f.log.All(), 2, "nothing new, no event")
+}
+
+func TestRefusalRowsAreBounded(t *testing.T) {
+	var r refusals
+	for i := range maxRefusalRows + 500 {
+		r.add("tnt_a", issuetest.RightID(i), "x")
+	}
+	counts, _ := r.take(issuetest.Today)
+	require.Len(t, counts, maxRefusalRows+1)
+	require.Equal(t, int64(500), counts[refusal{"tnt_a", "", "x"}])
+}
+
+// TestIssueAll: each of many has what it would have alone, with one step of the log.
+func TestIssueAll(t *testing.T) {
+	f := newFixture(t, nil)
+	require.Empty(t, f.IssueAll(t.Context(), f.tenant, nil))
+	seen := Observation{RightID: f.right, SpatialAnchorID: "as a value", DwellMs: 7}
+	earlier := issuetest.Today.Add(-time.Minute)
+	many := []Delivery{
+		{Body: f.body(), Rendered: issuetest.Today},
+		{Body: []byte("{"), Rendered: issuetest.Today},
+		{Observation: &seen, Rendered: earlier},
+		{Body: on(issuetest.RightID(2)), Rendered: issuetest.Today},
+		{Body: fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"a","dwellMs":1,"telemetry":{"speedMph":80}}`, issuetest.RightID(3)), Rendered: issuetest.Today},
+		{Body: []byte(`{"spatialAnchorId":"last","dwellMs":1,"rightId":"` + f.right + `"}`), Rendered: issuetest.Today},
+		{Body: f.body(), Rendered: earlier.Add(-2 * time.Hour)},
+	}
+	results := f.IssueAll(t.Context(), f.tenant, many)
+	require.Equal(t, 1, f.log.Steps())
+	var got []int
+	var held []sealer.Entry
+	for _, r := range results {
+		got = append(got, status(r.Err))
+		require.Equal(t, r.Err == nil, r.Event != nil)
+		if r.Event != nil {
+			held = append(held, f.log.All()[len(held)])
+			require.Equal(t, string(held[len(held)-1].Event), string(r.Event))
+		}
+	}
+	require.Equal(t, []int{200, 400, 200, 409, 412, 200, 409}, got)
+	require.Len(t, f.log.All(), 3)
+	require.Equal(t, "as a value", f.read(1).Receipt.SpatialAnchorID)
+	require.Equal(t, earlier, f.read(1).Receipt.RenderedAt)
+	require.Equal(t, issuetest.Today, f.read(1).Receipt.IssuedAt)
+	require.Equal(t, gate.DOOH.String(), f.read(2).Substrate)
+
+	// What the log does not take is promised to nobody, and the others are.
+	f.log.Refuse(func(r *sealer.Record) error {
+		if r.Seq%2 == 0 {
+			return errors.New("its partition is away")
+		}
+		return nil
+	})
+	good := make([]Delivery, 10)
+	for i := range good {
+		good[i] = Delivery{Body: f.body(), Rendered: issuetest.Today, HasKey: true, IdempotencyKey: fmt.Append(nil, "k", i)}
+	}
+	results = f.IssueAll(t.Context(), f.tenant, good)
+	refused := 0
+	for _, r := range results {
+		if r.Err != nil {
+			refused++
+			require.Equal(t, api.LogUnavailable, api.From(r.Err).Reason)
+			require.Nil(t, r.Event)
+		}
+	}
+	require.Equal(t, 5, refused)
+	require.Len(t, f.log.All(), 8)
+
+	// Their keys are free, those of the others known; one that comes twice is busy.
+	f.log.Refuse(nil)
+	again := f.IssueAll(t.Context(), f.tenant, append(good, good[0], Delivery{Body: f.body(), Rendered: issuetest.Today, HasKey: true}))
+	for i, r := range again[:10] {
+		require.NoError(t, r.Err)
+		require.Equal(t, results[i].Err == nil, r.Replayed)
+		if r.Replayed {
+			require.Equal(t, string(results[i].Event), string(r.Event))
+		}
+	}
+	if results[0].Err == nil {
+		require.True(t, again[10].Replayed)
+	} else {
+		require.ErrorIs(t, again[10].Err, api.ErrKeyBusy)
+	}
+	require.ErrorIs(t, again[11].Err, api.ErrIdempotencyKey)
+	require.Len(t, f.log.All(), 13)
+	require.Zero(t, heldKeys(f.Issuer), "no key is held")
+
+	// One of them is issued alone under its key.
+	answer, replayed, err := f.Issue(f.Deadline(time.Now()), nil, f.tenant, &good[3])
+	require.NoError(t, err)
+	require.True(t, replayed)
+	parts, err := sealer.SplitDelivery(again[3].Event)
+	require.NoError(t, err)
+	require.Contains(t, string(answer), string(parts.Receipt))
+	other := good[3]
+	other.Body = append([]byte(" "), other.Body...)
+	require.ErrorIs(t, f.IssueAll(t.Context(), f.tenant, []Delivery{other})[0].Err, api.ErrKeyReused)
+}
+
+// heldKeys is how many keys are held.
+func heldKeys(i *Issuer) (n int) {
+	for s := range i.claims.shards {
+		n += len(i.claims.shards[s].running)
+	}
+	return n
+}
+
+// TestManyWithoutAKeyToSign are refused together.
+func TestManyWithoutAKeyToSign(t *testing.T) {
+	f := newFixture(t, func(c *Config) {
+		c.Signer = func(context.Context, time.Time) (*sealer.Signer, func(), error) { return nil, nil, errors.New("none") }
+	})
+	for _, r := range f.IssueAll(t.Context(), f.tenant, make([]Delivery, 3)) {
+		require.Equal(t, api.NoSigningKey, api.From(r.Err).Reason)
+	}
+}
