@@ -297,6 +297,12 @@ func TestIssueAll(t *testing.T) {
 	}
 	require.ErrorIs(t, again[11].Err, api.ErrIdempotencyKey)
 	require.Len(t, f.log.All(), 13)
+	freed := f.IssueAll(t.Context(), f.tenant, []Delivery{
+		{Body: on(issuetest.RightID(2)), Rendered: issuetest.Today, HasKey: true, IdempotencyKey: []byte("freed")},
+		{Body: f.body(), Rendered: issuetest.Today, HasKey: true, IdempotencyKey: []byte("freed")},
+	})
+	require.Equal(t, 409, status(freed[0].Err))
+	require.NoError(t, freed[1].Err, "what was refused holds no key")
 	require.Zero(t, heldKeys(f.Issuer), "no key is held")
 
 	// One of them is issued alone under its key.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -164,7 +165,7 @@ func TestManyAreOneRequest(t *testing.T) {
 		}
 		return rs
 	}
-	at, errs := l.AppendAll(t.Context(), many(0, 300))
+	at, errs := l.AppendAll(yielding{t.Context()}, many(0, 300))
 	for i := range at {
 		require.NoError(t, errs[i])
 		require.Equal(t, int64(i), at[i].Offset)
@@ -187,6 +188,16 @@ func TestManyAreOneRequest(t *testing.T) {
 		require.Zero(t, at[i])
 	}
 	require.Len(t, collect(t, l), 308)
+}
+
+// yielding lets whoever is ready to send do so between two records.
+type yielding struct{ context.Context }
+
+func (yielding) Err() error {
+	for range 100 {
+		runtime.Gosched()
+	}
+	return nil
 }
 
 // TestPoisonedRecord: a record that the brokers will never take fails alone, and one

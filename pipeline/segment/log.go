@@ -156,7 +156,7 @@ func open(cfg Config) (_ *Log, err error) {
 func (l *Log) Append(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
 	started := time.Now()
 	l.mu.Lock()
-	g, i, err := l.add(ctx, r, 0)
+	g, i, err := l.add(ctx, r)
 	l.mu.Unlock()
 	if err != nil {
 		return sealer.Position{}, fmt.Errorf("cannot append: %w", err)
@@ -168,8 +168,8 @@ func (l *Log) Append(ctx context.Context, r *sealer.Record) (sealer.Position, er
 	return at, err
 }
 
-// AppendAll implements pipeline.Appender. The records come into one group, unless they are
-// more than Config.PendingBytes.
+// AppendAll implements pipeline.Appender. The records come into one group, as far as
+// Config.PendingBytes leaves room for them.
 func (l *Log) AppendAll(ctx context.Context, rs []*sealer.Record) (at []sealer.Position, errs []error) {
 	started := time.Now()
 	type added struct {
@@ -178,14 +178,9 @@ func (l *Log) AppendAll(ctx context.Context, rs []*sealer.Record) (at []sealer.P
 	}
 	in := make([]added, len(rs))
 	at, errs = make([]sealer.Position, len(rs)), make([]error, len(rs))
-	room := 0
-	for _, r := range rs {
-		room += sizeOf(r)
-	}
-	l.mu.Lock()
+	l.mu.Lock() // while all of them are added, so that no sync takes the first alone
 	for n, r := range rs {
-		in[n].group, in[n].i, errs[n] = l.add(ctx, r, room)
-		room = 0 // for all of them, if there can be so much
+		in[n].group, in[n].i, errs[n] = l.add(ctx, r)
 	}
 	l.mu.Unlock()
 	for n := range rs {
@@ -214,21 +209,17 @@ func (g *group) await(ctx context.Context, i int) (sealer.Position, error) {
 	return at, nil
 }
 
-func sizeOf(r *sealer.Record) int {
-	return len(r.TenantID) + len(r.EventID) + len(r.Node) + len(r.Event) + len(r.Private)
-}
-
 // add encodes the record into the pending group, as its i-th, as soon as there is room for
-// it, and for as many bytes as more records will take. The caller holds l.mu.
-func (l *Log) add(ctx context.Context, r *sealer.Record, room int) (g *group, i int, err error) {
+// it. The caller holds l.mu.
+func (l *Log) add(ctx context.Context, r *sealer.Record) (g *group, i int, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
 	}
-	size := sizeOf(r)
+	size := len(r.TenantID) + len(r.EventID) + len(r.Node) + len(r.Event) + len(r.Private)
 	if size > maxRecord-recordOverhead {
 		return nil, 0, fmt.Errorf("record of %d bytes is too large", size)
 	}
-	for l.refuse == nil && l.pending.count > 0 && len(l.pending.buf)+max(size, room) > l.cfg.PendingBytes {
+	for l.refuse == nil && l.pending.count > 0 && len(l.pending.buf)+size > l.cfg.PendingBytes {
 		if err := l.awaitRoom(ctx); err != nil {
 			return nil, 0, err
 		}
