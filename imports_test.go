@@ -30,7 +30,7 @@ var rooms = map[string][]string{
 	"control/rapidtest":       {},
 	"control/right":           {"control/node", "control/route", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/roomtest":        {"control/node", "control/store", "control/store/storetest", "sealer"},
-	"control/route":           {"gateway/api"},
+	"control/route":           {"control/store", "gateway/api", "sealer"},
 	"control/route/routetest": {"control/route"},
 	"control/sandbox":         {"control/challenge", "control/node", "control/offer", "control/proof", "control/right", "control/route", "control/settle", "control/settle/rate", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/settle":          {"control/settle/rate", "control/store", "gate", "gateway/api", "sealer"},

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/node"
+	"muniment/control/route"
 	"muniment/control/sandbox"
 	"muniment/control/store"
 	"muniment/gateway/api"
@@ -252,9 +253,9 @@ func TestSandboxListsTheNewestPacks(t *testing.T) {
 			}
 			asked, err := url.ParseQuery(query)
 			require.NoError(t, err)
-			behind, err := store.Page{Cursor: asked.Get("cursor")}.Key()
+			seen, err := route.Page{Cursor: asked.Get("cursor")}.Slice()
 			require.NoError(t, err)
-			n, err := strconv.Atoi("0" + behind)
+			n, err := strconv.Atoi("0" + seen.Behind)
 			require.NoError(t, err)
 			page := map[string]any{"nextCursor": nil}
 			var found []map[string]string
@@ -263,7 +264,7 @@ func TestSandboxListsTheNewestPacks(t *testing.T) {
 			}
 			page["packs"] = found
 			if n < packs {
-				page["nextCursor"] = store.CursorBehind(strconv.Itoa(n))
+				page["nextCursor"] = route.Cursor(strconv.Itoa(n))
 			}
 			text, err := json.Marshal(map[string]any{"data": page})
 			return 200, text, err

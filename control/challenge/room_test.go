@@ -151,16 +151,12 @@ func TestLists(t *testing.T) {
 	newest := slices.Sorted(slices.Values(made))
 	slices.Reverse(newest)
 	ids := func(f filter, behind string, limit int) (ids []string) {
-		p := store.Page{Limit: limit}
-		if behind != "" {
-			p.Cursor = store.CursorBehind(behind)
-		}
-		page, next, err := list(t.Context(), r.db.Read(), tenantID, f, p)
+		page, next, err := list(t.Context(), r.db.Read(), tenantID, f, store.Slice{Behind: behind, Limit: limit})
 		require.NoError(t, err)
 		for _, c := range page {
 			ids = append(ids, c.ID)
 		}
-		if next != nil {
+		if next != "" {
 			ids = append(ids, "and more")
 		}
 		return ids

@@ -59,14 +59,18 @@ func (r *Room) post(ctx context.Context, in *openInput) (*store.Answer[OneChalle
 }
 
 type listInput struct {
-	store.Page
+	route.Page
 	RightID string `query:"rightId" maxLength:"64" doc:"Only challenges of this right."`
 	State   string `query:"state" enum:"OPEN,UPHELD,OVERTURNED,WITHDRAWN" doc:"Only challenges in this state."`
 }
 
 func (r *Room) getAll(ctx context.Context, in *listInput) (*store.Answer[Challenges], error) {
-	page, next, err := list(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.RightID, in.State}, in.Page)
-	return store.Tell(Challenges{page, next}, err)
+	slice, err := in.Slice()
+	if err != nil {
+		return nil, err
+	}
+	page, next, err := list(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.RightID, in.State}, slice)
+	return store.Tell(Challenges{page, route.Cursor(next)}, err)
 }
 
 func (r *Room) get(ctx context.Context, in *struct {

@@ -33,7 +33,7 @@ import (
 	"strconv"
 	"strings"
 
-	"muniment/control/store"
+	"muniment/control/route"
 	"muniment/pipeline"
 	"muniment/sealer"
 )
@@ -52,13 +52,13 @@ type Config struct {
 	// Warehouse holds the loaded deliveries. Required.
 	Warehouse Warehouse
 	// Log is only asked where a tenant is, and where that partition ends. Required.
-	Log store.Ended
+	Log route.Ended
 }
 
 // Room serves metering. It is safe for concurrent use.
 type Room struct {
 	warehouse Warehouse
-	log       store.Ended
+	log       route.Ended
 }
 
 // New wires the room.

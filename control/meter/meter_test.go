@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"muniment/control/route"
 	"muniment/control/route/routetest"
-	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 	"muniment/pipeline"
@@ -70,7 +70,7 @@ func (b *bench) Bounds(_ context.Context, p int32) (first, end sealer.Position, 
 }
 
 // serve serves the room's routes to whatever tenant the header Tenant names.
-func serve(t *testing.T, w Warehouse, log store.Ended) http.Handler {
+func serve(t *testing.T, w Warehouse, log route.Ended) http.Handler {
 	room, err := New(Config{Warehouse: w, Log: log})
 	require.NoError(t, err)
 	mux := http.NewServeMux()

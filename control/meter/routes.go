@@ -26,12 +26,12 @@ func (r *Room) Routes(a route.API) {
 // Question is what both operations take. It is exported because huma passes over
 // the members of a struct that is not.
 type Question struct {
-	store.Window
+	route.Window
 	RightID  string `query:"rightId" maxLength:"64" doc:"One right only."`
 	Bucket   string `query:"bucket" enum:"minute,hour,day,week,month" doc:"Also sum by stretches of time, cut by the clocks of timeZone. Weeks begin on Monday."`
 	TimeZone string `query:"timeZone" maxLength:"64" doc:"IANA time zone that cuts the buckets; UTC when absent." example:"Europe/Berlin"`
-	store.AsOf
-	store.Page
+	route.AsOf
+	route.Page
 }
 
 // asked is a question that was read: what to ask the warehouse, and from which row on.
@@ -56,15 +56,15 @@ func (in *Question) read(ctx context.Context, r *Room, unit string) (a asked, er
 	if a.calendar, err = newCalendar(unit, in.TimeZone); err != nil {
 		return a, err
 	}
-	key, err := in.Key()
+	slice, err := in.Slice()
 	if err != nil {
 		return a, err
 	}
-	if key != "" {
+	if slice.Behind != "" {
 		// A cursor stands for one asOf; another beside it is refused.
-		at, ok := parsePlace(key)
+		at, ok := parsePlace(slice.Behind)
 		if !ok || (in.AsOf.AsOf != "" && in.AsOf.AsOf != at.asOf.String()) {
-			return a, api.InvalidField("cursor", "is no cursor of this list")
+			return a, route.BadCursor()
 		}
 		a.row, in.AsOf.AsOf = at.row, at.asOf.String()
 	}
@@ -125,5 +125,6 @@ func (a *asked) bucket(start time.Time) *string {
 
 // page cuts rows that were read with one more than limit.
 func page[T any](a *asked, rows []T, limit int) ([]T, *string) {
-	return store.Cut(rows, limit, func(T) string { return place{*a.asOf, a.row + limit}.String() })
+	rows, next := store.Cut(rows, limit, func(T) string { return place{*a.asOf, a.row + limit}.String() })
+	return rows, route.Cursor(next)
 }

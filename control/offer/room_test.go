@@ -314,16 +314,12 @@ func TestLists(t *testing.T) {
 	_, err := r.close(t.Context(), tenantID, made[0], Reject, nil, byTenant)
 	require.NoError(t, err)
 	ids := func(f filter, behind string, limit int) (ids []string) {
-		p := store.Page{Limit: limit}
-		if behind != "" {
-			p.Cursor = store.CursorBehind(behind)
-		}
-		offers, next, err := list(t.Context(), r.db.Read(), tenantID, f, store.At(c.Now()), p)
+		offers, next, err := list(t.Context(), r.db.Read(), tenantID, f, store.At(c.Now()), store.Slice{Behind: behind, Limit: limit})
 		require.NoError(t, err)
 		for _, o := range offers {
 			ids = append(ids, o.ID)
 		}
-		if next != nil {
+		if next != "" {
 			ids = append(ids, "and more")
 		}
 		return ids

@@ -69,7 +69,7 @@ type Terms struct {
 
 func (r *Room) post(ctx context.Context, in *proposeInput) (*store.Answer[OneOffer], error) {
 	caller, asked := auth.PrincipalFrom(ctx), in.Body
-	until, err := store.Given("expiresAt", asked.ExpiresAt)
+	until, err := route.Given("expiresAt", asked.ExpiresAt)
 	if err != nil {
 		return nil, err
 	}
@@ -85,18 +85,22 @@ func (r *Room) post(ctx context.Context, in *proposeInput) (*store.Answer[OneOff
 }
 
 type listInput struct {
-	store.Page
+	route.Page
 	RightID string `query:"rightId" maxLength:"64" doc:"Only offers about this right."`
 	State   string `query:"state" enum:"PROPOSED,COUNTERED,WITHDRAWN,REJECTED,ACCEPTED,EXPIRED" doc:"Only offers in this state."`
 }
 
 func (r *Room) getAll(ctx context.Context, in *listInput) (*store.Answer[Offers], error) {
+	slice, err := in.Slice()
+	if err != nil {
+		return nil, err
+	}
 	now := store.At(r.db.Now())
-	page, next, err := list(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.RightID, in.State}, now, in.Page)
+	page, next, err := list(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.RightID, in.State}, now, slice)
 	for i := range page {
 		page[i].State = page[i].stateAt(now)
 	}
-	return store.Tell(Offers{page, next}, err)
+	return store.Tell(Offers{page, route.Cursor(next)}, err)
 }
 
 type offerPath struct {
@@ -122,7 +126,7 @@ type counterInput struct {
 
 func (r *Room) postCounter(ctx context.Context, in *counterInput) (*store.Answer[CounteredOffer], error) {
 	caller, asked := auth.PrincipalFrom(ctx), in.Body
-	until, err := store.Given("expiresAt", asked.ExpiresAt)
+	until, err := route.Given("expiresAt", asked.ExpiresAt)
 	if err != nil {
 		return nil, err
 	}

@@ -15,8 +15,8 @@ var offers = store.Machine[Offer, Action, State]{
 type filter struct{ rightID, state string }
 
 // list lists the tenant's offers, newest first. The state is that of a moment.
-func list(ctx context.Context, q store.Querier, tenantID string, f filter, now store.Instant, p store.Page) (page []Offer, next *string, err error) {
-	return store.ListPage(ctx, q, p, "the tenant's offers", func(o Offer) string { return o.ID }, offers.Scan,
+func list(ctx context.Context, q store.Querier, tenantID string, f filter, now store.Instant, s store.Slice) (page []Offer, next string, err error) {
+	return store.ListPage(ctx, q, s, "the tenant's offers", func(o Offer) string { return o.ID }, offers.Scan,
 		offers.Select()+` WHERE tenant_id = $3 AND ($1 = '' OR offer_id < $1)
 		AND ($4 = '' OR right_id = $4) AND ($5 = '' OR CASE WHEN state = 'PROPOSED' AND expires_at <= $6 THEN 'EXPIRED' ELSE state END = $5)
 		ORDER BY offer_id DESC LIMIT $2`, tenantID, f.rightID, f.state, now)

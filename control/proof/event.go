@@ -28,12 +28,12 @@ type eventsRequest struct {
 	ActorKind   string   `query:"actorKind" maxLength:"64" doc:"Only events caused by key, node, operator or system."`
 	ActorID     string   `query:"actorId" maxLength:"64" doc:"Only events caused by this actor."`
 	RightID     string   `query:"rightId" maxLength:"64" doc:"Only events about this right, its deliveries among them; short for subjectKind=right and subjectId."`
-	store.Window
+	route.Window
 	After  string `query:"after" maxLength:"64" doc:"Only events that stand behind this position."`
 	Before string `query:"before" maxLength:"64" doc:"Only events that stand before this position."`
 	Order  string `query:"order" enum:"asc,desc" default:"desc" doc:"desc: newest first. asc: oldest first; a listing that has reached the end goes on later with after, the position of its last event."`
-	store.AsOf
-	store.Page
+	route.AsOf
+	route.Page
 }
 
 // EventPage is the answer to GET /v1/events.
@@ -73,11 +73,11 @@ func (in *eventsRequest) query(tenantID string, partition int32, asOf *sealer.Po
 		return q, err
 	}
 	q.From, q.To = from.Time, to.Time
-	after, err := store.GivenPosition("after", in.After, partition)
+	after, err := route.GivenPosition("after", in.After, partition)
 	if err != nil {
 		return q, err
 	}
-	before, err := store.GivenPosition("before", in.Before, partition)
+	before, err := route.GivenPosition("before", in.Before, partition)
 	if err != nil {
 		return q, err
 	}
@@ -97,14 +97,14 @@ func (in *eventsRequest) query(tenantID string, partition int32, asOf *sealer.Po
 // last is the position of the last event that the caller has seen; nil on the first
 // page.
 func (in *eventsRequest) last() (*sealer.Position, error) {
-	key, err := in.Key()
-	if err != nil || key == "" {
+	slice, err := in.Slice()
+	if err != nil || slice.Behind == "" {
 		return nil, err
 	}
-	order, text, _ := strings.Cut(key, "/")
+	order, text, _ := strings.Cut(slice.Behind, "/")
 	at, err := sealer.ParsePosition(text)
 	if err != nil || order != in.Order {
-		return nil, badCursor()
+		return nil, route.BadCursor()
 	}
 	return &at, nil
 }
@@ -141,7 +141,8 @@ func (r *Room) listEvents(ctx context.Context, in *eventsRequest) (*store.Answer
 		return nil, err
 	}
 	page.AsOf = new(asOf.String())
-	rows, page.NextCursor = store.Cut(rows, in.Limit, func(row pipeline.Row) string { return in.Order + "/" + row.Position.String() })
+	rows, next := store.Cut(rows, in.Limit, func(row pipeline.Row) string { return in.Order + "/" + row.Position.String() })
+	page.NextCursor = route.Cursor(next)
 	for _, row := range rows {
 		page.Events = append(page.Events, LoggedEvent{row.Position.String(), row.Event})
 	}

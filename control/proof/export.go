@@ -14,7 +14,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"muniment/control/route"
-	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 	"muniment/pipeline"
@@ -98,11 +97,11 @@ func (r *Room) run(ctx context.Context, tenantID string, in *exportRequest) (*ru
 	if err != nil {
 		return nil, err
 	}
-	after, err := store.GivenPosition("after", in.After, partition)
+	after, err := route.GivenPosition("after", in.After, partition)
 	if err != nil {
 		return nil, err
 	}
-	upTo, err := store.GivenPosition("upTo", in.UpTo, partition)
+	upTo, err := route.GivenPosition("upTo", in.UpTo, partition)
 	if err != nil {
 		return nil, err
 	}

@@ -16,11 +16,6 @@ import (
 	"muniment/sealer"
 )
 
-// badCursor refuses a cursor of another list.
-func badCursor() error {
-	return api.InvalidField("cursor", "is no cursor of this list")
-}
-
 // Routes adds the room's operations to the API: proof packs, what they prove, and
 // the list of events.
 func (r *Room) Routes(a route.API) {
@@ -88,7 +83,7 @@ func CursorBehind(n int64) string {
 	if n <= 0 {
 		return ""
 	}
-	return store.CursorBehind(strconv.FormatInt(n, 10))
+	return *route.Cursor(strconv.FormatInt(n, 10))
 }
 
 type packPage struct {
@@ -96,12 +91,12 @@ type packPage struct {
 	NextCursor *string   `json:"nextCursor"`
 }
 
-func (r *Room) list(ctx context.Context, in *struct{ store.Page }) (*store.Answer[packPage], error) {
+func (r *Room) list(ctx context.Context, in *struct{ route.Page }) (*store.Answer[packPage], error) {
 	var after int64
-	key, err := in.Key()
-	if err == nil && key != "" {
-		if after, err = strconv.ParseInt(key, 10, 64); err != nil {
-			err = badCursor()
+	slice, err := in.Slice()
+	if err == nil && slice.Behind != "" {
+		if after, err = strconv.ParseInt(slice.Behind, 10, 64); err != nil {
+			err = route.BadCursor()
 		}
 	}
 	if err != nil {
@@ -112,7 +107,8 @@ func (r *Room) list(ctx context.Context, in *struct{ store.Page }) (*store.Answe
 		return nil, err
 	}
 	page := packPage{Packs: []Summary{}}
-	packs, page.NextCursor = store.Cut(packs, in.Limit, func(p Pack) string { return strconv.FormatInt(p.Sequence, 10) })
+	packs, next := store.Cut(packs, in.Limit, func(p Pack) string { return strconv.FormatInt(p.Sequence, 10) })
+	page.NextCursor = route.Cursor(next)
 	for i := range packs {
 		page.Packs = append(page.Packs, packs[i].summary())
 	}

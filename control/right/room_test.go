@@ -168,7 +168,7 @@ func TestLists(t *testing.T) {
 	slices.Sort(issued)
 	slices.Reverse(issued)
 	var seen []string
-	page := store.Page{Limit: 2}
+	page := store.Slice{Limit: 2}
 	for pages := 0; ; pages++ {
 		require.Less(t, pages, 3, "the list must end")
 		rows, next, err := listRights(t.Context(), room.db.Read(), tenantID, filter{}, page)
@@ -176,10 +176,10 @@ func TestLists(t *testing.T) {
 		for _, r := range rows {
 			seen = append(seen, r.ID)
 		}
-		if next == nil {
+		if next == "" {
 			break
 		}
-		page.Cursor = *next
+		page.Behind = next
 	}
 	require.Equal(t, issued, seen)
 
@@ -194,7 +194,7 @@ func TestLists(t *testing.T) {
 		{basisID: basis.ID, state: "REVOKED"}:  {issued[1]},
 		{substrate: "CTV", parentID: child.ID}: nil,
 	} {
-		rows, _, err := listRights(t.Context(), room.db.Read(), tenantID, f, store.Page{Limit: 10})
+		rows, _, err := listRights(t.Context(), room.db.Read(), tenantID, f, store.Slice{Limit: 10})
 		require.NoError(t, err)
 		var ids []string
 		for _, r := range rows {

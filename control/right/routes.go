@@ -72,10 +72,10 @@ func (r *Room) postBasis(ctx context.Context, in *basisInput) (*store.Answer[One
 		b.HolderOrgID = caller.OrgID
 	}
 	var err error
-	if b.EffectiveFrom, err = store.Given("effectiveFrom", asked.EffectiveFrom); err != nil {
+	if b.EffectiveFrom, err = route.Given("effectiveFrom", asked.EffectiveFrom); err != nil {
 		return nil, err
 	}
-	if b.EffectiveUntil, err = store.Given("effectiveUntil", asked.EffectiveUntil); err != nil {
+	if b.EffectiveUntil, err = route.Given("effectiveUntil", asked.EffectiveUntil); err != nil {
 		return nil, err
 	}
 	if h := b.ContentHash; h != nil && !isHash(*h) {
@@ -98,9 +98,13 @@ func isHash(text string) bool {
 
 func (r *Room) basisView(b Basis) BasisView { return BasisView{b, b.State(r.db.Now())} }
 
-func (r *Room) getBases(ctx context.Context, in *struct{ store.Page }) (*store.Answer[Bases], error) {
-	page, next, err := listBases(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.Page)
-	body := Bases{Bases: make([]BasisView, 0, len(page)), NextCursor: next}
+func (r *Room) getBases(ctx context.Context, in *struct{ route.Page }) (*store.Answer[Bases], error) {
+	slice, err := in.Slice()
+	if err != nil {
+		return nil, err
+	}
+	page, next, err := listBases(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, slice)
+	body := Bases{Bases: make([]BasisView, 0, len(page)), NextCursor: route.Cursor(next)}
 	for _, b := range page {
 		body.Bases = append(body.Bases, r.basisView(b))
 	}
@@ -156,10 +160,10 @@ func (r *Room) postRight(ctx context.Context, in *rightInput) (*store.Answer[One
 	if right.Scope, err = AskedScope(asked.Scope); err != nil {
 		return nil, err
 	}
-	if right.EffectiveFrom, err = store.Given("effectiveFrom", &asked.EffectiveFrom); err != nil {
+	if right.EffectiveFrom, err = route.Given("effectiveFrom", &asked.EffectiveFrom); err != nil {
 		return nil, err
 	}
-	if right.EffectiveUntil, err = store.Given("effectiveUntil", asked.EffectiveUntil); err != nil {
+	if right.EffectiveUntil, err = route.Given("effectiveUntil", asked.EffectiveUntil); err != nil {
 		return nil, err
 	}
 	issued, err := r.issueRight(ctx, right, asked.ParentRightID, store.ByKey(caller.ID))
@@ -167,7 +171,7 @@ func (r *Room) postRight(ctx context.Context, in *rightInput) (*store.Answer[One
 }
 
 type rightsInput struct {
-	store.Page
+	route.Page
 	BasisID       string `query:"basisId" maxLength:"64" doc:"Only rights under this basis."`
 	Substrate     string `query:"substrate" maxLength:"32" doc:"Only rights on this substrate."`
 	State         string `query:"state" enum:"ACTIVE,SUSPENDED,REVOKED" doc:"Only rights whose own state it is."`
@@ -176,13 +180,17 @@ type rightsInput struct {
 
 func (r *Room) getRights(ctx context.Context, in *rightsInput) (*store.Answer[Rights], error) {
 	f := filter{basisID: in.BasisID, substrate: in.Substrate, state: in.State, parentID: in.ParentRightID}
+	slice, err := in.Slice()
+	if err != nil {
+		return nil, err
+	}
 	var body Rights
-	err := r.db.View(ctx, func(q store.Querier) error {
-		page, next, err := listRights(ctx, q, auth.PrincipalFrom(ctx).TenantID, f, in.Page)
+	err = r.db.View(ctx, func(q store.Querier) error {
+		page, next, err := listRights(ctx, q, auth.PrincipalFrom(ctx).TenantID, f, slice)
 		if err != nil {
 			return err
 		}
-		body.NextCursor = next
+		body.NextCursor = route.Cursor(next)
 		body.Rights, err = viewAll(ctx, q, page)
 		return err
 	})
@@ -265,7 +273,7 @@ func (r *Room) provenance(ctx context.Context, q store.Querier, tenantID, id str
 	if p.Lineage, err = viewAll(ctx, q, line); err != nil {
 		return p, err
 	}
-	derived, _, err := listRights(ctx, q, tenantID, filter{parentID: right.ID}, store.Page{Limit: maxDerived})
+	derived, _, err := listRights(ctx, q, tenantID, filter{parentID: right.ID}, store.Slice{Limit: maxDerived})
 	if err != nil {
 		return p, err
 	}

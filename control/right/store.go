@@ -21,8 +21,8 @@ var rights = store.Machine[Right, Action, api.RightState]{
 }
 
 // listBases lists the tenant's bases, newest first.
-func listBases(ctx context.Context, q store.Querier, tenantID string, p store.Page) (page []Basis, next *string, err error) {
-	return store.ListPage(ctx, q, p, "the tenant's bases", func(b Basis) string { return b.ID }, bases.Scan,
+func listBases(ctx context.Context, q store.Querier, tenantID string, s store.Slice) (page []Basis, next string, err error) {
+	return store.ListPage(ctx, q, s, "the tenant's bases", func(b Basis) string { return b.ID }, bases.Scan,
 		bases.Select()+` WHERE tenant_id = $3 AND ($1 = '' OR basis_id < $1) ORDER BY basis_id DESC LIMIT $2`, tenantID)
 }
 
@@ -30,8 +30,8 @@ func listBases(ctx context.Context, q store.Querier, tenantID string, p store.Pa
 type filter struct{ basisID, substrate, state, parentID string }
 
 // listRights is listBases for rights.
-func listRights(ctx context.Context, q store.Querier, tenantID string, f filter, p store.Page) (page []Right, next *string, err error) {
-	return store.ListPage(ctx, q, p, "the tenant's rights", func(r Right) string { return r.ID }, rights.Scan,
+func listRights(ctx context.Context, q store.Querier, tenantID string, f filter, s store.Slice) (page []Right, next string, err error) {
+	return store.ListPage(ctx, q, s, "the tenant's rights", func(r Right) string { return r.ID }, rights.Scan,
 		rights.Select()+` WHERE tenant_id = $3 AND ($1 = '' OR right_id < $1)
 		AND ($4 = '' OR basis_id = $4) AND ($5 = '' OR substrate = $5) AND ($6 = '' OR state = $6) AND ($7 = '' OR parent_right_id = $7)
 		ORDER BY right_id DESC LIMIT $2`, tenantID, f.basisID, f.substrate, f.state, f.parentID)

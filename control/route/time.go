@@ -1,8 +1,19 @@
 package route
 
-import "github.com/danielgtaylor/huma/v2"
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
 
-// Time is a time as a caller gives it in a body; store.Given reads it. The document does not
+	"github.com/danielgtaylor/huma/v2"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+)
+
+// Time is a time as a caller gives it in a body; Given reads it. The document does not
 // call it a date-time, as that is RFC 3339 alone, and callers may write more.
 type Time string
 
@@ -12,4 +23,91 @@ func (Time) Schema(huma.Registry) *huma.Schema {
 		Type: huma.TypeString, MaxLength: new(64), Examples: []any{"2026-11-01T12:00:00Z"},
 		Description: "A date or a time of ISO 8601, with its offset from UTC.",
 	}
+}
+
+// The spellings of ISO 8601 for a calendar date, alone or with a time of day and its offset
+// from UTC: extended, and basic. The parts are the same in both.
+var spellings = []*regexp.Regexp{
+	regexp.MustCompile(`^(\d{4})-(\d\d)-(\d\d)(?:(T)(\d\d):(\d\d)(?::(\d\d)(?:[.,](\d+))?)?` + zone + `)?$`),
+	regexp.MustCompile(`^(\d{4})(\d\d)(\d\d)(?:(T)(\d\d)(\d\d)(?:(\d\d)(?:[.,](\d+))?)?` + zone + `)?$`),
+}
+
+// zone may be missing, to be told from what is no time.
+const zone = `(?:(Z)|([+-])(\d\d)(?::?(\d\d))?)?`
+
+var (
+	errNoTime = errors.New("must be a date, such as 2026-11-01, or a time, such as 2026-11-01T12:00:00Z or 20261101T120000Z")
+	errNoZone = errors.New("has no time zone: end it with Z, or with an offset such as +01:00")
+)
+
+// ParseTime reads a time as callers may write it: a calendar date of ISO 8601 with a time of
+// day and its offset from UTC, in the basic or the extended format, with or without seconds,
+// a fraction of them, and the colon in the offset. A date alone is its first instant in UTC.
+// What is finer than nanoseconds is cut off. The error is for the caller, who knows the field.
+func ParseTime(text string) (time.Time, error) {
+	var parts []string
+	for _, spelling := range spellings {
+		if parts = spelling.FindStringSubmatch(text); parts != nil {
+			break
+		}
+	}
+	if parts == nil {
+		return time.Time{}, errNoTime
+	}
+	number := func(part int) int { // 0 for one that is not there
+		n, _ := strconv.Atoi(parts[part])
+		return n
+	}
+	year, month, day, hour, minute, second := number(1), number(2), number(3), number(5), number(6), number(7)
+	offsetHour, offsetMinute := number(11), number(12)
+	for _, of := range []struct {
+		name               string
+		value, first, last int
+	}{
+		{"month", month, 1, 12}, {"day", day, 1, daysOf(year, month)}, {"hour", hour, 0, 23}, {"minute", minute, 0, 59}, {"second", second, 0, 59},
+		{"offset hour", offsetHour, 0, 23}, {"offset minute", offsetMinute, 0, 59},
+	} {
+		switch {
+		case of.value < of.first:
+			return time.Time{}, fmt.Errorf("%s %d is out of range: the first is %d", of.name, of.value, of.first)
+		case of.value > of.last:
+			return time.Time{}, fmt.Errorf("%s %d is out of range: the last is %d", of.name, of.value, of.last)
+		}
+	}
+	if timeOfDay, zoned := parts[4] != "", parts[9]+parts[10] != ""; timeOfDay && !zoned {
+		return time.Time{}, errNoZone
+	}
+	nanoseconds, _ := strconv.Atoi((parts[8] + "000000000")[:9])
+	offset := time.Duration(offsetHour)*time.Hour + time.Duration(offsetMinute)*time.Minute
+	if parts[10] == "-" {
+		offset = -offset
+	}
+	return time.Date(year, time.Month(month), day, hour, minute, second, nanoseconds, time.UTC).Add(-offset), nil
+}
+
+// daysOf is how many days a month has.
+func daysOf(year, month int) int {
+	return time.Date(year, time.Month(month)+1, 0, 0, 0, 0, 0, time.UTC).Day()
+}
+
+// Given reads an optional time of a request; nil is the zero store.Instant. What is no time, or is
+// outside the years 1970 to 9999, is VALIDATION_FAILED: before them it would be no moment at
+// all, and behind them it can't be written.
+func Given[T ~string](field string, text *T) (store.Instant, error) {
+	if text == nil {
+		return store.Instant{}, nil
+	}
+	t, err := ParseTime(string(*text))
+	if err != nil {
+		return store.Instant{}, api.InvalidField(field, err.Error())
+	}
+	return held(field, t)
+}
+
+// held is a time that records can hold.
+func held(field string, t time.Time) (store.Instant, error) {
+	if y := t.Year(); y < 1970 || y > 9999 {
+		return store.Instant{}, api.InvalidField(field, "must be within the years 1970 to 9999")
+	}
+	return store.At(t), nil
 }

@@ -13,7 +13,7 @@ import (
 	"muniment/control/offer"
 	"muniment/control/proof"
 	"muniment/control/right"
-	"muniment/control/store"
+	"muniment/control/route"
 	"muniment/control/tenant"
 	"muniment/gateway/api"
 )
@@ -180,8 +180,8 @@ func (r *Room) headers(ctx context.Context, cursor string, whole bool) (headers 
 
 // packsBefore is how many of a tenant's n packs come before what a cursor has seen.
 func packsBefore(cursor string, n int64) (int64, error) {
-	key, err := store.Page{Cursor: cursor}.Key()
-	before, notANumber := strconv.ParseInt(key, 10, 64)
+	seen, err := route.Page{Cursor: cursor}.Slice()
+	before, notANumber := strconv.ParseInt(seen.Behind, 10, 64)
 	if err != nil || notANumber != nil || before < 1 || before > n {
 		return 0, api.InvalidField("packs", "is no cursor of this list")
 	}

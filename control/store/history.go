@@ -51,6 +51,11 @@ const eventRestored = "database.restored"
 // Nothing was changed.
 var ErrOlder = errors.New("the database is older than the log")
 
+// Loaded says how far a warehouse is, with the contract of pipeline.Sink.
+type Loaded interface {
+	Resume(ctx context.Context, partition int32) (next sealer.Position, ok bool, err error)
+}
+
 // History is what Reconcile works with.
 type History struct {
 	// Log is open. Other processes of this database may append to it meanwhile. Required.

@@ -224,37 +224,3 @@ func TestGapOfOnePartition(t *testing.T) {
 	require.NoError(t, db.Reconcile(t.Context(), History{Log: log, Accept: true}))
 	require.Equal(t, []any{map[string]any{"from": "1.2.5", "to": "1.2.7"}}, db.systemEvents(t)["database.rollback_accepted"]["gaps"])
 }
-
-// TestPositionsAreOfTheTenantsPartition asks for answers as of positions.
-func TestPositionsAreOfTheTenantsPartition(t *testing.T) {
-	log := newPartedLog(3)
-	log[0].deliver(t, 3)
-	log[1].deliver(t, 8)
-	loaded := loadedTo{0: {Generation: 1, Offset: 3}, 1: {Generation: 1, Partition: 1, Offset: 6}}
-	ask := func(tenantID, asOf string) (string, string) {
-		at, err := AsOf{AsOf: asOf}.Position(t.Context(), loaded, log, tenantID)
-		if err != nil {
-			refused := api.From(err)
-			return "", string(refused.Code) + " " + string(refused.Reason)
-		}
-		if at == nil {
-			return "nothing", ""
-		}
-		return at.String(), ""
-	}
-	for _, c := range []struct{ tenantID, asOf, at, refused string }{
-		{"tnt_a", "", "1.0.3", ""},
-		{"tnt_b", "", "1.1.6", ""},
-		{api.SystemTenant, "", "nothing", ""},
-		{"tnt_b", "1.1.5", "1.1.5", ""},
-		{"tnt_b", "1.0.2", "", "VALIDATION_FAILED "},
-		{"tnt_a", "1.1.2", "", "VALIDATION_FAILED "},
-		{"tnt_b", "1.1.7", "", "INTERNAL_ERROR WAREHOUSE_BEHIND"},
-		{"tnt_b", "1.1.9", "", "VALIDATION_FAILED "},
-		{api.SystemTenant, "1.2.0", "", "INTERNAL_ERROR WAREHOUSE_BEHIND"},
-	} {
-		at, refused := ask(c.tenantID, c.asOf)
-		require.Equal(t, c.at, at, "%+v", c)
-		require.Equal(t, c.refused, refused, "%+v", c)
-	}
-}

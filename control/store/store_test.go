@@ -337,22 +337,6 @@ func TestInstant(t *testing.T) {
 	require.Error(t, new(Instant).UnmarshalJSON([]byte(`"now"`)))
 }
 
-func TestCursors(t *testing.T) {
-	rows := []string{"d", "c", "b", "a"}
-	page, next := Cut(rows, 3, func(s string) string { return s })
-	require.Equal(t, rows[:3], page)
-	key, err := Page{Cursor: *next}.Key()
-	require.NoError(t, err)
-	require.Equal(t, "b", key)
-	page, next = Cut(rows, 4, func(s string) string { return s })
-	require.Equal(t, rows, page)
-	require.Nil(t, next)
-	for _, bad := range []string{"x", "MTo", "Mjph", "MTph!", "MTphYg==", "MToA", "MTr_"} {
-		_, err := Page{Cursor: bad}.Key()
-		require.Equal(t, "cursor", api.From(err).Field, bad)
-	}
-}
-
 func TestMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	db, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "control.db"), Registerer: registry})

@@ -198,7 +198,7 @@ func (r *Room) makeKey(ctx context.Context, c changer, owner Key, env string, q 
 
 // inFuture reads an optional end.
 func inFuture(field string, t *route.Time, now time.Time) (store.Instant, error) {
-	at, err := store.Given(field, t)
+	at, err := route.Given(field, t)
 	if err == nil && !at.IsZero() && !at.After(now) {
 		err = api.InvalidField(field, "must be in the future")
 	}

@@ -41,9 +41,13 @@ type Listed struct {
 	CreatedAt store.Instant `json:"createdAt"`
 }
 
-func (r *Room) listTenants(ctx context.Context, in *struct{ store.Page }) (*store.Answer[Tenants], error) {
-	page, next, err := listTenants(ctx, r.db.Read(), in.Page)
-	return store.Tell(Tenants{page, next}, err)
+func (r *Room) listTenants(ctx context.Context, in *struct{ route.Page }) (*store.Answer[Tenants], error) {
+	slice, err := in.Slice()
+	if err != nil {
+		return nil, err
+	}
+	page, next, err := listTenants(ctx, r.db.Read(), slice)
+	return store.Tell(Tenants{page, route.Cursor(next)}, err)
 }
 
 // OperatorKeyRequest asks for a key of any tenant, for its first developer.
@@ -90,7 +94,7 @@ func noTenant() error {
 
 type operatorListInput struct {
 	TenantID string `query:"tenantId" required:"true"`
-	store.Page
+	route.Page
 }
 
 func (r *Room) operatorList(ctx context.Context, in *operatorListInput) (*store.Answer[List], error) {

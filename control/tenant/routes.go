@@ -115,13 +115,17 @@ type List struct {
 	NextCursor *string `json:"nextCursor"`
 }
 
-func (r *Room) list(ctx context.Context, in *struct{ store.Page }) (*store.Answer[List], error) {
+func (r *Room) list(ctx context.Context, in *struct{ route.Page }) (*store.Answer[List], error) {
 	return r.page(ctx, auth.PrincipalFrom(ctx).TenantID, in.Page)
 }
 
-func (r *Room) page(ctx context.Context, tenantID string, page store.Page) (*store.Answer[List], error) {
-	list, next, err := listKeys(ctx, r.db.Read(), tenantID, page)
-	return store.Tell(List{list, next}, err)
+func (r *Room) page(ctx context.Context, tenantID string, page route.Page) (*store.Answer[List], error) {
+	slice, err := page.Slice()
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := listKeys(ctx, r.db.Read(), tenantID, slice)
+	return store.Tell(List{list, route.Cursor(next)}, err)
 }
 
 type keyInput struct {

@@ -73,11 +73,11 @@ func (r *Room) summary(ctx context.Context, tenantID, developerID string) (*Snap
 }
 
 // listTenants lists the tenants that operators made, newest first.
-func listTenants(ctx context.Context, q store.Querier, p store.Page) (page []Listed, next *string, err error) {
+func listTenants(ctx context.Context, q store.Querier, s store.Slice) (page []Listed, next string, err error) {
 	scan := func(row store.Row) (t Listed, err error) {
 		return t, row.Scan(&t.TenantID, &t.OrgID, &t.CreatedAt, &t.Email, &t.Keys)
 	}
-	return store.ListPage(ctx, q, p, "the tenants", func(t Listed) string { return t.TenantID }, scan,
+	return store.ListPage(ctx, q, s, "the tenants", func(t Listed) string { return t.TenantID }, scan,
 		`SELECT t.tenant_id, t.org_id, t.created_at,
 			COALESCE((SELECT d.email FROM developers d WHERE d.tenant_id = t.tenant_id ORDER BY d.developer_id LIMIT 1), ''),
 			(SELECT COUNT(*) FROM api_keys k WHERE k.tenant_id = t.tenant_id AND k.revoked_at IS NULL)
@@ -146,8 +146,8 @@ func (r *Room) TenantIDs(ctx context.Context, purpose string) ([]string, error) 
 }
 
 // listKeys lists the tenant's keys, newest first.
-func listKeys(ctx context.Context, q store.Querier, tenantID string, p store.Page) (page []Key, next *string, err error) {
-	return store.ListPage(ctx, q, p, "the keys of "+tenantID, func(k Key) string { return k.KeyID }, keys.Scan,
+func listKeys(ctx context.Context, q store.Querier, tenantID string, s store.Slice) (page []Key, next string, err error) {
+	return store.ListPage(ctx, q, s, "the keys of "+tenantID, func(k Key) string { return k.KeyID }, keys.Scan,
 		keys.Select()+` WHERE tenant_id = $3 AND ($1 = '' OR key_id < $1) ORDER BY key_id DESC LIMIT $2`, tenantID)
 }
 

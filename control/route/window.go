@@ -1,10 +1,11 @@
-package store
+package route
 
 import (
 	"context"
 	"strings"
 	"time"
 
+	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
@@ -16,9 +17,9 @@ type Window struct {
 	To   string `query:"to" maxLength:"64" doc:"A date or a time, as in bodies; before it. Open when absent." example:"2026-12-01T00:00:00Z"`
 }
 
-// Bounds reads the window; an open end is the zero Instant. Records have whole
+// Bounds reads the window; an open end is the zero store.Instant. Records have whole
 // milliseconds, so a finer bound is rounded up, which selects the same of them.
-func (w Window) Bounds() (from, to Instant, err error) {
+func (w Window) Bounds() (from, to store.Instant, err error) {
 	if from, err = bound("from", w.From); err != nil {
 		return from, to, err
 	}
@@ -31,16 +32,16 @@ func (w Window) Bounds() (from, to Instant, err error) {
 	return from, to, nil
 }
 
-func bound(field, text string) (Instant, error) {
+func bound(field, text string) (store.Instant, error) {
 	if text == "" {
-		return Instant{}, nil
+		return store.Instant{}, nil
 	}
 	if strings.Contains(text, " ") {
-		return Instant{}, api.InvalidField(field, "has a space: in a query, + is written as %2B")
+		return store.Instant{}, api.InvalidField(field, "has a space: in a query, + is written as %2B")
 	}
 	t, err := ParseTime(text)
 	if err != nil {
-		return Instant{}, api.InvalidField(field, err.Error())
+		return store.Instant{}, api.InvalidField(field, err.Error())
 	}
 	if whole := t.Truncate(time.Millisecond); whole.Before(t) {
 		t = whole.Add(time.Millisecond)
@@ -52,11 +53,6 @@ func bound(field, text string) (Instant, error) {
 // it. The same question as of one position has the same answer for ever.
 type AsOf struct {
 	AsOf string `query:"asOf" maxLength:"64" doc:"A position that an earlier answer named: nothing from there on counts. Default: all that is loaded now." example:"1.0.20481"`
-}
-
-// Loaded says how far a warehouse is, with the contract of pipeline.Sink.
-type Loaded interface {
-	Resume(ctx context.Context, partition int32) (next sealer.Position, ok bool, err error)
 }
 
 // Ended says where a log ends, and in which of its partitions a tenant is, with the
@@ -75,7 +71,7 @@ const retryLoading = time.Second
 // sooner would give another answer for a position that was answered before. One that
 // the log hasn't reached, or of a partition that is not the tenant's, was never named,
 // and is VALIDATION_FAILED.
-func (a AsOf) Position(ctx context.Context, w Loaded, log Ended, tenantID string) (*sealer.Position, error) {
+func (a AsOf) Position(ctx context.Context, w store.Loaded, log Ended, tenantID string) (*sealer.Position, error) {
 	partition, err := log.PartitionOf(ctx, tenantID)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package store_test
+package route_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/store"
+	"muniment/control/route"
 	"muniment/gateway/api"
 )
 
@@ -89,7 +89,7 @@ func TestParseTime(t *testing.T) {
 		{"2026-11-01T12:34:56+01:00Z", noTime},
 		{"２０２６-11-01", noTime},
 	} {
-		at, err := store.ParseTime(c.text)
+		at, err := route.ParseTime(c.text)
 		if err != nil {
 			require.Equal(t, c.want, err.Error(), c.text)
 			continue
@@ -102,11 +102,11 @@ func TestParseTime(t *testing.T) {
 // TestGivenTimes: what is within the years that records hold.
 func TestGivenTimes(t *testing.T) {
 	fault := func(text string) string {
-		_, err := store.Given("at", &text)
+		_, err := route.Given("at", &text)
 		require.Error(t, err, text)
 		return err.Error()
 	}
-	none, err := store.Given[string]("at", nil)
+	none, err := route.Given[string]("at", nil)
 	require.NoError(t, err)
 	require.True(t, none.IsZero())
 	for _, bad := range []string{"1969-12-31T23:59:59.999Z", "0001-01-01", "9999-12-31T23:59:59-01:00"} {
@@ -114,20 +114,20 @@ func TestGivenTimes(t *testing.T) {
 	}
 	require.Contains(t, fault("2026-11-01T12:00"), "at: has no time zone")
 	first := "1970-01-01"
-	at, err := store.Given("at", &first)
+	at, err := route.Given("at", &first)
 	require.NoError(t, err)
 	require.Equal(t, "1970-01-01T00:00:00.000Z", at.String())
 }
 
 // TestWindows: a bound that is finer than records are selects the same of them.
 func TestWindows(t *testing.T) {
-	from, to, err := store.Window{From: "20261101", To: "2026-11-01T12:00:00,0001Z"}.Bounds()
+	from, to, err := route.Window{From: "20261101", To: "2026-11-01T12:00:00,0001Z"}.Bounds()
 	require.NoError(t, err)
 	require.Equal(t, "2026-11-01T00:00:00.000Z", from.String())
 	require.Equal(t, "2026-11-01T12:00:00.001Z", to.String())
-	_, _, err = store.Window{From: "2026-11-01T12:00:00"}.Bounds()
+	_, _, err = route.Window{From: "2026-11-01T12:00:00"}.Bounds()
 	require.ErrorContains(t, err, "from: has no time zone")
-	_, _, err = store.Window{To: "2026-11-01T12:00:00 01:00"}.Bounds()
+	_, _, err = route.Window{To: "2026-11-01T12:00:00 01:00"}.Bounds()
 	require.ErrorContains(t, err, "to: has a space: in a query, + is written as %2B")
 }
 
@@ -138,10 +138,10 @@ func FuzzParseTime(f *testing.F) {
 	f.Add("20261101T1234Z", int64(0), int32(0), -1439)
 	f.Add("2026-11-01", int64(253402300799), int32(999_999_999), 0)
 	f.Fuzz(func(t *testing.T, text string, seconds int64, nanos int32, offset int) {
-		at, err := store.ParseTime(text)
+		at, err := route.ParseTime(text)
 		if err == nil {
 			require.Equal(t, time.UTC, at.Location())
-			again, err := store.ParseTime(at.Format(time.RFC3339Nano))
+			again, err := route.ParseTime(at.Format(time.RFC3339Nano))
 			require.True(t, err != nil && (at.Year() < 0 || at.Year() > 9999) || err == nil && again.Equal(at), "%q is %s, then %s", text, at, again)
 		}
 		if go3339, goErr := time.Parse(time.RFC3339Nano, text); goErr == nil && err == nil {
@@ -157,14 +157,14 @@ func FuzzParseTime(f *testing.F) {
 			for _, fraction := range []string{".000000000", ",000000000"} {
 				for _, zone := range []string{"Z07:00", "Z0700", "-07:00", "-0700"} {
 					text := want.Format(date + fraction + zone)
-					at, err := store.ParseTime(text)
+					at, err := route.ParseTime(text)
 					require.NoError(t, err, text)
 					require.True(t, want.Equal(at), "%q is %s, not %s", text, want, at)
 				}
 			}
 		}
 		whole := fmt.Sprintf("%04d-%02d-%02d", want.Year(), want.Month(), want.Day())
-		at, err = store.ParseTime(whole)
+		at, err = route.ParseTime(whole)
 		require.NoError(t, err, whole)
 		require.Equal(t, whole+"T00:00:00Z", at.Format(time.RFC3339))
 	})

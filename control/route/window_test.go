@@ -1,0 +1,63 @@
+package route_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/route"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// ends is a log of several partitions, by where each ends.
+type ends map[int32]sealer.Position
+
+func (e ends) PartitionOf(_ context.Context, tenantID string) (int32, error) {
+	return map[string]int32{"tnt_a": 0, "tnt_b": 1, api.SystemTenant: 2}[tenantID], nil
+}
+
+func (e ends) Bounds(_ context.Context, partition int32) (first, end sealer.Position, err error) {
+	return sealer.Position{}, e[partition], nil
+}
+
+// loadedTo is a warehouse, by how far it has loaded each partition.
+type loadedTo map[int32]sealer.Position
+
+func (l loadedTo) Resume(_ context.Context, partition int32) (next sealer.Position, ok bool, err error) {
+	next, ok = l[partition]
+	return next, ok, nil
+}
+
+// TestPositionsAreOfTheTenantsPartition asks for answers as of positions.
+func TestPositionsAreOfTheTenantsPartition(t *testing.T) {
+	log := ends{0: {Generation: 1, Offset: 3}, 1: {Generation: 1, Partition: 1, Offset: 8}, 2: {Generation: 1, Partition: 2}}
+	loaded := loadedTo{0: {Generation: 1, Offset: 3}, 1: {Generation: 1, Partition: 1, Offset: 6}}
+	ask := func(tenantID, asOf string) (string, string) {
+		at, err := route.AsOf{AsOf: asOf}.Position(t.Context(), loaded, log, tenantID)
+		if err != nil {
+			refused := api.From(err)
+			return "", string(refused.Code) + " " + string(refused.Reason)
+		}
+		if at == nil {
+			return "nothing", ""
+		}
+		return at.String(), ""
+	}
+	for _, c := range []struct{ tenantID, asOf, at, refused string }{
+		{"tnt_a", "", "1.0.3", ""},
+		{"tnt_b", "", "1.1.6", ""},
+		{api.SystemTenant, "", "nothing", ""},
+		{"tnt_b", "1.1.5", "1.1.5", ""},
+		{"tnt_b", "1.0.2", "", "VALIDATION_FAILED "},
+		{"tnt_a", "1.1.2", "", "VALIDATION_FAILED "},
+		{"tnt_b", "1.1.7", "", "INTERNAL_ERROR WAREHOUSE_BEHIND"},
+		{"tnt_b", "1.1.9", "", "VALIDATION_FAILED "},
+		{api.SystemTenant, "1.2.0", "", "INTERNAL_ERROR WAREHOUSE_BEHIND"},
+	} {
+		at, refused := ask(c.tenantID, c.asOf)
+		require.Equal(t, c.at, at, "%+v", c)
+		require.Equal(t, c.refused, refused, "%+v", c)
+	}
+}
