@@ -24,7 +24,7 @@ var rooms = map[string][]string{
 	"control/challenge":       {"control/node", "control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
 	"control/historytest":     {"gateway/api"},
 	"control/meter":           {"control/route", "control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
-	"control/node":            {"control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile"},
+	"control/node":            {"control/route", "control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile"},
 	"control/offer":           {"control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
 	"control/proof":           {"control/node", "control/route", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile"},
 	"control/rapidtest":       {},
@@ -68,7 +68,7 @@ var testsOnly = []string{"control/historytest", "control/rapidtest", "control/ro
 var adapters = map[string][]string{
 	"github.com/valyala/fasthttp":      {"gateway", "bench", "."},
 	"github.com/dgraph-io/ristretto":   {"gateway/snapshot"},
-	"github.com/danielgtaylor/huma":    {"control", "control/node", "control/proof", "control/route", "control/route/routetest", "control/sandbox"},
+	"github.com/danielgtaylor/huma":    {"control", "control/route", "control/route/routetest", "control/sandbox"},
 	"github.com/transparency-dev":      {"sealer"},
 	"modernc.org/sqlite":               {"control/backup", "control/store", "pipeline/sqlite"},
 	"github.com/jackc/pgx":             {"control/store", "control/store/storetest"},

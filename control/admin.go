@@ -23,26 +23,32 @@ func (c *Control) operatorRoutes(a route.API) {
 	if c.cfg.Sandbox != nil {
 		c.cfg.Sandbox.OperatorRoutes(a)
 	}
-	route.Operator(a, "invite-node", http.MethodPost, "/admin/nodes/invitations", "Invite one node to join, within an hour; the token is shown this once", func(ctx context.Context, _ *struct{}) (*store.Answer[node.Invitation], error) {
-		return store.Tell(c.cfg.Nodes.Invite(ctx, store.ByOperator()))
+	route.Add(a, route.Operation{ID: "invite-node", Method: http.MethodPost, Path: "/admin/nodes/invitations", Tag: "Operator", Access: route.Operator{},
+		Summary: "Invite one node to join, within an hour; the token is shown this once"}, func(ctx context.Context, _ *struct{}) (node.Invitation, error) {
+		return c.cfg.Nodes.Invite(ctx, store.ByOperator())
 	})
-	route.Operator(a, "expel-node", http.MethodPost, "/admin/nodes/{nodeId}/expel", "Put a node out for good, once what it signed is sealed", c.expelNode)
-	route.Operator(a, "list-signing-keys", http.MethodGet, "/admin/signing-keys", "List every key that ever signed, oldest first", c.signingKeys)
-	route.Operator(a, "rotate-signing-key", http.MethodPost, "/admin/signing-keys/{keyId}/rotate", "Let a new key take over from a current one", c.rotateSigningKey)
-	route.Operator(a, "revoke-signing-key", http.MethodPost, "/admin/signing-keys/{keyId}/revoke", "Declare that a key is not to be trusted any more", c.revokeSigningKey)
-	route.Operator(a, "delegate-to-signing-key", http.MethodPost, "/admin/signing-keys/delegations", "Hand in the root's delegation to the directory key that waits", c.delegate)
+	route.Add(a, route.Operation{ID: "expel-node", Method: http.MethodPost, Path: "/admin/nodes/{nodeId}/expel", Tag: "Operator", Access: route.Operator{},
+		Summary: "Put a node out for good, once what it signed is sealed"}, c.expelNode)
+	route.Add(a, route.Operation{ID: "list-signing-keys", Method: http.MethodGet, Path: "/admin/signing-keys", Tag: "Operator", Access: route.Operator{},
+		Summary: "List every key that ever signed, oldest first"}, c.signingKeys)
+	route.Add(a, route.Operation{ID: "rotate-signing-key", Method: http.MethodPost, Path: "/admin/signing-keys/{keyId}/rotate", Tag: "Operator", Access: route.Operator{},
+		Summary: "Let a new key take over from a current one"}, c.rotateSigningKey)
+	route.Add(a, route.Operation{ID: "revoke-signing-key", Method: http.MethodPost, Path: "/admin/signing-keys/{keyId}/revoke", Tag: "Operator", Access: route.Operator{},
+		Summary: "Declare that a key is not to be trusted any more"}, c.revokeSigningKey)
+	route.Add(a, route.Operation{ID: "delegate-to-signing-key", Method: http.MethodPost, Path: "/admin/signing-keys/delegations", Tag: "Operator", Access: route.Operator{},
+		Summary: "Hand in the root's delegation to the directory key that waits"}, c.delegate)
 }
 
-func (c *Control) signingKeys(ctx context.Context, _ *struct{}) (*store.Answer[node.SigningKeys], error) {
-	return store.Tell(c.cfg.Nodes.SigningKeys(ctx))
+func (c *Control) signingKeys(ctx context.Context, _ *struct{}) (node.SigningKeys, error) {
+	return c.cfg.Nodes.SigningKeys(ctx)
 }
 
 type signingKeyInput struct {
 	KeyID string `path:"keyId"`
 }
 
-func (c *Control) rotateSigningKey(ctx context.Context, in *signingKeyInput) (*store.Answer[node.Succession], error) {
-	return store.Tell(c.cfg.Nodes.Rotate(ctx, in.KeyID, store.ByOperator()))
+func (c *Control) rotateSigningKey(ctx context.Context, in *signingKeyInput) (node.Succession, error) {
+	return c.cfg.Nodes.Rotate(ctx, in.KeyID, store.ByOperator())
 }
 
 type revokeInput struct {
@@ -53,12 +59,12 @@ type revokeInput struct {
 	} // may be absent
 }
 
-func (c *Control) revokeSigningKey(ctx context.Context, in *revokeInput) (*store.Answer[node.Revoked], error) {
+func (c *Control) revokeSigningKey(ctx context.Context, in *revokeInput) (node.Revoked, error) {
 	q := node.Revocation{Seal: c.sealAll}
 	if in.Body != nil {
 		q.Reason, q.Force = in.Body.Reason, in.Body.Force
 	}
-	return store.Tell(c.cfg.Nodes.Revoke(ctx, in.KeyID, q, store.ByOperator()))
+	return c.cfg.Nodes.Revoke(ctx, in.KeyID, q, store.ByOperator())
 }
 
 type expelInput struct {
@@ -71,12 +77,12 @@ type expelInput struct {
 	} // may be absent
 }
 
-func (c *Control) expelNode(ctx context.Context, in *expelInput) (*store.Answer[node.Expelled], error) {
+func (c *Control) expelNode(ctx context.Context, in *expelInput) (node.Expelled, error) {
 	q := node.Expulsion{Revocation: node.Revocation{Seal: c.sealAll}}
 	if in.Body != nil {
 		q.Reason, q.Force, q.AbandonSpool = in.Body.Reason, in.Body.Force, in.Body.AbandonSpool
 	}
-	return store.Tell(c.cfg.Nodes.Expel(ctx, in.NodeID, q, store.ByOperator()))
+	return c.cfg.Nodes.Expel(ctx, in.NodeID, q, store.ByOperator())
 }
 
 // sealAll seals what is new of every tenant that keys of the purpose sign for, and sees to
@@ -121,6 +127,6 @@ type delegationInput struct {
 	}
 }
 
-func (c *Control) delegate(ctx context.Context, in *delegationInput) (*store.Answer[node.Succession], error) {
-	return store.Tell(c.cfg.Nodes.Delegate(ctx, in.Body.Delegation, store.ByOperator()))
+func (c *Control) delegate(ctx context.Context, in *delegationInput) (node.Succession, error) {
+	return c.cfg.Nodes.Delegate(ctx, in.Body.Delegation, store.ByOperator())
 }

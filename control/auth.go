@@ -6,25 +6,28 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"muniment/control/route"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 )
 
-// authenticator lets a request in, and returns the context for its handler, or
-// says by an error why not.
-type authenticator func(ctx huma.Context) (context.Context, error)
+// admission lets a request in, and returns the context for its handler, or says by an
+// error why not.
+type admission = func(huma.Context) (context.Context, error)
+
+// authenticator is how a door lets in whom an operation's access names; nil for an access that
+// the door does not serve.
+type authenticator func(route.Access) admission
 
 // admit is the middleware of an authenticator.
-func (d *door) admit(let authenticator) func(huma.Context, func(huma.Context)) {
-	return func(ctx huma.Context, next func(huma.Context)) {
-		inner, err := let(ctx)
-		if err != nil {
-			d.refuse(ctx, err)
-			return
-		}
-		next(huma.WithContext(ctx, inner))
+func (d *door) admit(ctx huma.Context, next func(huma.Context)) {
+	inner, err := d.authenticate(route.Of(ctx.Operation()).Access)(ctx)
+	if err != nil {
+		d.refuse(ctx, err)
+		return
 	}
+	next(huma.WithContext(ctx, inner))
 }
 
 func (d *door) refuse(ctx huma.Context, err error) {
@@ -32,38 +35,44 @@ func (d *door) refuse(ctx huma.Context, err error) {
 	_ = huma.WriteErr(d.api, ctx, 500, "", err)
 }
 
-// Admit is what an operation has in Metadata["admit"] to let in its callers itself, in
-// place of keys: it returns the context for the operation's handler.
-type Admit = func(ctx huma.Context) (context.Context, error)
+func anybody(ctx huma.Context) (context.Context, error) { return ctx.Context(), nil }
 
 // byKey lets in API keys that hold the operation's scope.
 func byKey(known auth.Keys, now func() time.Time) authenticator {
-	return func(ctx huma.Context) (context.Context, error) {
-		op := ctx.Operation()
-		if op.Metadata["public"] == true {
-			return ctx.Context(), nil
-		}
-		if let, own := op.Metadata["admit"].(Admit); own {
-			return let(ctx)
-		}
-		caller, inside := ctx.Context().Value(inProcess{}).(auth.Principal)
-		if !inside {
-			var err error
-			if caller, err = auth.Authenticate(ctx.Context(), ctx.Header("Authorization"), known, now()); err != nil {
-				return nil, err
+	return func(access route.Access) admission {
+		switch access := access.(type) {
+		case route.Public:
+			return anybody
+		case route.Own:
+			return access.Let // nil lets in nobody, and keeps control from starting
+		case route.Scope:
+			return func(ctx huma.Context) (context.Context, error) {
+				caller, inside := ctx.Context().Value(inProcess{}).(auth.Principal)
+				if !inside {
+					var err error
+					if caller, err = auth.Authenticate(ctx.Context(), ctx.Header("Authorization"), known, now()); err != nil {
+						return nil, err
+					}
+				}
+				if err := caller.Require(api.Scope(access)); err != nil {
+					return nil, err
+				}
+				return auth.WithPrincipal(ctx.Context(), caller), nil
 			}
 		}
-		if err := caller.Require(op.Metadata["scope"].(api.Scope)); err != nil {
-			return nil, err
-		}
-		return auth.WithPrincipal(ctx.Context(), caller), nil
+		return nil
 	}
 }
 
 // byToken lets in whoever holds the admin token.
 func byToken(token string) authenticator {
-	return func(ctx huma.Context) (context.Context, error) {
-		return ctx.Context(), auth.AdminToken(ctx.Header("Authorization"), token)
+	return func(access route.Access) admission {
+		if _, operator := access.(route.Operator); !operator {
+			return nil
+		}
+		return func(ctx huma.Context) (context.Context, error) {
+			return ctx.Context(), auth.AdminToken(ctx.Header("Authorization"), token)
+		}
 	}
 }
 

@@ -128,7 +128,7 @@ func check(body []byte) error {
 // none. Where empty fields are missing it also refuses a body that is no object, and one in
 // which a required field is absent, null or an empty text.
 func (d *door) checkFields(op *huma.Operation, body []byte) error {
-	text, emptyIsMissing := bytes.TrimSpace(body), op.Metadata["emptyIsMissing"] == true
+	text, emptyIsMissing := bytes.TrimSpace(body), route.Of(op).EmptyIsMissing
 	if len(text) == 0 {
 		return nil // whether a body must be there is the operation's to say
 	}

@@ -1,9 +1,9 @@
 // Package control is the control process: it puts the rooms of resources behind
 // one door.
 //
-// A room adds its operations to the API (Room); control knows nothing of what
-// they do. At the door it gives every request an id, authenticates the caller,
-// checks the scope that the operation declares, and reads the body strictly: JSON
+// A room adds its operations to the API (Room, package route); control knows nothing of what
+// they do. At the door it gives every request an id, lets in whom the operation's Access names,
+// and reads the body strictly: JSON
 // by RFC 8259 as I-JSON (RFC 7493) has it, no name twice, no invalid UTF-8 or U+0000,
 // nothing behind it, at most 32 levels deep, 1 MiB long, and of 10,000 names and values.
 // Every list and every text has a bound of its own in its schema. Unknown members are
@@ -14,17 +14,12 @@
 // by a fixed text; what is refused is only counted. At debug level each request is a line of
 // the log.
 //
-// An operation that takes null and "" in a required field for no value, and nothing but an
-// object for a body, has Metadata["emptyIsMissing"].
+// There are three doors, each a listener or a part of one: for keys and visitors, for operators,
+// and for nodes. An operation whose access its door can't grant keeps control from starting.
+// Under the sandbox's paths all errors are in the sandbox's envelope, of operations or of none.
 //
-// An operation declares its scope in Metadata["scope"], or Metadata["public"], or lets in
-// its callers itself by Metadata["admit"]; one that declares none of them keeps control
-// from starting. One that spells its errors in another envelope has Metadata["refuse"];
-// under the sandbox's paths all errors are in the sandbox's, of operations or of none.
-//
-// A tenant has a share of what can be in hand at a time (share.go), less of those
-// operations that say by Metadata["heavy"] that they read much of its log. One that lets
-// in its callers itself says by Metadata["tenant"] of whose share it is.
+// A tenant has a share of what can be in hand at a time (share.go), less of operations that
+// are Heavy.
 //
 // A POST under /v1 may have an Idempotency-Key (idempotency.go). The same request with the
 // same key, of the same API key and to the same path, gets the bytes of the first answer
@@ -36,8 +31,7 @@
 // Retry-After, as it is for an answer of more than 1 MiB. Answers are kept encrypted under
 // keys derived from the Idempotency-Key and the API key. A tenant may use 100,000 keys and
 // 256 MiB of answers in 24 hours, then a further key is 429. On a full disk no key is taken;
-// an operation with Metadata["stops"], which takes something out of force, is carried out
-// without it, and all others are 503. Deliveries, which the gateway
+// an operation that Stops something is carried out without it, and all others are 503. Deliveries, which the gateway
 // answers, operators, nodes and the sandbox's own routes have no part in this.
 //
 // What the rooms declare is also the OpenAPI document at /openapi.json, together
@@ -62,11 +56,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"muniment/control/node"
 	"muniment/control/proof"
+	"muniment/control/route"
 	"muniment/control/sandbox"
 	"muniment/control/store"
 	"muniment/control/tenant"
@@ -74,7 +68,7 @@ import (
 
 // Room adds operations to the API.
 type Room interface {
-	Routes(huma.API)
+	Routes(route.API)
 }
 
 // Config of control. DB, Nodes, Tenants and Log are required.
@@ -163,10 +157,11 @@ func New(cfg Config) (*Control, error) {
 	}
 	var docs docs
 	docs.Routes(c.door.api)
+	describeEdge(c.door.elsewhere)
 	c.operatorRoutes(c.admin.api)
 	c.nodeRoutes(c.nodes.api)
 	for _, d := range []*door{c.door, c.admin, c.nodes} {
-		if err := errors.Join(*d.undeclared...); err != nil {
+		if err := errors.Join(d.undeclared...); err != nil {
 			return nil, fmt.Errorf("cannot open control: %w", err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
+	"muniment/control/route"
 	"net/http"
 	"strings"
 
@@ -29,24 +30,21 @@ type docsAnswer struct {
 }
 
 // Routes adds both to the API. write has to come before the first request.
-func (d *docs) Routes(a huma.API) {
-	operation := func(id, path, summary, kind, holds string) huma.Operation {
-		return huma.Operation{
-			OperationID: id, Method: http.MethodGet, Path: path, Summary: summary,
-			Tags: []string{tagService}, Metadata: map[string]any{"public": true},
-			Responses: map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{kind: {Schema: &huma.Schema{Type: holds}}}}},
-		}
+func (d *docs) Routes(a route.API) {
+	add := func(id, path, summary string, content route.Content, answer func() docsAnswer) {
+		route.AddRaw(a, route.Operation{ID: id, Method: http.MethodGet, Path: path, Summary: summary, Tag: tagService, Access: route.Public{}, Content: content},
+			func(context.Context, *struct{}) (*docsAnswer, error) {
+				file := answer()
+				file.CacheControl, file.Sniffing = "no-cache", "nosniff"
+				return &file, nil
+			})
 	}
-	huma.Register(a, operation("get-openapi", "/openapi.json", "Get this document", jsonType, huma.TypeObject),
-		func(context.Context, *struct{}) (*docsAnswer, error) {
-			return &docsAnswer{ContentType: jsonType, CacheControl: "no-cache", Sniffing: "nosniff", Body: d.document}, nil
-		})
-	huma.Register(a, operation("get-docs", "/docs", "Read this document as a page", "text/html", huma.TypeString),
-		func(context.Context, *struct{}) (*docsAnswer, error) {
-			return &docsAnswer{
-				ContentType: "text/html; charset=utf-8", CacheControl: "no-cache", Policy: d.policy, Sniffing: "nosniff", Body: d.page,
-			}, nil
-		})
+	add("get-openapi", "/openapi.json", "Get this document", route.Content{Type: jsonType}, func() docsAnswer {
+		return docsAnswer{ContentType: jsonType, Body: d.document}
+	})
+	add("get-docs", "/docs", "Read this document as a page", route.Content{Type: "text/html"}, func() docsAnswer {
+		return docsAnswer{ContentType: "text/html; charset=utf-8", Policy: d.policy, Body: d.page}
+	})
 }
 
 // write makes document and page of what the API has declared.

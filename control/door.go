@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"muniment/control/route"
 	"muniment/control/sandbox"
 	"muniment/control/store"
 	"muniment/gateway/api"
@@ -24,23 +25,27 @@ import (
 
 // door is the way into one set of operations.
 type door struct {
-	mux     *http.ServeMux
-	api     huma.API
-	db      *store.DB
-	now     func() time.Time
-	logger  *slog.Logger
-	seconds *prometheus.HistogramVec
-	faults  *faults
-	sandbox *sandbox.Room // counts what is asked of it that is not there; may be nil
-	// undeclared are the operations that say nothing about who may call them.
-	undeclared *[]error
+	mux *http.ServeMux
+	api huma.API
+	// elsewhere adds to the document what others answer, and serves nothing.
+	elsewhere huma.API
+	db        *store.DB
+	now       func() time.Time
+	logger    *slog.Logger
+	seconds   *prometheus.HistogramVec
+	faults    *faults
+	sandbox   *sandbox.Room // counts what is asked of it that is not there; may be nil
+	// authenticate lets in callers, by the operation's access.
+	authenticate authenticator
+	// undeclared are the operations that say nothing about who may call them here.
+	undeclared []error
 }
 
 // newDoor makes a door that lets in whom authenticate lets in.
 func newDoor(cfg Config, seconds *prometheus.HistogramVec, authenticate authenticator) *door {
 	d := &door{
 		mux: http.NewServeMux(), db: cfg.DB, now: cfg.Now, logger: cfg.Logger, seconds: seconds,
-		faults: &faults{now: cfg.Now, last: map[string]*faultLine{}}, undeclared: new([]error),
+		faults: &faults{now: cfg.Now, last: map[string]*faultLine{}}, authenticate: authenticate,
 	}
 
 	c := huma.DefaultConfig("Muniment", "1.0.0")
@@ -53,24 +58,18 @@ func newDoor(cfg Config, seconds *prometheus.HistogramVec, authenticate authenti
 	c.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[store.Instant](), reflect.TypeFor[time.Time]())
 	c.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[jsontext.Value](), reflect.TypeFor[json.RawMessage]())
 
+	d.elsewhere = humago.New(http.NewServeMux(), c)
 	inner := humago.New(d.mux, c)
 	group := huma.NewGroup(inner)
 	group.UseSimpleModifier(func(op *huma.Operation) {
 		op.MaxBodyBytes, op.BodyReadTimeout = -1, -1 // readBody has done both
-		declareSecurity(op)
-		if !declared(op) {
-			*d.undeclared = append(*d.undeclared, fmt.Errorf("operation %q declares neither a scope nor that it is public", op.OperationID))
+		if authenticate(route.Of(op).Access) == nil {
+			d.undeclared = append(d.undeclared, fmt.Errorf("operation %q declares no access that this listener grants", op.OperationID))
 		}
 	})
-	group.UseMiddleware(noteOperation, d.admit(authenticate), admitShares(d), d.readQuery, d.readBody, d.once)
+	group.UseMiddleware(noteOperation, d.admit, admitShares(d), d.readQuery, d.readBody, d.once)
 	d.api = group
 	return d
-}
-
-func declared(op *huma.Operation) bool {
-	_, scope := op.Metadata["scope"].(api.Scope)
-	_, own := op.Metadata["admit"].(Admit)
-	return scope || own || op.Metadata["public"] == true || op.Metadata["operator"] == true || op.Metadata["node"] == true
 }
 
 // exchange is what belongs to one request and its answer.

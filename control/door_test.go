@@ -11,21 +11,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/stretchr/testify/require"
 
 	"muniment/control"
+	"muniment/control/route"
 	"muniment/gateway/api"
 )
 
 // trouble is a room whose operations go wrong.
 type trouble struct{}
 
-func (trouble) Routes(a huma.API) {
+func (trouble) Routes(a route.API) {
 	register := func(path string, handle func(context.Context, *struct{}) (*struct{}, error)) {
-		huma.Register(a, huma.Operation{
-			OperationID: "trouble" + strings.ReplaceAll(path, "/", "-"), Method: http.MethodGet, Path: path, Metadata: map[string]any{"public": true},
-		}, handle)
+		route.AddRaw(a, route.Operation{ID: "trouble" + strings.ReplaceAll(path, "/", "-"), Method: http.MethodGet, Path: path, Access: route.Public{}}, handle)
 	}
 	register("/trouble/fails", func(context.Context, *struct{}) (*struct{}, error) {
 		return nil, errors.New("disk of host db7 is full")
@@ -174,20 +172,24 @@ func TestRequestID(t *testing.T) {
 	}
 }
 
-// silent declares nobody who may call it.
-type silent struct{}
+// silent has an operation that declares an access.
+type silent struct{ access route.Access }
 
-func (silent) Routes(a huma.API) {
-	huma.Register(a, huma.Operation{OperationID: "silent", Method: http.MethodGet, Path: "/silent"},
+func (s silent) Routes(a route.API) {
+	route.AddRaw(a, route.Operation{ID: "silent", Method: http.MethodGet, Path: "/silent", Access: s.access},
 		func(context.Context, *struct{}) (*struct{}, error) { return nil, nil })
 }
 
-func TestOperationWithoutScopeKeepsControlFromStarting(t *testing.T) {
+// TestOperationWithoutAccessKeepsControlFromStarting: nor does one that lets in whom its
+// listener doesn't know.
+func TestOperationWithoutAccessKeepsControlFromStarting(t *testing.T) {
 	h := newHouse(t)
-	cfg := h.config()
-	cfg.Rooms = append(cfg.Rooms, silent{})
-	_, err := control.New(cfg)
-	require.ErrorContains(t, err, `operation "silent" declares neither a scope nor that it is public`)
+	for _, access := range []route.Access{nil, route.Operator{}, route.Node{}, route.Own{}} {
+		cfg := h.config()
+		cfg.Rooms = append(cfg.Rooms, silent{access})
+		_, err := control.New(cfg)
+		require.ErrorContains(t, err, `operation "silent" declares no access that this listener grants`, "%T", access)
+	}
 }
 
 // TestMisspeltMembers: a scope under another name would be none, and what it did not limit

@@ -2,10 +2,10 @@ package control
 
 import (
 	"net/http"
-	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"muniment/control/route"
 	"muniment/gate"
 	"muniment/gateway/api"
 )
@@ -17,50 +17,22 @@ const (
 	tagService  = "Service"
 )
 
-// describeEdge adds the gateway's operations to what the rooms have declared.
-func describeEdge(to *huma.OpenAPI) {
-	schemas := to.Components.Schemas
-	schemas.Map()["Telemetry"] = telemetrySchema()
-	answer := func(of reflect.Type) map[string]*huma.Response {
-		return map[string]*huma.Response{"200": {
-			Description: "OK", Content: map[string]*huma.MediaType{jsonType: {Schema: schemas.Schema(of, true, "")}},
-		}}
-	}
-	add := func(op huma.Operation) {
-		declareSecurity(&op)
-		to.AddOperation(&op)
-	}
-	public := map[string]any{"public": true}
-	add(huma.Operation{
-		OperationID: "get-contract", Method: http.MethodGet, Path: "/v1", Tags: []string{tagService}, Metadata: public,
-		Summary: "Get the versions of contract and rules", Errors: []int{http.StatusUnprocessableEntity}, Responses: answer(reflect.TypeFor[api.Body[api.Contract]]()),
-	})
-	add(huma.Operation{
-		OperationID: "get-health", Method: http.MethodGet, Path: "/v1/healthz", Tags: []string{tagService}, Metadata: public,
-		Summary: "Ask whether requests are answered", Errors: []int{http.StatusUnprocessableEntity}, Responses: answer(reflect.TypeFor[api.Body[api.Health]]()),
-	})
-
-	delivered := answer(reflect.TypeFor[api.Body[api.Delivered]]())
-	for _, refused := range []string{"404", "409", "412", "429"} {
-		delivered[refused] = &huma.Response{} // the document has one answer for each status
-	}
-	observe := huma.Operation{
-		OperationID: "observe-delivery", Method: http.MethodPost, Path: "/v1/delivery", Tags: []string{tagDelivery},
-		Metadata: map[string]any{"scope": api.DeliveryWrite},
-		Summary:  "Observe a delivery and get its signed receipt",
+// describeEdge adds the gateway's operations to what the rooms have declared. a serves nothing.
+func describeEdge(a route.API) {
+	a.OpenAPI().Components.Schemas.Map()["Telemetry"] = telemetrySchema()
+	route.Describe[struct{}, api.Contract](a, route.Operation{ID: "get-contract", Method: http.MethodGet, Path: "/v1", Tag: tagService, Access: route.Public{},
+		Summary: "Get the versions of contract and rules", Errors: []int{http.StatusUnprocessableEntity}})
+	route.Describe[struct{}, api.Health](a, route.Operation{ID: "get-health", Method: http.MethodGet, Path: "/v1/healthz", Tag: tagService, Access: route.Public{},
+		Summary: "Ask whether requests are answered"})
+	route.Describe[struct{ Body api.Observation }, api.Delivered](a, route.Operation{ID: "observe-delivery", Method: http.MethodPost, Path: "/v1/delivery", Tag: tagDelivery,
+		Access: route.Scope(api.DeliveryWrite), Summary: "Observe a delivery and get its signed receipt",
+		Errors: []int{http.StatusNotFound, http.StatusPreconditionFailed},
 		Description: "Observes a delivery against an ACTIVE right. The constraint gate runs first: what breaks a rule of the right's substrate is " +
 			"answered with 412 and every violation, and nothing is signed. Otherwise the receipt is signed, made durable, and then answered: " +
 			"an answer of 200 is on disk. A delivery may be receipted and yet not billed; `metering` says why.\n\n" +
 			"With an `Idempotency-Key` a retry gets the same bytes again. 503 promises nothing and may be retried after `Retry-After`. " +
 			"The body is at most 64 KiB; unknown fields are accepted and not kept, but for `renderedAt`, `issuedAt` and `playedAt`, which are refused (422): " +
-			"a delivery is signed as of now, and plays of an earlier time go to `POST /v1/delivery/ingest-batch`.",
-		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
-			jsonType: {Schema: schemas.Schema(reflect.TypeFor[api.Observation](), true, "")},
-		}},
-		Responses: delivered,
-	}
-	describeKey(&observe)
-	add(observe)
+			"a delivery is signed as of now, and plays of an earlier time go to `POST /v1/delivery/ingest-batch`."})
 }
 
 // telemetrySchema is the gate's table of fields with what they mean.

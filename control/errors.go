@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/validation"
 
+	"muniment/control/route"
 	"muniment/control/sandbox"
 	"muniment/control/store"
 	"muniment/gateway/api"
@@ -31,7 +32,7 @@ func speakOurErrors() {
 		huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
 			e := translate(status, message, errs)
 			var answer huma.StatusError = e
-			if refuse, own := ctx.Operation().Metadata["refuse"].(Refuse); own {
+			if refuse := route.Of(ctx.Operation()).Refuse; refuse != nil {
 				answer = refuse(e, errs)
 			}
 			if x, ok := exchangeOf(ctx.Context()); ok && isFault(answer, e) {
@@ -41,10 +42,6 @@ func speakOurErrors() {
 		}
 	})
 }
-
-// Refuse is what an operation has in Metadata["refuse"] to spell its errors in another
-// envelope. e is the contract's error, made of errs.
-type Refuse = func(e *api.Error, errs []error) huma.StatusError
 
 // translate makes the contract's error of one of huma's.
 func translate(status int, message string, errs []error) *api.Error {

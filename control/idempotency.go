@@ -19,6 +19,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"muniment/control/route"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
@@ -35,7 +36,7 @@ const (
 // takesKey says whether requests of the operation may have an Idempotency-Key: those
 // that API keys may POST.
 func takesKey(op *huma.Operation) bool {
-	_, scoped := op.Metadata["scope"]
+	_, scoped := route.Of(op).Access.(route.Scope)
 	return scoped && op.Method == http.MethodPost
 }
 
@@ -71,7 +72,7 @@ func (d *door) once(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	attempt, answer, err := d.db.Attempt(ctx.Context(), request.KeyedRequest)
-	if e, ok := errors.AsType[*api.Error](err); ok && e.Reason == api.StorageFull && ctx.Operation().Metadata["stops"] == true {
+	if e, ok := errors.AsType[*api.Error](err); ok && e.Reason == api.StorageFull && route.Of(ctx.Operation()).Stops {
 		next(ctx) // no room to keep a key must not keep in force what the request would stop
 		return
 	}

@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/stretchr/testify/require"
 
 	"muniment/control"
 	"muniment/control/node"
+	"muniment/control/route"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
@@ -46,12 +46,10 @@ type note struct {
 	Pad  string `json:"pad"`
 }
 
-func (n *noted) Routes(a huma.API) {
-	huma.Register(a, huma.Operation{
-		OperationID: "note", Method: http.MethodPost, Path: "/v1/notes", Metadata: map[string]any{"scope": api.RightsWrite},
-	}, func(ctx context.Context, in *noteInput) (*store.Answer[note], error) {
+func (n *noted) Routes(a route.API) {
+	route.Add(a, route.Operation{ID: "note", Method: http.MethodPost, Path: "/v1/notes", Access: route.Scope(api.RightsWrite)}, func(ctx context.Context, in *noteInput) (note, error) {
 		if err := call(n.before, ctx); err != nil {
-			return nil, err
+			return note{}, err
 		}
 		made := note{in.Body.Text, api.NewID(api.PrefixEvent, time.Now()), strings.Repeat("x", n.pad)}
 		err := n.db.Change(ctx, func(tx *store.Tx) error {
@@ -60,9 +58,9 @@ func (n *noted) Routes(a huma.API) {
 			})
 		})
 		if err != nil {
-			return nil, err
+			return note{}, err
 		}
-		return store.Tell(made, call(n.after, ctx))
+		return made, call(n.after, ctx)
 	})
 }
 

@@ -7,53 +7,53 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"muniment/control/node"
-	"muniment/control/store"
+	"muniment/control/route"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 )
 
 // nodeRoutes are what a node in a process of its own asks: Source, over HTTP.
-func (c *Control) nodeRoutes(a huma.API) {
+func (c *Control) nodeRoutes(a route.API) {
 	source := c.Source()
-	operation := func(id, method, path, summary string) huma.Operation {
-		return huma.Operation{OperationID: id, Method: method, Path: path, Summary: summary, Tags: []string{"Nodes"}, Metadata: map[string]any{"node": true}}
+	operation := func(access route.Access, id, method, path, summary string) route.Operation {
+		return route.Operation{ID: id, Method: method, Path: path, Summary: summary, Tag: "Nodes", Access: access}
 	}
-	join := operation("join", http.MethodPost, api.PathJoin, "Present a node for the first time")
-	join.Metadata = map[string]any{"public": true} // the invitation is its credential
-	huma.Register(a, join, func(ctx context.Context, in *struct{ Body api.JoinRequest }) (*store.Answer[api.Joined], error) {
-		return store.Tell(c.cfg.Nodes.Join(ctx, in.Body))
-	})
-	huma.Register(a, operation("start", http.MethodPost, api.PathStart, "Count a start of the node"),
+	invited, node := route.Public{}, route.Node{} // the invitation is the credential of who joins
+	route.Add(a, operation(invited, "join", http.MethodPost, api.PathJoin, "Present a node for the first time"),
+		func(ctx context.Context, in *struct{ Body api.JoinRequest }) (api.Joined, error) {
+			return c.cfg.Nodes.Join(ctx, in.Body)
+		})
+	route.Add(a, operation(node, "start", http.MethodPost, api.PathStart, "Count a start of the node"),
 		func(ctx context.Context, in *struct {
 			Body *api.StartRequest // may be absent
-		}) (*store.Answer[api.Started], error) {
+		}) (api.Started, error) {
 			var q api.StartRequest
 			if in.Body != nil {
 				q = *in.Body
 			}
-			return store.Tell(c.cfg.Nodes.Start(ctx, nodeFrom(ctx), q))
+			return c.cfg.Nodes.Start(ctx, nodeFrom(ctx), q)
 		})
-	huma.Register(a, operation("enrol", http.MethodPost, api.PathEnrol, "Enrol the node's next signing key"),
-		func(ctx context.Context, in *struct{ Body api.EnrolRequest }) (*store.Answer[api.SigningKey], error) {
-			return store.Tell(c.cfg.Nodes.EnrolKey(ctx, nodeFrom(ctx), in.Body))
+	route.Add(a, operation(node, "enrol", http.MethodPost, api.PathEnrol, "Enrol the node's next signing key"),
+		func(ctx context.Context, in *struct{ Body api.EnrolRequest }) (api.SigningKey, error) {
+			return c.cfg.Nodes.EnrolKey(ctx, nodeFrom(ctx), in.Body)
 		})
-	huma.Register(a, operation("retire", http.MethodPost, api.PathRetire, "Tell that an old signing key is out of use"),
-		func(ctx context.Context, in *struct{ Body api.RetireRequest }) (*store.Answer[api.SigningKey], error) {
-			return store.Tell(c.cfg.Nodes.RetireKey(ctx, nodeFrom(ctx), in.Body))
+	route.Add(a, operation(node, "retire", http.MethodPost, api.PathRetire, "Tell that an old signing key is out of use"),
+		func(ctx context.Context, in *struct{ Body api.RetireRequest }) (api.SigningKey, error) {
+			return c.cfg.Nodes.RetireKey(ctx, nodeFrom(ctx), in.Body)
 		})
-	huma.Register(a, operation("feed", http.MethodPost, api.PathFeed, "Ask for what came after a revision"),
-		func(ctx context.Context, in *struct{ Body api.FeedRequest }) (*store.Answer[api.Feed], error) {
+	route.Add(a, operation(node, "feed", http.MethodPost, api.PathFeed, "Ask for what came after a revision"),
+		func(ctx context.Context, in *struct{ Body api.FeedRequest }) (api.Feed, error) {
 			in.Body.NodeID = nodeFrom(ctx) // a node speaks for itself
 			f, err := source.Feed(ctx, in.Body)
 			f.At = c.cfg.DB.Now()
-			return store.Tell(f, err)
+			return f, err
 		})
-	huma.Register(a, operation("snapshot", http.MethodGet, api.PathSnapshots+"/{kind}/{id}", "Read the newest snapshot of one record"),
+	route.Add(a, operation(node, "snapshot", http.MethodGet, api.PathSnapshots+"/{kind}/{id}", "Read the newest snapshot of one record"),
 		func(ctx context.Context, in *struct {
 			Kind string `path:"kind" maxLength:"16"`
 			ID   string `path:"id" maxLength:"64"`
-		}) (*store.Answer[api.Snapshot], error) {
-			return store.Tell(source.Snapshot(ctx, in.Kind, in.ID))
+		}) (api.Snapshot, error) {
+			return source.Snapshot(ctx, in.Kind, in.ID)
 		})
 }
 
@@ -66,18 +66,23 @@ func nodeFrom(ctx context.Context) string {
 
 // byNode lets in nodes that have joined.
 func byNode(known *node.Room) authenticator {
-	return func(ctx huma.Context) (context.Context, error) {
-		if ctx.Operation().Metadata["public"] == true {
-			return ctx.Context(), nil
+	return func(access route.Access) admission {
+		switch access.(type) {
+		case route.Public:
+			return anybody
+		case route.Node:
+			return func(ctx huma.Context) (context.Context, error) {
+				credential, err := auth.Bearer(ctx.Header("Authorization"), "node credential")
+				if err != nil {
+					return nil, err
+				}
+				id, err := known.Authenticate(ctx.Context(), credential)
+				if err != nil {
+					return nil, err
+				}
+				return context.WithValue(ctx.Context(), nodeKey{}, id), nil
+			}
 		}
-		credential, err := auth.Bearer(ctx.Header("Authorization"), "node credential")
-		if err != nil {
-			return nil, err
-		}
-		id, err := known.Authenticate(ctx.Context(), credential)
-		if err != nil {
-			return nil, err
-		}
-		return context.WithValue(ctx.Context(), nodeKey{}, id), nil
+		return nil
 	}
 }

@@ -20,26 +20,6 @@ import (
 // object is a JSON object.
 type object = map[string]any
 
-// bearer is the name of the one security scheme.
-const bearer = "apiKey"
-
-// declareSecurity says in the document who may call an operation. OpenAPI 3.1 has
-// room for the scope beside a bearer scheme; the extension is for readers that
-// don't look there.
-func declareSecurity(op *huma.Operation) {
-	scope, scoped := op.Metadata["scope"].(api.Scope)
-	switch {
-	case scoped:
-		op.Security = []map[string][]string{{bearer: {scope.String()}}}
-		if op.Extensions == nil {
-			op.Extensions = map[string]any{}
-		}
-		op.Extensions["x-required-scope"] = scope.String()
-	case op.Metadata["public"] == true:
-		op.Security = []map[string][]string{}
-	}
-}
-
 // document writes the OpenAPI document of everything that a caller of the service
 // can reach: what the rooms have declared, and what the gateway answers itself.
 //
@@ -52,7 +32,6 @@ func document(declared *huma.OpenAPI) ([]byte, error) {
 			describeKey(item.Post)
 		}
 	}
-	describeEdge(declared)
 	schemas := declared.Components.Schemas
 	for _, named := range []reflect.Type{reflect.TypeFor[api.ErrorBody](), reflect.TypeFor[gate.Violation](), reflect.TypeFor[sandbox.Error]()} {
 		schemas.Schema(named, true, "")
@@ -70,7 +49,7 @@ func document(declared *huma.OpenAPI) ([]byte, error) {
 	}
 	d["servers"] = []any{object{"url": "/", "description": "Wherever this document came from."}}
 	components := d["components"].(object)
-	components["securitySchemes"] = object{bearer: object{
+	components["securitySchemes"] = object{route.Bearer: object{
 		"type": "http", "scheme": "bearer", "bearerFormat": "mun_<env>_<id>_<secret>_<crc>",
 		"description": "An API key. It carries named scopes; each operation says which one it needs. `*` passes every check.",
 	}}

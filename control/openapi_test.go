@@ -20,6 +20,7 @@ import (
 	"muniment/control"
 	"muniment/control/meter"
 	"muniment/control/proof"
+	"muniment/control/route"
 	"muniment/control/sandbox"
 	"muniment/gate"
 	"muniment/gateway/api"
@@ -29,7 +30,7 @@ import (
 // registrar sees what the API has registered.
 type registrar struct{ api *huma.OpenAPI }
 
-func (r *registrar) Routes(a huma.API) { r.api = a.OpenAPI() }
+func (r *registrar) Routes(a route.API) { r.api = a.OpenAPI() }
 
 // openHouse has every room that the service mounts, and the document that it serves.
 func openHouse(t *testing.T) (h *house, registered *huma.OpenAPI, document map[string]any) {

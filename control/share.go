@@ -1,18 +1,18 @@
 package control
 
 import (
-	"context"
 	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"muniment/control/route"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 )
 
 // What one tenant may have in hand here at a time: requests, and among them those
-// that read much of its log (Metadata["heavy"]). A process serves 512 (the
+// that read much of its log (route.Operation.Heavy). A process serves 512 (the
 // gateway's MaxForwards): a tenant, or a thief of its key, must not be able to keep
 // the others from revoking a right.
 const (
@@ -47,22 +47,18 @@ type shares struct {
 
 type share struct{ all, heavy int }
 
-// TenantOf is what an operation has in Metadata["tenant"] that lets in its callers itself,
-// as a visitor of the sandbox: it names the tenant, which is empty of who has none yet.
-type TenantOf = func(context.Context) string
-
 // admitShares is the middleware that refuses a tenant more than its share, whatever key it
 // uses. It names the tenant to the gateway, which bounds long answers by it.
 func admitShares(d *door) func(huma.Context, func(huma.Context)) {
 	tenants := &shares{each: share{shareOfTenant, shareOfHeavy}, held: map[string]share{}}
 	visitors := &shares{each: share{shareOfVisitor, heavyOfVisitor}, together: share{shareOfVisitors, heavyOfVisitors}, held: map[string]share{}}
 	return func(ctx huma.Context, next func(huma.Context)) {
-		declared := ctx.Operation().Metadata
-		s, tenantID, heavy := tenants, "", declared["heavy"] == true
-		if _, scoped := declared["scope"]; scoped {
+		op := route.Of(ctx.Operation())
+		s, tenantID, heavy := tenants, "", op.Heavy
+		if _, scoped := op.Access.(route.Scope); scoped {
 			tenantID = auth.PrincipalFrom(ctx.Context()).TenantID
-		} else if of, visited := declared["tenant"].(TenantOf); visited {
-			s, tenantID = visitors, of(ctx.Context())
+		} else if visited, _ := op.Access.(route.Own); visited.Tenant != nil {
+			s, tenantID = visitors, visited.Tenant(ctx.Context())
 		} else {
 			next(ctx) // no tenant's
 			return

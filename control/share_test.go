@@ -7,20 +7,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/route"
 	"muniment/gateway/api"
 )
 
 // slow is a room whose operations answer when they are told to.
 type slow struct{ begun, answer chan struct{} }
 
-func (s *slow) Routes(a huma.API) {
+func (s *slow) Routes(a route.API) {
 	for path, heavy := range map[string]bool{"/v1/slow": false, "/v1/slow-and-heavy": true} {
-		huma.Register(a, huma.Operation{
-			OperationID: "wait" + path[4:], Method: http.MethodGet, Path: path,
-			Metadata: map[string]any{"scope": api.RightsRead, "heavy": heavy},
+		route.AddRaw(a, route.Operation{
+			ID: "wait" + path[4:], Method: http.MethodGet, Path: path, Access: route.Scope(api.RightsRead), Heavy: heavy,
 		}, func(context.Context, *struct{}) (*struct{}, error) {
 			s.begun <- struct{}{}
 			<-s.answer

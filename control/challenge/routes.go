@@ -14,12 +14,17 @@ import (
 
 // Routes adds the room's operations to the API.
 func (r *Room) Routes(a route.API) {
-	const read, write = api.ChallengesRead, api.ChallengesWrite
-	route.Key(a, write, "Challenges", "open-challenge", http.MethodPost, "/v1/challenges", "Challenge an ACTIVE right", r.post, route.Fails(http.StatusNotFound))
-	route.Key(a, read, "Challenges", "list-challenges", http.MethodGet, "/v1/challenges", "List the challenges, newest first", r.getAll)
-	route.Key(a, read, "Challenges", "get-challenge", http.MethodGet, "/v1/challenges/{challengeId}", "Get a challenge", r.get)
-	route.Key(a, write, "Challenges", "resolve-challenge", http.MethodPost, "/v1/challenges/{challengeId}/resolve", "Uphold a challenge, which revokes the right, or overturn it", r.postResolve, route.Stops)
-	route.Key(a, write, "Challenges", "withdraw-challenge", http.MethodPost, "/v1/challenges/{challengeId}/withdraw", "Withdraw a challenge, for its challenger", r.postWithdraw)
+	const read, write = route.Scope(api.ChallengesRead), route.Scope(api.ChallengesWrite)
+	route.Add(a, route.Operation{ID: "open-challenge", Method: http.MethodPost, Path: "/v1/challenges", Tag: "Challenges", Access: write,
+		Summary: "Challenge an ACTIVE right", Errors: []int{http.StatusNotFound}}, r.post)
+	route.Add(a, route.Operation{ID: "list-challenges", Method: http.MethodGet, Path: "/v1/challenges", Tag: "Challenges", Access: read,
+		Summary: "List the challenges, newest first"}, r.getAll)
+	route.Add(a, route.Operation{ID: "get-challenge", Method: http.MethodGet, Path: "/v1/challenges/{challengeId}", Tag: "Challenges", Access: read,
+		Summary: "Get a challenge"}, r.get)
+	route.Add(a, route.Operation{ID: "resolve-challenge", Method: http.MethodPost, Path: "/v1/challenges/{challengeId}/resolve", Tag: "Challenges", Access: write,
+		Summary: "Uphold a challenge, which revokes the right, or overturn it", Stops: true}, r.postResolve)
+	route.Add(a, route.Operation{ID: "withdraw-challenge", Method: http.MethodPost, Path: "/v1/challenges/{challengeId}/withdraw", Tag: "Challenges", Access: write,
+		Summary: "Withdraw a challenge, for its challenger"}, r.postWithdraw)
 }
 
 // The answers about challenges.
@@ -50,12 +55,12 @@ type openInput struct {
 	}
 }
 
-func (r *Room) post(ctx context.Context, in *openInput) (*store.Answer[OneChallenge], error) {
+func (r *Room) post(ctx context.Context, in *openInput) (OneChallenge, error) {
 	caller, asked := auth.PrincipalFrom(ctx), in.Body
 	made, err := r.open(ctx, Challenge{
 		TenantID: caller.TenantID, RightID: asked.RightID, ChallengerOrgID: string(asked.ChallengerOrgID), Reason: asked.Reason,
 	}, caller.OrgID, store.ByKey(caller.ID))
-	return store.Tell(OneChallenge{made}, err)
+	return OneChallenge{made}, err
 }
 
 type listInput struct {
@@ -64,23 +69,23 @@ type listInput struct {
 	State   string `query:"state" enum:"OPEN,UPHELD,OVERTURNED,WITHDRAWN" doc:"Only challenges in this state."`
 }
 
-func (r *Room) getAll(ctx context.Context, in *listInput) (*store.Answer[Challenges], error) {
+func (r *Room) getAll(ctx context.Context, in *listInput) (Challenges, error) {
 	slice, err := in.Slice()
 	if err != nil {
-		return nil, err
+		return Challenges{}, err
 	}
 	page, next, err := list(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.RightID, in.State}, slice)
-	return store.Tell(Challenges{page, route.Cursor(next)}, err)
+	return Challenges{page, route.Cursor(next)}, err
 }
 
 func (r *Room) get(ctx context.Context, in *struct {
 	ChallengeID string `path:"challengeId"`
-}) (*store.Answer[OneChallenge], error) {
+}) (OneChallenge, error) {
 	c, err := challenges.Find(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.ChallengeID)
 	if err != nil {
-		return nil, err
+		return OneChallenge{}, err
 	}
-	return store.Tell(OneChallenge{*c}, nil)
+	return OneChallenge{*c}, nil
 }
 
 type resolveInput struct {
@@ -91,7 +96,7 @@ type resolveInput struct {
 	}
 }
 
-func (r *Room) postResolve(ctx context.Context, in *resolveInput) (*store.Answer[ResolvedChallenge], error) {
+func (r *Room) postResolve(ctx context.Context, in *resolveInput) (ResolvedChallenge, error) {
 	caller := auth.PrincipalFrom(ctx)
 	how := closing{tenantID: caller.TenantID, id: in.ChallengeID, action: Overturn, tenantOrgID: caller.OrgID, by: store.ByKey(caller.ID)}
 	if in.Body != nil {
@@ -102,13 +107,13 @@ func (r *Room) postResolve(ctx context.Context, in *resolveInput) (*store.Answer
 	}
 	closed, of, err := r.close(ctx, how)
 	if err != nil {
-		return nil, err
+		return ResolvedChallenge{}, err
 	}
 	if how.action == Overturn { // nothing has to be waited for
 		p, err := r.nodes.Propagation(ctx, of.Revision)
-		return store.Tell(ResolvedChallenge{closed, of, p}, err)
+		return ResolvedChallenge{closed, of, p}, err
 	}
-	return store.Tell(ResolvedChallenge{closed, of, r.nodes.Await(ctx, of.Revision)}, nil)
+	return ResolvedChallenge{closed, of, r.nodes.Await(ctx, of.Revision)}, nil
 }
 
 type withdrawInput struct {
@@ -118,12 +123,12 @@ type withdrawInput struct {
 	}
 }
 
-func (r *Room) postWithdraw(ctx context.Context, in *withdrawInput) (*store.Answer[OneChallenge], error) {
+func (r *Room) postWithdraw(ctx context.Context, in *withdrawInput) (OneChallenge, error) {
 	caller := auth.PrincipalFrom(ctx)
 	how := closing{tenantID: caller.TenantID, id: in.ChallengeID, action: Withdraw, tenantOrgID: caller.OrgID, by: store.ByKey(caller.ID)}
 	if in.Body != nil {
 		how.resolution = in.Body.Reason
 	}
 	closed, _, err := r.close(ctx, how)
-	return store.Tell(OneChallenge{closed}, err)
+	return OneChallenge{closed}, err
 }

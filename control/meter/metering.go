@@ -3,7 +3,6 @@ package meter
 import (
 	"context"
 
-	"muniment/control/store"
 	"muniment/gateway/auth"
 	"muniment/pipeline"
 )
@@ -37,14 +36,14 @@ type Totals struct {
 	QuantityMs int64 `json:"quantityMs"`
 }
 
-func (r *Room) getMetering(ctx context.Context, in *Question) (*store.Answer[Metering], error) {
+func (r *Room) getMetering(ctx context.Context, in *Question) (Metering, error) {
 	a, err := in.read(ctx, r, "")
 	if err != nil {
-		return nil, err
+		return Metering{}, err
 	}
 	body := Metering{Frame: a.frame(), Rows: []Row{}}
 	if a.asOf == nil {
-		return store.Tell(body, nil)
+		return body, nil
 	}
 	q := pipeline.MeterQuery{
 		TenantID: auth.PrincipalFrom(ctx).TenantID, RightID: in.RightID,
@@ -58,20 +57,20 @@ func (r *Room) getMetering(ctx context.Context, in *Question) (*store.Answer[Met
 	}
 	if a.open() {
 		if err := total(); err != nil {
-			return nil, err
+			return Metering{}, err
 		}
 		if totals.Receipts == 0 {
-			return store.Tell(body, nil)
+			return body, nil
 		}
 		if q.Buckets, err = a.buckets(totals.First, totals.Last); err != nil {
-			return nil, err
+			return Metering{}, err
 		}
 	} else if q.Buckets, err = a.buckets(q.From, q.To); err != nil {
-		return nil, err
+		return Metering{}, err
 	}
 	rows, err := r.warehouse.Metering(ctx, q)
 	if err != nil {
-		return nil, err
+		return Metering{}, err
 	}
 	switch {
 	case totals != nil:
@@ -79,7 +78,7 @@ func (r *Room) getMetering(ctx context.Context, in *Question) (*store.Answer[Met
 		totals = sum(rows)
 	default:
 		if err := total(); err != nil {
-			return nil, err
+			return Metering{}, err
 		}
 	}
 	body.Totals = Totals{
@@ -92,7 +91,7 @@ func (r *Room) getMetering(ctx context.Context, in *Question) (*store.Answer[Met
 			a.bucket(x.Bucket), x.RightID, x.Substrate, x.BasisID, x.MeteringBasis, x.Reason, x.Receipts, x.QuantityMs,
 		})
 	}
-	return store.Tell(body, nil)
+	return body, nil
 }
 
 // reasonMetered is the reason of a delivery that is billed.

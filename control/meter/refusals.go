@@ -3,7 +3,6 @@ package meter
 import (
 	"context"
 
-	"muniment/control/store"
 	"muniment/gateway/auth"
 	"muniment/pipeline"
 )
@@ -34,14 +33,14 @@ type refusalsQuestion struct {
 	Rule string `query:"rule" maxLength:"64" doc:"One rule only." example:"automotive-speed"`
 }
 
-func (r *Room) getRefusals(ctx context.Context, in *refusalsQuestion) (*store.Answer[Refusals], error) {
+func (r *Room) getRefusals(ctx context.Context, in *refusalsQuestion) (Refusals, error) {
 	a, err := in.read(ctx, r, hour)
 	if err != nil {
-		return nil, err
+		return Refusals{}, err
 	}
 	body := Refusals{Frame: a.frame(), Rows: []RefusalRow{}}
 	if a.asOf == nil {
-		return store.Tell(body, nil)
+		return body, nil
 	}
 	q := pipeline.RefusalQuery{
 		TenantID: auth.PrincipalFrom(ctx).TenantID, RightID: in.RightID, Rule: in.Rule,
@@ -49,17 +48,17 @@ func (r *Room) getRefusals(ctx context.Context, in *refusalsQuestion) (*store.An
 	}
 	totals, err := r.warehouse.RefusalTotals(ctx, q)
 	if err != nil {
-		return nil, err
+		return Refusals{}, err
 	}
 	if a.open() && totals.First.IsZero() {
-		return store.Tell(body, nil)
+		return body, nil
 	}
 	if q.Buckets, err = a.buckets(totals.First, totals.Last); err != nil {
-		return nil, err
+		return Refusals{}, err
 	}
 	rows, err := r.warehouse.Refusals(ctx, q)
 	if err != nil {
-		return nil, err
+		return Refusals{}, err
 	}
 	body.Totals.Refusals = totals.Refusals
 	rows, body.NextCursor = page(&a, rows, in.Limit)
@@ -70,5 +69,5 @@ func (r *Room) getRefusals(ctx context.Context, in *refusalsQuestion) (*store.An
 		}
 		body.Rows = append(body.Rows, row)
 	}
-	return store.Tell(body, nil)
+	return body, nil
 }

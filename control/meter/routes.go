@@ -15,12 +15,14 @@ import (
 
 // Routes adds the room's operations to the API.
 func (r *Room) Routes(a route.API) {
-	route.Key(a, api.MeteringRead, "Metering", "get-metering", http.MethodGet, "/v1/metering", "Sum the recorded metering decisions", r.getMetering,
-		route.Described("Sums by right, substrate, basis, metering basis and reason, and by `bucket` when one is given. The window and the buckets "+
-			"are of `renderedAt`. A first or last bucket that the window cuts counts what is inside the window. Totals are over all rows, not the page."))
-	route.Key(a, api.MeteringRead, "Metering", "get-refusals", http.MethodGet, "/v1/metering/refusals", "Sum what the constraint gate refused", r.getRefusals,
-		route.Described("Sums refused deliveries by right, rule and bucket, an hour when none is given. A delivery that broke two rules is counted under both. "+
-			"Nodes tell their counts about once a minute, and the window and the buckets are of the moment at which they did."))
+	route.Add(a, route.Operation{ID: "get-metering", Method: http.MethodGet, Path: "/v1/metering", Tag: "Metering", Access: route.Scope(api.MeteringRead),
+		Summary: "Sum the recorded metering decisions",
+		Description: "Sums by right, substrate, basis, metering basis and reason, and by `bucket` when one is given. The window and the buckets " +
+			"are of `renderedAt`. A first or last bucket that the window cuts counts what is inside the window. Totals are over all rows, not the page."}, r.getMetering)
+	route.Add(a, route.Operation{ID: "get-refusals", Method: http.MethodGet, Path: "/v1/metering/refusals", Tag: "Metering", Access: route.Scope(api.MeteringRead),
+		Summary: "Sum what the constraint gate refused",
+		Description: "Sums refused deliveries by right, rule and bucket, an hour when none is given. A delivery that broke two rules is counted under both. " +
+			"Nodes tell their counts about once a minute, and the window and the buckets are of the moment at which they did."}, r.getRefusals)
 }
 
 // Question is what both operations take. It is exported because huma passes over

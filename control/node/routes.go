@@ -4,23 +4,16 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
+	"muniment/control/route"
 )
 
 // Routes adds the room's operations to the API.
-func (r *Room) Routes(a huma.API) {
-	huma.Register(a, huma.Operation{
-		OperationID: "get-key-directory",
-		Method:      http.MethodGet,
-		Path:        "/.well-known/muniment/keys.json",
+func (r *Room) Routes(a route.API) {
+	route.AddRaw(a, route.Operation{
+		ID: "get-key-directory", Method: http.MethodGet, Path: "/.well-known/muniment/keys.json", Tag: "Verification", Access: route.Public{},
 		Summary:     "Get the signed directory of verification keys",
 		Description: "Canonical JSON, without an envelope: its bytes are what is signed.",
-		Tags:        []string{"Verification"},
-		Metadata:    map[string]any{"public": true},
-		Responses: map[string]*huma.Response{"200": {
-			Description: "The directory",
-			Content:     map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Type: huma.TypeObject}}},
-		}},
+		Content:     route.Content{Type: "application/json", Note: "The directory"},
 	}, func(ctx context.Context, _ *struct{}) (*directoryAnswer, error) {
 		text, err := r.Directory(ctx)
 		if err != nil {

@@ -14,15 +14,22 @@ import (
 
 // Routes adds the room's operations to the API.
 func (r *Room) Routes(a route.API) {
-	const read, write = api.OffersRead, api.OffersWrite
-	route.Key(a, write, "Offers", "propose-offer", http.MethodPost, "/v1/offers", "Propose to share, cede or sublet a part of a right", r.post, route.Fails(http.StatusNotFound))
-	route.Key(a, read, "Offers", "list-offers", http.MethodGet, "/v1/offers", "List the offers, newest first", r.getAll)
-	route.Key(a, read, "Offers", "get-offer", http.MethodGet, "/v1/offers/{offerId}", "Get an offer", r.get)
-	route.Key(a, write, "Offers", "counter-offer", http.MethodPost, "/v1/offers/{offerId}/counter", "Answer an offer with one in the opposite direction", r.postCounter)
-	route.Key(a, write, "Offers", "accept-offer", http.MethodPost, "/v1/offers/{offerId}/accept", "Accept an offer, which issues the right that it asked for", r.postAccept,
-		route.Described("Also a key of the tenant that proposed the offer may do so, for the recipient. The event says it: `assertedBy` is the tenant's organisation, `actingOrgId` the recipient."))
-	route.Key(a, write, "Offers", "withdraw-offer", http.MethodPost, "/v1/offers/{offerId}/withdraw", "Withdraw an offer, for its proposer", r.postClose(Withdraw))
-	route.Key(a, write, "Offers", "reject-offer", http.MethodPost, "/v1/offers/{offerId}/reject", "Reject an offer, for its recipient", r.postClose(Reject))
+	const read, write = route.Scope(api.OffersRead), route.Scope(api.OffersWrite)
+	route.Add(a, route.Operation{ID: "propose-offer", Method: http.MethodPost, Path: "/v1/offers", Tag: "Offers", Access: write,
+		Summary: "Propose to share, cede or sublet a part of a right", Errors: []int{http.StatusNotFound}}, r.post)
+	route.Add(a, route.Operation{ID: "list-offers", Method: http.MethodGet, Path: "/v1/offers", Tag: "Offers", Access: read,
+		Summary: "List the offers, newest first"}, r.getAll)
+	route.Add(a, route.Operation{ID: "get-offer", Method: http.MethodGet, Path: "/v1/offers/{offerId}", Tag: "Offers", Access: read,
+		Summary: "Get an offer"}, r.get)
+	route.Add(a, route.Operation{ID: "counter-offer", Method: http.MethodPost, Path: "/v1/offers/{offerId}/counter", Tag: "Offers", Access: write,
+		Summary: "Answer an offer with one in the opposite direction"}, r.postCounter)
+	route.Add(a, route.Operation{ID: "accept-offer", Method: http.MethodPost, Path: "/v1/offers/{offerId}/accept", Tag: "Offers", Access: write,
+		Summary:     "Accept an offer, which issues the right that it asked for",
+		Description: "Also a key of the tenant that proposed the offer may do so, for the recipient. The event says it: `assertedBy` is the tenant's organisation, `actingOrgId` the recipient."}, r.postAccept)
+	route.Add(a, route.Operation{ID: "withdraw-offer", Method: http.MethodPost, Path: "/v1/offers/{offerId}/withdraw", Tag: "Offers", Access: write,
+		Summary: "Withdraw an offer, for its proposer"}, r.postClose(Withdraw))
+	route.Add(a, route.Operation{ID: "reject-offer", Method: http.MethodPost, Path: "/v1/offers/{offerId}/reject", Tag: "Offers", Access: write,
+		Summary: "Reject an offer, for its recipient"}, r.postClose(Reject))
 }
 
 // byCaller is the tenant that a key is of, which asserts, and the key.
@@ -67,21 +74,21 @@ type Terms struct {
 	ExpiresAt *route.Time `json:"expiresAt,omitempty" nullable:"true" doc:"The first moment at which it can't be accepted any more; absent: in 7 days."`
 }
 
-func (r *Room) post(ctx context.Context, in *proposeInput) (*store.Answer[OneOffer], error) {
+func (r *Room) post(ctx context.Context, in *proposeInput) (OneOffer, error) {
 	caller, asked := auth.PrincipalFrom(ctx), in.Body
 	until, err := route.Given("expiresAt", asked.ExpiresAt)
 	if err != nil {
-		return nil, err
+		return OneOffer{}, err
 	}
 	scope, err := right.AskedScope(asked.Scope)
 	if err != nil {
-		return nil, err
+		return OneOffer{}, err
 	}
 	made, err := r.propose(ctx, Offer{
 		TenantID: caller.TenantID, RightID: asked.RightID, FromOrgID: string(asked.FromOrgID), ToOrgID: string(asked.ToOrgID),
 		Scope: scope, TermsRef: asked.TermsRef, ExpiresAt: until,
 	}, byCaller(caller))
-	return store.Tell(OneOffer{made}, err)
+	return OneOffer{made}, err
 }
 
 type listInput struct {
@@ -90,30 +97,30 @@ type listInput struct {
 	State   string `query:"state" enum:"PROPOSED,COUNTERED,WITHDRAWN,REJECTED,ACCEPTED,EXPIRED" doc:"Only offers in this state."`
 }
 
-func (r *Room) getAll(ctx context.Context, in *listInput) (*store.Answer[Offers], error) {
+func (r *Room) getAll(ctx context.Context, in *listInput) (Offers, error) {
 	slice, err := in.Slice()
 	if err != nil {
-		return nil, err
+		return Offers{}, err
 	}
 	now := store.At(r.db.Now())
 	page, next, err := list(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.RightID, in.State}, now, slice)
 	for i := range page {
 		page[i].State = page[i].stateAt(now)
 	}
-	return store.Tell(Offers{page, route.Cursor(next)}, err)
+	return Offers{page, route.Cursor(next)}, err
 }
 
 type offerPath struct {
 	OfferID string `path:"offerId"`
 }
 
-func (r *Room) get(ctx context.Context, in *offerPath) (*store.Answer[OneOffer], error) {
+func (r *Room) get(ctx context.Context, in *offerPath) (OneOffer, error) {
 	o, err := offers.Find(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.OfferID)
 	if err != nil {
-		return nil, err
+		return OneOffer{}, err
 	}
 	o.State = o.stateAt(store.At(r.db.Now()))
-	return store.Tell(OneOffer{*o}, nil)
+	return OneOffer{*o}, nil
 }
 
 type counterInput struct {
@@ -124,25 +131,25 @@ type counterInput struct {
 	}
 }
 
-func (r *Room) postCounter(ctx context.Context, in *counterInput) (*store.Answer[CounteredOffer], error) {
+func (r *Room) postCounter(ctx context.Context, in *counterInput) (CounteredOffer, error) {
 	caller, asked := auth.PrincipalFrom(ctx), in.Body
 	until, err := route.Given("expiresAt", asked.ExpiresAt)
 	if err != nil {
-		return nil, err
+		return CounteredOffer{}, err
 	}
 	scope, err := right.AskedScope(asked.Scope)
 	if err != nil {
-		return nil, err
+		return CounteredOffer{}, err
 	}
 	countered, made, err := r.counter(ctx, caller.TenantID, in.OfferID,
 		Offer{Scope: scope, TermsRef: asked.TermsRef, ExpiresAt: until}, byCaller(caller))
-	return store.Tell(CounteredOffer{made, countered}, err)
+	return CounteredOffer{made, countered}, err
 }
 
-func (r *Room) postAccept(ctx context.Context, in *offerPath) (*store.Answer[AcceptedOffer], error) {
+func (r *Room) postAccept(ctx context.Context, in *offerPath) (AcceptedOffer, error) {
 	caller := auth.PrincipalFrom(ctx)
 	accepted, issued, err := r.accept(ctx, caller.TenantID, in.OfferID, byCaller(caller))
-	return store.Tell(AcceptedOffer{accepted, issued}, err)
+	return AcceptedOffer{accepted, issued}, err
 }
 
 type closeInput struct {
@@ -152,14 +159,14 @@ type closeInput struct {
 	}
 }
 
-func (r *Room) postClose(a Action) func(context.Context, *closeInput) (*store.Answer[OneOffer], error) {
-	return func(ctx context.Context, in *closeInput) (*store.Answer[OneOffer], error) {
+func (r *Room) postClose(a Action) func(context.Context, *closeInput) (OneOffer, error) {
+	return func(ctx context.Context, in *closeInput) (OneOffer, error) {
 		caller := auth.PrincipalFrom(ctx)
 		var reason *string
 		if in.Body != nil {
 			reason = in.Body.Reason
 		}
 		closed, err := r.close(ctx, caller.TenantID, in.OfferID, a, reason, byCaller(caller))
-		return store.Tell(OneOffer{closed}, err)
+		return OneOffer{closed}, err
 	}
 }

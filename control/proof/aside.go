@@ -145,11 +145,12 @@ const mostListed = 500
 
 // OperatorRoutes adds what an operator may do to the API of the admin listener.
 func (r *Room) OperatorRoutes(a route.API) {
-	route.Operator(a, "list-set-aside", http.MethodGet, "/admin/set-aside", "List the records set aside that hold sealing",
-		func(ctx context.Context, _ *struct{}) (*store.Answer[SetAsides], error) {
-			return store.Tell(r.SetAsides(ctx, mostListed))
-		})
-	route.Operator(a, "release-set-aside", http.MethodPost, "/admin/set-aside/release", "Let sealing go on without records set aside, for good; all of them or none", r.postRelease)
+	route.Add(a, route.Operation{ID: "list-set-aside", Method: http.MethodGet, Path: "/admin/set-aside", Tag: "Operator", Access: route.Operator{},
+		Summary: "List the records set aside that hold sealing"}, func(ctx context.Context, _ *struct{}) (SetAsides, error) {
+		return r.SetAsides(ctx, mostListed)
+	})
+	route.Add(a, route.Operation{ID: "release-set-aside", Method: http.MethodPost, Path: "/admin/set-aside/release", Tag: "Operator", Access: route.Operator{},
+		Summary: "Let sealing go on without records set aside, for good; all of them or none"}, r.postRelease)
 }
 
 type releaseRequest struct {
@@ -164,19 +165,19 @@ type Releases struct {
 	Released []Released `json:"released"`
 }
 
-func (r *Room) postRelease(ctx context.Context, in *releaseRequest) (*store.Answer[Releases], error) {
+func (r *Room) postRelease(ctx context.Context, in *releaseRequest) (Releases, error) {
 	var positions []sealer.Position
 	for _, text := range in.Body.Positions {
 		at, err := sealer.ParsePosition(text)
 		if err != nil {
-			return nil, api.InvalidField("positions", fmt.Sprintf("%q is no position of this log", text))
+			return Releases{}, api.InvalidField("positions", fmt.Sprintf("%q is no position of this log", text))
 		}
 		if !slices.Contains(positions, at) {
 			positions = append(positions, at)
 		}
 	}
 	all, err := r.Release(ctx, positions, in.Body.Reason, store.ByOperator())
-	return store.Tell(Releases{all}, err)
+	return Releases{all}, err
 }
 
 // heldGauge asks the warehouse when it is scraped, so that a restart forgets nothing

@@ -6,30 +6,31 @@ import (
 	"net/http"
 
 	"muniment/control/route"
-	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 	"muniment/sealer"
 )
 
 func (r *Room) checkpointRoutes(a route.API) {
-	route.Key(a, api.AuditRead, "Proof packs", "get-checkpoint", http.MethodGet, "/v1/proof-packs/checkpoint", "Get the newest signed checkpoint of the tenant's log", r.getCheckpoint,
-		route.Described("A C2SP signed note: who keeps it outside can tell later that the log was not rolled back (muniment verify --expect-checkpoint)."), route.Fails(http.StatusNotFound))
-	route.Key(a, api.AuditRead, "Proof packs", "prove-consistency", http.MethodGet, "/v1/proof-packs/{packId}/consistency", "Prove that the log of a pack extends that of an earlier one", r.proveConsistency,
-		route.Described("RFC 6962 consistency proof between the checkpoints of both packs. The whole answer is a file for muniment verify."))
+	route.Add(a, route.Operation{ID: "get-checkpoint", Method: http.MethodGet, Path: "/v1/proof-packs/checkpoint", Tag: "Proof packs", Access: route.Scope(api.AuditRead),
+		Summary:     "Get the newest signed checkpoint of the tenant's log",
+		Description: "A C2SP signed note: who keeps it outside can tell later that the log was not rolled back (muniment verify --expect-checkpoint).", Errors: []int{http.StatusNotFound}}, r.getCheckpoint)
+	route.Add(a, route.Operation{ID: "prove-consistency", Method: http.MethodGet, Path: "/v1/proof-packs/{packId}/consistency", Tag: "Proof packs", Access: route.Scope(api.AuditRead),
+		Summary:     "Prove that the log of a pack extends that of an earlier one",
+		Description: "RFC 6962 consistency proof between the checkpoints of both packs. The whole answer is a file for muniment verify."}, r.proveConsistency)
 }
 
 type checkpointDetail struct {
 	Checkpoint string `json:"checkpoint" doc:"C2SP signed note."`
 }
 
-func (r *Room) getCheckpoint(ctx context.Context, _ *struct{}) (*store.Answer[checkpointDetail], error) {
+func (r *Room) getCheckpoint(ctx context.Context, _ *struct{}) (checkpointDetail, error) {
 	p, err := r.newest(ctx, auth.PrincipalFrom(ctx).TenantID)
 	if err != nil {
-		return nil, err
+		return checkpointDetail{}, err
 	}
 	note, err := p.checkpoint()
-	return store.Tell(checkpointDetail{note}, err)
+	return checkpointDetail{note}, err
 }
 
 type consistencyRequest struct {
@@ -44,17 +45,17 @@ type consistencyDetail struct {
 	To          string   `json:"to" doc:"Checkpoint of the later pack."`
 }
 
-func (r *Room) proveConsistency(ctx context.Context, in *consistencyRequest) (*store.Answer[consistencyDetail], error) {
+func (r *Room) proveConsistency(ctx context.Context, in *consistencyRequest) (consistencyDetail, error) {
 	to, err := r.find(ctx, in.PackID)
 	if err != nil {
-		return nil, err
+		return consistencyDetail{}, err
 	}
 	from, err := r.find(ctx, in.From)
 	if err != nil {
-		return nil, err
+		return consistencyDetail{}, err
 	}
 	if from.Sequence > to.Sequence {
-		return nil, api.InvalidField("from", fmt.Sprintf("pack %s is newer than %s", from.ID, to.ID))
+		return consistencyDetail{}, api.InvalidField("from", fmt.Sprintf("pack %s is newer than %s", from.ID, to.ID))
 	}
 	detail := consistencyDetail{Consistency: []string{}}
 	hashes, err := r.consistency(ctx, from, to)
@@ -65,12 +66,12 @@ func (r *Room) proveConsistency(ctx context.Context, in *consistencyRequest) (*s
 		detail.To, err = to.checkpoint()
 	}
 	if err != nil {
-		return nil, err
+		return consistencyDetail{}, err
 	}
 	for _, h := range hashes {
 		detail.Consistency = append(detail.Consistency, h.String())
 	}
-	return store.Tell(detail, nil)
+	return detail, nil
 }
 
 // consistency proves that the tree of to extends that of from.

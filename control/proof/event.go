@@ -44,10 +44,11 @@ type EventPage struct {
 }
 
 func (r *Room) eventRoutes(a route.API) {
-	route.Key(a, api.AuditRead, "Events", "list-events", http.MethodGet, "/v1/events", "List the tenant's events, newest first", r.listEvents,
-		route.Described("What the warehouse has loaded: an event turns up here shortly after it is durable. Events are in the order of the log, "+
-			"`from` and `to` are of their own time. A cursor neither skips nor repeats an event, whatever arrives meanwhile; "+
-			"it belongs to the order it was made in, and the filters are given again beside it."))
+	route.Add(a, route.Operation{ID: "list-events", Method: http.MethodGet, Path: "/v1/events", Tag: "Events", Access: route.Scope(api.AuditRead),
+		Summary: "List the tenant's events, newest first",
+		Description: "What the warehouse has loaded: an event turns up here shortly after it is durable. Events are in the order of the log, " +
+			"`from` and `to` are of their own time. A cursor neither skips nor repeats an event, whatever arrives meanwhile; " +
+			"it belongs to the order it was made in, and the filters are given again beside it."}, r.listEvents)
 }
 
 // query reads the filters of a tenant in a partition. asOf bounds the listing; nil
@@ -118,27 +119,27 @@ func nearer(a, b *sealer.Position, side int) *sealer.Position {
 	return a
 }
 
-func (r *Room) listEvents(ctx context.Context, in *eventsRequest) (*store.Answer[EventPage], error) {
+func (r *Room) listEvents(ctx context.Context, in *eventsRequest) (EventPage, error) {
 	page := EventPage{Events: []LoggedEvent{}}
 	tenantID := auth.PrincipalFrom(ctx).TenantID
 	partition, err := r.log.PartitionOf(ctx, tenantID)
 	if err != nil {
-		return nil, err
+		return EventPage{}, err
 	}
 	asOf, err := in.Position(ctx, r.warehouse, r.log, tenantID)
 	if err != nil {
-		return nil, err
+		return EventPage{}, err
 	}
 	query, err := in.query(tenantID, partition, asOf)
 	if err != nil {
-		return nil, err
+		return EventPage{}, err
 	}
 	if asOf == nil {
-		return store.Tell(page, nil)
+		return page, nil
 	}
 	rows, err := r.warehouse.Events(ctx, query)
 	if err != nil {
-		return nil, err
+		return EventPage{}, err
 	}
 	page.AsOf = new(asOf.String())
 	rows, next := store.Cut(rows, in.Limit, func(row pipeline.Row) string { return in.Order + "/" + row.Position.String() })
@@ -146,5 +147,5 @@ func (r *Room) listEvents(ctx context.Context, in *eventsRequest) (*store.Answer
 	for _, row := range rows {
 		page.Events = append(page.Events, LoggedEvent{row.Position.String(), row.Event})
 	}
-	return store.Tell(page, nil)
+	return page, nil
 }

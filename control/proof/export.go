@@ -9,9 +9,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"strconv"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"muniment/control/route"
 	"muniment/gateway/api"
@@ -21,10 +18,11 @@ import (
 )
 
 func (r *Room) exportRoutes(a route.API) {
-	route.Key(a, api.AuditRead, "Events", "export-events", http.MethodGet, "/v1/events/export", "Download a run of sealed events with what proves it", r.exportEvents,
-		answersFile("The export"), route.Described("NDJSON of canonical lines: a header with the signed checkpoints of the packs that hold the events, the hashes that lead "+
-			"there and the key directory, then the events verbatim, oldest first. The file is for muniment verify, and needs nothing "+
-			"but the root key. 409 if nothing of the run is sealed yet, or not all up to upTo."), route.Fails(http.StatusConflict))
+	route.AddFile(a, route.Operation{ID: "export-events", Method: http.MethodGet, Path: "/v1/events/export", Tag: "Events", Access: route.Scope(api.AuditRead),
+		Summary: "Download a run of sealed events with what proves it", Heavy: true, Content: route.Content{Type: bundleType, Note: "The export"},
+		Description: "NDJSON of canonical lines: a header with the signed checkpoints of the packs that hold the events, the hashes that lead " +
+			"there and the key directory, then the events verbatim, oldest first. The file is for muniment verify, and needs nothing " +
+			"but the root key. 409 if nothing of the run is sealed yet, or not all up to upTo.", Errors: []int{http.StatusConflict}}, r.exportEvents)
 }
 
 type exportRequest struct {
@@ -51,7 +49,7 @@ type slice struct {
 	from, to int64
 }
 
-func (r *Room) exportEvents(ctx context.Context, in *exportRequest) (*huma.StreamResponse, error) {
+func (r *Room) exportEvents(ctx context.Context, in *exportRequest) (*route.File, error) {
 	tenantID := auth.PrincipalFrom(ctx).TenantID
 	events, err := r.run(ctx, tenantID, in)
 	if err != nil {
@@ -62,12 +60,9 @@ func (r *Room) exportEvents(ctx context.Context, in *exportRequest) (*huma.Strea
 		return nil, err
 	}
 	text := append(header.Append(nil), '\n')
-	return &huma.StreamResponse{Body: func(hc huma.Context) {
-		hc.SetHeader("Content-Type", bundleType)
-		hc.SetHeader("Content-Length", strconv.FormatInt(int64(len(text))+events.bytes, 10))
-		hc.SetHeader("Content-Disposition", fmt.Sprintf(`attachment; filename="events-%d-%d.ndjson"`, events.first, events.last))
-		if err := r.writeExport(hc.BodyWriter(), text, events); err != nil {
-			// As with a pack: an answer that is short of its length is no export.
+	name := fmt.Sprintf("events-%d-%d.ndjson", events.first, events.last)
+	return &route.File{Name: name, Size: int64(len(text)) + events.bytes, Write: func(to io.Writer) {
+		if err := r.writeExport(to, text, events); err != nil {
 			r.cfg.Logger.Info("an export broke off", "tenantId", tenantID, "err", err)
 		}
 	}}, nil

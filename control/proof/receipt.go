@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"muniment/control/route"
-	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 	"muniment/pipeline"
@@ -17,11 +16,13 @@ import (
 )
 
 func (r *Room) receiptRoutes(a route.API) {
-	route.Key(a, api.AuditRead, "Receipts", "get-receipt", http.MethodGet, "/v1/receipts/{receiptId}", "Get a receipt, its signature, and the event that holds it", r.getReceipt,
-		route.Described("sealed is null until a proof pack holds the event. A receipt is here from the moment that its caller got it."))
-	route.Key(a, api.AuditRead, "Receipts", "prove-receipt", http.MethodGet, "/v1/receipts/{receiptId}/proof", "Prove that the tenant's log includes a receipt", r.proveReceipt,
-		route.Described("proof is a C2SP tlog-proof: leaf index, RFC 6962 inclusion proof, and the signed checkpoint that it leads to. "+
-			"event is verbatim: it is the leaf. The whole answer is a file for muniment verify. 409 until a pack holds the receipt."), route.Fails(http.StatusConflict))
+	route.Add(a, route.Operation{ID: "get-receipt", Method: http.MethodGet, Path: "/v1/receipts/{receiptId}", Tag: "Receipts", Access: route.Scope(api.AuditRead),
+		Summary:     "Get a receipt, its signature, and the event that holds it",
+		Description: "sealed is null until a proof pack holds the event. A receipt is here from the moment that its caller got it."}, r.getReceipt)
+	route.Add(a, route.Operation{ID: "prove-receipt", Method: http.MethodGet, Path: "/v1/receipts/{receiptId}/proof", Tag: "Receipts", Access: route.Scope(api.AuditRead),
+		Summary: "Prove that the tenant's log includes a receipt",
+		Description: "proof is a C2SP tlog-proof: leaf index, RFC 6962 inclusion proof, and the signed checkpoint that it leads to. " +
+			"event is verbatim: it is the leaf. The whole answer is a file for muniment verify. 409 until a pack holds the receipt.", Errors: []int{http.StatusConflict}}, r.proveReceipt)
 }
 
 // receiptRequest names a receipt.
@@ -44,24 +45,24 @@ type sealedIn struct {
 	LeafIndex uint64   `json:"leafIndex" doc:"Of the tenant's Merkle log, from 0."`
 }
 
-func (r *Room) getReceipt(ctx context.Context, in *receiptRequest) (*store.Answer[receiptDetail], error) {
+func (r *Room) getReceipt(ctx context.Context, in *receiptRequest) (receiptDetail, error) {
 	row, err := r.receipt(ctx, in.ReceiptID)
 	if err != nil {
-		return nil, err
+		return receiptDetail{}, err
 	}
 	parts, err := sealer.SplitDelivery(row.Event)
 	if err != nil {
-		return nil, err
+		return receiptDetail{}, err
 	}
 	detail := receiptDetail{Receipt: parts.Receipt, Signature: parts.Signature, Event: row.Event, Position: row.Position.String()}
 	p, index, found, err := r.leafOf(ctx, row)
 	if err != nil {
-		return nil, err
+		return receiptDetail{}, err
 	}
 	if found {
 		detail.Sealed = &sealedIn{PackID: p.ID, LeafIndex: index}
 	}
-	return store.Tell(detail, nil)
+	return detail, nil
 }
 
 type proofRequest struct {
@@ -78,10 +79,10 @@ type proofDetail struct {
 // errNotSealed refuses to prove what no pack holds.
 var errNotSealed = api.Conflict("no proof pack holds the receipt yet: seal one first")
 
-func (r *Room) proveReceipt(ctx context.Context, in *proofRequest) (*store.Answer[proofDetail], error) {
+func (r *Room) proveReceipt(ctx context.Context, in *proofRequest) (proofDetail, error) {
 	row, err := r.receipt(ctx, in.ReceiptID)
 	if err != nil {
-		return nil, err
+		return proofDetail{}, err
 	}
 	under, index, found, err := r.leafOf(ctx, row)
 	if err == nil && !found {
@@ -89,20 +90,20 @@ func (r *Room) proveReceipt(ctx context.Context, in *proofRequest) (*store.Answe
 	}
 	switch {
 	case err != nil:
-		return nil, err
+		return proofDetail{}, err
 	case in.Checkpoint == "latest":
 		under, err = r.newest(ctx, row.TenantID)
 	default:
 		under, err = r.sound(ctx, under)
 	}
 	if err != nil {
-		return nil, err
+		return proofDetail{}, err
 	}
 	proof, err := r.inclusion(ctx, under, index, sealer.LeafHash(row.Event))
 	if err != nil {
-		return nil, err
+		return proofDetail{}, err
 	}
-	return store.Tell(proofDetail{Event: row.Event, Proof: proof.Text()}, nil)
+	return proofDetail{Event: row.Event, Proof: proof.Text()}, nil
 }
 
 // receipt is the event with a receipt of the caller's. A foreign one is not there.

@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"muniment/control/route"
 	"muniment/control/store"
 	"muniment/gateway/api"
@@ -19,34 +17,30 @@ import (
 // Routes adds the room's operations to the API: proof packs, what they prove, and
 // the list of events.
 func (r *Room) Routes(a route.API) {
-	route.Key(a, api.ProofWrite, "Proof packs", "seal-proof-packs", http.MethodPost, "/v1/proof-packs/seal", "Seal what was acknowledged before the call", r.postSeal,
-		route.Described("Answers with every pack sealed since the call began, or with the last one when nothing is new. "+
-			"503 WAREHOUSE_BEHIND and LOG_UNAVAILABLE may be tried again, 503 SET_ASIDE needs an operator."))
-	route.Key(a, api.AuditRead, "Proof packs", "list-proof-packs", http.MethodGet, "/v1/proof-packs", "List the proof packs, newest last", r.list)
-	route.Key(a, api.AuditRead, "Proof packs", "get-proof-pack", http.MethodGet, "/v1/proof-packs/{packId}", "Get a pack's header and summary, and the keys it was made with", r.get,
-		route.Described("header.duplicates lists what is not billed, as {leaf, first}: the delivery at leaf repeats that at first, the lowest "+
-			"leaf of the tenant's log with the same idempotency key, at most 24 h older, or younger. header.settlement is empty until the tenant has "+
-			"settlement rules. Then it has one element: rules, the records as their events have them; lines, what each rule makes of the "+
-			"receipts of one right and metering basis, with the amounts of its shares; and unrated, the metered receipts without a line."))
-	route.Key(a, api.AuditRead, "Proof packs", "download-proof-pack", http.MethodGet, "/v1/proof-packs/{packId}/bundle", "Download a pack as it was sealed", r.download,
-		answersFile("The pack"), route.Described("NDJSON of canonical lines: header, entries, signature. Byte for byte what was sealed."))
+	route.Add(a, route.Operation{ID: "seal-proof-packs", Method: http.MethodPost, Path: "/v1/proof-packs/seal", Tag: "Proof packs", Access: route.Scope(api.ProofWrite),
+		Summary: "Seal what was acknowledged before the call",
+		Description: "Answers with every pack sealed since the call began, or with the last one when nothing is new. " +
+			"503 WAREHOUSE_BEHIND and LOG_UNAVAILABLE may be tried again, 503 SET_ASIDE needs an operator."}, r.postSeal)
+	route.Add(a, route.Operation{ID: "list-proof-packs", Method: http.MethodGet, Path: "/v1/proof-packs", Tag: "Proof packs", Access: route.Scope(api.AuditRead),
+		Summary: "List the proof packs, newest last"}, r.list)
+	route.Add(a, route.Operation{ID: "get-proof-pack", Method: http.MethodGet, Path: "/v1/proof-packs/{packId}", Tag: "Proof packs", Access: route.Scope(api.AuditRead),
+		Summary: "Get a pack's header and summary, and the keys it was made with",
+		Description: "header.duplicates lists what is not billed, as {leaf, first}: the delivery at leaf repeats that at first, the lowest " +
+			"leaf of the tenant's log with the same idempotency key, at most 24 h older, or younger. header.settlement is empty until the tenant has " +
+			"settlement rules. Then it has one element: rules, the records as their events have them; lines, what each rule makes of the " +
+			"receipts of one right and metering basis, with the amounts of its shares; and unrated, the metered receipts without a line."}, r.get)
+	route.AddFile(a, route.Operation{ID: "download-proof-pack", Method: http.MethodGet, Path: "/v1/proof-packs/{packId}/bundle", Tag: "Proof packs", Access: route.Scope(api.AuditRead),
+		Summary: "Download a pack as it was sealed", Heavy: true, Content: route.Content{Type: bundleType, Note: "The pack"},
+		Description: "NDJSON of canonical lines: header, entries, signature. Byte for byte what was sealed."}, r.download)
 	r.checkpointRoutes(a)
 	r.receiptRoutes(a)
 	r.eventRoutes(a)
 	r.exportRoutes(a)
 }
 
-// answersFile has the operation answer with canonical lines, of any length.
-func answersFile(what string) route.Also {
-	return func(op *huma.Operation) {
-		op.Metadata["heavy"] = true
-		op.Responses = map[string]*huma.Response{"200": {Description: what, Content: map[string]*huma.MediaType{bundleType: {}}}}
-	}
-}
-
-func (r *Room) postSeal(ctx context.Context, _ *struct{}) (*store.Answer[Sealed], error) {
+func (r *Room) postSeal(ctx context.Context, _ *struct{}) (Sealed, error) {
 	caller := auth.PrincipalFrom(ctx)
-	return store.Tell(r.Seal(ctx, caller.TenantID, sealer.Ref{Kind: "key", ID: caller.ID}))
+	return r.Seal(ctx, caller.TenantID, sealer.Ref{Kind: "key", ID: caller.ID})
 }
 
 // Summary is a pack in a list.
@@ -91,7 +85,7 @@ type packPage struct {
 	NextCursor *string   `json:"nextCursor"`
 }
 
-func (r *Room) list(ctx context.Context, in *struct{ route.Page }) (*store.Answer[packPage], error) {
+func (r *Room) list(ctx context.Context, in *struct{ route.Page }) (packPage, error) {
 	var after int64
 	slice, err := in.Slice()
 	if err == nil && slice.Behind != "" {
@@ -100,11 +94,11 @@ func (r *Room) list(ctx context.Context, in *struct{ route.Page }) (*store.Answe
 		}
 	}
 	if err != nil {
-		return nil, err
+		return packPage{}, err
 	}
 	packs, err := listSummaries(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, after, in.Limit+1)
 	if err != nil {
-		return nil, err
+		return packPage{}, err
 	}
 	page := packPage{Packs: []Summary{}}
 	packs, next := store.Cut(packs, in.Limit, func(p Pack) string { return strconv.FormatInt(p.Sequence, 10) })
@@ -112,7 +106,7 @@ func (r *Room) list(ctx context.Context, in *struct{ route.Page }) (*store.Answe
 	for i := range packs {
 		page.Packs = append(page.Packs, packs[i].summary())
 	}
-	return store.Tell(page, nil)
+	return page, nil
 }
 
 // packRequest names a pack.
@@ -126,18 +120,18 @@ type packDetail struct {
 	Keys    json.RawMessage `json:"keys" doc:"The key directory at the time of sealing, as its header has it."`
 }
 
-func (r *Room) get(ctx context.Context, in *packRequest) (*store.Answer[packDetail], error) {
+func (r *Room) get(ctx context.Context, in *packRequest) (packDetail, error) {
 	p, err := r.find(ctx, in.PackID)
 	if err != nil {
-		return nil, err
+		return packDetail{}, err
 	}
 	var header struct {
 		Directory json.RawMessage `json:"directory"`
 	}
 	if err := json.Unmarshal(p.Header, &header); err != nil {
-		return nil, err
+		return packDetail{}, err
 	}
-	return store.Tell(packDetail{Header: p.Header, Summary: p.summary(), Keys: header.Directory}, nil)
+	return packDetail{Header: p.Header, Summary: p.summary(), Keys: header.Directory}, nil
 }
 
 // find is the caller's pack of that id. A foreign one is not there.
@@ -152,7 +146,7 @@ func (r *Room) find(ctx context.Context, packID string) (Pack, error) {
 // bundleType is the media type of a pack's file.
 const bundleType = "application/x-ndjson"
 
-func (r *Room) download(ctx context.Context, in *packRequest) (*huma.StreamResponse, error) {
+func (r *Room) download(ctx context.Context, in *packRequest) (*route.File, error) {
 	p, err := r.find(ctx, in.PackID)
 	if err != nil {
 		return nil, err
@@ -161,14 +155,9 @@ func (r *Room) download(ctx context.Context, in *packRequest) (*huma.StreamRespo
 	if err != nil {
 		return nil, err
 	}
-	return &huma.StreamResponse{Body: func(hc huma.Context) {
+	return &route.File{Name: p.ID + packSuffix, Size: p.Bytes, Write: func(to io.Writer) {
 		defer file.Close()
-		hc.SetHeader("Content-Type", bundleType)
-		hc.SetHeader("Content-Length", strconv.FormatInt(p.Bytes, 10))
-		hc.SetHeader("Content-Disposition", `attachment; filename="`+p.ID+packSuffix+`"`)
-		if _, err := io.Copy(hc.BodyWriter(), file); err != nil {
-			// A caller who leaves is the usual reason. An answer that is short of its
-			// length can't be taken for a pack.
+		if _, err := io.Copy(to, file); err != nil { // a caller who leaves is the usual reason
 			r.cfg.Logger.Info("a download broke off", "packId", p.ID, "err", err)
 		}
 	}}, nil

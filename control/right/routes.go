@@ -17,19 +17,30 @@ import (
 
 // Routes adds the room's operations to the API.
 func (r *Room) Routes(a route.API) {
-	const read, write = api.RightsRead, api.RightsWrite
-	route.Key(a, write, "Bases", "create-basis", http.MethodPost, "/v1/bases", "Register a legal basis", r.postBasis)
-	route.Key(a, read, "Bases", "list-bases", http.MethodGet, "/v1/bases", "List the legal bases, newest first", r.getBases)
-	route.Key(a, read, "Bases", "get-basis", http.MethodGet, "/v1/bases/{basisId}", "Get a legal basis", r.getBasis)
+	const read, write = route.Scope(api.RightsRead), route.Scope(api.RightsWrite)
+	route.Add(a, route.Operation{ID: "create-basis", Method: http.MethodPost, Path: "/v1/bases", Tag: "Bases", Access: write,
+		Summary: "Register a legal basis"}, r.postBasis)
+	route.Add(a, route.Operation{ID: "list-bases", Method: http.MethodGet, Path: "/v1/bases", Tag: "Bases", Access: read,
+		Summary: "List the legal bases, newest first"}, r.getBases)
+	route.Add(a, route.Operation{ID: "get-basis", Method: http.MethodGet, Path: "/v1/bases/{basisId}", Tag: "Bases", Access: read,
+		Summary: "Get a legal basis"}, r.getBasis)
 
-	route.Key(a, write, "Rights", "issue-right", http.MethodPost, "/v1/rights", "Issue a right under a basis, or derive one from another", r.postRight, route.Fails(http.StatusNotFound))
-	route.Key(a, read, "Rights", "list-rights", http.MethodGet, "/v1/rights", "List the rights, newest first", r.getRights)
-	route.Key(a, read, "Rights", "get-right", http.MethodGet, "/v1/rights/{rightId}", "Get a right", r.getRight)
-	route.Key(a, read, "Rights", "get-right-provenance", http.MethodGet, "/v1/rights/{rightId}/provenance", "Get a right's lineage: basis, ancestors, derived rights", r.getProvenance)
-	route.Key(a, read, "Rights", "get-right-propagation", http.MethodGet, "/v1/rights/{rightId}/propagation", "Get which nodes have applied a right's newest state", r.getPropagation)
-	route.Key(a, write, "Rights", "suspend-right", http.MethodPost, "/v1/rights/{rightId}/suspend", "Suspend an ACTIVE right", r.action(Suspend), route.Stops)
-	route.Key(a, write, "Rights", "resume-right", http.MethodPost, "/v1/rights/{rightId}/resume", "Resume a SUSPENDED right", r.action(Resume))
-	route.Key(a, write, "Rights", "revoke-right", http.MethodPost, "/v1/rights/{rightId}/revoke", "Revoke a right for good", r.action(Revoke), route.Stops)
+	route.Add(a, route.Operation{ID: "issue-right", Method: http.MethodPost, Path: "/v1/rights", Tag: "Rights", Access: write,
+		Summary: "Issue a right under a basis, or derive one from another", Errors: []int{http.StatusNotFound}}, r.postRight)
+	route.Add(a, route.Operation{ID: "list-rights", Method: http.MethodGet, Path: "/v1/rights", Tag: "Rights", Access: read,
+		Summary: "List the rights, newest first"}, r.getRights)
+	route.Add(a, route.Operation{ID: "get-right", Method: http.MethodGet, Path: "/v1/rights/{rightId}", Tag: "Rights", Access: read,
+		Summary: "Get a right"}, r.getRight)
+	route.Add(a, route.Operation{ID: "get-right-provenance", Method: http.MethodGet, Path: "/v1/rights/{rightId}/provenance", Tag: "Rights", Access: read,
+		Summary: "Get a right's lineage: basis, ancestors, derived rights"}, r.getProvenance)
+	route.Add(a, route.Operation{ID: "get-right-propagation", Method: http.MethodGet, Path: "/v1/rights/{rightId}/propagation", Tag: "Rights", Access: read,
+		Summary: "Get which nodes have applied a right's newest state"}, r.getPropagation)
+	route.Add(a, route.Operation{ID: "suspend-right", Method: http.MethodPost, Path: "/v1/rights/{rightId}/suspend", Tag: "Rights", Access: write,
+		Summary: "Suspend an ACTIVE right", Stops: true}, r.action(Suspend))
+	route.Add(a, route.Operation{ID: "resume-right", Method: http.MethodPost, Path: "/v1/rights/{rightId}/resume", Tag: "Rights", Access: write,
+		Summary: "Resume a SUSPENDED right"}, r.action(Resume))
+	route.Add(a, route.Operation{ID: "revoke-right", Method: http.MethodPost, Path: "/v1/rights/{rightId}/revoke", Tag: "Rights", Access: write,
+		Summary: "Revoke a right for good", Stops: true}, r.action(Revoke))
 }
 
 // BasisView is a basis as it is answered.
@@ -62,7 +73,7 @@ type basisInput struct {
 	}
 }
 
-func (r *Room) postBasis(ctx context.Context, in *basisInput) (*store.Answer[OneBasis], error) {
+func (r *Room) postBasis(ctx context.Context, in *basisInput) (OneBasis, error) {
 	caller, asked := auth.PrincipalFrom(ctx), in.Body
 	b := Basis{
 		TenantID: caller.TenantID, Kind: asked.Kind, Title: asked.Title, HolderOrgID: string(asked.HolderOrgID),
@@ -73,21 +84,21 @@ func (r *Room) postBasis(ctx context.Context, in *basisInput) (*store.Answer[One
 	}
 	var err error
 	if b.EffectiveFrom, err = route.Given("effectiveFrom", asked.EffectiveFrom); err != nil {
-		return nil, err
+		return OneBasis{}, err
 	}
 	if b.EffectiveUntil, err = route.Given("effectiveUntil", asked.EffectiveUntil); err != nil {
-		return nil, err
+		return OneBasis{}, err
 	}
 	if h := b.ContentHash; h != nil && !isHash(*h) {
-		return nil, api.InvalidField("contentHash", "must be a SHA-256 in base64url, without padding")
+		return OneBasis{}, api.InvalidField("contentHash", "must be a SHA-256 in base64url, without padding")
 	}
 	if !b.EffectiveUntil.IsZero() && !b.EffectiveFrom.Before(b.EffectiveUntil.Time) {
-		return nil, api.InvalidField("effectiveUntil", "must be after effectiveFrom")
+		return OneBasis{}, api.InvalidField("effectiveUntil", "must be after effectiveFrom")
 	}
 	if err := r.createBasis(ctx, &b, store.ByKey(caller.ID)); err != nil {
-		return nil, err
+		return OneBasis{}, err
 	}
-	return store.Tell(OneBasis{r.basisView(b)}, nil)
+	return OneBasis{r.basisView(b)}, nil
 }
 
 // isHash says whether a text is 32 bytes in their one base64url spelling.
@@ -98,27 +109,27 @@ func isHash(text string) bool {
 
 func (r *Room) basisView(b Basis) BasisView { return BasisView{b, b.State(r.db.Now())} }
 
-func (r *Room) getBases(ctx context.Context, in *struct{ route.Page }) (*store.Answer[Bases], error) {
+func (r *Room) getBases(ctx context.Context, in *struct{ route.Page }) (Bases, error) {
 	slice, err := in.Slice()
 	if err != nil {
-		return nil, err
+		return Bases{}, err
 	}
 	page, next, err := listBases(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, slice)
 	body := Bases{Bases: make([]BasisView, 0, len(page)), NextCursor: route.Cursor(next)}
 	for _, b := range page {
 		body.Bases = append(body.Bases, r.basisView(b))
 	}
-	return store.Tell(body, err)
+	return body, err
 }
 
 func (r *Room) getBasis(ctx context.Context, in *struct {
 	BasisID string `path:"basisId"`
-}) (*store.Answer[OneBasis], error) {
+}) (OneBasis, error) {
 	b, err := bases.Find(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.BasisID)
 	if err != nil {
-		return nil, err
+		return OneBasis{}, err
 	}
-	return store.Tell(OneBasis{r.basisView(*b)}, nil)
+	return OneBasis{r.basisView(*b)}, nil
 }
 
 // OneRight and Rights are answers about rights.
@@ -144,13 +155,13 @@ type rightInput struct {
 	}
 }
 
-func (r *Room) postRight(ctx context.Context, in *rightInput) (*store.Answer[OneRight], error) {
+func (r *Room) postRight(ctx context.Context, in *rightInput) (OneRight, error) {
 	caller, asked := auth.PrincipalFrom(ctx), in.Body
 	if _, known := gate.ParseSubstrate(asked.Substrate); !known {
-		return nil, api.InvalidField("substrate", "is no substrate")
+		return OneRight{}, api.InvalidField("substrate", "is no substrate")
 	}
 	if asked.ParentRightID == nil && len(asked.Scope) == 0 { // there is nothing to inherit
-		return nil, api.InvalidField("scope", "is missing")
+		return OneRight{}, api.InvalidField("scope", "is missing")
 	}
 	right := Right{TenantID: caller.TenantID, BasisID: asked.BasisID, Substrate: asked.Substrate, HolderOrgID: string(asked.HolderOrgID)}
 	if right.HolderOrgID == "" {
@@ -158,16 +169,16 @@ func (r *Room) postRight(ctx context.Context, in *rightInput) (*store.Answer[One
 	}
 	var err error
 	if right.Scope, err = AskedScope(asked.Scope); err != nil {
-		return nil, err
+		return OneRight{}, err
 	}
 	if right.EffectiveFrom, err = route.Given("effectiveFrom", &asked.EffectiveFrom); err != nil {
-		return nil, err
+		return OneRight{}, err
 	}
 	if right.EffectiveUntil, err = route.Given("effectiveUntil", asked.EffectiveUntil); err != nil {
-		return nil, err
+		return OneRight{}, err
 	}
 	issued, err := r.issueRight(ctx, right, asked.ParentRightID, store.ByKey(caller.ID))
-	return store.Tell(OneRight{View{Right: issued, EffectiveState: issued.State}}, err)
+	return OneRight{View{Right: issued, EffectiveState: issued.State}}, err
 }
 
 type rightsInput struct {
@@ -178,11 +189,11 @@ type rightsInput struct {
 	ParentRightID string `query:"parentRightId" maxLength:"64" doc:"Only rights derived directly from this one."`
 }
 
-func (r *Room) getRights(ctx context.Context, in *rightsInput) (*store.Answer[Rights], error) {
+func (r *Room) getRights(ctx context.Context, in *rightsInput) (Rights, error) {
 	f := filter{basisID: in.BasisID, substrate: in.Substrate, state: in.State, parentID: in.ParentRightID}
 	slice, err := in.Slice()
 	if err != nil {
-		return nil, err
+		return Rights{}, err
 	}
 	var body Rights
 	err = r.db.View(ctx, func(q store.Querier) error {
@@ -194,7 +205,7 @@ func (r *Room) getRights(ctx context.Context, in *rightsInput) (*store.Answer[Ri
 		body.Rights, err = viewAll(ctx, q, page)
 		return err
 	})
-	return store.Tell(body, err)
+	return body, err
 }
 
 type rightPath struct {
@@ -210,9 +221,9 @@ func (r *Room) view(ctx context.Context, in *rightPath) (v View, err error) {
 	return v, err
 }
 
-func (r *Room) getRight(ctx context.Context, in *rightPath) (*store.Answer[OneRight], error) {
+func (r *Room) getRight(ctx context.Context, in *rightPath) (OneRight, error) {
 	v, err := r.view(ctx, in)
-	return store.Tell(OneRight{v}, err)
+	return OneRight{v}, err
 }
 
 // Propagation is the answer about the nodes' knowledge of a right.
@@ -221,13 +232,13 @@ type Propagation struct {
 	Propagation node.Propagation `json:"propagation"`
 }
 
-func (r *Room) getPropagation(ctx context.Context, in *rightPath) (*store.Answer[Propagation], error) {
+func (r *Room) getPropagation(ctx context.Context, in *rightPath) (Propagation, error) {
 	right, err := r.view(ctx, in)
 	if err != nil {
-		return nil, err
+		return Propagation{}, err
 	}
 	p, err := r.nodes.Propagation(ctx, right.Revision)
-	return store.Tell(Propagation{right.ID, p}, err)
+	return Propagation{right.ID, p}, err
 }
 
 // Provenance is a right's lineage.
@@ -242,13 +253,13 @@ type Provenance struct {
 
 const maxDerived = 500
 
-func (r *Room) getProvenance(ctx context.Context, in *rightPath) (*store.Answer[Provenance], error) {
+func (r *Room) getProvenance(ctx context.Context, in *rightPath) (Provenance, error) {
 	var body Provenance
 	err := r.db.View(ctx, func(q store.Querier) (err error) {
 		body, err = r.provenance(ctx, q, auth.PrincipalFrom(ctx).TenantID, in.RightID)
 		return err
 	})
-	return store.Tell(body, err)
+	return body, err
 }
 
 // provenance reads from one state: what a right rests on is there as long as the right.
@@ -294,8 +305,8 @@ type Moved struct {
 	Propagation node.Propagation `json:"propagation"`
 }
 
-func (r *Room) action(a Action) func(context.Context, *actionInput) (*store.Answer[Moved], error) {
-	return func(ctx context.Context, in *actionInput) (*store.Answer[Moved], error) {
+func (r *Room) action(a Action) func(context.Context, *actionInput) (Moved, error) {
+	return func(ctx context.Context, in *actionInput) (Moved, error) {
 		caller := auth.PrincipalFrom(ctx)
 		var reason *string
 		if in.Body != nil {
@@ -303,12 +314,12 @@ func (r *Room) action(a Action) func(context.Context, *actionInput) (*store.Answ
 		}
 		moved, err := r.move(ctx, caller.TenantID, in.RightID, a, reason, store.ByKey(caller.ID))
 		if err != nil {
-			return nil, err
+			return Moved{}, err
 		}
 		if a == Resume { // nothing is at risk while a node still refuses
 			p, err := r.nodes.Propagation(ctx, moved.Revision)
-			return store.Tell(Moved{moved, p}, err)
+			return Moved{moved, p}, err
 		}
-		return store.Tell(Moved{moved, r.nodes.Await(ctx, moved.Revision)}, nil)
+		return Moved{moved, r.nodes.Await(ctx, moved.Revision)}, nil
 	}
 }

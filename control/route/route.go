@@ -1,10 +1,24 @@
-// Package route is how a room declares an operation: what it is called in the API and its
-// document, and who may call it. Control reads the latter at its door, from the
-// operation's Metadata (see package control).
+// Package route is how a room declares its operations. One declaration makes the route, who
+// may call it, what the OpenAPI document says of it and the page under /docs:
+//
+//	route.Add(a, route.Operation{
+//		ID: "get-offer", Method: http.MethodGet, Path: "/v1/offers/{offerId}", Tag: "Offers",
+//		Summary: "Get an offer", Access: route.Scope(api.OffersRead),
+//	}, func(ctx context.Context, in *struct{ OfferID string `path:"offerId"` }) (OfferData, error) {
+//		return r.offer(ctx, auth.PrincipalFrom(ctx).TenantID, in.OfferID)
+//	})
+//
+// The input's fields say by their tags where they stand in the request and what they may be,
+// as huma has it: path, query, and a member Body. The output is the data of the answer; an
+// error is an *api.Error, or a fault of the service. Lists embed Page, and what is asked about a
+// stretch of time Window and AsOf. A type is called in the document as in Go, but for Named.
+//
+// Control reads the declaration at its doors (see package control); huma carries it there.
 package route
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -17,49 +31,164 @@ import (
 // API is what operations are added to.
 type API = huma.API
 
-// Also changes an operation before it is added.
-type Also = func(*huma.Operation)
-
-// Key adds an operation for callers whose API key has the scope.
-func Key[I, O any](a API, scope api.Scope, tag, id, method, path, summary string, do func(context.Context, *I) (*O, error), also ...Also) {
-	add(a, map[string]any{"scope": scope}, tag, id, method, path, summary, do, also)
+// Operation declares one operation of the API.
+type Operation struct {
+	// ID is its name, of which there is one: get-offer. Required, as are Method, Path, Tag,
+	// which is its chapter of the document, Summary and Access.
+	ID, Method, Path, Tag, Summary string
+	// Access is who may call it.
+	Access Access
+	// Description is more than the summary says. Optional.
+	Description string
+	// Errors are the statuses it answers with that Refusals would not have by itself.
+	Errors []int
+	// Heavy says that it reads much of a tenant's log: few are in hand at a time.
+	Heavy bool
+	// Stops says that it takes something out of force: it is carried out even where there is
+	// no room to keep an Idempotency-Key.
+	Stops bool
+	// EmptyIsMissing says that null and "" in a required field are no value, and that nothing
+	// but an object is a body.
+	EmptyIsMissing bool
+	// Refuse spells its errors in another envelope. e is the contract's error, made of errs.
+	Refuse func(e *api.Error, errs []error) huma.StatusError
+	// Content is what AddRaw and AddFile answer with, unless the output's Body says it.
+	Content Content
 }
 
-// Operator adds an operation of the admin listener.
-func Operator[I, O any](a API, id, method, path, summary string, do func(context.Context, *I) (*O, error)) {
-	add(a, map[string]any{"operator": true}, "Operator", id, method, path, summary, do, nil)
+// Content is an answer that has no envelope.
+type Content struct{ Type, Note string }
+
+// Access is one of those below.
+type Access interface {
+	// security is how the document says it; nil leaves it out.
+	security() []map[string][]string
 }
 
-func add[I, O any](a API, caller map[string]any, tag, id, method, path, summary string, do func(context.Context, *I) (*O, error), also []Also) {
-	op := huma.Operation{OperationID: id, Method: method, Path: path, Summary: summary, Tags: []string{tag}, Metadata: caller}
-	for _, change := range also {
-		change(&op)
+type (
+	// Scope lets in API keys that hold it.
+	Scope api.Scope
+	// Public lets in everybody.
+	Public struct{}
+	// Operator lets in who holds the admin token, on the admin listener.
+	Operator struct{}
+	// Node lets in nodes that have joined, on the nodes' listener.
+	Node struct{}
+	// Own lets in whom the room lets in itself.
+	Own struct {
+		// Let returns the context for the operation, or says by an error why not.
+		Let func(huma.Context) (context.Context, error)
+		// Tenant is whose request it is, in the context from Let; empty of who has none yet. nil
+		// leaves requests out of what a tenant may have in hand.
+		Tenant func(context.Context) string
+		// Security is how the document says it.
+		Security []map[string][]string
 	}
-	huma.Register(a, op, do)
+)
+
+// Bearer is the name of the keys' security scheme.
+const Bearer = "apiKey"
+
+func (s Scope) security() []map[string][]string {
+	return []map[string][]string{{Bearer: {api.Scope(s).String()}}}
+}
+func (Public) security() []map[string][]string   { return []map[string][]string{} }
+func (Operator) security() []map[string][]string { return nil }
+func (Node) security() []map[string][]string     { return nil }
+func (o Own) security() []map[string][]string    { return o.Security }
+
+// answer is the contract's envelope.
+type answer[T any] struct{ Body api.Body[T] }
+
+// Add adds an operation that answers with data in the contract's envelope.
+func Add[I, O any](a API, op Operation, do func(context.Context, *I) (O, error)) {
+	AddRaw(a, op, func(ctx context.Context, in *I) (*answer[O], error) {
+		data, err := do(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		return &answer[O]{api.OK(data)}, nil
+	})
 }
 
-// Described adds a description.
-func Described(text string) Also { return func(op *huma.Operation) { op.Description = text } }
+// Describe adds to the document what somebody else answers: a is an API that serves nothing.
+func Describe[I, O any](a API, op Operation) { Add[I, O](a, op, nil) }
 
-// Stops says of an operation that it takes something out of force: it is carried out even
-// where there is no room to keep an Idempotency-Key.
-func Stops(op *huma.Operation) { op.Metadata["stops"] = true }
+// File is an answer of any length.
+type File struct {
+	// Name is proposed to who downloads it.
+	Name string
+	// Size is how many bytes Write is going to write. One that writes less breaks the answer
+	// off, which can't be taken for a whole one.
+	Size  int64
+	Write func(io.Writer)
+}
 
-// Fails adds statuses that Refusals would not have by itself.
-func Fails(statuses ...int) Also {
-	return func(op *huma.Operation) { op.Errors = append(op.Errors, statuses...) }
+// AddFile adds an operation that answers with a file of the operation's Content.
+func AddFile[I any](a API, op Operation, do func(context.Context, *I) (*File, error)) {
+	AddRaw(a, op, func(ctx context.Context, in *I) (*huma.StreamResponse, error) {
+		f, err := do(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		return &huma.StreamResponse{Body: func(to huma.Context) {
+			to.SetHeader("Content-Type", op.Content.Type)
+			to.SetHeader("Content-Length", strconv.FormatInt(f.Size, 10))
+			to.SetHeader("Content-Disposition", `attachment; filename="`+f.Name+`"`)
+			f.Write(to.BodyWriter())
+		}}, nil
+	})
+}
+
+// AddRaw adds an operation whose output is the whole answer, headers and Body.
+func AddRaw[I, O any](a API, op Operation, do func(context.Context, *I) (*O, error)) {
+	h := huma.Operation{
+		OperationID: op.ID, Method: op.Method, Path: op.Path, Summary: op.Summary, Description: op.Description, Tags: []string{op.Tag},
+		Metadata: map[string]any{declaration: &op},
+	}
+	if op.Access != nil {
+		h.Security = op.Access.security()
+	}
+	if scope, ok := op.Access.(Scope); ok { // for readers that don't look beside the scheme
+		h.Extensions = map[string]any{"x-required-scope": api.Scope(scope).String()}
+	}
+	if kind := op.Content.Type; kind != "" {
+		media := &huma.MediaType{}
+		switch {
+		case kind == "application/json":
+			media.Schema = &huma.Schema{Type: huma.TypeObject}
+		case strings.HasPrefix(kind, "text/"):
+			media.Schema = &huma.Schema{Type: huma.TypeString}
+		}
+		note := op.Content.Note
+		if note == "" {
+			note = http.StatusText(http.StatusOK)
+		}
+		h.Responses = map[string]*huma.Response{"200": {Description: note, Content: map[string]*huma.MediaType{kind: media}}}
+	}
+	huma.Register(a, h, do)
+}
+
+// declaration is where huma carries an Operation to Of.
+const declaration = "declaration"
+
+// Of is the declaration of an operation; empty, and so without access, for one that was not
+// added here.
+func Of(h *huma.Operation) *Operation {
+	if op, ok := h.Metadata[declaration].(*Operation); ok {
+		return op
+	}
+	return &Operation{}
 }
 
 // Refusals are the statuses of 400 and more that the document names for an operation: those
 // that it declares, and those that follow from what it takes.
-func Refusals(op *huma.Operation) map[int]bool {
-	statuses := map[int]bool{400: true, 431: true, 500: true, 503: true}
-	for text := range op.Responses {
-		if status, err := strconv.Atoi(text); err == nil && status >= 400 {
-			statuses[status] = true
-		}
+func Refusals(h *huma.Operation) map[int]bool {
+	op, statuses := Of(h), map[int]bool{400: true, 431: true, 500: true, 503: true}
+	for _, status := range op.Errors {
+		statuses[status] = true
 	}
-	if _, scoped := op.Metadata["scope"]; scoped {
+	if _, scoped := op.Access.(Scope); scoped {
 		statuses[401], statuses[403], statuses[429] = true, true, true
 	}
 	if strings.Contains(op.Path, "{") {
@@ -68,11 +197,14 @@ func Refusals(op *huma.Operation) map[int]bool {
 	if op.Method != http.MethodGet {
 		statuses[409] = true
 	}
-	if op.RequestBody != nil {
+	if h.RequestBody != nil {
 		statuses[408], statuses[413] = true, true
 	}
-	if op.RequestBody != nil || len(op.Parameters) > 0 || strings.HasPrefix(op.Path, "/v1/") { // under which no query parameter is passed over
+	if h.RequestBody != nil || len(h.Parameters) > 0 || strings.HasPrefix(op.Path, "/v1/") { // under which no query parameter is passed over
 		statuses[422] = true
 	}
 	return statuses
 }
+
+// Named is a type that the document calls otherwise than Go does.
+type Named interface{ SchemaName() string }

@@ -44,9 +44,10 @@ func (c *RotateCommand) Run(server node.Server, out io.Writer) error {
 
 // OperatorRoutes adds what an operator may do to the API of the admin listener.
 func (r *Room) OperatorRoutes(a route.API) {
-	route.Operator(a, "rotate-sandbox-secret", http.MethodPost, "/admin/sandbox/rotate-secret", "Sign the sandbox's cookies with a new secret, and accept no older one", func(ctx context.Context, _ *struct{}) (*store.Answer[Rotated], error) {
+	route.Add(a, route.Operation{ID: "rotate-sandbox-secret", Method: http.MethodPost, Path: "/admin/sandbox/rotate-secret", Tag: "Operator", Access: route.Operator{},
+		Summary: "Sign the sandbox's cookies with a new secret, and accept no older one"}, func(ctx context.Context, _ *struct{}) (Rotated, error) {
 		at, err := r.RotateSecret(ctx, store.ByOperator())
-		return store.Tell(Rotated{at}, err)
+		return Rotated{at}, err
 	})
 }
 

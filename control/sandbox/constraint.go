@@ -54,19 +54,19 @@ type constraintInput struct {
 
 // constraintDemo puts a delivery under the rules that every delivery is put under, on a
 // right without limits of its own. The tenant needs none, and nothing of it changes.
-func (r *Room) constraintDemo(_ context.Context, in *constraintInput) (*Answer[Constraint], error) {
+func (r *Room) constraintDemo(_ context.Context, in *constraintInput) (Constraint, error) {
 	s, name := scenarios[in.Body.Scenario], in.Body.Scenario
 	var observed gate.Telemetry
 	faults, err := observed.Decode(jsontext.NewDecoder(strings.NewReader(string(s.attempt.Telemetry))), nil)
 	if err != nil || len(faults) > 0 {
-		return nil, fmt.Errorf("cannot play the scenario %s: %v %w", name, faults, err)
+		return Constraint{}, fmt.Errorf("cannot play the scenario %s: %v %w", name, faults, err)
 	}
 	on := gate.Right{Substrate: s.substrate}
 	verdict := gate.Evaluate(&on, &observed, s.attempt.DwellMs)
 	violations := verdict.Violations(&on, &observed)
-	return tell(Constraint{
+	return Constraint{
 		Scenario: name, Substrate: verdict.Substrate.String(), Gate: gate.Version, Delivery: s.attempt, Refused: verdict.Refused(),
 		Status: http.StatusPreconditionFailed, Error: api.PreconditionFailed, Message: gate.ConstraintMessage(verdict.Substrate, len(violations)),
 		Violations: violations,
-	}, nil)
+	}, nil
 }

@@ -132,7 +132,7 @@ type Demo struct {
 
 const defaultEvents = 12
 
-func (r *Room) runDemo(ctx context.Context, in *demoInput) (*Answer[Demo], error) {
+func (r *Room) runDemo(ctx context.Context, in *demoInput) (Demo, error) {
 	d := Demo{EventCount: defaultEvents, Seed: float64(rand.Uint32()), Deliveries: []Delivered{}, Refused: []Undelivered{}}
 	if in.Body != nil {
 		d.EventCount = in.Body.EventCount
@@ -142,31 +142,31 @@ func (r *Room) runDemo(ctx context.Context, in *demoInput) (*Answer[Demo], error
 	}
 	on, err := r.playable(ctx)
 	if err != nil {
-		return nil, err
+		return Demo{}, err
 	}
 	if len(on) == 0 {
-		return nil, api.Conflict("the tenant has no ACTIVE right on DOOH, CTV, MOBILE or MESSAGING")
+		return Demo{}, api.Conflict("the tenant has no ACTIVE right on DOOH, CTV, MOBILE or MESSAGING")
 	}
 	if err := r.admit(ctx, usageOfDemo(d.EventCount, 0)); err != nil {
-		return nil, err
+		return Demo{}, err
 	}
 	defer func() { r.charge(ctx, usageOfDemo(len(d.Deliveries), len(d.Pack))) }()
 	for _, p := range script(d.Seed, d.EventCount, on) {
 		if err := r.play(ctx, p, &d); err != nil {
-			return nil, err
+			return Demo{}, err
 		}
 	}
 	text, err := r.ask(ctx, http.MethodPost, "/v1/proof-packs/seal", nil)
 	if err != nil {
-		return nil, err
+		return Demo{}, err
 	}
 	var sealed proof.Sealed
 	if err := json.Unmarshal(text, &sealed); err != nil {
-		return nil, err
+		return Demo{}, err
 	}
 	if d.Pack = sealed.Pack; len(d.Deliveries) > 0 { // which is another run's, if one of this tenant sealed meanwhile
 		if d.Pack, err = r.packOf(ctx, d.Deliveries[len(d.Deliveries)-1]); err != nil {
-			return nil, err
+			return Demo{}, err
 		}
 	}
 	var header struct {
@@ -175,7 +175,7 @@ func (r *Room) runDemo(ctx context.Context, in *demoInput) (*Answer[Demo], error
 	}
 	err = json.Unmarshal(d.Pack, &header)
 	d.PackID, d.Metering, d.Settlement = header.PackID, header.Metering, header.Settlement
-	return tell(d, err)
+	return d, err
 }
 
 // packOf is the header of the pack that holds a delivery's receipt.

@@ -29,13 +29,13 @@ type Provenance struct {
 
 func (r *Room) getProvenance(ctx context.Context, in *struct {
 	RightID string `query:"rightId" required:"true" minLength:"1" doc:"The right's id."`
-}) (*Answer[Provenance], error) {
+}) (Provenance, error) {
 	p, err := read[right.Provenance](ctx, r, "/v1/rights/"+url.PathEscape(in.RightID)+"/provenance")
 	if err != nil {
-		return nil, err
+		return Provenance{}, err
 	}
 	last := len(p.Lineage) - 1
-	return tell(Provenance{p.Basis, p.Lineage[0], p.Lineage[min(1, last):last], p.Lineage[last], p.Derived}, nil)
+	return Provenance{p.Basis, p.Lineage[0], p.Lineage[min(1, last):last], p.Lineage[last], p.Derived}, nil
 }
 
 // What a list of the sandbox has at most in one answer: records, and bytes, but for the last
@@ -104,10 +104,10 @@ type Inspection struct {
 	Truncated  Cursors               `json:"truncated" doc:"The lists that go on, each with its cursor; empty when this is all."`
 }
 
-func (r *Room) inspect(ctx context.Context, in *struct{ Cursors }) (*Answer[Inspection], error) {
+func (r *Room) inspect(ctx context.Context, in *struct{ Cursors }) (Inspection, error) {
 	t, err := read[tenant.Snapshot](ctx, r, "/v1/tenant") // first: it waits for the events
 	if err != nil {
-		return nil, err
+		return Inspection{}, err
 	}
 	i, from, to := Inspection{Tenant: Tenant(t.Tenant)}, in.Cursors, Cursors{}
 	whole := from == Cursors{}
@@ -128,7 +128,7 @@ func (r *Room) inspect(ctx context.Context, in *struct{ Cursors }) (*Answer[Insp
 		i.Packs, to.Packs, err = r.headers(ctx, from.Packs, whole)
 	}
 	i.Truncated = to
-	return tell(i, err)
+	return i, err
 }
 
 // part reads a list from a cursor on; without one its beginning if the whole is asked for,

@@ -19,13 +19,13 @@ type Packs struct {
 	Packs []proof.Summary `json:"packs" doc:"Newest last; the newest 500 at most. The tenant's counts.proofPacks is how many there are; inspect has the headers of all."`
 }
 
-func (r *Room) getPacks(ctx context.Context, _ *struct{}) (*Answer[Packs], error) {
+func (r *Room) getPacks(ctx context.Context, _ *struct{}) (Packs, error) {
 	n, err := r.cfg.CountPacks(ctx, visitorOf(ctx).caller.TenantID)
 	if err != nil {
-		return nil, err
+		return Packs{}, err
 	}
 	packs, err := r.packs(ctx, n)
-	return tell(Packs{packs}, err)
+	return Packs{packs}, err
 }
 
 // packs lists the newest of a tenant's first n packs. /v1 lists them from the oldest one on.
@@ -58,26 +58,26 @@ type FullPack struct {
 
 func (r *Room) getPack(ctx context.Context, in *struct {
 	PackID string `path:"packId"`
-}) (*Answer[FullPack], error) {
+}) (FullPack, error) {
 	at := "/v1/proof-packs/" + url.PathEscape(in.PackID)
 	known, err := read[struct{ Summary proof.Summary }](ctx, r, at)
 	if err != nil {
-		return nil, err
+		return FullPack{}, err
 	}
 	if known.Summary.Bytes > mostPack {
-		return nil, tooLong(&known.Summary)
+		return FullPack{}, tooLong(&known.Summary)
 	}
 	status, answer, err := r.cfg.Ask(ctx, visitorOf(ctx).caller, http.MethodGet, at+"/bundle", nil)
 	if err != nil {
-		return nil, err
+		return FullPack{}, err
 	}
 	if status != http.StatusOK {
 		_, err := heard(status, answer)
-		return nil, err
+		return FullPack{}, err
 	}
 	pack, err := sealer.ReadPack(bytes.NewReader(answer))
 	if err != nil {
-		return nil, err
+		return FullPack{}, err
 	}
 	entries := make([][]byte, 0, pack.Header().Count)
 	for {
@@ -86,7 +86,7 @@ func (r *Room) getPack(ctx context.Context, in *struct {
 			break
 		}
 		if err != nil {
-			return nil, err
+			return FullPack{}, err
 		}
 		entries = append(entries, event)
 	}
@@ -100,5 +100,5 @@ func (r *Room) getPack(ctx context.Context, in *struct {
 			full.VerificationKey = &key
 		}
 	}
-	return tell(full, err)
+	return full, err
 }

@@ -35,15 +35,8 @@ type Body[T any] struct {
 	Data T    `json:"data" doc:"The answer itself."`
 }
 
-// Answer is what an operation answers with.
-type Answer[T any] struct{ Body Body[T] }
-
-func tell[T any](data T, err error) (*Answer[T], error) {
-	if err != nil {
-		return nil, err
-	}
-	return &Answer[T]{Body[T]{true, data}}, nil
-}
+// answer is what most operations answer with.
+type answer[T any] struct{ Body Body[T] }
 
 // Verbatim is data of /v1 as it was answered there, a T.
 type Verbatim[T any] struct{ json.RawMessage }
@@ -62,33 +55,34 @@ const (
 	toLodgers
 )
 
-// heavy are the operations that have much of a tenant in memory at a time.
-var heavy = []string{"get-proof-pack", "get-provenance", "inspect"}
+// add adds an operation that answers with data.
+func add[I, O any](r *Room, a route.API, to admission, op route.Operation, do func(context.Context, *I) (O, error)) {
+	addRaw(r, a, to, op, func(ctx context.Context, in *I) (*answer[O], error) {
+		data, err := do(ctx, in)
+		return &answer[O]{Body[O]{true, data}}, err
+	})
+}
 
-// add registers an operation.
-func add[I, O any](r *Room, a huma.API, to admission, id, method, path, summary, description string, handle func(context.Context, *I) (*O, error)) {
-	op := huma.Operation{
-		OperationID: "sandbox-" + id, Method: method, Path: Base + path, Summary: summary, Description: description, Tags: []string{"Sandbox"},
-		Metadata: map[string]any{"refuse": refuse, "emptyIsMissing": true}, Errors: []int{http.StatusTooManyRequests},
-	}
-	if method != http.MethodGet { // sent by a page of another site
+// addRaw adds an operation whose output is the whole answer.
+func addRaw[I, O any](r *Room, a route.API, to admission, op route.Operation, do func(context.Context, *I) (*O, error)) {
+	op.ID, op.Path, op.Tag = "sandbox-"+op.ID, Base+op.Path, "Sandbox"
+	op.Refuse, op.EmptyIsMissing = refuse, true
+	op.Errors = []int{http.StatusTooManyRequests}
+	if op.Method != http.MethodGet { // sent by a page of another site
 		op.Errors = append(op.Errors, http.StatusForbidden)
 	}
+	tenant := func(ctx context.Context) string { return visitorOf(ctx).tenantID }
 	switch cookie := map[string][]string{SecurityScheme: {}}; to {
 	case toAnyone:
-		op.Security, op.Metadata["admit"] = []map[string][]string{}, r.anyone
+		op.Access = route.Own{Let: r.anyone, Security: []map[string][]string{}}
 	case toVisitors:
-		op.Security, op.Metadata["admit"] = []map[string][]string{{}, cookie}, r.withOrWithout
+		op.Access = route.Own{Let: r.withOrWithout, Tenant: tenant, Security: []map[string][]string{{}, cookie}}
 	default:
-		op.Security, op.Metadata["admit"] = []map[string][]string{cookie}, r.lodgers
+		op.Access = route.Own{Let: r.lodgers, Tenant: tenant, Security: []map[string][]string{cookie}}
 		op.Errors = append(op.Errors, http.StatusNotFound, http.StatusGone)
 	}
-	if to != toAnyone {
-		op.Metadata["tenant"] = func(ctx context.Context) string { return visitorOf(ctx).tenantID }
-		op.Metadata["heavy"] = slices.Contains(heavy, id)
-	}
-	huma.Register(a, op, func(ctx context.Context, in *I) (*O, error) {
-		out, err := handle(ctx, in)
+	route.AddRaw(a, op, func(ctx context.Context, in *I) (*O, error) {
+		out, err := do(ctx, in)
 		if e, ok := errors.AsType[*api.Error](err); ok { // would be answered as one of /v1
 			err = refuse(e, []error{err})
 		}
@@ -112,32 +106,54 @@ func (r *Room) gone(ctx context.Context, err error) bool {
 }
 
 // Routes adds the room's operations to the API.
-func (r *Room) Routes(a huma.API) {
+func (r *Room) Routes(a route.API) {
 	const get, post = http.MethodGet, http.MethodPost
-	add(r, a, toVisitors, "provision", post, "/tenant", "Get a tenant with the standard seed", "Sets the cookie. With the cookie of a tenant that exists it returns that one.", r.postTenant)
-	add(r, a, toLodgers, "get-tenant", get, "/tenant", "Get the tenant", "", r.getTenant)
-	add(r, a, toVisitors, "reset", post, "/reset", "Drop the tenant and clear the cookie", "", r.postReset)
-	add(r, a, toLodgers, "issue-right", post, "/rights/issue", "Issue a right under a basis, or derive one from another", "", r.issue)
-	add(r, a, toLodgers, "suspend-right", post, "/rights/suspend", "Suspend a right, or resume it", "", r.suspend)
-	add(r, a, toLodgers, "revoke-right", post, "/rights/revoke", "Revoke a right for good", "", r.revoke)
-	add(r, a, toLodgers, "propose-offer", post, "/offers/propose", "Propose to share, cede or sublet a part of a right", "", r.propose)
-	add(r, a, toLodgers, "accept-offer", post, "/offers/accept", "Accept an offer, which issues the right that it asked for", "", r.accept)
-	add(r, a, toLodgers, "counter-offer", post, "/offers/counter", "Answer an offer with one in the opposite direction", "", r.counter)
-	add(r, a, toLodgers, "withdraw-offer", post, "/offers/withdraw", "Withdraw an offer, for its proposer, or reject it, for its recipient", "", r.withdraw)
-	add(r, a, toLodgers, "open-challenge", post, "/challenges/open", "Open a challenge against an ACTIVE right", "", r.challenge)
-	add(r, a, toLodgers, "resolve-challenge", post, "/challenges/resolve", "Resolve a challenge, which revokes the right if it is upheld, or withdraw it", "", r.resolve)
-	add(r, a, toLodgers, "run-demo", post, "/run-demo", "Make deliveries, and seal them into a proof pack",
-		"The deliveries go through the gate, are signed and made durable as any other; then the pack is sealed with the projected metering and the reconciled settlement.", r.runDemo)
-	add(r, a, toLodgers, "constraint-demo", post, "/constraint-demo", "See a delivery refused by the constraint gate", "Nothing is signed, and nothing of the tenant changes.", r.constraintDemo)
-	add(r, a, toLodgers, "list-proof-packs", get, "/proof-packs", "List the proof packs, newest last", "", r.getPacks)
-	add(r, a, toLodgers, "get-proof-pack", get, "/proof-packs/{packId}", "Get a whole proof pack, and the key that signed it",
-		"One of more than 8 MiB is refused with 422: who runs the service has it as a file.", r.getPack)
-	add(r, a, toLodgers, "get-provenance", get, "/provenance", "Get a right's lineage: basis, root right, derived rights, the right itself", "", r.getProvenance)
-	add(r, a, toLodgers, "inspect", get, "/inspect", "Get everything of the tenant",
-		"`truncated` is empty when that is everything. A list of more than 500 records, or of more than about 2 MiB, comes in parts: `truncated` has its name, with a cursor. "+
-			"Send what is in `truncated` as the query, `GET /api/sandbox/inspect?events=<cursor>&rights=<cursor>`, for the next part of each list "+
-			"that is named; the others are empty then. Repeat until `truncated` is empty.", r.inspect)
-	add(r, a, toAnyone, "get-runtime-keys", get, "/runtime-keys", "Get the keys that sign for the sandbox", "`muniment verify --keys` takes the answer as a file.", r.getKeys)
+	addRaw(r, a, toVisitors, route.Operation{ID: "provision", Method: post, Path: "/tenant",
+		Summary:     "Get a tenant with the standard seed",
+		Description: "Sets the cookie. With the cookie of a tenant that exists it returns that one."}, r.postTenant)
+	add(r, a, toLodgers, route.Operation{ID: "get-tenant", Method: get, Path: "/tenant",
+		Summary: "Get the tenant"}, r.getTenant)
+	addRaw(r, a, toVisitors, route.Operation{ID: "reset", Method: post, Path: "/reset",
+		Summary: "Drop the tenant and clear the cookie"}, r.postReset)
+	add(r, a, toLodgers, route.Operation{ID: "issue-right", Method: post, Path: "/rights/issue",
+		Summary: "Issue a right under a basis, or derive one from another"}, r.issue)
+	add(r, a, toLodgers, route.Operation{ID: "suspend-right", Method: post, Path: "/rights/suspend",
+		Summary: "Suspend a right, or resume it"}, r.suspend)
+	add(r, a, toLodgers, route.Operation{ID: "revoke-right", Method: post, Path: "/rights/revoke",
+		Summary: "Revoke a right for good"}, r.revoke)
+	add(r, a, toLodgers, route.Operation{ID: "propose-offer", Method: post, Path: "/offers/propose",
+		Summary: "Propose to share, cede or sublet a part of a right"}, r.propose)
+	add(r, a, toLodgers, route.Operation{ID: "accept-offer", Method: post, Path: "/offers/accept",
+		Summary: "Accept an offer, which issues the right that it asked for"}, r.accept)
+	add(r, a, toLodgers, route.Operation{ID: "counter-offer", Method: post, Path: "/offers/counter",
+		Summary: "Answer an offer with one in the opposite direction"}, r.counter)
+	add(r, a, toLodgers, route.Operation{ID: "withdraw-offer", Method: post, Path: "/offers/withdraw",
+		Summary: "Withdraw an offer, for its proposer, or reject it, for its recipient"}, r.withdraw)
+	add(r, a, toLodgers, route.Operation{ID: "open-challenge", Method: post, Path: "/challenges/open",
+		Summary: "Open a challenge against an ACTIVE right"}, r.challenge)
+	add(r, a, toLodgers, route.Operation{ID: "resolve-challenge", Method: post, Path: "/challenges/resolve",
+		Summary: "Resolve a challenge, which revokes the right if it is upheld, or withdraw it"}, r.resolve)
+	add(r, a, toLodgers, route.Operation{ID: "run-demo", Method: post, Path: "/run-demo",
+		Summary:     "Make deliveries, and seal them into a proof pack",
+		Description: "The deliveries go through the gate, are signed and made durable as any other; then the pack is sealed with the projected metering and the reconciled settlement."}, r.runDemo)
+	add(r, a, toLodgers, route.Operation{ID: "constraint-demo", Method: post, Path: "/constraint-demo",
+		Summary:     "See a delivery refused by the constraint gate",
+		Description: "Nothing is signed, and nothing of the tenant changes."}, r.constraintDemo)
+	add(r, a, toLodgers, route.Operation{ID: "list-proof-packs", Method: get, Path: "/proof-packs",
+		Summary: "List the proof packs, newest last"}, r.getPacks)
+	add(r, a, toLodgers, route.Operation{ID: "get-proof-pack", Method: get, Path: "/proof-packs/{packId}", Heavy: true,
+		Summary:     "Get a whole proof pack, and the key that signed it",
+		Description: "One of more than 8 MiB is refused with 422: who runs the service has it as a file."}, r.getPack)
+	add(r, a, toLodgers, route.Operation{ID: "get-provenance", Method: get, Path: "/provenance", Heavy: true,
+		Summary: "Get a right's lineage: basis, root right, derived rights, the right itself"}, r.getProvenance)
+	add(r, a, toLodgers, route.Operation{ID: "inspect", Method: get, Path: "/inspect", Heavy: true,
+		Summary: "Get everything of the tenant",
+		Description: "`truncated` is empty when that is everything. A list of more than 500 records, or of more than about 2 MiB, comes in parts: `truncated` has its name, with a cursor. " +
+			"Send what is in `truncated` as the query, `GET /api/sandbox/inspect?events=<cursor>&rights=<cursor>`, for the next part of each list " +
+			"that is named; the others are empty then. Repeat until `truncated` is empty."}, r.inspect)
+	addRaw(r, a, toAnyone, route.Operation{ID: "get-runtime-keys", Method: get, Path: "/runtime-keys",
+		Summary:     "Get the keys that sign for the sandbox",
+		Description: "`muniment verify --keys` takes the answer as a file."}, r.getKeys)
 }
 
 type issueInput struct {
@@ -151,9 +167,9 @@ type issueInput struct {
 	}
 }
 
-func (r *Room) issue(ctx context.Context, in *issueInput) (*Answer[Verbatim[right.OneRight]], error) {
+func (r *Room) issue(ctx context.Context, in *issueInput) (Verbatim[right.OneRight], error) {
 	if in.Body.ParentRightID == nil && slices.Contains([]string{"", "null", `""`}, string(in.Body.Scope)) { // there is nothing to inherit
-		return nil, refusal(http.StatusUnprocessableEntity, MissingFields, "missing: scope")
+		return Verbatim[right.OneRight]{}, refusal(http.StatusUnprocessableEntity, MissingFields, "missing: scope")
 	}
 	return verbatim[right.OneRight](r.write(ctx, "/v1/rights", in.Body))
 }
@@ -171,7 +187,7 @@ type suspendInput struct {
 	}
 }
 
-func (r *Room) suspend(ctx context.Context, in *suspendInput) (*Answer[Verbatim[right.Moved]], error) {
+func (r *Room) suspend(ctx context.Context, in *suspendInput) (Verbatim[right.Moved], error) {
 	action := in.Body.Action
 	return verbatim[right.Moved](r.act(ctx, "rights", in.Body.RightID, action, reasoned{in.Body.Reason}))
 }
@@ -183,7 +199,7 @@ type revokeInput struct {
 	}
 }
 
-func (r *Room) revoke(ctx context.Context, in *revokeInput) (*Answer[Verbatim[right.Moved]], error) {
+func (r *Room) revoke(ctx context.Context, in *revokeInput) (Verbatim[right.Moved], error) {
 	return verbatim[right.Moved](r.act(ctx, "rights", in.Body.RightID, "revoke", reasoned{in.Body.Reason}))
 }
 
@@ -196,7 +212,7 @@ type proposeInput struct {
 	}
 }
 
-func (r *Room) propose(ctx context.Context, in *proposeInput) (*Answer[Verbatim[offer.OneOffer]], error) {
+func (r *Room) propose(ctx context.Context, in *proposeInput) (Verbatim[offer.OneOffer], error) {
 	return verbatim[offer.OneOffer](r.write(ctx, "/v1/offers", in.Body))
 }
 
@@ -206,7 +222,7 @@ type acceptInput struct {
 	}
 }
 
-func (r *Room) accept(ctx context.Context, in *acceptInput) (*Answer[Verbatim[offer.AcceptedOffer]], error) {
+func (r *Room) accept(ctx context.Context, in *acceptInput) (Verbatim[offer.AcceptedOffer], error) {
 	return verbatim[offer.AcceptedOffer](r.act(ctx, "offers", in.Body.OfferID, "accept", nil))
 }
 
@@ -218,7 +234,7 @@ type counterInput struct {
 	}
 }
 
-func (r *Room) counter(ctx context.Context, in *counterInput) (*Answer[Verbatim[offer.CounteredOffer]], error) {
+func (r *Room) counter(ctx context.Context, in *counterInput) (Verbatim[offer.CounteredOffer], error) {
 	return verbatim[offer.CounteredOffer](r.act(ctx, "offers", in.Body.OfferID, "counter", in.Body))
 }
 
@@ -230,7 +246,7 @@ type withdrawInput struct {
 	}
 }
 
-func (r *Room) withdraw(ctx context.Context, in *withdrawInput) (*Answer[Verbatim[offer.OneOffer]], error) {
+func (r *Room) withdraw(ctx context.Context, in *withdrawInput) (Verbatim[offer.OneOffer], error) {
 	return verbatim[offer.OneOffer](r.act(ctx, "offers", in.Body.OfferID, in.Body.Action, reasoned{in.Body.Reason}))
 }
 
@@ -242,7 +258,7 @@ type challengeInput struct {
 	}
 }
 
-func (r *Room) challenge(ctx context.Context, in *challengeInput) (*Answer[Verbatim[challenge.OneChallenge]], error) {
+func (r *Room) challenge(ctx context.Context, in *challengeInput) (Verbatim[challenge.OneChallenge], error) {
 	return verbatim[challenge.OneChallenge](r.write(ctx, "/v1/challenges", in.Body))
 }
 
@@ -262,7 +278,7 @@ type Resolved struct {
 	Propagation *node.Propagation   `json:"propagation,omitempty"`
 }
 
-func (r *Room) resolve(ctx context.Context, in *resolveInput) (*Answer[Verbatim[Resolved]], error) {
+func (r *Room) resolve(ctx context.Context, in *resolveInput) (Verbatim[Resolved], error) {
 	asked := in.Body
 	if asked.Action == "withdraw" {
 		return verbatim[Resolved](r.act(ctx, "challenges", asked.ChallengeID, "withdraw", reasoned{asked.Resolution}))
@@ -287,6 +303,6 @@ func (r *Room) act(ctx context.Context, of, id, action string, body any) (json.R
 	return r.write(ctx, "/v1/"+of+"/"+url.PathEscape(id)+"/"+action, body)
 }
 
-func verbatim[T any](data json.RawMessage, err error) (*Answer[Verbatim[T]], error) {
-	return tell(Verbatim[T]{data}, err)
+func verbatim[T any](data json.RawMessage, err error) (Verbatim[T], error) {
+	return Verbatim[T]{data}, err
 }

@@ -118,8 +118,8 @@ func (r *Room) postTenant(ctx context.Context, _ *struct{}) (*Provisioned, error
 	return answer, nil
 }
 
-func (r *Room) getTenant(ctx context.Context, _ *struct{}) (*Answer[Summary], error) {
-	return tell(r.summary(ctx))
+func (r *Room) getTenant(ctx context.Context, _ *struct{}) (Summary, error) {
+	return r.summary(ctx)
 }
 
 // Reset is the answer that takes the cookie away.

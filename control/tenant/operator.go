@@ -12,18 +12,24 @@ import (
 
 // OperatorRoutes adds what an operator may do to the API of the admin listener.
 func (r *Room) OperatorRoutes(a route.API) {
-	route.Operator(a, "create-tenant", http.MethodPost, "/admin/tenants", "Create a tenant with its first developer and API key", r.createTenant)
-	route.Operator(a, "list-tenants", http.MethodGet, "/admin/tenants", "List the tenants, newest first, without those of the sandbox's visitors", r.listTenants)
-	route.Operator(a, "operator-create-api-key", http.MethodPost, "/admin/api-keys", "Create an API key of any tenant; it is shown this once", r.operatorCreate)
-	route.Operator(a, "operator-list-api-keys", http.MethodGet, "/admin/api-keys", "List the API keys of a tenant, newest first", r.operatorList)
-	route.Operator(a, "operator-rotate-api-key", http.MethodPost, "/admin/api-keys/{keyId}/rotate", "Let a new API key take over from an old one; it is shown this once", r.operatorRotate)
-	route.Operator(a, "operator-revoke-api-key", http.MethodPost, "/admin/api-keys/{keyId}/revoke", "Revoke an API key for good", r.operatorRevoke)
+	route.Add(a, route.Operation{ID: "create-tenant", Method: http.MethodPost, Path: "/admin/tenants", Tag: "Operator", Access: route.Operator{},
+		Summary: "Create a tenant with its first developer and API key"}, r.createTenant)
+	route.Add(a, route.Operation{ID: "list-tenants", Method: http.MethodGet, Path: "/admin/tenants", Tag: "Operator", Access: route.Operator{},
+		Summary: "List the tenants, newest first, without those of the sandbox's visitors"}, r.listTenants)
+	route.Add(a, route.Operation{ID: "operator-create-api-key", Method: http.MethodPost, Path: "/admin/api-keys", Tag: "Operator", Access: route.Operator{},
+		Summary: "Create an API key of any tenant; it is shown this once"}, r.operatorCreate)
+	route.Add(a, route.Operation{ID: "operator-list-api-keys", Method: http.MethodGet, Path: "/admin/api-keys", Tag: "Operator", Access: route.Operator{},
+		Summary: "List the API keys of a tenant, newest first"}, r.operatorList)
+	route.Add(a, route.Operation{ID: "operator-rotate-api-key", Method: http.MethodPost, Path: "/admin/api-keys/{keyId}/rotate", Tag: "Operator", Access: route.Operator{},
+		Summary: "Let a new API key take over from an old one; it is shown this once"}, r.operatorRotate)
+	route.Add(a, route.Operation{ID: "operator-revoke-api-key", Method: http.MethodPost, Path: "/admin/api-keys/{keyId}/revoke", Tag: "Operator", Access: route.Operator{},
+		Summary: "Revoke an API key for good"}, r.operatorRevoke)
 }
 
 type tenantInput struct{ Body Request }
 
-func (r *Room) createTenant(ctx context.Context, in *tenantInput) (*store.Answer[Created], error) {
-	return store.Tell(r.Create(ctx, in.Body))
+func (r *Room) createTenant(ctx context.Context, in *tenantInput) (Created, error) {
+	return r.Create(ctx, in.Body)
 }
 
 // Tenants is one page of tenants.
@@ -41,13 +47,13 @@ type Listed struct {
 	CreatedAt store.Instant `json:"createdAt"`
 }
 
-func (r *Room) listTenants(ctx context.Context, in *struct{ route.Page }) (*store.Answer[Tenants], error) {
+func (r *Room) listTenants(ctx context.Context, in *struct{ route.Page }) (Tenants, error) {
 	slice, err := in.Slice()
 	if err != nil {
-		return nil, err
+		return Tenants{}, err
 	}
 	page, next, err := listTenants(ctx, r.db.Read(), slice)
-	return store.Tell(Tenants{page, route.Cursor(next)}, err)
+	return Tenants{page, route.Cursor(next)}, err
 }
 
 // OperatorKeyRequest asks for a key of any tenant, for its first developer.
@@ -60,22 +66,22 @@ type OperatorKeyRequest struct {
 
 type operatorKeyInput struct{ Body OperatorKeyRequest }
 
-func (r *Room) operatorCreate(ctx context.Context, in *operatorKeyInput) (*store.Answer[Made], error) {
+func (r *Room) operatorCreate(ctx context.Context, in *operatorKeyInput) (Made, error) {
 	q := in.Body
 	whose, err := owner(ctx, r.db.Read(), q.TenantID)
 	if err != nil {
-		return nil, err
+		return Made{}, err
 	}
 	if whose == nil {
-		return nil, noTenant()
+		return Made{}, noTenant()
 	}
 	if err := r.refuseVisitor(ctx, q.TenantID); err != nil {
-		return nil, err
+		return Made{}, err
 	}
 	if q.Env == "" {
 		q.Env = auth.EnvTest
 	}
-	return store.Tell(r.makeKey(ctx, theOperator(), *whose, q.Env, q.KeyRequest))
+	return r.makeKey(ctx, theOperator(), *whose, q.Env, q.KeyRequest)
 }
 
 // refuseVisitor keeps keys of the sandbox's tenants in: one that was given away would be
@@ -97,28 +103,28 @@ type operatorListInput struct {
 	route.Page
 }
 
-func (r *Room) operatorList(ctx context.Context, in *operatorListInput) (*store.Answer[List], error) {
+func (r *Room) operatorList(ctx context.Context, in *operatorListInput) (List, error) {
 	whose, err := owner(ctx, r.db.Read(), in.TenantID)
 	if err != nil {
-		return nil, err
+		return List{}, err
 	}
 	if whose == nil {
-		return nil, noTenant()
+		return List{}, noTenant()
 	}
 	return r.page(ctx, in.TenantID, in.Page)
 }
 
-func (r *Room) operatorRotate(ctx context.Context, in *rotateInput) (*store.Answer[Rotated], error) {
+func (r *Room) operatorRotate(ctx context.Context, in *rotateInput) (Rotated, error) {
 	k, err := findAnyKey(ctx, r.db.Read(), in.KeyID)
 	if err == nil {
 		err = r.refuseVisitor(ctx, k.TenantID)
 	}
 	if err != nil {
-		return nil, err
+		return Rotated{}, err
 	}
-	return store.Tell(r.rotateKey(ctx, theOperator(), in.KeyID, in.rotation()))
+	return r.rotateKey(ctx, theOperator(), in.KeyID, in.rotation())
 }
 
-func (r *Room) operatorRevoke(ctx context.Context, in *keyInput) (*store.Answer[Revocation], error) {
-	return store.Tell(r.revokeKey(ctx, theOperator(), in.KeyID))
+func (r *Room) operatorRevoke(ctx context.Context, in *keyInput) (Revocation, error) {
+	return r.revokeKey(ctx, theOperator(), in.KeyID)
 }

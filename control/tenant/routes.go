@@ -12,12 +12,18 @@ import (
 
 // Routes adds the room's operations to the API.
 func (r *Room) Routes(a route.API) {
-	route.Key(a, api.RightsRead, "Tenant", "get-tenant", http.MethodGet, "/v1/tenant", "Get the tenant, its counts, and the calling key", r.get)
-	route.Key(a, api.KeysWrite, "Tenant", "create-api-key", http.MethodPost, "/v1/api-keys", "Create an API key; it is shown this once", r.create)
-	route.Key(a, api.KeysWrite, "Tenant", "list-api-keys", http.MethodGet, "/v1/api-keys", "List the API keys, newest first", r.list)
-	route.Key(a, api.KeysWrite, "Tenant", "get-api-key", http.MethodGet, "/v1/api-keys/{keyId}", "Get an API key's record", r.one)
-	route.Key(a, api.KeysWrite, "Tenant", "rotate-api-key", http.MethodPost, "/v1/api-keys/{keyId}/rotate", "Let a new API key take over from an old one; it is shown this once", r.rotate)
-	route.Key(a, api.KeysWrite, "Tenant", "revoke-api-key", http.MethodDelete, "/v1/api-keys/{keyId}", "Revoke an API key for good", r.revoke)
+	route.Add(a, route.Operation{ID: "get-tenant", Method: http.MethodGet, Path: "/v1/tenant", Tag: "Tenant", Access: route.Scope(api.RightsRead),
+		Summary: "Get the tenant, its counts, and the calling key"}, r.get)
+	route.Add(a, route.Operation{ID: "create-api-key", Method: http.MethodPost, Path: "/v1/api-keys", Tag: "Tenant", Access: route.Scope(api.KeysWrite),
+		Summary: "Create an API key; it is shown this once"}, r.create)
+	route.Add(a, route.Operation{ID: "list-api-keys", Method: http.MethodGet, Path: "/v1/api-keys", Tag: "Tenant", Access: route.Scope(api.KeysWrite),
+		Summary: "List the API keys, newest first"}, r.list)
+	route.Add(a, route.Operation{ID: "get-api-key", Method: http.MethodGet, Path: "/v1/api-keys/{keyId}", Tag: "Tenant", Access: route.Scope(api.KeysWrite),
+		Summary: "Get an API key's record"}, r.one)
+	route.Add(a, route.Operation{ID: "rotate-api-key", Method: http.MethodPost, Path: "/v1/api-keys/{keyId}/rotate", Tag: "Tenant", Access: route.Scope(api.KeysWrite),
+		Summary: "Let a new API key take over from an old one; it is shown this once"}, r.rotate)
+	route.Add(a, route.Operation{ID: "revoke-api-key", Method: http.MethodDelete, Path: "/v1/api-keys/{keyId}", Tag: "Tenant", Access: route.Scope(api.KeysWrite),
+		Summary: "Revoke an API key for good"}, r.revoke)
 }
 
 // Snapshot is the tenant as the contract has it.
@@ -51,14 +57,14 @@ type Counts struct {
 	Events     int64 `json:"events" doc:"How many are durable; while the warehouse is more than 2 seconds behind, how many it has loaded."`
 }
 
-func (r *Room) get(ctx context.Context, _ *struct{}) (*store.Answer[Snapshot], error) {
+func (r *Room) get(ctx context.Context, _ *struct{}) (Snapshot, error) {
 	caller := auth.PrincipalFrom(ctx)
 	s, err := r.summary(ctx, caller.TenantID, caller.DeveloperID)
 	if err != nil {
-		return nil, err
+		return Snapshot{}, err
 	}
 	if s == nil {
-		return nil, auth.ErrInvalid
+		return Snapshot{}, auth.ErrInvalid
 	}
 	s.Key.KeyID, s.Key.Label, s.Key.Prefix, s.Key.Scopes = caller.ID, caller.Label, caller.Prefix, caller.Scopes.Names()
 	n := &s.Tenant.Counts
@@ -73,10 +79,10 @@ func (r *Room) get(ctx context.Context, _ *struct{}) (*store.Answer[Snapshot], e
 			continue
 		}
 		if *c.into, err = c.count(ctx, caller.TenantID); err != nil {
-			return nil, err
+			return Snapshot{}, err
 		}
 	}
-	return store.Tell(*s, nil)
+	return *s, nil
 }
 
 type createInput struct{ Body KeyRequest }
@@ -87,10 +93,10 @@ type Made struct {
 	APIKey string `json:"apiKey" doc:"The key itself; it can't be shown again."`
 }
 
-func (r *Room) create(ctx context.Context, in *createInput) (*store.Answer[Made], error) {
+func (r *Room) create(ctx context.Context, in *createInput) (Made, error) {
 	caller := auth.PrincipalFrom(ctx)
 	owner := Key{TenantID: caller.TenantID, OrgID: caller.OrgID, DeveloperID: caller.DeveloperID}
-	return store.Tell(r.makeKey(ctx, callerOf(caller), owner, envOf(caller.Prefix), in.Body))
+	return r.makeKey(ctx, callerOf(caller), owner, envOf(caller.Prefix), in.Body)
 }
 
 type rotateInput struct {
@@ -105,8 +111,8 @@ func (in *rotateInput) rotation() Rotation {
 	return *in.Body
 }
 
-func (r *Room) rotate(ctx context.Context, in *rotateInput) (*store.Answer[Rotated], error) {
-	return store.Tell(r.rotateKey(ctx, callerOf(auth.PrincipalFrom(ctx)), in.KeyID, in.rotation()))
+func (r *Room) rotate(ctx context.Context, in *rotateInput) (Rotated, error) {
+	return r.rotateKey(ctx, callerOf(auth.PrincipalFrom(ctx)), in.KeyID, in.rotation())
 }
 
 // List is one page of keys.
@@ -115,17 +121,17 @@ type List struct {
 	NextCursor *string `json:"nextCursor"`
 }
 
-func (r *Room) list(ctx context.Context, in *struct{ route.Page }) (*store.Answer[List], error) {
+func (r *Room) list(ctx context.Context, in *struct{ route.Page }) (List, error) {
 	return r.page(ctx, auth.PrincipalFrom(ctx).TenantID, in.Page)
 }
 
-func (r *Room) page(ctx context.Context, tenantID string, page route.Page) (*store.Answer[List], error) {
+func (r *Room) page(ctx context.Context, tenantID string, page route.Page) (List, error) {
 	slice, err := page.Slice()
 	if err != nil {
-		return nil, err
+		return List{}, err
 	}
 	list, next, err := listKeys(ctx, r.db.Read(), tenantID, slice)
-	return store.Tell(List{list, route.Cursor(next)}, err)
+	return List{list, route.Cursor(next)}, err
 }
 
 type keyInput struct {
@@ -137,14 +143,14 @@ type One struct {
 	Key Key `json:"key"`
 }
 
-func (r *Room) one(ctx context.Context, in *keyInput) (*store.Answer[One], error) {
+func (r *Room) one(ctx context.Context, in *keyInput) (One, error) {
 	k, err := keys.Find(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.KeyID)
 	if err != nil {
-		return nil, err
+		return One{}, err
 	}
-	return store.Tell(One{*k}, nil)
+	return One{*k}, nil
 }
 
-func (r *Room) revoke(ctx context.Context, in *keyInput) (*store.Answer[Revocation], error) {
-	return store.Tell(r.revokeKey(ctx, callerOf(auth.PrincipalFrom(ctx)), in.KeyID))
+func (r *Room) revoke(ctx context.Context, in *keyInput) (Revocation, error) {
+	return r.revokeKey(ctx, callerOf(auth.PrincipalFrom(ctx)), in.KeyID)
 }
