@@ -78,6 +78,7 @@ type exchange struct {
 	logger    *slog.Logger
 	faults    *faults
 	operation *huma.Operation // nil until the request has reached one
+	absent    []string        // required members that its body lacks, in the schema's order
 }
 
 type exchangeKey struct{}
@@ -139,7 +140,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (d *door) refuseUnmatched(w http.ResponseWriter, r *http.Request, e *api.Error) {
 	if d.sandbox != nil && sandbox.Owns(r.URL.Path) {
 		if err := d.sandbox.Count(r); err != nil {
-			e = translate(http.StatusInternalServerError, "", []error{err})
+			e = translate(http.StatusInternalServerError, "", []error{err}, nil)
 			if x, ok := exchangeOf(r.Context()); ok && isFault(e, e) {
 				x.fault("a request failed", "err", err)
 			}

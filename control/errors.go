@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"strconv"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/validation"
 
 	"muniment/control/route"
 	"muniment/control/sandbox"
@@ -27,15 +27,20 @@ func speakOurErrors() {
 	ourErrors.Do(func() {
 		huma.ValidateStrictCasing = true
 		huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
-			return translate(status, message, errs)
+			return translate(status, message, errs, nil)
 		}
 		huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
-			e := translate(status, message, errs)
+			x, ok := exchangeOf(ctx.Context())
+			var absent []string
+			if ok {
+				absent = x.absent
+			}
+			e := translate(status, message, errs, absent)
 			var answer huma.StatusError = e
 			if refuse := route.Of(ctx.Operation()).Refuse; refuse != nil {
 				answer = refuse(e, errs)
 			}
-			if x, ok := exchangeOf(ctx.Context()); ok && isFault(answer, e) {
+			if ok && isFault(answer, e) {
 				x.fault("a request failed", "err", errors.Join(errs...))
 			}
 			return answer
@@ -43,8 +48,9 @@ func speakOurErrors() {
 	})
 }
 
-// translate makes the contract's error of one of huma's.
-func translate(status int, message string, errs []error) *api.Error {
+// translate makes the contract's error of one of huma's. absent are the required members that the
+// body lacks.
+func translate(status int, message string, errs []error, absent []string) *api.Error {
 	for _, err := range errs {
 		if _, ok := errors.AsType[*api.Error](err); ok {
 			return api.From(err)
@@ -60,14 +66,14 @@ func translate(status int, message string, errs []error) *api.Error {
 	}
 	switch {
 	case status == http.StatusUnprocessableEntity:
-		if faults := faultsOf(errs); len(faults) > 0 {
+		if faults := faultsOf(errs, absent); len(faults) > 0 {
 			return api.Invalid(faults...)
 		}
 		return &api.Error{Code: api.ValidationFailed, Message: message}
 	case status == http.StatusNotFound:
 		return &api.Error{Code: api.ResourceNotFound, Message: message}
 	case status == http.StatusBadRequest:
-		if faults := faultsOf(errs); len(faults) > 0 {
+		if faults := faultsOf(errs, absent); len(faults) > 0 {
 			message = api.Invalid(faults[0]).Message
 		}
 		return &api.Error{Code: api.BadRequest, Message: message}
@@ -77,13 +83,13 @@ func translate(status int, message string, errs []error) *api.Error {
 	return api.From(errors.Join(errs...))
 }
 
-// missingProperty are the words around the name in huma's message.
-var missingBefore, missingAfter, _ = strings.Cut(validation.MsgExpectedRequiredProperty, "%s")
-
 // faultsOf reads huma's validation errors. It names a fault by the field, without
 // the part of the request that the field is in, and never repeats its value. What is wrong
 // with the items of a list that is itself at fault is left out: huma looks at all of them.
-func faultsOf(errs []error) (faults []api.ValidationError) {
+//
+// What huma finds wrong with a body that is an object is that it lacks a member. huma says which
+// in the message alone: absent names them, in huma's order.
+func faultsOf(errs []error, absent []string) (faults []api.ValidationError) {
 	list := ""
 	for _, err := range errs {
 		d, ok := errors.AsType[*huma.ErrorDetail](err)
@@ -92,13 +98,9 @@ func faultsOf(errs []error) (faults []api.ValidationError) {
 		}
 		list = d.Location + "["
 		part, field, _ := strings.Cut(d.Location, ".")
-		f := api.ValidationError{Field: field, Message: d.Message}
-		if name, ok := strings.CutPrefix(d.Message, missingBefore); ok {
-			name = strings.TrimSuffix(name, missingAfter)
-			f = api.ValidationError{Field: strings.TrimPrefix(field+"."+name, "."), Message: "is missing"}
-		}
-		if f.Field == "" {
-			f.Field = part
+		f := api.ValidationError{Field: cmp.Or(field, part), Message: d.Message}
+		if _, object := d.Value.(map[string]any); object && d.Location == "body" && len(absent) > 0 {
+			f, absent = api.MissingField(absent[0]), absent[1:]
 		}
 		if n := len(faults); n > 0 && faults[n-1].Field == f.Field {
 			continue // one fault a field

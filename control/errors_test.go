@@ -18,7 +18,7 @@ import (
 // which is told by its calls.
 func TestWhichEngineIsAway(t *testing.T) {
 	told := func(err error) api.Reason {
-		return translate(http.StatusInternalServerError, "", []error{fmt.Errorf("cannot answer: %w", err)}).Reason
+		return translate(http.StatusInternalServerError, "", []error{fmt.Errorf("cannot answer: %w", err)}, nil).Reason
 	}
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	require.Equal(t, api.EngineUnavailable, told(refused))

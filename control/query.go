@@ -12,8 +12,8 @@ import (
 	"muniment/gateway/api"
 )
 
-// readQuery refuses parameters that the database can't look for, and those that are there
-// but empty, where nothing empty is one of their values: huma would take them for absent,
+// readQuery refuses parameters that the database can't look for, those that are required and
+// not there, and those that are there but empty, where nothing empty is one of their values: huma would take them for absent,
 // and so a list for one without a filter. For the same reason it refuses, under /v1, a query
 // that can't be read and parameters that the operation does not have.
 func (d *door) readQuery(ctx huma.Context, next func(huma.Context)) {
@@ -24,13 +24,17 @@ func (d *door) readQuery(ctx huma.Context, next func(huma.Context)) {
 		d.refuse(ctx, &api.Error{Code: api.BadRequest, Message: "the query is not valid: it has a % without two hexadecimal digits, or a semicolon"})
 		return
 	}
-	var faults []api.ValidationError
+	var faults, absent []api.ValidationError
 	var known []string
 	for _, p := range ctx.Operation().Parameters {
 		if p.In != "query" {
 			continue
 		}
 		known = append(known, p.Name)
+		if p.Required && given.Get(p.Name) == "" {
+			absent = append(absent, api.ValidationError{Field: p.Name, Message: "required query parameter is missing", Kind: api.FaultMissing})
+			continue
+		}
 		if !given.Has(p.Name) {
 			continue
 		}
@@ -44,6 +48,9 @@ func (d *door) readQuery(ctx huma.Context, next func(huma.Context)) {
 	}
 	if strict {
 		faults = append(faults, unknownParameters(given, known)...)
+	}
+	if len(faults) == 0 { // what was sent may be a misspelt name of what is absent
+		faults = absent
 	}
 	if len(faults) > 0 {
 		d.refuse(ctx, api.Invalid(faults...))

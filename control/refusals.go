@@ -34,7 +34,7 @@ var refusalTable = []refusal{
 	{412, "PreconditionFailed", "The constraint gate refuses the delivery. Nothing was signed.", []api.Code{api.PreconditionFailed}, refusedDelivery()},
 	{413, "ContentTooLarge", "The body is longer than the route takes.", []api.Code{api.BadRequest}, api.TooLarge("the body is larger than this route takes")},
 	{422, "Invalid", "A field is missing, wrong-typed, out of range, or given twice.", []api.Code{api.ValidationFailed},
-		api.Invalid(api.ValidationError{Field: "rightId", Message: "is missing"}, api.ValidationError{Field: "telemetry.speedMph", Message: "must be a number from 0 to 1000000000"})},
+		api.Invalid(api.MissingField("rightId"), api.ValidationError{Field: "telemetry.speedMph", Message: "must be a number from 0 to 1000000000"})},
 	{429, "RateLimited", "Too many requests of this tenant are in hand.", []api.Code{api.RateLimited},
 		&api.Error{Code: api.RateLimited, Message: "this tenant has too many deliveries in hand on this node", RetryAfter: time.Second}},
 	{431, headersTooLarge, "The request's line and headers are larger than 8 KiB.", []api.Code{api.BadRequest},

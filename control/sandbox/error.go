@@ -147,31 +147,31 @@ func refuse(e *api.Error, errs []error) huma.StatusError {
 	case e.Code == api.BadRequest: // nothing is wrong with the body
 		return refusal(status, HandlerError, string(e.Code)+": "+e.Message)
 	case e.Code == api.ValidationFailed:
-		faults := e.ValidationErrors
-		if len(faults) == 0 {
-			faults = []api.ValidationError{{Field: e.Field, Message: strings.TrimPrefix(e.Message, e.Field+": ")}}
-		}
-		return unfit(faults)
+		return unfit(e)
 	}
 	return said{Code: e.Code, Message: e.Message}.refused(status, e.RetryAfter)
 }
 
 // unfit tells what is wrong with a body, first of all what is not there.
-func unfit(faults []api.ValidationError) *Error {
+func unfit(e *api.Error) *Error {
 	var missing []string
-	for _, f := range faults {
-		if strings.HasSuffix(f.Message, "missing") {
+	for _, f := range e.ValidationErrors {
+		if f.Kind == api.FaultMissing {
 			missing = append(missing, f.Field)
 		}
+	}
+	message := e.Message
+	if len(e.ValidationErrors) > 0 {
+		message = listed(e.ValidationErrors)
 	}
 	switch {
 	case len(missing) > 0:
 		slices.Sort(missing)
 		return refusal(http.StatusUnprocessableEntity, MissingFields, "missing: "+strings.Join(missing, ", "))
-	case faults[0].Field == "scenario":
-		return refusal(http.StatusUnprocessableEntity, UnknownScenario, listed(faults))
+	case e.Field == "scenario":
+		return refusal(http.StatusUnprocessableEntity, UnknownScenario, message)
 	}
-	return refusal(http.StatusUnprocessableEntity, HandlerError, string(api.ValidationFailed)+": "+listed(faults))
+	return refusal(http.StatusUnprocessableEntity, HandlerError, string(api.ValidationFailed)+": "+message)
 }
 
 // heard reads an answer of /v1.

@@ -67,12 +67,17 @@ func TestErrorEnvelope(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, `{"ok":false,"error":"BAD_REQUEST","message":"a < b && c","contractVersion":"v1.0","violations":[{"required":"< 5"}]}`+"\n", string(b))
 
-	one := Invalid(ValidationError{"dwellMs", "must be a number"})
+	one := InvalidField("dwellMs", "must be a number")
 	require.Equal(t, "dwellMs", one.Field)
-	require.Empty(t, one.ValidationErrors)
-	two := Invalid(ValidationError{"dwellMs", "must be a number"}, ValidationError{"rightId", "is missing"})
+	b, err = one.Body()
+	require.NoError(t, err)
+	require.Equal(t, `{"ok":false,"error":"VALIDATION_FAILED","message":"dwellMs: must be a number","contractVersion":"v1.0","field":"dwellMs"}`+"\n", string(b))
+	two := Invalid(ValidationError{Field: "dwellMs", Message: "must be a number"}, MissingField("rightId"))
 	require.Equal(t, "dwellMs", two.Field)
-	require.Len(t, two.ValidationErrors, 2)
+	require.Equal(t, FaultMissing, two.ValidationErrors[1].Kind)
+	b, err = two.Body()
+	require.NoError(t, err)
+	require.Contains(t, string(b), `"validationErrors":[{"field":"dwellMs","message":"must be a number"},{"field":"rightId","message":"is missing"}]`)
 }
 
 func TestForeignErrorsKeepTheirTextInside(t *testing.T) {

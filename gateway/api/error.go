@@ -90,10 +90,23 @@ func Reasons() []Reason {
 	}
 }
 
-// ValidationError is one fault of a body.
+// ValidationError is one fault of a request.
 type ValidationError struct {
-	Field   string `json:"field"`
-	Message string `json:"message"`
+	Field   string    `json:"field"`
+	Message string    `json:"message"`
+	Kind    FaultKind `json:"-"`
+}
+
+// FaultKind is what is wrong with a field, for code that acts on it.
+type FaultKind string
+
+// FaultMissing is a field that has to be there and is not. Any other fault has no kind: nothing
+// acts on it.
+const FaultMissing FaultKind = "missing"
+
+// MissingField is the fault of a field that is not there.
+func MissingField(field string) ValidationError {
+	return ValidationError{field, "is missing", FaultMissing}
 }
 
 // Error is the one error type that reaches callers. Every other error is told
@@ -106,7 +119,7 @@ type Error struct {
 	HTTPStatus int
 
 	Field            string
-	ValidationErrors []ValidationError
+	ValidationErrors []ValidationError // of ValidationFailed; the envelope has them when there are several
 	RequiredScopes   []string
 	KeyScopes        []string
 	Reason           Reason
@@ -161,8 +174,12 @@ func (e *Error) Body() ([]byte, error) {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
+	several := e.ValidationErrors
+	if len(several) < 2 {
+		several = nil
+	}
 	err := enc.Encode(ErrorBody{
-		false, e.Code, e.Message, ContractVersion, e.Field, e.ValidationErrors, e.RequiredScopes, e.KeyScopes,
+		false, e.Code, e.Message, ContractVersion, e.Field, several, e.RequiredScopes, e.KeyScopes,
 		e.Reason, e.Substrate, e.Gate, e.Violations, e.Pending, e.RequestID,
 	})
 	return text.Bytes(), err
@@ -196,12 +213,11 @@ const (
 func Invalid(faults ...ValidationError) *Error {
 	listed := slices.Clone(faults[:min(len(faults), maxFaults)])
 	for i, f := range listed {
-		listed[i] = ValidationError{Field: clip(f.Field, maxFaultField), Message: clip(f.Message, maxFaultMessage)}
+		listed[i] = ValidationError{clip(f.Field, maxFaultField), clip(f.Message, maxFaultMessage), f.Kind}
 	}
-	e := &Error{Code: ValidationFailed, Message: listed[0].Field + ": " + listed[0].Message, Field: listed[0].Field}
+	e := &Error{Code: ValidationFailed, Message: listed[0].Field + ": " + listed[0].Message, Field: listed[0].Field, ValidationErrors: listed}
 	if len(faults) > 1 {
 		e.Message = "several fields are not valid"
-		e.ValidationErrors = listed
 	}
 	if more := len(faults) - len(listed); more > 0 {
 		e.Message += fmt.Sprintf(": the first %d faults are listed, %d more are not", maxFaults, more)
