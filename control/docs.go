@@ -15,10 +15,10 @@ import (
 //go:embed page
 var page embed.FS
 
-// docs serves the OpenAPI document and the page that shows it.
+// docs serves the OpenAPI document, in both versions, and the page that shows it.
 type docs struct {
-	document, page []byte
-	policy         string
+	document, older, page []byte
+	policy                string
 }
 
 type docsAnswer struct {
@@ -29,7 +29,7 @@ type docsAnswer struct {
 	Body         []byte
 }
 
-// Routes adds both to the API. write has to come before the first request.
+// Routes adds them to the API. write has to come before the first request.
 func (d *docs) Routes(a route.API) {
 	add := func(id, path, summary string, content route.Content, answer func() docsAnswer) {
 		route.AddRaw(a, route.Operation{ID: id, Method: http.MethodGet, Path: path, Summary: summary, Tag: tagService, Access: route.Public{}, Content: content},
@@ -42,6 +42,9 @@ func (d *docs) Routes(a route.API) {
 	add("get-openapi", "/openapi.json", "Get this document", route.Content{Type: jsonType}, func() docsAnswer {
 		return docsAnswer{ContentType: jsonType, Body: d.document}
 	})
+	add("get-openapi-3-0", "/openapi-3.0.json", "Get this document in OpenAPI 3.0", route.Content{Type: jsonType}, func() docsAnswer {
+		return docsAnswer{ContentType: jsonType, Body: d.older}
+	})
 	add("get-docs", "/docs", "Read this document as a page", route.Content{Type: "text/html"}, func() docsAnswer {
 		return docsAnswer{ContentType: "text/html; charset=utf-8", Policy: d.policy, Body: d.page}
 	})
@@ -49,7 +52,7 @@ func (d *docs) Routes(a route.API) {
 
 // write makes document and page of what the API has declared.
 func (d *docs) write(declared *huma.OpenAPI) (err error) {
-	if d.document, err = document(declared); err != nil {
+	if d.document, d.older, err = document(declared); err != nil {
 		return err
 	}
 	var parts [3]string

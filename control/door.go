@@ -54,7 +54,8 @@ func newDoor(cfg Config, seconds *prometheus.HistogramVec, authenticate authenti
 	c.Formats = map[string]huma.Format{jsonType: {Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: unmarshal}}
 	c.AllowAdditionalPropertiesByDefault = true
 	c.Transformers = []huma.Transformer{finish}
-	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaNamer())
+	c.Components.Schemas = huma.NewMapRegistry(schemaPrefix, schemaName)
+	c.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[api.Error](), reflect.TypeFor[api.ErrorBody]())
 	c.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[store.Instant](), reflect.TypeFor[time.Time]())
 	c.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[jsontext.Value](), reflect.TypeFor[json.RawMessage]())
 

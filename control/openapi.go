@@ -26,7 +26,7 @@ type object = map[string]any
 // What the rooms can't know is put in here, into a copy, so that the schemas by
 // which requests are checked stay as they are: error envelopes, closed lists, and
 // examples.
-func document(declared *huma.OpenAPI) ([]byte, error) {
+func document(declared *huma.OpenAPI) (text, older []byte, err error) {
 	for _, item := range declared.Paths {
 		if item.Post != nil && takesKey(item.Post) {
 			describeKey(item.Post)
@@ -36,16 +36,15 @@ func document(declared *huma.OpenAPI) ([]byte, error) {
 	for _, named := range []reflect.Type{reflect.TypeFor[api.ErrorBody](), reflect.TypeFor[gate.Violation](), reflect.TypeFor[sandbox.Error]()} {
 		schemas.Schema(named, true, "")
 	}
-	text, err := json.Marshal(declared)
-	if err != nil {
-		return nil, fmt.Errorf("cannot write the API's document: %w", err)
+	if text, err = json.Marshal(declared); err != nil {
+		return nil, nil, fmt.Errorf("cannot write the API's document: %w", err)
 	}
 	var d object
 	if err := json.Unmarshal(text, &d); err != nil {
-		return nil, fmt.Errorf("cannot read the API's document: %w", err)
+		return nil, nil, fmt.Errorf("cannot read the API's document: %w", err)
 	}
 	if d["info"], err = info(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	d["servers"] = []any{object{"url": "/", "description": "Wherever this document came from."}}
 	components := d["components"].(object)
@@ -61,11 +60,17 @@ func document(declared *huma.OpenAPI) ([]byte, error) {
 	}
 	components["headers"] = commonHeaders
 	components["responses"] = refusals()
-	refine(components["schemas"].(object))
+	bodies := map[string]bool{} // of requests
+	for _, op := range operationsOf(declared) {
+		if op.RequestBody != nil {
+			bodies[strings.TrimPrefix(op.RequestBody.Content[jsonType].Schema.Ref, schemaPrefix)] = true
+		}
+	}
+	refine(components["schemas"].(object), bodies)
 
 	known, err := readExamples()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	used := map[string]bool{}
 	declaredOps := operationsOf(declared)
@@ -83,7 +88,40 @@ func document(declared *huma.OpenAPI) ([]byte, error) {
 	}
 	d["tags"] = tags(used)
 	prune(d)
-	return json.MarshalIndent(d, "", " ")
+	if text, err = json.MarshalIndent(d, "", " "); err == nil {
+		older, err = downgrade(d)
+	}
+	return text, older, err
+}
+
+// downgrade writes the document in OpenAPI 3.0, which has no scopes beside a bearer scheme, and
+// less to say about the service.
+func downgrade(d object) ([]byte, error) {
+	text, err := huma.OpenAPI{Extensions: d}.Downgrade()
+	if err != nil {
+		return nil, fmt.Errorf("cannot write the API's document in OpenAPI 3.0: %w", err)
+	}
+	var older struct {
+		OpenAPI    string                       `json:"openapi"`
+		Info       object                       `json:"info"`
+		Servers    any                          `json:"servers"`
+		Tags       any                          `json:"tags"`
+		Paths      map[string]map[string]object `json:"paths"`
+		Components any                          `json:"components"`
+	}
+	if err := json.Unmarshal(text, &older); err != nil {
+		return nil, fmt.Errorf("cannot read the API's document in OpenAPI 3.0: %w", err)
+	}
+	delete(older.Info, "summary")
+	delete(older.Info["license"].(object), "identifier")
+	for _, item := range older.Paths {
+		for _, op := range item {
+			if op["x-required-scope"] != nil {
+				op["security"] = []any{object{route.Bearer: []any{}}}
+			}
+		}
+	}
+	return json.MarshalIndent(older, "", " ")
 }
 
 func info() (object, error) {
@@ -133,6 +171,8 @@ var commonHeaders = object{
 	},
 	"RetryAfter": object{"description": "Seconds to wait before the request is sent again.", "schema": object{"type": "integer", "minimum": 1}, "example": 1},
 }
+
+const schemaPrefix = "#/components/schemas/"
 
 // reference is a $ref to one of the components.
 func reference(kind, name string) object { return object{"$ref": "#/components/" + kind + "/" + name} }
@@ -192,8 +232,8 @@ func operationsOf(api *huma.OpenAPI) map[string]*huma.Operation {
 
 // refine puts into the schemas what their Go types can't say: lists that are
 // closed, arrays that are empty rather than null, and what is in texts that are
-// handed on verbatim.
-func refine(schemas object) {
+// handed on verbatim, which the bodies of requests have none of.
+func refine(schemas object, bodies map[string]bool) {
 	var substrates []string
 	for s := range gate.Substrate(gate.Substrates) {
 		substrates = append(substrates, s.String())
@@ -215,7 +255,7 @@ func refine(schemas object) {
 			if meaning := glossary[name]; meaning != "" && p["description"] == nil && p["$ref"] == nil {
 				p["description"] = meaning
 			}
-			if p["type"] == nil && p["$ref"] == nil && !strings.HasSuffix(of, "InputBody") {
+			if p["type"] == nil && p["$ref"] == nil && !bodies[of] {
 				maps.Copy(p, verbatim[name])
 			}
 			switch name {
@@ -232,10 +272,10 @@ func refine(schemas object) {
 	if schemas["SandboxError"] != nil {
 		property("SandboxError", "ok")["enum"] = []any{false}
 	}
-	property("ErrorBody", "ok")["enum"] = []any{false}
-	property("ErrorBody", "error")["enum"] = api.Codes()
-	property("ErrorBody", "reason")["enum"] = api.Reasons()
-	maps.Copy(property("ErrorBody", "violations"), object{"type": "array", "items": reference("schemas", "Violation")})
+	property("Error", "ok")["enum"] = []any{false}
+	property("Error", "error")["enum"] = api.Codes()
+	property("Error", "reason")["enum"] = api.Reasons()
+	maps.Copy(property("Error", "violations"), object{"type": "array", "items": reference("schemas", "Violation")})
 	maps.Copy(property("Observation", "telemetry"), reference("schemas", "Telemetry"))
 }
 
@@ -246,7 +286,7 @@ func acceptNull(op, schemas object) {
 	content, _ := body["content"].(object)
 	for _, media := range content {
 		ref, _ := media.(object)["schema"].(object)["$ref"].(string)
-		s, _ := schemas[strings.TrimPrefix(ref, "#/components/schemas/")].(object)
+		s, _ := schemas[strings.TrimPrefix(ref, schemaPrefix)].(object)
 		required, _ := s["required"].([]any)
 		properties, _ := s["properties"].(object)
 		for name, p := range properties {
@@ -285,7 +325,7 @@ func prune(d object) {
 		switch v := v.(type) {
 		case object:
 			if ref, ok := v["$ref"].(string); ok {
-				if name, ok := strings.CutPrefix(ref, "#/components/schemas/"); ok && !reached[name] {
+				if name, ok := strings.CutPrefix(ref, schemaPrefix); ok && !reached[name] {
 					reached[name] = true
 					walk(schemas[name])
 				}

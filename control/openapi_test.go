@@ -138,7 +138,7 @@ func TestDocumentTellsTheScope(t *testing.T) {
 func TestScopesAreTheContracts(t *testing.T) {
 	_, _, document := openHouse(t)
 	contract := map[string][]string{
-		"": {"GET /.well-known/muniment/keys.json", "GET /docs", "GET /openapi.json", "GET /v1", "GET /v1/healthz"},
+		"": {"GET /.well-known/muniment/keys.json", "GET /docs", "GET /openapi.json", "GET /openapi-3.0.json", "GET /v1", "GET /v1/healthz"},
 		"rights:read": {
 			"GET /v1/tenant", "GET /v1/bases", "GET /v1/bases/{basisId}", "GET /v1/rights", "GET /v1/rights/{rightId}",
 			"GET /v1/rights/{rightId}/provenance", "GET /v1/rights/{rightId}/propagation",
@@ -205,13 +205,15 @@ func TestDocumentIsWhole(t *testing.T) {
 			v.illustrated(body, route+": body")
 		}
 		responses := o.text["responses"].(map[string]any)
-		if o.path != "/openapi.json" { // the document is its own example
+		if !strings.HasPrefix(o.path, "/openapi") { // the document is its own example
 			v.illustrated(responses["200"].(map[string]any), route+": answer")
 		}
 		require.NotContains(t, responses, "default", route)
 	}
 
 	for of, schema := range v.schemas {
+		require.Regexp(t, `^[A-Z][A-Za-z]+$`, of, "a schema is called by a noun of the API")
+		require.NotRegexp(t, `Body|Input|Answer|View`, of)
 		properties, _ := schema.(map[string]any)["properties"].(map[string]any)
 		for name, p := range properties {
 			if p := p.(map[string]any); p["$ref"] == nil {
@@ -235,6 +237,35 @@ func TestDocumentIsWhole(t *testing.T) {
 	}
 }
 
+// TestOlderDocument: OpenAPI 3.0 has the same operations and names, in its own words for null and
+// scopes.
+func TestOlderDocument(t *testing.T) {
+	h, _, document := openHouse(t)
+	served := h.call("", "GET", "/openapi-3.0.json", "")
+	require.Equal(t, 200, served.status, "without a key")
+	var older map[string]any
+	require.NoError(t, json.Unmarshal([]byte(served.text), &older))
+	require.Equal(t, "3.0.3", older["openapi"])
+	names := func(of map[string]any, kind string) []string {
+		return slices.Sorted(maps.Keys(get[map[string]any](t, of, "components", kind)))
+	}
+	for _, kind := range []string{"schemas", "responses", "headers", "securitySchemes"} {
+		require.Equal(t, names(document, kind), names(older, kind))
+	}
+	of := operations(t, document)
+	for i, o := range operations(t, older) {
+		require.Equal(t, of[i].text["operationId"], o.text["operationId"])
+		require.Equal(t, slices.Sorted(maps.Keys(of[i].text["responses"].(map[string]any))), slices.Sorted(maps.Keys(o.text["responses"].(map[string]any))))
+		if scope := of[i].text["x-required-scope"]; scope != nil {
+			require.Equal(t, scope, o.text["x-required-scope"])
+			require.Equal(t, []any{map[string]any{"apiKey": []any{}}}, o.text["security"])
+		}
+	}
+	holder := get[map[string]any](t, older, "components", "schemas", "NewRight", "properties", "holderOrgId")
+	require.Equal(t, "string", holder["type"])
+	require.Equal(t, true, holder["nullable"])
+}
+
 // TestDocumentTellsRefusals holds the envelopes against the contract's closed list.
 func TestDocumentTellsRefusals(t *testing.T) {
 	_, _, document := openHouse(t)
@@ -252,8 +283,14 @@ func TestDocumentTellsRefusals(t *testing.T) {
 			used[name] = true
 			media := get[map[string]any](t, responses, name, "content", "application/json")
 			schema := media["schema"].(map[string]any)
-			own := schema["allOf"].([]any)[1].(map[string]any)
-			for _, code := range get[[]any](t, own, "properties", "error", "enum") {
+			of := "Error"
+			if strings.HasPrefix(name, "Sandbox") {
+				of = "SandboxError"
+			}
+			require.Equal(t, map[string]any{"$ref": "#/components/schemas/" + of}, schema, name)
+			codes := get[[]any](t, responses, name, "x-error-codes")
+			require.Contains(t, codes, media["example"].(map[string]any)["error"], name)
+			for _, code := range codes {
 				if strings.HasPrefix(name, "Sandbox") {
 					told["sandbox "+code.(string)] = true
 					require.True(t, strings.HasPrefix(o.path, sandbox.Base+"/"), "%s has an answer of the sandbox", o.path)
@@ -291,11 +328,11 @@ func TestDocumentTellsRefusals(t *testing.T) {
 func TestDocumentTellsNull(t *testing.T) {
 	_, _, document := openHouse(t)
 	schemas := get[map[string]any](t, document, "components", "schemas")
-	require.Equal(t, []any{"object", "null"}, get[[]any](t, schemas, "ProofSealedIn", "type"))
-	holder := get[map[string]any](t, schemas, "RightInputBody", "properties")
+	require.Equal(t, []any{"object", "null"}, get[[]any](t, schemas, "SealedLeaf", "type"))
+	holder := get[map[string]any](t, schemas, "NewRight", "properties")
 	require.Equal(t, []any{"string", "null"}, get[[]any](t, holder, "holderOrgId", "type"), "optional")
 	require.Equal(t, "string", get[string](t, holder, "basisId", "type"), "required")
-	action := get[map[string]any](t, schemas, "SuspendInputBody", "properties", "action")
+	action := get[map[string]any](t, schemas, "SandboxRightSuspension", "properties", "action")
 	require.Equal(t, []any{"suspend", "resume", nil}, action["enum"])
 }
 
@@ -342,7 +379,7 @@ func (v validator) illustrated(holder map[string]any, where string) {
 
 // known are the keywords that check understands or that say nothing about validity.
 var known = []string{
-	"$ref", "allOf", "type", "enum", "properties", "required", "items", "additionalProperties", "format", "minimum", "maximum",
+	"$ref", "type", "enum", "properties", "required", "items", "additionalProperties", "format", "minimum", "maximum",
 	"minLength", "maxLength", "pattern", "maxItems", "description", "examples", "default", "title",
 }
 
@@ -352,9 +389,6 @@ func (v validator) check(schema map[string]any, value any, where string) {
 	}
 	if ref, ok := schema["$ref"].(string); ok {
 		v.check(v.schemas[strings.TrimPrefix(ref, "#/components/schemas/")].(map[string]any), value, where)
-	}
-	for _, part := range optional(schema["allOf"]) {
-		v.check(part.(map[string]any), value, where)
 	}
 	kind := map[bool]string{true: "null"}[value == nil]
 	switch value := value.(type) {

@@ -78,40 +78,29 @@ func refusalNames(visited bool) map[int]string {
 	return names
 }
 
-// refusals is the answers that components hold, one for each status of either envelope.
+// refusals is the answers that components hold, one for each status of either envelope. All of
+// an envelope have one schema, as generators make a type of each; an extension says which codes a
+// status has.
 func refusals() object {
 	all := object{}
 	for _, r := range sandbox.Refusals() {
-		headers := object{api.HeaderRequestID: reference("headers", "RequestId")}
-		if r.Example.RetryAfterSeconds() > 0 {
-			headers["Retry-After"] = reference("headers", "RetryAfter")
-		}
-		all[r.Name] = object{
-			"description": r.Note, "headers": headers,
-			"content": object{jsonType: object{
-				"schema":  object{"allOf": []any{reference("schemas", "SandboxError"), object{"properties": object{"error": object{"enum": r.Codes}}}}},
-				"example": r.Example,
-			}},
-		}
+		all[r.Name] = refused(r.Note, "SandboxError", r.Codes, r.Example, r.Example.RetryAfterSeconds())
 	}
 	for _, r := range refusalTable {
 		example := *r.example
 		example.RequestID = "req_01M7Y45MG0Q6ZJ3N8T5V2W9XKC"
-		headers := object{api.HeaderRequestID: reference("headers", "RequestId")}
-		if example.RetryAfter > 0 {
-			headers["Retry-After"] = reference("headers", "RetryAfter")
-		}
-		own := object{"error": object{"enum": r.codes}}
-		if r.status == http.StatusServiceUnavailable {
-			own["reason"] = object{"enum": api.Reasons()}
-		}
-		all[r.name] = object{
-			"description": r.note, "headers": headers,
-			"content": object{jsonType: object{
-				"schema":  object{"allOf": []any{reference("schemas", "ErrorBody"), object{"properties": own}}},
-				"example": &example,
-			}},
-		}
+		all[r.name] = refused(r.note, "Error", r.codes, &example, example.RetryAfterSeconds())
 	}
 	return all
+}
+
+func refused(note, schema string, codes, example any, retryAfter int) object {
+	headers := object{api.HeaderRequestID: reference("headers", "RequestId")}
+	if retryAfter > 0 {
+		headers["Retry-After"] = reference("headers", "RetryAfter")
+	}
+	return object{
+		"description": note, "headers": headers, "x-error-codes": codes,
+		"content": object{jsonType: object{"schema": reference("schemas", schema), "example": example}},
+	}
 }

@@ -29,12 +29,12 @@ func (r *Room) Routes(a route.API) {
 
 // The answers about challenges.
 type (
-	// OneChallenge is the answer about one challenge.
-	OneChallenge struct {
+	// ChallengeData is the answer about one challenge.
+	ChallengeData struct {
 		Challenge Challenge `json:"challenge"`
 	}
-	// Challenges is one page of challenges.
-	Challenges struct {
+	// ChallengeList is one page of challenges.
+	ChallengeList struct {
 		Challenges []Challenge `json:"challenges"`
 		NextCursor *string     `json:"nextCursor"`
 	}
@@ -47,20 +47,21 @@ type (
 	}
 )
 
-type openInput struct {
-	Body struct {
-		RightID         string      `json:"rightId" minLength:"1" maxLength:"64" doc:"The right to challenge."`
-		ChallengerOrgID route.OrgID `json:"challengerOrgId" doc:"The organisation that challenges it."`
-		Reason          string      `json:"reason" minLength:"1" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
-	}
+// NewChallenge asks for a challenge.
+type NewChallenge struct {
+	RightID         string      `json:"rightId" minLength:"1" maxLength:"64" doc:"The right to challenge."`
+	ChallengerOrgID route.OrgID `json:"challengerOrgId" doc:"The organisation that challenges it."`
+	Reason          string      `json:"reason" minLength:"1" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
 }
 
-func (r *Room) post(ctx context.Context, in *openInput) (OneChallenge, error) {
+type openInput struct{ Body NewChallenge }
+
+func (r *Room) post(ctx context.Context, in *openInput) (ChallengeData, error) {
 	caller, asked := auth.PrincipalFrom(ctx), in.Body
 	made, err := r.open(ctx, Challenge{
 		TenantID: caller.TenantID, RightID: asked.RightID, ChallengerOrgID: string(asked.ChallengerOrgID), Reason: asked.Reason,
 	}, caller.OrgID, store.ByKey(caller.ID))
-	return OneChallenge{made}, err
+	return ChallengeData{made}, err
 }
 
 type listInput struct {
@@ -69,31 +70,34 @@ type listInput struct {
 	State   string `query:"state" enum:"OPEN,UPHELD,OVERTURNED,WITHDRAWN" doc:"Only challenges in this state."`
 }
 
-func (r *Room) getAll(ctx context.Context, in *listInput) (Challenges, error) {
+func (r *Room) getAll(ctx context.Context, in *listInput) (ChallengeList, error) {
 	slice, err := in.Slice()
 	if err != nil {
-		return Challenges{}, err
+		return ChallengeList{}, err
 	}
 	page, next, err := list(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.RightID, in.State}, slice)
-	return Challenges{page, route.Cursor(next)}, err
+	return ChallengeList{page, route.Cursor(next)}, err
 }
 
 func (r *Room) get(ctx context.Context, in *struct {
 	ChallengeID string `path:"challengeId"`
-}) (OneChallenge, error) {
+}) (ChallengeData, error) {
 	c, err := challenges.Find(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.ChallengeID)
 	if err != nil {
-		return OneChallenge{}, err
+		return ChallengeData{}, err
 	}
-	return OneChallenge{*c}, nil
+	return ChallengeData{*c}, nil
+}
+
+// ChallengeResolution says how a challenge ends.
+type ChallengeResolution struct {
+	Upheld     bool    `json:"upheld,omitempty" doc:"Whether the right is revoked; absent: it is not, and the challenge is overturned."`
+	Resolution *string `json:"resolution,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
 }
 
 type resolveInput struct {
 	ChallengeID string `path:"challengeId"`
-	Body        *struct {
-		Upheld     bool    `json:"upheld,omitempty" doc:"Whether the right is revoked; absent: it is not, and the challenge is overturned."`
-		Resolution *string `json:"resolution,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
-	}
+	Body        *ChallengeResolution
 }
 
 func (r *Room) postResolve(ctx context.Context, in *resolveInput) (ResolvedChallenge, error) {
@@ -116,19 +120,22 @@ func (r *Room) postResolve(ctx context.Context, in *resolveInput) (ResolvedChall
 	return ResolvedChallenge{closed, of, r.nodes.Await(ctx, of.Revision)}, nil
 }
 
-type withdrawInput struct {
-	ChallengeID string `path:"challengeId"`
-	Body        *struct {
-		Reason *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Becomes the resolution. Kept in the audit log for good: no place for personal data."`
-	}
+// ChallengeWithdrawal says why a challenge ends.
+type ChallengeWithdrawal struct {
+	Reason *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Becomes the resolution. Kept in the audit log for good: no place for personal data."`
 }
 
-func (r *Room) postWithdraw(ctx context.Context, in *withdrawInput) (OneChallenge, error) {
+type withdrawInput struct {
+	ChallengeID string `path:"challengeId"`
+	Body        *ChallengeWithdrawal
+}
+
+func (r *Room) postWithdraw(ctx context.Context, in *withdrawInput) (ChallengeData, error) {
 	caller := auth.PrincipalFrom(ctx)
 	how := closing{tenantID: caller.TenantID, id: in.ChallengeID, action: Withdraw, tenantOrgID: caller.OrgID, by: store.ByKey(caller.ID)}
 	if in.Body != nil {
 		how.resolution = in.Body.Reason
 	}
 	closed, _, err := r.close(ctx, how)
-	return OneChallenge{closed}, err
+	return ChallengeData{closed}, err
 }

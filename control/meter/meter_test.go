@@ -337,7 +337,7 @@ func TestPagesAreTheModel(t *testing.T) {
 		}
 		rows, totals := model(all, from, to, bucket)
 
-		got := []Row{}
+		got := []MeteringRow{}
 		for {
 			w := ask(b.server, id, "?"+query.Encode())
 			require.Equal(rt, 200, w.Code, w.Body)
@@ -356,9 +356,9 @@ func TestPagesAreTheModel(t *testing.T) {
 	})
 }
 
-func model(all []pipeline.Delivery, from, to time.Time, bucket func(time.Time) *string) ([]Row, Totals) {
-	sums := map[string]Row{}
-	var totals Totals
+func model(all []pipeline.Delivery, from, to time.Time, bucket func(time.Time) *string) ([]MeteringRow, MeteringTotals) {
+	sums := map[string]MeteringRow{}
+	var totals MeteringTotals
 	for i, d := range all {
 		duplicate := d.Idempotency != "" && slices.ContainsFunc(all[:i], func(e pipeline.Delivery) bool {
 			return e.Idempotency == d.Idempotency && d.IssuedAt.Sub(e.IssuedAt) <= 24*time.Hour
@@ -366,7 +366,7 @@ func model(all []pipeline.Delivery, from, to time.Time, bucket func(time.Time) *
 		if d.RenderedAt.Before(from) || !to.IsZero() && !d.RenderedAt.Before(to) {
 			continue
 		}
-		key := Row{Bucket: bucket(d.RenderedAt), RightID: d.RightID, Substrate: d.Substrate, BasisID: d.BasisID, MeteringBasis: d.MeteringBasis, Reason: d.Reason}
+		key := MeteringRow{Bucket: bucket(d.RenderedAt), RightID: d.RightID, Substrate: d.Substrate, BasisID: d.BasisID, MeteringBasis: d.MeteringBasis, Reason: d.Reason}
 		totals.Receipts++
 		switch {
 		case duplicate:
@@ -386,16 +386,16 @@ func model(all []pipeline.Delivery, from, to time.Time, bucket func(time.Time) *
 		sum.QuantityMs += d.QuantityMs
 		sums[text(key)] = sum
 	}
-	rows := []Row{}
+	rows := []MeteringRow{}
 	for _, row := range sums {
 		rows = append(rows, row)
 	}
-	slices.SortFunc(rows, func(a, b Row) int { return strings.Compare(text(a), text(b)) })
+	slices.SortFunc(rows, func(a, b MeteringRow) int { return strings.Compare(text(a), text(b)) })
 	return rows, totals
 }
 
 // text is a row's key. Buckets of one zone without summer time sort as texts.
-func text(r Row) string {
+func text(r MeteringRow) string {
 	bucket := ""
 	if r.Bucket != nil {
 		bucket = *r.Bucket

@@ -10,13 +10,13 @@ import (
 // Metering is the answer to GET /v1/metering.
 type Metering struct {
 	Frame
-	Rows       []Row   `json:"rows"`
-	Totals     Totals  `json:"totals"`
-	NextCursor *string `json:"nextCursor"`
+	Rows       []MeteringRow  `json:"rows"`
+	Totals     MeteringTotals `json:"totals"`
+	NextCursor *string        `json:"nextCursor"`
 }
 
-// Row is one line of the answer. All but its last two fields are its key.
-type Row struct {
+// MeteringRow is one line of the answer. All but its last two fields are its key.
+type MeteringRow struct {
 	Bucket        *string `json:"bucket,omitempty" format:"date-time" doc:"Start of the bucket, with the zone's offset; absent when time is not cut."`
 	RightID       string  `json:"rightId"`
 	Substrate     string  `json:"substrate"`
@@ -27,8 +27,8 @@ type Row struct {
 	QuantityMs    int64   `json:"quantityMs"`
 }
 
-// Totals are sums over all rows; receipts = metered + suppressed + duplicates.
-type Totals struct {
+// MeteringTotals are sums over all rows; receipts = metered + suppressed + duplicates.
+type MeteringTotals struct {
 	Receipts   int64 `json:"receipts"`
 	Metered    int64 `json:"metered"`
 	Suppressed int64 `json:"suppressed"`
@@ -41,7 +41,7 @@ func (r *Room) getMetering(ctx context.Context, in *Question) (Metering, error) 
 	if err != nil {
 		return Metering{}, err
 	}
-	body := Metering{Frame: a.frame(), Rows: []Row{}}
+	body := Metering{Frame: a.frame(), Rows: []MeteringRow{}}
 	if a.asOf == nil {
 		return body, nil
 	}
@@ -81,13 +81,13 @@ func (r *Room) getMetering(ctx context.Context, in *Question) (Metering, error) 
 			return Metering{}, err
 		}
 	}
-	body.Totals = Totals{
+	body.Totals = MeteringTotals{
 		Receipts: totals.Receipts, Metered: totals.Metered, Duplicates: totals.Duplicates, QuantityMs: totals.QuantityMs,
 		Suppressed: totals.Receipts - totals.Metered - totals.Duplicates,
 	}
 	rows, body.NextCursor = page(&a, rows, in.Limit)
 	for _, x := range rows {
-		body.Rows = append(body.Rows, Row{
+		body.Rows = append(body.Rows, MeteringRow{
 			a.bucket(x.Bucket), x.RightID, x.Substrate, x.BasisID, x.MeteringBasis, x.Reason, x.Receipts, x.QuantityMs,
 		})
 	}

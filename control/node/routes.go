@@ -28,3 +28,6 @@ type directoryAnswer struct {
 	CacheControl string `header:"Cache-Control"`
 	Body         []byte
 }
+
+// SchemaName is for the document, where names have no package before them.
+func (State) SchemaName() string { return "NodeState" }

@@ -37,12 +37,12 @@ func byCaller(caller auth.Principal) asserter { return asserter{&caller.OrgID, s
 
 // The answers about offers.
 type (
-	// OneOffer is the answer about one offer.
-	OneOffer struct {
+	// OfferData is the answer about one offer.
+	OfferData struct {
 		Offer Offer `json:"offer"`
 	}
-	// Offers is one page of offers.
-	Offers struct {
+	// OfferList is one page of offers.
+	OfferList struct {
 		Offers     []Offer `json:"offers"`
 		NextCursor *string `json:"nextCursor"`
 	}
@@ -58,15 +58,16 @@ type (
 	}
 )
 
-type proposeInput struct {
-	Body struct {
-		RightID   string          `json:"rightId" minLength:"1" maxLength:"64" doc:"The right of which a part is asked for."`
-		FromOrgID route.OrgID     `json:"fromOrgId,omitempty" doc:"The organisation that proposes; the right's holder when absent."`
-		ToOrgID   route.OrgID     `json:"toOrgId" doc:"The organisation that may accept; one of the two holds the right."`
-		Scope     json.RawMessage `json:"scope,omitempty" doc:"The scope of the right that accepting issues: an object of limits, or a string, which is kept as its description. What it does not name is inherited from the right. Never wider than the right's."`
-		Terms
-	}
+// NewOffer asks for an offer.
+type NewOffer struct {
+	RightID   string          `json:"rightId" minLength:"1" maxLength:"64" doc:"The right of which a part is asked for."`
+	FromOrgID route.OrgID     `json:"fromOrgId,omitempty" doc:"The organisation that proposes; the right's holder when absent."`
+	ToOrgID   route.OrgID     `json:"toOrgId" doc:"The organisation that may accept; one of the two holds the right."`
+	Scope     json.RawMessage `json:"scope,omitempty" doc:"The scope of the right that accepting issues: an object of limits, or a string, which is kept as its description. What it does not name is inherited from the right. Never wider than the right's."`
+	Terms
 }
+
+type proposeInput struct{ Body NewOffer }
 
 // Terms are what an offer and a counter-offer say alike.
 type Terms struct {
@@ -74,21 +75,21 @@ type Terms struct {
 	ExpiresAt *route.Time `json:"expiresAt,omitempty" nullable:"true" doc:"The first moment at which it can't be accepted any more; absent: in 7 days."`
 }
 
-func (r *Room) post(ctx context.Context, in *proposeInput) (OneOffer, error) {
+func (r *Room) post(ctx context.Context, in *proposeInput) (OfferData, error) {
 	caller, asked := auth.PrincipalFrom(ctx), in.Body
 	until, err := route.Given("expiresAt", asked.ExpiresAt)
 	if err != nil {
-		return OneOffer{}, err
+		return OfferData{}, err
 	}
 	scope, err := right.AskedScope(asked.Scope)
 	if err != nil {
-		return OneOffer{}, err
+		return OfferData{}, err
 	}
 	made, err := r.propose(ctx, Offer{
 		TenantID: caller.TenantID, RightID: asked.RightID, FromOrgID: string(asked.FromOrgID), ToOrgID: string(asked.ToOrgID),
 		Scope: scope, TermsRef: asked.TermsRef, ExpiresAt: until,
 	}, byCaller(caller))
-	return OneOffer{made}, err
+	return OfferData{made}, err
 }
 
 type listInput struct {
@@ -97,38 +98,41 @@ type listInput struct {
 	State   string `query:"state" enum:"PROPOSED,COUNTERED,WITHDRAWN,REJECTED,ACCEPTED,EXPIRED" doc:"Only offers in this state."`
 }
 
-func (r *Room) getAll(ctx context.Context, in *listInput) (Offers, error) {
+func (r *Room) getAll(ctx context.Context, in *listInput) (OfferList, error) {
 	slice, err := in.Slice()
 	if err != nil {
-		return Offers{}, err
+		return OfferList{}, err
 	}
 	now := store.At(r.db.Now())
 	page, next, err := list(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.RightID, in.State}, now, slice)
 	for i := range page {
 		page[i].State = page[i].stateAt(now)
 	}
-	return Offers{page, route.Cursor(next)}, err
+	return OfferList{page, route.Cursor(next)}, err
 }
 
 type offerPath struct {
 	OfferID string `path:"offerId"`
 }
 
-func (r *Room) get(ctx context.Context, in *offerPath) (OneOffer, error) {
+func (r *Room) get(ctx context.Context, in *offerPath) (OfferData, error) {
 	o, err := offers.Find(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.OfferID)
 	if err != nil {
-		return OneOffer{}, err
+		return OfferData{}, err
 	}
 	o.State = o.stateAt(store.At(r.db.Now()))
-	return OneOffer{*o}, nil
+	return OfferData{*o}, nil
+}
+
+// CounterOffer asks for an offer in the opposite direction.
+type CounterOffer struct {
+	Scope json.RawMessage `json:"scope,omitempty" doc:"As in an offer: what it does not name is inherited from the right, not from the offer that it answers."`
+	Terms
 }
 
 type counterInput struct {
 	OfferID string `path:"offerId"`
-	Body    struct {
-		Scope json.RawMessage `json:"scope,omitempty" doc:"As in an offer: what it does not name is inherited from the right, not from the offer that it answers."`
-		Terms
-	}
+	Body    CounterOffer
 }
 
 func (r *Room) postCounter(ctx context.Context, in *counterInput) (CounteredOffer, error) {
@@ -154,19 +158,13 @@ func (r *Room) postAccept(ctx context.Context, in *offerPath) (AcceptedOffer, er
 
 type closeInput struct {
 	OfferID string `path:"offerId"`
-	Body    *struct {
-		Reason *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
-	}
+	Body    *route.Reason
 }
 
-func (r *Room) postClose(a Action) func(context.Context, *closeInput) (OneOffer, error) {
-	return func(ctx context.Context, in *closeInput) (OneOffer, error) {
+func (r *Room) postClose(a Action) func(context.Context, *closeInput) (OfferData, error) {
+	return func(ctx context.Context, in *closeInput) (OfferData, error) {
 		caller := auth.PrincipalFrom(ctx)
-		var reason *string
-		if in.Body != nil {
-			reason = in.Body.Reason
-		}
-		closed, err := r.close(ctx, caller.TenantID, in.OfferID, a, reason, byCaller(caller))
-		return OneOffer{closed}, err
+		closed, err := r.close(ctx, caller.TenantID, in.OfferID, a, in.Body.Text(), byCaller(caller))
+		return OfferData{closed}, err
 	}
 }

@@ -169,12 +169,12 @@ function operation(path, method, op) {
 
   const left = el("div", {},
     prose(op.description),
-    parameters(params, "path", "In the path"), parameters(params, "query", "In the query"), parameters(params, "header", "Headers"),
-    send && send.schema ? [el("h4", {}, "Body", op.requestBody.required ? "" : el("span", { class: "kind" }, " (may be left out)")), tree(send.schema, true)] : null,
-    [el("h4", {}, "Answer ", el("span", { class: "kind" }, kind === "application/json" ? "" : kind || "")), media && media.schema ? tree(media.schema, false) : prose(ok.description)],
-    el("h4", {}, "Refusals"),
+    parameters(params, "path", "Path parameters"), parameters(params, "query", "Query parameters"), parameters(params, "header", "Headers"),
+    send && send.schema ? [el("h4", {}, "Body", op.requestBody.required ? "" : el("span", { class: "kind" }, " (optional)")), tree(send.schema, true)] : null,
+    [el("h4", {}, "Response ", el("span", { class: "kind" }, kind === "application/json" ? "" : kind || "")), media && media.schema ? tree(media.schema, false) : prose(ok.description)],
+    el("h4", {}, "Errors"),
     el("ul", { class: "refusals" }, refusals.map(([status, r]) => el("li", {},
-      el("span", { class: "status" }, status), el("span", {}, codesOf(r).map((c) => [el("code", {}, c), " "]), el("span", { class: "note" }, phrases(r.description)))))));
+      el("span", { class: "status" }, status), el("span", {}, (r["x-error-codes"] || []).map((c) => [el("code", {}, c), " "]), el("span", { class: "note" }, phrases(r.description)))))));
 
   const scope = op["x-required-scope"];
   return el("article", { id: op.operationId, "data-search": [method, path, op.summary, op.operationId, scope, (op.tags || []).join(" ")].join(" ").toLowerCase() },
@@ -187,10 +187,8 @@ function operation(path, method, op) {
     left,
     el("div", { class: "samples" },
       sample("Request", [{ name: "curl", value: curl(path, method, op), plain: true }]),
-      answers.length ? sample("Answer", answers) : null));
+      answers.length ? sample("Response", answers) : null));
 }
-
-const codesOf = (response) => Object.values(response.content || {}).flatMap((media) => (media.schema.allOf || []).flatMap((s) => (s.properties && s.properties.error && s.properties.error.enum) || []));
 
 function draw() {
   document.title = doc.info.title + " API";
@@ -199,7 +197,8 @@ function draw() {
   const main = document.getElementById("content");
   main.append(el("section", { class: "overview" },
     el("h1", {}, doc.info.title), el("p", { class: "lead" }, doc.info.summary || ""), prose(doc.info.description),
-    el("p", {}, "This page shows ", el("a", { href: "/openapi.json" }, "/openapi.json"), " (OpenAPI ", doc.openapi, ").")));
+    el("p", {}, "This page shows ", el("a", { href: "/openapi.json" }, "/openapi.json"), " (OpenAPI ", doc.openapi, "). The same in OpenAPI 3.0, for tools that want it, is ",
+      el("a", { href: "/openapi-3.0.json" }, "/openapi-3.0.json"), ".")));
   for (const tag of doc.tags || []) {
     const chapter = el("section", { class: "chapter" }, el("h2", {}, tag.name), el("p", {}, phrases(tag.description || "")));
     const links = el("div", {}, el("h2", {}, tag.name));

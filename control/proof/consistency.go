@@ -20,17 +20,17 @@ func (r *Room) checkpointRoutes(a route.API) {
 		Description: "RFC 6962 consistency proof between the checkpoints of both packs. The whole answer is a file for muniment verify."}, r.proveConsistency)
 }
 
-type checkpointDetail struct {
+type checkpointData struct {
 	Checkpoint string `json:"checkpoint" doc:"C2SP signed note."`
 }
 
-func (r *Room) getCheckpoint(ctx context.Context, _ *struct{}) (checkpointDetail, error) {
+func (r *Room) getCheckpoint(ctx context.Context, _ *struct{}) (checkpointData, error) {
 	p, err := r.newest(ctx, auth.PrincipalFrom(ctx).TenantID)
 	if err != nil {
-		return checkpointDetail{}, err
+		return checkpointData{}, err
 	}
 	note, err := p.checkpoint()
-	return checkpointDetail{note}, err
+	return checkpointData{note}, err
 }
 
 type consistencyRequest struct {
@@ -39,25 +39,25 @@ type consistencyRequest struct {
 }
 
 // The order of the members is that of the file that muniment verify reads.
-type consistencyDetail struct {
+type consistencyProof struct {
 	Consistency []string `json:"consistency" doc:"RFC 6962 consistency proof, base64url."`
 	From        string   `json:"from" doc:"Checkpoint of the earlier pack, a C2SP signed note."`
 	To          string   `json:"to" doc:"Checkpoint of the later pack."`
 }
 
-func (r *Room) proveConsistency(ctx context.Context, in *consistencyRequest) (consistencyDetail, error) {
+func (r *Room) proveConsistency(ctx context.Context, in *consistencyRequest) (consistencyProof, error) {
 	to, err := r.find(ctx, in.PackID)
 	if err != nil {
-		return consistencyDetail{}, err
+		return consistencyProof{}, err
 	}
 	from, err := r.find(ctx, in.From)
 	if err != nil {
-		return consistencyDetail{}, err
+		return consistencyProof{}, err
 	}
 	if from.Sequence > to.Sequence {
-		return consistencyDetail{}, api.InvalidField("from", fmt.Sprintf("pack %s is newer than %s", from.ID, to.ID))
+		return consistencyProof{}, api.InvalidField("from", fmt.Sprintf("pack %s is newer than %s", from.ID, to.ID))
 	}
-	detail := consistencyDetail{Consistency: []string{}}
+	detail := consistencyProof{Consistency: []string{}}
 	hashes, err := r.consistency(ctx, from, to)
 	if err == nil {
 		detail.From, err = from.checkpoint()
@@ -66,7 +66,7 @@ func (r *Room) proveConsistency(ctx context.Context, in *consistencyRequest) (co
 		detail.To, err = to.checkpoint()
 	}
 	if err != nil {
-		return consistencyDetail{}, err
+		return consistencyProof{}, err
 	}
 	for _, h := range hashes {
 		detail.Consistency = append(detail.Consistency, h.String())

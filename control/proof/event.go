@@ -36,8 +36,8 @@ type eventsRequest struct {
 	route.Page
 }
 
-// EventPage is the answer to GET /v1/events.
-type EventPage struct {
+// EventList is the answer to GET /v1/events.
+type EventList struct {
 	Events     []LoggedEvent `json:"events"`
 	AsOf       *string       `json:"asOf" doc:"The log position up to which the page looked; null while nothing is loaded."`
 	NextCursor *string       `json:"nextCursor"`
@@ -119,27 +119,27 @@ func nearer(a, b *sealer.Position, side int) *sealer.Position {
 	return a
 }
 
-func (r *Room) listEvents(ctx context.Context, in *eventsRequest) (EventPage, error) {
-	page := EventPage{Events: []LoggedEvent{}}
+func (r *Room) listEvents(ctx context.Context, in *eventsRequest) (EventList, error) {
+	page := EventList{Events: []LoggedEvent{}}
 	tenantID := auth.PrincipalFrom(ctx).TenantID
 	partition, err := r.log.PartitionOf(ctx, tenantID)
 	if err != nil {
-		return EventPage{}, err
+		return EventList{}, err
 	}
 	asOf, err := in.Position(ctx, r.warehouse, r.log, tenantID)
 	if err != nil {
-		return EventPage{}, err
+		return EventList{}, err
 	}
 	query, err := in.query(tenantID, partition, asOf)
 	if err != nil {
-		return EventPage{}, err
+		return EventList{}, err
 	}
 	if asOf == nil {
 		return page, nil
 	}
 	rows, err := r.warehouse.Events(ctx, query)
 	if err != nil {
-		return EventPage{}, err
+		return EventList{}, err
 	}
 	page.AsOf = new(asOf.String())
 	rows, next := store.Cut(rows, in.Limit, func(row pipeline.Row) string { return in.Order + "/" + row.Position.String() })

@@ -65,7 +65,7 @@ func TestTenantsOfSeveralPartitions(t *testing.T) {
 		t.Helper()
 		got := ask(server, tenantID, "GET /v1/events?limit=100"+query)
 		require.Equal(t, http.StatusOK, got.Code, got.Body)
-		var page api.Body[EventPage]
+		var page api.Body[EventList]
 		require.NoError(t, json.Unmarshal(got.Body.Bytes(), &page))
 		return *page.Data.AsOf, len(page.Data.Events)
 	}

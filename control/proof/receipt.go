@@ -30,37 +30,37 @@ type receiptRequest struct {
 	ReceiptID string `path:"receiptId"`
 }
 
-type receiptDetail struct {
+type loggedReceipt struct {
 	Receipt   json.RawMessage `json:"receipt" doc:"What is signed, verbatim."`
 	Signature json.RawMessage `json:"signature"`
 	Event     json.RawMessage `json:"event" doc:"Verbatim: its canonical bytes are the leaf of the tenant's Merkle log."`
 	Position  string          `json:"position" doc:"Of the event, opaque."`
-	Sealed    *sealedIn       `json:"sealed" doc:"Null until a proof pack holds the event."`
+	Sealed    *sealedLeaf     `json:"sealed" doc:"Null until a proof pack holds the event."`
 }
 
-// sealedIn is where an event stands among the sealed ones.
-type sealedIn struct {
+// sealedLeaf is where an event stands among the sealed ones.
+type sealedLeaf struct {
 	_         struct{} `nullable:"true"`
 	PackID    string   `json:"packId"`
 	LeafIndex uint64   `json:"leafIndex" doc:"Of the tenant's Merkle log, from 0."`
 }
 
-func (r *Room) getReceipt(ctx context.Context, in *receiptRequest) (receiptDetail, error) {
+func (r *Room) getReceipt(ctx context.Context, in *receiptRequest) (loggedReceipt, error) {
 	row, err := r.receipt(ctx, in.ReceiptID)
 	if err != nil {
-		return receiptDetail{}, err
+		return loggedReceipt{}, err
 	}
 	parts, err := sealer.SplitDelivery(row.Event)
 	if err != nil {
-		return receiptDetail{}, err
+		return loggedReceipt{}, err
 	}
-	detail := receiptDetail{Receipt: parts.Receipt, Signature: parts.Signature, Event: row.Event, Position: row.Position.String()}
+	detail := loggedReceipt{Receipt: parts.Receipt, Signature: parts.Signature, Event: row.Event, Position: row.Position.String()}
 	p, index, found, err := r.leafOf(ctx, row)
 	if err != nil {
-		return receiptDetail{}, err
+		return loggedReceipt{}, err
 	}
 	if found {
-		detail.Sealed = &sealedIn{PackID: p.ID, LeafIndex: index}
+		detail.Sealed = &sealedLeaf{PackID: p.ID, LeafIndex: index}
 	}
 	return detail, nil
 }
@@ -71,7 +71,7 @@ type proofRequest struct {
 }
 
 // The order of the members is that of the file that muniment verify reads.
-type proofDetail struct {
+type inclusionProof struct {
 	Event json.RawMessage `json:"event" doc:"Verbatim: it is the leaf."`
 	Proof string          `json:"proof" doc:"C2SP tlog-proof."`
 }
@@ -79,10 +79,10 @@ type proofDetail struct {
 // errNotSealed refuses to prove what no pack holds.
 var errNotSealed = api.Conflict("no proof pack holds the receipt yet: seal one first")
 
-func (r *Room) proveReceipt(ctx context.Context, in *proofRequest) (proofDetail, error) {
+func (r *Room) proveReceipt(ctx context.Context, in *proofRequest) (inclusionProof, error) {
 	row, err := r.receipt(ctx, in.ReceiptID)
 	if err != nil {
-		return proofDetail{}, err
+		return inclusionProof{}, err
 	}
 	under, index, found, err := r.leafOf(ctx, row)
 	if err == nil && !found {
@@ -90,20 +90,20 @@ func (r *Room) proveReceipt(ctx context.Context, in *proofRequest) (proofDetail,
 	}
 	switch {
 	case err != nil:
-		return proofDetail{}, err
+		return inclusionProof{}, err
 	case in.Checkpoint == "latest":
 		under, err = r.newest(ctx, row.TenantID)
 	default:
 		under, err = r.sound(ctx, under)
 	}
 	if err != nil {
-		return proofDetail{}, err
+		return inclusionProof{}, err
 	}
 	proof, err := r.inclusion(ctx, under, index, sealer.LeafHash(row.Event))
 	if err != nil {
-		return proofDetail{}, err
+		return inclusionProof{}, err
 	}
-	return proofDetail{Event: row.Event, Proof: proof.Text()}, nil
+	return inclusionProof{Event: row.Event, Proof: proof.Text()}, nil
 }
 
 // receipt is the event with a receipt of the caller's. A foreign one is not there.

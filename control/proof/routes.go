@@ -43,6 +43,11 @@ func (r *Room) postSeal(ctx context.Context, _ *struct{}) (Sealed, error) {
 	return r.Seal(ctx, caller.TenantID, sealer.Ref{Kind: "key", ID: caller.ID})
 }
 
+// SchemaName is for the document, where names have no package before them.
+func (Summary) SchemaName() string { return "ProofPack" }
+func (Sealed) SchemaName() string  { return "SealedPacks" }
+func (Pending) SchemaName() string { return "PendingEvents" }
+
 // Summary is a pack in a list.
 type Summary struct {
 	ID           string        `json:"id"`
@@ -80,12 +85,12 @@ func CursorBehind(n int64) string {
 	return *route.Cursor(strconv.FormatInt(n, 10))
 }
 
-type packPage struct {
+type proofPackList struct {
 	Packs      []Summary `json:"packs"`
 	NextCursor *string   `json:"nextCursor"`
 }
 
-func (r *Room) list(ctx context.Context, in *struct{ route.Page }) (packPage, error) {
+func (r *Room) list(ctx context.Context, in *struct{ route.Page }) (proofPackList, error) {
 	var after int64
 	slice, err := in.Slice()
 	if err == nil && slice.Behind != "" {
@@ -94,13 +99,13 @@ func (r *Room) list(ctx context.Context, in *struct{ route.Page }) (packPage, er
 		}
 	}
 	if err != nil {
-		return packPage{}, err
+		return proofPackList{}, err
 	}
 	packs, err := listSummaries(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, after, in.Limit+1)
 	if err != nil {
-		return packPage{}, err
+		return proofPackList{}, err
 	}
-	page := packPage{Packs: []Summary{}}
+	page := proofPackList{Packs: []Summary{}}
 	packs, next := store.Cut(packs, in.Limit, func(p Pack) string { return strconv.FormatInt(p.Sequence, 10) })
 	page.NextCursor = route.Cursor(next)
 	for i := range packs {
@@ -114,24 +119,24 @@ type packRequest struct {
 	PackID string `path:"packId"`
 }
 
-type packDetail struct {
+type proofPackData struct {
 	Header  json.RawMessage `json:"header" doc:"What is signed, verbatim."`
 	Summary Summary         `json:"summary"`
 	Keys    json.RawMessage `json:"keys" doc:"The key directory at the time of sealing, as its header has it."`
 }
 
-func (r *Room) get(ctx context.Context, in *packRequest) (packDetail, error) {
+func (r *Room) get(ctx context.Context, in *packRequest) (proofPackData, error) {
 	p, err := r.find(ctx, in.PackID)
 	if err != nil {
-		return packDetail{}, err
+		return proofPackData{}, err
 	}
 	var header struct {
 		Directory json.RawMessage `json:"directory"`
 	}
 	if err := json.Unmarshal(p.Header, &header); err != nil {
-		return packDetail{}, err
+		return proofPackData{}, err
 	}
-	return packDetail{Header: p.Header, Summary: p.summary(), Keys: header.Directory}, nil
+	return proofPackData{Header: p.Header, Summary: p.summary(), Keys: header.Directory}, nil
 }
 
 // find is the caller's pack of that id. A foreign one is not there.

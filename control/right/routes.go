@@ -43,37 +43,42 @@ func (r *Room) Routes(a route.API) {
 		Summary: "Revoke a right for good", Stops: true}, r.action(Revoke))
 }
 
+// SchemaName is for the document, where View and BasisView are the right and the basis.
+func (View) SchemaName() string      { return "Right" }
+func (BasisView) SchemaName() string { return "Basis" }
+
 // BasisView is a basis as it is answered.
 type BasisView struct {
 	Basis
 	State BasisState `json:"state" enum:"ACTIVE,EXPIRED"`
 }
 
-// OneBasis and Bases are answers about bases.
+// BasisData and BasisList are answers about bases.
 type (
-	OneBasis struct {
+	BasisData struct {
 		Basis BasisView `json:"basis"`
 	}
-	Bases struct {
+	BasisList struct {
 		Bases      []BasisView `json:"bases"`
 		NextCursor *string     `json:"nextCursor"`
 	}
 )
 
-type basisInput struct {
-	Body struct {
-		Kind           string      `json:"kind" enum:"LICENSE,CONSENT,CONTRACT,STATUTE,LEGITIMATE_INTEREST"`
-		Title          string      `json:"title" minLength:"1" maxLength:"256"`
-		HolderOrgID    route.OrgID `json:"holderOrgId,omitempty" doc:"The tenant's organisation when absent."`
-		Jurisdiction   *string     `json:"jurisdiction,omitempty" nullable:"true" maxLength:"64"`
-		Reference      *string     `json:"reference,omitempty" nullable:"true" maxLength:"1024"`
-		EffectiveFrom  *route.Time `json:"effectiveFrom,omitempty" nullable:"true" doc:"Absent: since ever."`
-		EffectiveUntil *route.Time `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: open."`
-		ContentHash    *string     `json:"contentHash,omitempty" nullable:"true" maxLength:"64" doc:"SHA-256 of the document, base64url."`
-	}
+// NewBasis asks for a basis.
+type NewBasis struct {
+	Kind           string      `json:"kind" enum:"LICENSE,CONSENT,CONTRACT,STATUTE,LEGITIMATE_INTEREST"`
+	Title          string      `json:"title" minLength:"1" maxLength:"256"`
+	HolderOrgID    route.OrgID `json:"holderOrgId,omitempty" doc:"The tenant's organisation when absent."`
+	Jurisdiction   *string     `json:"jurisdiction,omitempty" nullable:"true" maxLength:"64"`
+	Reference      *string     `json:"reference,omitempty" nullable:"true" maxLength:"1024"`
+	EffectiveFrom  *route.Time `json:"effectiveFrom,omitempty" nullable:"true" doc:"Absent: since ever."`
+	EffectiveUntil *route.Time `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: open."`
+	ContentHash    *string     `json:"contentHash,omitempty" nullable:"true" maxLength:"64" doc:"SHA-256 of the document, base64url."`
 }
 
-func (r *Room) postBasis(ctx context.Context, in *basisInput) (OneBasis, error) {
+type basisInput struct{ Body NewBasis }
+
+func (r *Room) postBasis(ctx context.Context, in *basisInput) (BasisData, error) {
 	caller, asked := auth.PrincipalFrom(ctx), in.Body
 	b := Basis{
 		TenantID: caller.TenantID, Kind: asked.Kind, Title: asked.Title, HolderOrgID: string(asked.HolderOrgID),
@@ -84,21 +89,21 @@ func (r *Room) postBasis(ctx context.Context, in *basisInput) (OneBasis, error) 
 	}
 	var err error
 	if b.EffectiveFrom, err = route.Given("effectiveFrom", asked.EffectiveFrom); err != nil {
-		return OneBasis{}, err
+		return BasisData{}, err
 	}
 	if b.EffectiveUntil, err = route.Given("effectiveUntil", asked.EffectiveUntil); err != nil {
-		return OneBasis{}, err
+		return BasisData{}, err
 	}
 	if h := b.ContentHash; h != nil && !isHash(*h) {
-		return OneBasis{}, api.InvalidField("contentHash", "must be a SHA-256 in base64url, without padding")
+		return BasisData{}, api.InvalidField("contentHash", "must be a SHA-256 in base64url, without padding")
 	}
 	if !b.EffectiveUntil.IsZero() && !b.EffectiveFrom.Before(b.EffectiveUntil.Time) {
-		return OneBasis{}, api.InvalidField("effectiveUntil", "must be after effectiveFrom")
+		return BasisData{}, api.InvalidField("effectiveUntil", "must be after effectiveFrom")
 	}
 	if err := r.createBasis(ctx, &b, store.ByKey(caller.ID)); err != nil {
-		return OneBasis{}, err
+		return BasisData{}, err
 	}
-	return OneBasis{r.basisView(b)}, nil
+	return BasisData{r.basisView(b)}, nil
 }
 
 // isHash says whether a text is 32 bytes in their one base64url spelling.
@@ -109,13 +114,13 @@ func isHash(text string) bool {
 
 func (r *Room) basisView(b Basis) BasisView { return BasisView{b, b.State(r.db.Now())} }
 
-func (r *Room) getBases(ctx context.Context, in *struct{ route.Page }) (Bases, error) {
+func (r *Room) getBases(ctx context.Context, in *struct{ route.Page }) (BasisList, error) {
 	slice, err := in.Slice()
 	if err != nil {
-		return Bases{}, err
+		return BasisList{}, err
 	}
 	page, next, err := listBases(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, slice)
-	body := Bases{Bases: make([]BasisView, 0, len(page)), NextCursor: route.Cursor(next)}
+	body := BasisList{Bases: make([]BasisView, 0, len(page)), NextCursor: route.Cursor(next)}
 	for _, b := range page {
 		body.Bases = append(body.Bases, r.basisView(b))
 	}
@@ -124,44 +129,45 @@ func (r *Room) getBases(ctx context.Context, in *struct{ route.Page }) (Bases, e
 
 func (r *Room) getBasis(ctx context.Context, in *struct {
 	BasisID string `path:"basisId"`
-}) (OneBasis, error) {
+}) (BasisData, error) {
 	b, err := bases.Find(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.BasisID)
 	if err != nil {
-		return OneBasis{}, err
+		return BasisData{}, err
 	}
-	return OneBasis{r.basisView(*b)}, nil
+	return BasisData{r.basisView(*b)}, nil
 }
 
-// OneRight and Rights are answers about rights.
+// RightData and RightList are answers about rights.
 type (
-	OneRight struct {
+	RightData struct {
 		Right View `json:"right"`
 	}
-	Rights struct {
+	RightList struct {
 		Rights     []View  `json:"rights"`
 		NextCursor *string `json:"nextCursor"`
 	}
 )
 
-type rightInput struct {
-	Body struct {
-		BasisID        string          `json:"basisId" minLength:"1" maxLength:"64"`
-		Substrate      string          `json:"substrate" minLength:"1" maxLength:"32"`
-		Scope          json.RawMessage `json:"scope,omitempty" doc:"An object of limits: regions, maxSpeedMph, bvlos, channels and campaigns; besides them description, labels (an object of strings) and keys of your own that begin with x-. A string is kept as the description. Optional for a right that derives from another, which inherits what is not named."`
-		EffectiveFrom  route.Time      `json:"effectiveFrom"`
-		EffectiveUntil *route.Time     `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: the end of the parent or the basis."`
-		ParentRightID  *string         `json:"parentRightId,omitempty" nullable:"true" maxLength:"64" doc:"The right to derive this one from."`
-		HolderOrgID    route.OrgID     `json:"holderOrgId,omitempty" doc:"The tenant's organisation when absent."`
-	}
+// NewRight asks for a right.
+type NewRight struct {
+	BasisID        string          `json:"basisId" minLength:"1" maxLength:"64"`
+	Substrate      string          `json:"substrate" minLength:"1" maxLength:"32"`
+	Scope          json.RawMessage `json:"scope,omitempty" doc:"An object of limits: regions, maxSpeedMph, bvlos, channels and campaigns; besides them description, labels (an object of strings) and keys of your own that begin with x-. A string is kept as the description. Optional for a right that derives from another, which inherits what is not named."`
+	EffectiveFrom  route.Time      `json:"effectiveFrom"`
+	EffectiveUntil *route.Time     `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: the end of the parent or the basis."`
+	ParentRightID  *string         `json:"parentRightId,omitempty" nullable:"true" maxLength:"64" doc:"The right to derive this one from."`
+	HolderOrgID    route.OrgID     `json:"holderOrgId,omitempty" doc:"The tenant's organisation when absent."`
 }
 
-func (r *Room) postRight(ctx context.Context, in *rightInput) (OneRight, error) {
+type rightInput struct{ Body NewRight }
+
+func (r *Room) postRight(ctx context.Context, in *rightInput) (RightData, error) {
 	caller, asked := auth.PrincipalFrom(ctx), in.Body
 	if _, known := gate.ParseSubstrate(asked.Substrate); !known {
-		return OneRight{}, api.InvalidField("substrate", "is no substrate")
+		return RightData{}, api.InvalidField("substrate", "is no substrate")
 	}
 	if asked.ParentRightID == nil && len(asked.Scope) == 0 { // there is nothing to inherit
-		return OneRight{}, api.InvalidField("scope", "is missing")
+		return RightData{}, api.Invalid(api.MissingField("scope"))
 	}
 	right := Right{TenantID: caller.TenantID, BasisID: asked.BasisID, Substrate: asked.Substrate, HolderOrgID: string(asked.HolderOrgID)}
 	if right.HolderOrgID == "" {
@@ -169,16 +175,16 @@ func (r *Room) postRight(ctx context.Context, in *rightInput) (OneRight, error) 
 	}
 	var err error
 	if right.Scope, err = AskedScope(asked.Scope); err != nil {
-		return OneRight{}, err
+		return RightData{}, err
 	}
 	if right.EffectiveFrom, err = route.Given("effectiveFrom", &asked.EffectiveFrom); err != nil {
-		return OneRight{}, err
+		return RightData{}, err
 	}
 	if right.EffectiveUntil, err = route.Given("effectiveUntil", asked.EffectiveUntil); err != nil {
-		return OneRight{}, err
+		return RightData{}, err
 	}
 	issued, err := r.issueRight(ctx, right, asked.ParentRightID, store.ByKey(caller.ID))
-	return OneRight{View{Right: issued, EffectiveState: issued.State}}, err
+	return RightData{View{Right: issued, EffectiveState: issued.State}}, err
 }
 
 type rightsInput struct {
@@ -189,13 +195,13 @@ type rightsInput struct {
 	ParentRightID string `query:"parentRightId" maxLength:"64" doc:"Only rights derived directly from this one."`
 }
 
-func (r *Room) getRights(ctx context.Context, in *rightsInput) (Rights, error) {
+func (r *Room) getRights(ctx context.Context, in *rightsInput) (RightList, error) {
 	f := filter{basisID: in.BasisID, substrate: in.Substrate, state: in.State, parentID: in.ParentRightID}
 	slice, err := in.Slice()
 	if err != nil {
-		return Rights{}, err
+		return RightList{}, err
 	}
-	var body Rights
+	var body RightList
 	err = r.db.View(ctx, func(q store.Querier) error {
 		page, next, err := listRights(ctx, q, auth.PrincipalFrom(ctx).TenantID, f, slice)
 		if err != nil {
@@ -221,24 +227,24 @@ func (r *Room) view(ctx context.Context, in *rightPath) (v View, err error) {
 	return v, err
 }
 
-func (r *Room) getRight(ctx context.Context, in *rightPath) (OneRight, error) {
+func (r *Room) getRight(ctx context.Context, in *rightPath) (RightData, error) {
 	v, err := r.view(ctx, in)
-	return OneRight{v}, err
+	return RightData{v}, err
 }
 
-// Propagation is the answer about the nodes' knowledge of a right.
-type Propagation struct {
+// RightPropagation is the answer about the nodes' knowledge of a right.
+type RightPropagation struct {
 	RightID     string           `json:"rightId"`
 	Propagation node.Propagation `json:"propagation"`
 }
 
-func (r *Room) getPropagation(ctx context.Context, in *rightPath) (Propagation, error) {
+func (r *Room) getPropagation(ctx context.Context, in *rightPath) (RightPropagation, error) {
 	right, err := r.view(ctx, in)
 	if err != nil {
-		return Propagation{}, err
+		return RightPropagation{}, err
 	}
 	p, err := r.nodes.Propagation(ctx, right.Revision)
-	return Propagation{right.ID, p}, err
+	return RightPropagation{right.ID, p}, err
 }
 
 // Provenance is a right's lineage.
@@ -294,32 +300,26 @@ func (r *Room) provenance(ctx context.Context, q store.Querier, tenantID, id str
 
 type actionInput struct {
 	RightID string `path:"rightId"`
-	Body    *struct {
-		Reason *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
-	}
+	Body    *route.Reason
 }
 
-// Moved is the answer to an action: in force here at once, at the nodes as told.
-type Moved struct {
+// MovedRight is the answer to an action: in force here at once, at the nodes as told.
+type MovedRight struct {
 	Right       View             `json:"right"`
 	Propagation node.Propagation `json:"propagation"`
 }
 
-func (r *Room) action(a Action) func(context.Context, *actionInput) (Moved, error) {
-	return func(ctx context.Context, in *actionInput) (Moved, error) {
+func (r *Room) action(a Action) func(context.Context, *actionInput) (MovedRight, error) {
+	return func(ctx context.Context, in *actionInput) (MovedRight, error) {
 		caller := auth.PrincipalFrom(ctx)
-		var reason *string
-		if in.Body != nil {
-			reason = in.Body.Reason
-		}
-		moved, err := r.move(ctx, caller.TenantID, in.RightID, a, reason, store.ByKey(caller.ID))
+		moved, err := r.move(ctx, caller.TenantID, in.RightID, a, in.Body.Text(), store.ByKey(caller.ID))
 		if err != nil {
-			return Moved{}, err
+			return MovedRight{}, err
 		}
 		if a == Resume { // nothing is at risk while a node still refuses
 			p, err := r.nodes.Propagation(ctx, moved.Revision)
-			return Moved{moved, p}, err
+			return MovedRight{moved, p}, err
 		}
-		return Moved{moved, r.nodes.Await(ctx, moved.Revision)}, nil
+		return MovedRight{moved, r.nodes.Await(ctx, moved.Revision)}, nil
 	}
 }

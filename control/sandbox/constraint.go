@@ -46,11 +46,12 @@ type Constraint struct {
 	Receipt    *string          `json:"receipt" doc:"Always null: nothing was signed."`
 }
 
-type constraintInput struct {
-	Body struct {
-		Scenario string `json:"scenario" enum:"messaging-optout,automotive-speed,drone-remote-id-missing" doc:"What is wrong with the delivery."`
-	}
+// Scenario names what is wrong with the delivery.
+type Scenario struct {
+	Scenario string `json:"scenario" enum:"messaging-optout,automotive-speed,drone-remote-id-missing" doc:"What is wrong with the delivery."`
 }
+
+type constraintInput struct{ Body Scenario }
 
 // constraintDemo puts a delivery under the rules that every delivery is put under, on a
 // right without limits of its own. The tenant needs none, and nothing of it changes.

@@ -90,12 +90,13 @@ func (r *Room) playable(ctx context.Context) (some []right.View, err error) {
 	return some, nil
 }
 
-type demoInput struct {
-	Body *struct {
-		EventCount int      `json:"eventCount,omitempty" minimum:"1" maximum:"100" default:"12" doc:"How many deliveries to make."`
-		Seed       *float64 `json:"seed,omitempty" doc:"The same seed makes the same sequence of rights, anchors and dwell times on the same rights; absent: any."`
-	}
+// DemoRun says what to deliver.
+type DemoRun struct {
+	EventCount int      `json:"eventCount,omitempty" minimum:"1" maximum:"100" default:"12" doc:"How many deliveries to make."`
+	Seed       *float64 `json:"seed,omitempty" doc:"The same seed makes the same sequence of rights, anchors and dwell times on the same rights; absent: any."`
 }
+
+type demoInput struct{ Body *DemoRun }
 
 // Delivered is a delivery of the demo, and its receipt.
 type Delivered struct {

@@ -44,15 +44,15 @@ type Directory struct {
 
 // RuntimeKeys is the answer about verification keys, with a contract version of its own.
 type RuntimeKeys struct {
-	Body struct {
-		Body[Directory]
-		ContractVersion string `json:"contractVersion" enum:"ws30.v1" doc:"The version of this list."`
-	}
+	Body[Directory]
+	ContractVersion string `json:"contractVersion" enum:"ws30.v1" doc:"The version of this list."`
 }
+
+type keysAnswer struct{ Body RuntimeKeys }
 
 const keysVersion = "ws30.v1"
 
-func (r *Room) getKeys(ctx context.Context, _ *struct{}) (*RuntimeKeys, error) {
+func (r *Room) getKeys(ctx context.Context, _ *struct{}) (*keysAnswer, error) {
 	keys, at, err := r.cfg.Keys.SandboxKeys(ctx)
 	if err != nil {
 		return nil, err
@@ -64,7 +64,5 @@ func (r *Room) getKeys(ctx context.Context, _ *struct{}) (*RuntimeKeys, error) {
 	if len(d.Keys) > 0 {
 		d.SnapshotID = d.Keys[0].KeyID
 	}
-	answer := &RuntimeKeys{}
-	answer.Body.OK, answer.Body.Data, answer.Body.ContractVersion = true, d, keysVersion
-	return answer, nil
+	return &keysAnswer{RuntimeKeys{Body[Directory]{true, d}, keysVersion}}, nil
 }

@@ -41,10 +41,11 @@ type answer[T any] struct{ Body Body[T] }
 // Verbatim is data of /v1 as it was answered there, a T.
 type Verbatim[T any] struct{ json.RawMessage }
 
+// Of is the type of the data.
+func (Verbatim[T]) Of() reflect.Type { return reflect.TypeFor[T]() }
+
 // Schema is that of T.
-func (Verbatim[T]) Schema(all huma.Registry) *huma.Schema {
-	return all.Schema(reflect.TypeFor[T](), true, "")
-}
+func (v Verbatim[T]) Schema(all huma.Registry) *huma.Schema { return all.Schema(v.Of(), true, "") }
 
 // admission is who may call an operation.
 type admission int
@@ -156,22 +157,23 @@ func (r *Room) Routes(a route.API) {
 		Description: "`muniment verify --keys` takes the answer as a file."}, r.getKeys)
 }
 
-type issueInput struct {
-	Body struct {
-		BasisID        string          `json:"basisId" minLength:"1" maxLength:"64"`
-		Substrate      string          `json:"substrate" minLength:"1" maxLength:"32"`
-		Scope          json.RawMessage `json:"scope,omitempty" doc:"An object of limits, or a string, which is kept as its description. Optional with parentRightId: what is not named is inherited."`
-		EffectiveFrom  route.Time      `json:"effectiveFrom"`
-		EffectiveUntil *route.Time     `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: the end of the parent or the basis."`
-		ParentRightID  *string         `json:"parentRightId,omitempty" nullable:"true" maxLength:"64" doc:"The right to derive this one from."`
-	}
+// NewRight asks for a right.
+type NewRight struct {
+	BasisID        string          `json:"basisId" minLength:"1" maxLength:"64"`
+	Substrate      string          `json:"substrate" minLength:"1" maxLength:"32"`
+	Scope          json.RawMessage `json:"scope,omitempty" doc:"An object of limits, or a string, which is kept as its description. Optional with parentRightId: what is not named is inherited."`
+	EffectiveFrom  route.Time      `json:"effectiveFrom"`
+	EffectiveUntil *route.Time     `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: the end of the parent or the basis."`
+	ParentRightID  *string         `json:"parentRightId,omitempty" nullable:"true" maxLength:"64" doc:"The right to derive this one from."`
 }
 
-func (r *Room) issue(ctx context.Context, in *issueInput) (Verbatim[right.OneRight], error) {
+type issueInput struct{ Body NewRight }
+
+func (r *Room) issue(ctx context.Context, in *issueInput) (Verbatim[right.RightData], error) {
 	if in.Body.ParentRightID == nil && slices.Contains([]string{"", "null", `""`}, string(in.Body.Scope)) { // there is nothing to inherit
-		return Verbatim[right.OneRight]{}, refusal(http.StatusUnprocessableEntity, MissingFields, "missing: scope")
+		return Verbatim[right.RightData]{}, refusal(http.StatusUnprocessableEntity, MissingFields, "missing: scope")
 	}
-	return verbatim[right.OneRight](r.write(ctx, "/v1/rights", in.Body))
+	return verbatim[right.RightData](r.write(ctx, "/v1/rights", in.Body))
 }
 
 // reasoned is the body of many actions of /v1.
@@ -179,97 +181,105 @@ type reasoned struct {
 	Reason *string `json:"reason,omitempty"`
 }
 
-type suspendInput struct {
-	Body struct {
-		RightID string  `json:"rightId" minLength:"1" maxLength:"64"`
-		Reason  *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
-		Action  string  `json:"action,omitempty" enum:"suspend,resume" default:"suspend" doc:"What to do."`
-	}
+// RightSuspension suspends a right, or resumes it.
+type RightSuspension struct {
+	RightID string  `json:"rightId" minLength:"1" maxLength:"64"`
+	Reason  *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
+	Action  string  `json:"action,omitempty" enum:"suspend,resume" default:"suspend" doc:"What to do."`
 }
 
-func (r *Room) suspend(ctx context.Context, in *suspendInput) (Verbatim[right.Moved], error) {
+type suspendInput struct{ Body RightSuspension }
+
+func (r *Room) suspend(ctx context.Context, in *suspendInput) (Verbatim[right.MovedRight], error) {
 	action := in.Body.Action
-	return verbatim[right.Moved](r.act(ctx, "rights", in.Body.RightID, action, reasoned{in.Body.Reason}))
+	return verbatim[right.MovedRight](r.act(ctx, "rights", in.Body.RightID, action, reasoned{in.Body.Reason}))
 }
 
-type revokeInput struct {
-	Body struct {
-		RightID string  `json:"rightId" minLength:"1" maxLength:"64"`
-		Reason  *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
-	}
+// RightRevocation revokes a right.
+type RightRevocation struct {
+	RightID string  `json:"rightId" minLength:"1" maxLength:"64"`
+	Reason  *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
 }
 
-func (r *Room) revoke(ctx context.Context, in *revokeInput) (Verbatim[right.Moved], error) {
-	return verbatim[right.Moved](r.act(ctx, "rights", in.Body.RightID, "revoke", reasoned{in.Body.Reason}))
+type revokeInput struct{ Body RightRevocation }
+
+func (r *Room) revoke(ctx context.Context, in *revokeInput) (Verbatim[right.MovedRight], error) {
+	return verbatim[right.MovedRight](r.act(ctx, "rights", in.Body.RightID, "revoke", reasoned{in.Body.Reason}))
 }
 
-type proposeInput struct {
-	Body struct {
-		RightID string          `json:"rightId" minLength:"1" maxLength:"64" doc:"The right of which a part is asked for."`
-		ToOrgID route.OrgID     `json:"toOrgId" doc:"The organisation that may accept."`
-		Scope   json.RawMessage `json:"scope,omitempty" doc:"The scope of the right that accepting issues: an object of limits, or a string, which is kept as its description. What it does not name is inherited from the right."`
-		offer.Terms
-	}
+// NewOffer asks for an offer.
+type NewOffer struct {
+	RightID string          `json:"rightId" minLength:"1" maxLength:"64" doc:"The right of which a part is asked for."`
+	ToOrgID route.OrgID     `json:"toOrgId" doc:"The organisation that may accept."`
+	Scope   json.RawMessage `json:"scope,omitempty" doc:"The scope of the right that accepting issues: an object of limits, or a string, which is kept as its description. What it does not name is inherited from the right."`
+	offer.Terms
 }
 
-func (r *Room) propose(ctx context.Context, in *proposeInput) (Verbatim[offer.OneOffer], error) {
-	return verbatim[offer.OneOffer](r.write(ctx, "/v1/offers", in.Body))
+type proposeInput struct{ Body NewOffer }
+
+func (r *Room) propose(ctx context.Context, in *proposeInput) (Verbatim[offer.OfferData], error) {
+	return verbatim[offer.OfferData](r.write(ctx, "/v1/offers", in.Body))
 }
 
-type acceptInput struct {
-	Body struct {
-		OfferID string `json:"offerId" minLength:"1" maxLength:"64"`
-	}
+// OfferAcceptance accepts an offer.
+type OfferAcceptance struct {
+	OfferID string `json:"offerId" minLength:"1" maxLength:"64"`
 }
+
+type acceptInput struct{ Body OfferAcceptance }
 
 func (r *Room) accept(ctx context.Context, in *acceptInput) (Verbatim[offer.AcceptedOffer], error) {
 	return verbatim[offer.AcceptedOffer](r.act(ctx, "offers", in.Body.OfferID, "accept", nil))
 }
 
-type counterInput struct {
-	Body struct {
-		OfferID string          `json:"offerId" minLength:"1" maxLength:"64"`
-		Scope   json.RawMessage `json:"scope,omitempty" doc:"As in an offer."`
-		offer.Terms
-	}
+// CounterOffer answers an offer.
+type CounterOffer struct {
+	OfferID string          `json:"offerId" minLength:"1" maxLength:"64"`
+	Scope   json.RawMessage `json:"scope,omitempty" doc:"As in an offer."`
+	offer.Terms
 }
+
+type counterInput struct{ Body CounterOffer }
 
 func (r *Room) counter(ctx context.Context, in *counterInput) (Verbatim[offer.CounteredOffer], error) {
 	return verbatim[offer.CounteredOffer](r.act(ctx, "offers", in.Body.OfferID, "counter", in.Body))
 }
 
-type withdrawInput struct {
-	Body struct {
-		OfferID string  `json:"offerId" minLength:"1" maxLength:"64"`
-		Action  string  `json:"action,omitempty" enum:"withdraw,reject" default:"withdraw" doc:"withdraw is the proposer's, reject the recipient's."`
-		Reason  *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
-	}
+// OfferWithdrawal withdraws an offer, or rejects it.
+type OfferWithdrawal struct {
+	OfferID string  `json:"offerId" minLength:"1" maxLength:"64"`
+	Action  string  `json:"action,omitempty" enum:"withdraw,reject" default:"withdraw" doc:"withdraw is the proposer's, reject the recipient's."`
+	Reason  *string `json:"reason,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
 }
 
-func (r *Room) withdraw(ctx context.Context, in *withdrawInput) (Verbatim[offer.OneOffer], error) {
-	return verbatim[offer.OneOffer](r.act(ctx, "offers", in.Body.OfferID, in.Body.Action, reasoned{in.Body.Reason}))
+type withdrawInput struct{ Body OfferWithdrawal }
+
+func (r *Room) withdraw(ctx context.Context, in *withdrawInput) (Verbatim[offer.OfferData], error) {
+	return verbatim[offer.OfferData](r.act(ctx, "offers", in.Body.OfferID, in.Body.Action, reasoned{in.Body.Reason}))
 }
 
-type challengeInput struct {
-	Body struct {
-		RightID         string      `json:"rightId" minLength:"1" maxLength:"64"`
-		ChallengerOrgID route.OrgID `json:"challengerOrgId,omitempty" default:"org_thirdparty_sandbox" doc:"The organisation that challenges it."`
-		Reason          string      `json:"reason" minLength:"1" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
-	}
+// NewChallenge asks for a challenge.
+type NewChallenge struct {
+	RightID         string      `json:"rightId" minLength:"1" maxLength:"64"`
+	ChallengerOrgID route.OrgID `json:"challengerOrgId,omitempty" default:"org_thirdparty_sandbox" doc:"The organisation that challenges it."`
+	Reason          string      `json:"reason" minLength:"1" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
 }
 
-func (r *Room) challenge(ctx context.Context, in *challengeInput) (Verbatim[challenge.OneChallenge], error) {
-	return verbatim[challenge.OneChallenge](r.write(ctx, "/v1/challenges", in.Body))
+type challengeInput struct{ Body NewChallenge }
+
+func (r *Room) challenge(ctx context.Context, in *challengeInput) (Verbatim[challenge.ChallengeData], error) {
+	return verbatim[challenge.ChallengeData](r.write(ctx, "/v1/challenges", in.Body))
 }
 
-type resolveInput struct {
-	Body struct {
-		ChallengeID string  `json:"challengeId" minLength:"1" maxLength:"64"`
-		Upheld      bool    `json:"upheld,omitempty" doc:"Whether the right is revoked; absent: it is not, and the challenge is overturned."`
-		Resolution  *string `json:"resolution,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
-		Action      string  `json:"action,omitempty" enum:"resolve,withdraw" default:"resolve" doc:"withdraw is the challenger's, who backs down."`
-	}
+// ChallengeResolution ends a challenge.
+type ChallengeResolution struct {
+	ChallengeID string  `json:"challengeId" minLength:"1" maxLength:"64"`
+	Upheld      bool    `json:"upheld,omitempty" doc:"Whether the right is revoked; absent: it is not, and the challenge is overturned."`
+	Resolution  *string `json:"resolution,omitempty" nullable:"true" maxLength:"1024" doc:"Kept in the audit log for good: no place for personal data."`
+	Action      string  `json:"action,omitempty" enum:"resolve,withdraw" default:"resolve" doc:"withdraw is the challenger's, who backs down."`
 }
+
+type resolveInput struct{ Body ChallengeResolution }
 
 // Resolved is the answer to a resolution; a withdrawal has the challenge alone.
 type Resolved struct {

@@ -49,7 +49,7 @@ func (r *Room) seed(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		var made right.OneBasis
+		var made right.BasisData
 		if err := json.Unmarshal(text, &made); err != nil {
 			return err
 		}

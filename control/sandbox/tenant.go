@@ -87,11 +87,13 @@ func (r *Room) provision(ctx context.Context) (auth.Principal, error) {
 // Provisioned is the answer that sets the cookie.
 type Provisioned struct {
 	SetCookie http.Cookie `header:"Set-Cookie"`
-	Body      struct {
-		OK      bool    `json:"ok" doc:"Always true."`
-		Data    Summary `json:"data" doc:"The answer itself."`
-		Rebound bool    `json:"rebound" doc:"Whether it is the tenant of the cookie, not a new one."`
-	}
+	Body      BoundTenant
+}
+
+// BoundTenant is the tenant that the cookie is bound to.
+type BoundTenant struct {
+	Body[Summary]
+	Rebound bool `json:"rebound" doc:"Whether it is the tenant of the cookie, not a new one."`
 }
 
 func (r *Room) postTenant(ctx context.Context, _ *struct{}) (*Provisioned, error) {

@@ -26,25 +26,45 @@ func (r *Room) Routes(a route.API) {
 		Summary: "Revoke an API key for good"}, r.revoke)
 }
 
-// Snapshot is the tenant as the contract has it.
-type Snapshot struct {
+// SchemaName is for the document, as are those below: there, names have no package before them.
+func (Key) SchemaName() string        { return "ApiKey" }
+func (KeyRequest) SchemaName() string { return "NewApiKey" }
+func (Rotation) SchemaName() string   { return "ApiKeyRotation" }
+func (Rotated) SchemaName() string    { return "RotatedApiKey" }
+func (Revocation) SchemaName() string { return "RevokedApiKey" }
+func (Made) SchemaName() string       { return "CreatedApiKey" }
+func (MadeKey) SchemaName() string    { return "MadeApiKey" }
+func (One) SchemaName() string        { return "ApiKeyData" }
+func (List) SchemaName() string       { return "ApiKeyList" }
+func (Counts) SchemaName() string     { return "TenantCounts" }
+func (Snapshot) SchemaName() string   { return "TenantData" }
+
+// The parts of a Snapshot.
+type (
 	Tenant struct {
 		TenantID  string        `json:"tenantId"`
 		OrgID     string        `json:"orgId"`
 		CreatedAt store.Instant `json:"createdAt"`
 		Counts    Counts        `json:"counts"`
-	} `json:"tenant"`
+	}
 	Developer struct {
 		DeveloperID string `json:"developerId"`
 		OrgID       string `json:"orgId"`
 		Email       string `json:"email" doc:"Empty when none was given."`
-	} `json:"developer"`
-	Key struct {
+	}
+	CallingKey struct {
 		KeyID  string   `json:"keyId"`
 		Label  string   `json:"label"`
 		Prefix string   `json:"prefix"`
 		Scopes []string `json:"scopes"`
-	} `json:"key"`
+	}
+)
+
+// Snapshot is the tenant as the contract has it.
+type Snapshot struct {
+	Tenant    Tenant     `json:"tenant"`
+	Developer Developer  `json:"developer"`
+	Key       CallingKey `json:"key"`
 }
 
 // Counts of a tenant's records.

@@ -168,6 +168,9 @@ type ErrorBody struct {
 	RequestID        string            `json:"requestId,omitempty" doc:"Repeats the header X-Request-Id."`
 }
 
+// SchemaName is what the document calls it.
+func (ErrorBody) SchemaName() string { return "Error" }
+
 // Body is the answer as it is sent, gateway or control: the contract's error
 // envelope, in which text stands as it is ("<", not "\u003c"), and a newline.
 func (e *Error) Body() ([]byte, error) {
