@@ -105,8 +105,8 @@ check: ## formatting, vet, staticcheck, race tests of the concurrent packages
 	go run $(STATICCHECK) ./...
 	$(MAKE) race
 
-lint-openapi: ## the OpenAPI document before a linter that is not ours (needs Node)
-	go test -count 1 -tags lint -run '^TestDocumentLints$$' ./control
+lint-openapi: ## the OpenAPI document before a linter and two generators of clients (needs Node)
+	go test -count 1 -tags lint -run '^TestDocument(Lints|Generates)$$' ./control
 
 contract: lint-openapi ## the same, and then a running service against its document by schemathesis: three minutes (needs Node and Python 3)
 	@test -x bin/contract/bin/python || python3 -m venv bin/contract

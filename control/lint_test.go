@@ -3,7 +3,6 @@
 package control_test
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,20 +11,55 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// redocly checks against the OpenAPI specification, examples among the rest.
-const redocly = "@redocly/cli@2.62.1"
+// The tools that read the document. redocly checks it against the OpenAPI specification,
+// examples among the rest; the others make clients of it.
+const (
+	redocly           = "@redocly/cli@2.62.1"
+	openapiTypescript = "openapi-typescript@7.13.0"
+	typescript        = "typescript@5.9.3"
+	oapiCodegen       = "github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2"
+	oapiRuntime       = "github.com/oapi-codegen/runtime v1.8.0"
+)
+
+// served is a folder with the document as it is served, in both versions.
+func served(t *testing.T) string {
+	h, _, _ := openHouse(t)
+	dir := t.TempDir()
+	for _, name := range []string{"openapi.json", "openapi-3.0.json"} {
+		text := h.call("", "GET", "/"+name, "").text
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	return dir
+}
+
+func run(t *testing.T, dir, name string, args ...string) {
+	c := exec.CommandContext(t.Context(), name, args...)
+	c.Env = append(os.Environ(), "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true")
+	c.Dir = dir
+	out, err := c.CombinedOutput()
+	require.NoError(t, err, string(out))
+}
 
 // TestDocumentLints shows the document to a linter that shares no code with what
 // wrote it. It needs Node.
 func TestDocumentLints(t *testing.T) {
-	_, _, document := openHouse(t)
-	text, err := json.MarshalIndent(document, "", " ")
-	require.NoError(t, err)
-	file := filepath.Join(t.TempDir(), "openapi.json")
-	require.NoError(t, os.WriteFile(file, text, 0o600))
-	lint := exec.CommandContext(t.Context(), "npx", "--yes", redocly, "lint", "--extends", "recommended-strict", file)
-	lint.Env = append(os.Environ(), "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true")
-	lint.Dir = t.TempDir()
-	out, err := lint.CombinedOutput()
-	require.NoError(t, err, string(out))
+	run(t, served(t), "npx", "--yes", redocly, "lint", "--extends", "recommended-strict", "openapi.json", "openapi-3.0.json")
+}
+
+// TestDocumentGenerates makes clients of the document, which compile. It needs Node.
+func TestDocumentGenerates(t *testing.T) {
+	dir := served(t)
+	t.Run("Go", func(t *testing.T) {
+		t.Parallel()
+		module := filepath.Join(dir, "client")
+		require.NoError(t, os.Mkdir(module, 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(module, "go.mod"), []byte("module client\n\ngo 1.26\n\nrequire "+oapiRuntime+"\n"), 0o600))
+		run(t, module, "go", "run", oapiCodegen, "-generate", "types,client", "-package", "client", "-o", "client.go", "../openapi-3.0.json")
+		run(t, module, "go", "vet", "-mod=mod", ".")
+	})
+	t.Run("TypeScript", func(t *testing.T) {
+		t.Parallel()
+		run(t, dir, "npx", "--yes", openapiTypescript, "openapi.json", "--output", "client.ts")
+		run(t, dir, "npx", "--yes", "--package", typescript, "tsc", "--noEmit", "--strict", "client.ts")
+	})
 }

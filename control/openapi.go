@@ -94,8 +94,8 @@ func document(declared *huma.OpenAPI) (text, older []byte, err error) {
 	return text, older, err
 }
 
-// downgrade writes the document in OpenAPI 3.0, which has no scopes beside a bearer scheme, and
-// less to say about the service.
+// downgrade writes the document in OpenAPI 3.0, which has no scopes beside a bearer scheme, nothing
+// beside a $ref, and less to say about the service.
 func downgrade(d object) ([]byte, error) {
 	text, err := huma.OpenAPI{Extensions: d}.Downgrade()
 	if err != nil {
@@ -107,17 +107,26 @@ func downgrade(d object) ([]byte, error) {
 		Servers    any                          `json:"servers"`
 		Tags       any                          `json:"tags"`
 		Paths      map[string]map[string]object `json:"paths"`
-		Components any                          `json:"components"`
+		Components map[string]object            `json:"components"`
 	}
 	if err := json.Unmarshal(text, &older); err != nil {
 		return nil, fmt.Errorf("cannot read the API's document in OpenAPI 3.0: %w", err)
 	}
 	delete(older.Info, "summary")
-	delete(older.Info["license"].(object), "identifier")
+	older.Info["license"] = object{"name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0"}
 	for _, item := range older.Paths {
 		for _, op := range item {
 			if op["x-required-scope"] != nil {
 				op["security"] = []any{object{route.Bearer: []any{}}}
+			}
+		}
+	}
+	for _, s := range older.Components["schemas"] {
+		properties, _ := s.(object)["properties"].(object)
+		for _, p := range properties {
+			if p := p.(object); p["$ref"] != nil && len(p) > 1 {
+				p["allOf"] = []any{object{"$ref": p["$ref"]}}
+				delete(p, "$ref")
 			}
 		}
 	}
@@ -243,6 +252,7 @@ func refine(schemas object, bodies map[string]bool) {
 		"pack": {"type": []any{"object", "null"}}, "receipt": reference("schemas", "Receipt"), "signature": reference("schemas", "Signature"),
 	}
 	for of, s := range schemas {
+		delete(s.(object), "additionalProperties") // true everywhere, as it is unless said
 		properties, _ := s.(object)["properties"].(object)
 		for name, p := range properties {
 			p := p.(object)
