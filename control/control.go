@@ -3,9 +3,8 @@
 //
 // A room adds its operations to the API (Room, package route); control knows nothing of what
 // they do. At the door it gives every request an id, lets in whom the operation's Access names,
-// and reads the body strictly: JSON
-// by RFC 8259 as I-JSON (RFC 7493) has it, no name twice, no invalid UTF-8 or U+0000,
-// nothing behind it, at most 32 levels deep, 1 MiB long, and of 10,000 names and values.
+// and reads the body strictly: JSON by RFC 8259 as I-JSON (RFC 7493) has it, no name twice, no
+// invalid UTF-8 or U+0000, nothing behind it, at most 32 levels deep, 1 MiB long, and of 10,000 names and values.
 // Every list and every text has a bound of its own in its schema. Unknown members are
 // accepted, but for one that is a known one misspelt. Names are exact in case, and the
 // header Content-Type is not asked for. Under /v1 an unknown query parameter is refused: it
@@ -31,12 +30,13 @@
 // Retry-After, as it is for an answer of more than 1 MiB. Answers are kept encrypted under
 // keys derived from the Idempotency-Key and the API key. A tenant may use 100,000 keys and
 // 256 MiB of answers in 24 hours, then a further key is 429. On a full disk no key is taken;
-// an operation that Stops something is carried out without it, and all others are 503. Deliveries, which the gateway
-// answers, operators, nodes and the sandbox's own routes have no part in this.
+// an operation that Stops something is carried out without it, and all others are 503.
+// Deliveries, which the gateway answers, operators, nodes and the sandbox's own routes have no
+// part in this.
 //
-// What the rooms declare is also the OpenAPI document at /openapi.json, together
-// with the routes that the gateway answers itself; /docs is a page that shows it.
-// Both are written once, in New, and are public.
+// What the rooms declare is also the OpenAPI document at /openapi.json, together with the
+// routes that the gateway answers itself (edge.go), and at /openapi-3.0.json; /docs is a page that
+// shows it. All are written once, in New, and are public.
 //
 // Control also relays the outbox to the log (Run), and is the source of rights
 // and keys for the nodes: Source in this process, Nodes over HTTP. What rooms do by
