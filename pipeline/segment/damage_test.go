@@ -98,7 +98,7 @@ func (d *damagedLog) requirePrefix(t *testing.T, r pipeline.Reader) int {
 // must open, serve every group before the tear and nothing that was not written, and
 // go on from there.
 func TestTornTail(t *testing.T) {
-	part, records, segmentBytes := 2<<10, 40, int64(64<<10)
+	part, records, segmentBytes := 1<<10, 40, int64(64<<10)
 	if full {
 		part, records, segmentBytes = 64<<10, 150, 256<<10
 	}
@@ -176,7 +176,7 @@ func goesOn(t *testing.T, d *damagedLog, log *Log, fs *memFS, kept int) {
 // opened. Whatever is served must be what was written, and nothing may be
 // missing without an error when the recorded end is known.
 func TestBitFlips(t *testing.T) {
-	flips := 500
+	flips := 300
 	if full {
 		flips = 10000
 	}
