@@ -24,14 +24,6 @@ import (
 // Jobs of a lane run one at a time, and lanes take turns, however many jobs wait in each.
 // By default each tenant is a lane. What has very many items is one job that goes through
 // them and reports its progress, rather than a job each.
-//
-// To add a job:
-//
-//	const DropJob = "proof.drop"                                                                // in the room, with a payload of ids
-//	tx.Enqueue(ctx, store.NewJob{Kind: DropJob, TenantID: api.SystemTenant, Payload: drop{id}}) // in the change that needs it
-//	func (r *Room) RunDrop(ctx context.Context, job *store.Job) error                           // does it, and returns soon once ctx is done
-//	workers = append(workers, control.Worker{Kind: proof.DropJob, Do: packs.RunDrop})           // where main opens the rooms
-//	func TestDropIsKilled(t *testing.T)                                                         // it ends half-way, and begins again
 
 // ErrStale says that the lease of a job is over: whoever has the job now decides about it,
 // and nothing was written.

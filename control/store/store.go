@@ -22,7 +22,7 @@
 // its own way.
 //
 // Work that may run late, or in another process, is a job: a leased row of one table
-// (jobs.go, which shows how to add one). Besides that there are three ways of being alone,
+// (jobs.go). Besides that there are three ways of being alone,
 // advisory locks on PostgreSQL which end with their connection: changes run one at a time,
 // one process relays (both postgres.go), and one opens or changes keys (turn.go).
 //
@@ -41,12 +41,12 @@
 //
 // # Adding a table
 //
-//	migrations/0010_ingest.sql  CREATE TABLE held_rows (…), and an index for whatever it refers to
+//	migrations/0011_ingest.sql  CREATE TABLE held_rows (…), and an index for whatever it refers to
 //	control/ingest/tables.go    var Tables = store.Tables{{Name: "held_rows", Person: []string{"data_subject_id"}}}
 //	control/tables.go           ingest.Tables, before those of the rooms that its tables refer to
 //
 // So a dropped tenant's rows go by their tenant_id, unless Table.Outlives says why they stay,
-// and who is erased is named in these columns no more. What is missing fails control's tests.
+// and who is erased is named in these columns no more. A table that no room names fails control's tests.
 //
 // # Adding a state, or a transition
 //
@@ -55,6 +55,14 @@
 //     Respond: {From: store.From(Investigating), To: Responded, Event: "dispute.responded"};
 //   - an operation calls Machine.Move with it; what it changes besides the state is Move.Edit;
 //   - a field of the record is written by its tag, db:"evidence,moves", and the migration's column.
+//
+// # Adding a job
+//
+//	const DropJob = "proof.drop"                                                                // in the room, with a payload of ids
+//	tx.Enqueue(ctx, store.NewJob{Kind: DropJob, TenantID: api.SystemTenant, Payload: drop{id}}) // in the change that needs it
+//	func (r *Room) RunDrop(ctx context.Context, job *store.Job) error                           // does it, and returns soon once ctx is done
+//	workers = append(workers, control.Worker{Kind: proof.DropJob, Do: packs.RunDrop})           // where main opens the rooms
+//	func TestDropIsKilled(t *testing.T)                                                         // it ends half-way, and begins again
 package store
 
 import (
