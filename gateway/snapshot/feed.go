@@ -83,11 +83,12 @@ func (v *View) poll(ctx context.Context, asked time.Duration) (news bool, err er
 	if err := v.check(&f, after); err != nil {
 		return false, err
 	}
-	if err := v.apply(&f); err != nil {
-		return false, err
-	}
+	err = v.apply(&f)
 	if v.cfg.Signer != nil {
-		v.cfg.Signer.Learn(f.SigningKeys)
+		v.cfg.Signer.Learn(f.SigningKeys) // whatever became of the rest: there may be revocations
+	}
+	if err != nil {
+		return false, err
 	}
 	if f.UpTo == f.Newest {
 		v.lease.Store(int64(asked) + 1)

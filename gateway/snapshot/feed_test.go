@@ -110,9 +110,13 @@ func TestMistypedChangesGiveNoLease(t *testing.T) {
 		"null":             {Kind: "key", ID: "key_1", Revision: 5, Snapshot: []byte(`null`)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := newView(t, answers{api.Feed{Incarnation: "one", Newest: 5, UpTo: 5, Changes: []api.Change{c, stop}}}, nil)
+			revoked := []api.SigningKey{{KeyID: "ed25519:1", RevokedAt: time.Now()}}
+			feed := api.Feed{Incarnation: "one", Newest: 5, UpTo: 5, Changes: []api.Change{c, stop}, SigningKeys: revoked}
+			node := new(signs)
+			v := newView(t, answers{feed}, func(cfg *Config) { cfg.Signer = node })
 			_, err := v.poll(t.Context(), 0)
 			require.Error(t, err)
+			require.Equal(t, revoked, node.learned, "its revoked keys sign nothing, whatever else is wrong")
 			require.Equal(t, errStale, v.Fresh())
 			require.Zero(t, v.Applied(), "it is asked for again")
 			_, err = v.Right(t.Context(), "tnt_a", rightOf(2))
@@ -142,6 +146,12 @@ func TestUnknownKindsAreSkipped(t *testing.T) {
 	require.Equal(t, s.revision, v.Applied())
 	require.Zero(t, testutil.ToFloat64(v.metrics.changes))
 }
+
+// signs is a node that remembers what it learned of its keys.
+type signs struct{ learned []api.SigningKey }
+
+func (*signs) SigningKeys() []string         { return nil }
+func (s *signs) Learn(keys []api.SigningKey) { s.learned = keys }
 
 // answers gives one answer to every question.
 type answers struct{ feed api.Feed }
