@@ -107,7 +107,7 @@ type Config struct {
 	// Default 10 min.
 	SealTime time.Duration
 	// DrainFor is how long a rotation or a revocation waits for deliveries that were signed
-	// but are not in the log: each of them gives up earlier (gateway.Config.AppendTimeout).
+	// but are not in the log: each of them gives up earlier (issue.Config.Timeout).
 	// Default 15 s.
 	DrainFor time.Duration
 	// Clock reads a clock that never steps. It may stand still while the machine is

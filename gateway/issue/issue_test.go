@@ -317,6 +317,41 @@ func TestIssueAll(t *testing.T) {
 	require.ErrorIs(t, f.IssueAll(t.Context(), f.tenant, []Delivery{other})[0].Err, api.ErrKeyReused)
 }
 
+// TestManyAreBounded: a key that signs is not held for longer than a delivery may take,
+// however much time the caller has.
+func TestManyAreBounded(t *testing.T) {
+	released := 0
+	f := newFixture(t, func(c *Config) {
+		c.Timeout = 500 * time.Millisecond
+		acquire := c.Signer
+		c.Signer = func(ctx context.Context, at time.Time) (*sealer.Signer, func(), error) {
+			s, _, err := acquire(ctx, at)
+			return s, func() { released++ }, err
+		}
+	})
+	defer f.log.Halt()()
+	results := f.IssueAll(context.Background(), f.tenant, []Delivery{{Body: f.body(), Rendered: issuetest.Today, HasKey: true, IdempotencyKey: []byte("k")}})
+	require.Equal(t, api.LogUnavailable, api.From(results[0].Err).Reason)
+	require.Equal(t, 1, released)
+	require.Zero(t, heldKeys(f.Issuer))
+}
+
+// TestPanicOfManyFreesTheirKeys, of those that wait for the log as of those that don't yet.
+func TestPanicOfManyFreesTheirKeys(t *testing.T) {
+	f := newFixture(t, nil)
+	f.log.Refuse(func(*sealer.Record) error { panic("a fault of ours") })
+	many := make([]Delivery, 3)
+	for i := range many {
+		many[i] = Delivery{Body: f.body(), Rendered: issuetest.Today, HasKey: true, IdempotencyKey: fmt.Append(nil, "k", i)}
+	}
+	require.Panics(t, func() { f.IssueAll(t.Context(), f.tenant, many) })
+	require.Zero(t, heldKeys(f.Issuer))
+	f.log.Refuse(nil)
+	for _, r := range f.IssueAll(t.Context(), f.tenant, many) {
+		require.NoError(t, r.Err)
+	}
+}
+
 // heldKeys is how many keys are held.
 func heldKeys(i *Issuer) (n int) {
 	for s := range i.claims.shards {

@@ -23,7 +23,7 @@ type Result struct {
 // IssueAll is Issue for many deliveries of one caller, with one moment of issue and one
 // wait for the log. The results stand as the deliveries do; none depends on another. One
 // whose Idempotency-Key is in use at the moment, be it by another of them, is refused with
-// 409.
+// 409. They have Config.Timeout together, or less if ctx ends.
 func (i *Issuer) IssueAll(ctx context.Context, by Caller, all []Delivery) []Result {
 	results := make([]Result, len(all))
 	refuse := func(err error) []Result {
@@ -38,6 +38,9 @@ func (i *Issuer) IssueAll(ctx context.Context, by Caller, all []Delivery) []Resu
 	if i.ended.Load() {
 		return refuse(errEnded)
 	}
+	// The key that signs is held to the end, and whoever rotates or revokes it waits for that.
+	ctx, cancel := context.WithTimeout(ctx, i.cfg.Timeout)
+	defer cancel()
 	newest := slices.MaxFunc(all, func(a, b Delivery) int { return a.Rendered.Compare(b.Rendered) }).Rendered
 	signer, issued, release, err := i.acquire(ctx, by.Sandbox, newest)
 	if err != nil {
