@@ -139,7 +139,8 @@ type Delivery struct {
 	// Body is what came in. With an Idempotency-Key it must be the same each time.
 	Body []byte
 	// Rendered is the moment of which it is, by the clock of Config.Now: it is in the receipt,
-	// and the right's window must hold it.
+	// and the right's window must hold it. Whoever is told it by somebody else has made sure
+	// that it has passed: nothing is issued before it was rendered, and of many, none.
 	Rendered time.Time
 	// IdempotencyKey is looked at if HasKey is true: an empty one is refused.
 	IdempotencyKey []byte

@@ -48,8 +48,9 @@ var (
 )
 
 // Observation is what was seen of one delivery. Whoever has it in a form of their own fills
-// in the fields; Decode reads it from the JSON that POST /v1/delivery takes, which is
-// the one reading that there is of it.
+// in the fields, within the bounds of the package comment: they are not looked at again.
+// Decode reads it from the JSON that POST /v1/delivery takes, which is the one reading that
+// there is of it.
 //
 // It is used again and again: what Decode has filled in are views of the body, or of the
 // Observation's own memory where the body has escapes. They are true until the next
