@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"muniment/pipeline"
@@ -34,17 +35,7 @@ func (l *Log) append(ctx context.Context, enough <-chan struct{}, r *sealer.Reco
 // AppendAll implements pipeline.Appender. What comes to one partition is in its queue before
 // anything of it is sent: the next request takes it, as far as it takes so much.
 func (l *Log) AppendAll(ctx context.Context, rs []*sealer.Record) (at []sealer.Position, errs []error) {
-	at, errs = l.appendAll(ctx, nil, rs, time.Now())
-	for i, err := range errs {
-		if err != nil {
-			errs[i] = fmt.Errorf("cannot append to %s: %w", l.cfg.Topic, err)
-		}
-	}
-	return at, errs
-}
-
-// appendAll is append for many.
-func (l *Log) appendAll(ctx context.Context, enough <-chan struct{}, rs []*sealer.Record, started time.Time) (at []sealer.Position, errs []error) {
+	started := time.Now()
 	at, errs = make([]sealer.Position, len(rs)), make([]error, len(rs))
 	waiting := make([]pending, len(rs))
 	var idle []*queue
@@ -59,10 +50,15 @@ func (l *Log) appendAll(ctx context.Context, enough <-chan struct{}, rs []*seale
 	}
 	for i, p := range waiting {
 		if errs[i] == nil {
-			at[i], errs[i] = p.waitUnless(ctx, enough)
+			at[i], errs[i] = p.wait(ctx)
+		}
+		if errs[i] != nil {
+			errs[i] = fmt.Errorf("cannot append to %s: %w", l.cfg.Topic, errs[i])
 		}
 	}
-	l.metrics.append.Observe(time.Since(started).Seconds())
+	if slices.Contains(errs, nil) {
+		l.metrics.append.Observe(time.Since(started).Seconds())
+	}
 	return at, errs
 }
 

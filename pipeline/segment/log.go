@@ -41,6 +41,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -190,7 +191,9 @@ func (l *Log) AppendAll(ctx context.Context, rs []*sealer.Record) (at []sealer.P
 			errs[n] = fmt.Errorf("cannot append: %w", errs[n])
 		}
 	}
-	l.metrics.append.Observe(time.Since(started).Seconds())
+	if slices.Contains(errs, nil) {
+		l.metrics.append.Observe(time.Since(started).Seconds())
+	}
 	return at, errs
 }
 

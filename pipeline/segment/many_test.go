@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -65,4 +66,10 @@ func TestManyOfAFailedSync(t *testing.T) {
 			require.Zero(t, at[i])
 		}
 	}
+	_, _ = log.AppendAll(t.Context(), nil)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(log.metrics.append)
+	measured, err := registry.Gather()
+	require.NoError(t, err)
+	require.Zero(t, measured[0].GetMetric()[0].GetHistogram().GetSampleCount(), "nothing was made durable")
 }
