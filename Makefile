@@ -48,7 +48,7 @@ stack-down: ## stop them; their data stay in ./bin/stack
 	@./deploy/stack/stack.sh down
 
 # The rooms with tests that ask for an engine; with the stack up, none may skip them.
-ON_STACK = $(shell grep -rlE 'MUNIMENT_TEST_(KAFKA|CLICKHOUSE|POSTGRES)|storetest\.Place' --include='*_test.go' * | grep / | xargs -n 1 dirname | sort -u | sed 's|^|./|')
+ON_STACK = $(shell grep -rlE 'MUNIMENT_TEST_(KAFKA|CLICKHOUSE|POSTGRES)|\b(store|room)test\.' --include='*_test.go' * | grep / | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 
 test-stack: bin/venv/ready ## the tests that need the engines, on a stack that is started and stopped for them
 	@trap './deploy/stack/stack.sh down' EXIT; \
