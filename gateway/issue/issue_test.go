@@ -360,12 +360,29 @@ func heldKeys(i *Issuer) (n int) {
 	return n
 }
 
-// TestManyWithoutAKeyToSign are refused together.
+// TestManyWithoutAKeyToSign get what each would get alone: what is malformed, and what was
+// issued before, needs no key.
 func TestManyWithoutAKeyToSign(t *testing.T) {
+	away := false
 	f := newFixture(t, func(c *Config) {
-		c.Signer = func(context.Context, time.Time) (*sealer.Signer, func(), error) { return nil, nil, errors.New("none") }
+		acquire := c.Signer
+		c.Signer = func(ctx context.Context, at time.Time) (*sealer.Signer, func(), error) {
+			if away {
+				return nil, nil, errors.New("none")
+			}
+			return acquire(ctx, at)
+		}
 	})
-	for _, r := range f.IssueAll(t.Context(), f.tenant, make([]Delivery, 3)) {
-		require.Equal(t, api.NoSigningKey, api.From(r.Err).Reason)
-	}
+	known := Delivery{Body: f.body(), Rendered: issuetest.Today, HasKey: true, IdempotencyKey: []byte("known")}
+	first := f.IssueAll(t.Context(), f.tenant, []Delivery{known})
+	require.NoError(t, first[0].Err)
+	away = true
+	fresh := known
+	fresh.IdempotencyKey = []byte("fresh")
+	results := f.IssueAll(t.Context(), f.tenant, []Delivery{{Body: []byte("{")}, known, fresh})
+	require.Equal(t, 400, status(results[0].Err))
+	require.True(t, results[1].Replayed)
+	require.Equal(t, string(first[0].Event), string(results[1].Event))
+	require.Equal(t, api.NoSigningKey, api.From(results[2].Err).Reason)
+	require.Zero(t, heldKeys(f.Issuer))
 }

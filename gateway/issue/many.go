@@ -26,27 +26,23 @@ type Result struct {
 // 409. They have Config.Timeout together, or less if ctx ends.
 func (i *Issuer) IssueAll(ctx context.Context, by Caller, all []Delivery) []Result {
 	results := make([]Result, len(all))
-	refuse := func(err error) []Result {
-		for n := range results {
-			results[n].Err = err
-		}
-		return results
-	}
 	if len(all) == 0 {
 		return results
 	}
 	if i.ended.Load() {
-		return refuse(errEnded)
+		for n := range results {
+			results[n].Err = errEnded
+		}
+		return results
 	}
 	// The key that signs is held to the end, and whoever rotates or revokes it waits for that.
 	ctx, cancel := context.WithTimeout(ctx, i.cfg.Timeout)
 	defer cancel()
 	newest := slices.MaxFunc(all, func(a, b Delivery) int { return a.Rendered.Compare(b.Rendered) }).Rendered
-	signer, issued, release, err := i.acquire(ctx, by.Sandbox, newest)
-	if err != nil {
-		return refuse(err)
+	signer, issued, release, noKey := i.acquire(ctx, by.Sandbox, newest)
+	if noKey == nil {
+		defer release()
 	}
-	defer release()
 
 	works := make([]*work, len(all))
 	for n := range works {
@@ -61,7 +57,7 @@ func (i *Issuer) IssueAll(ctx context.Context, by Caller, all []Delivery) []Resu
 	var records []*sealer.Record
 	var of []int // whose each of them is
 	for n, w := range works {
-		if results[n] = i.sealOne(ctx, w, &all[n], signer, issued); results[n].Err == nil && !results[n].Replayed {
+		if results[n] = i.sealOne(ctx, w, &all[n], signer, issued, noKey); results[n].Err == nil && !results[n].Replayed {
 			records, of = append(records, &w.record), append(of, n)
 		} else {
 			w.claim.free()
@@ -77,8 +73,8 @@ func (i *Issuer) IssueAll(ctx context.Context, by Caller, all []Delivery) []Resu
 }
 
 // sealOne brings one of many up to the append; its result is what it will be if that goes
-// well.
-func (i *Issuer) sealOne(ctx context.Context, w *work, d *Delivery, signer *sealer.Signer, issued time.Time) (r Result) {
+// well. noKey is why there is no signer.
+func (i *Issuer) sealOne(ctx context.Context, w *work, d *Delivery, signer *sealer.Signer, issued time.Time, noKey error) (r Result) {
 	i.enter(w)
 	defer i.leave(w)
 	if r.Err = w.read(d); r.Err != nil {
@@ -96,6 +92,9 @@ func (i *Issuer) sealOne(ctx context.Context, w *work, d *Delivery, signer *seal
 		case event != nil || err != nil:
 			return Result{Event: event, Replayed: event != nil, Err: err}
 		}
+	}
+	if noKey != nil {
+		return Result{Err: noKey}
 	}
 	if r.Err = i.prepare(ctx, w, signer, d.Rendered, issued); r.Err == nil {
 		r.Event = slices.Clone(w.event)
