@@ -6,10 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"muniment/bench"
-	"muniment/gateway/api"
-	"muniment/pipeline/segment"
-	"muniment/sealer"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -21,6 +17,11 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
+
+	"muniment/bench"
+	"muniment/gateway/api"
+	"muniment/pipeline/segment"
+	"muniment/sealer"
 )
 
 // service is a running one, in either mode. The contract is the same in both, to the

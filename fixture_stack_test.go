@@ -9,14 +9,6 @@ import (
 	"go/parser"
 	"go/token"
 	"math/rand/v2"
-	"muniment/bench"
-	"muniment/control/store/storetest"
-	"muniment/gateway/api"
-	"muniment/gateway/snapshot"
-	"muniment/pipeline"
-	"muniment/pipeline/clickhouse"
-	"muniment/pipeline/kafka"
-	"muniment/sealer"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -29,6 +21,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
+
+	"muniment/bench"
+	"muniment/control/store/storetest"
+	"muniment/gateway/api"
+	"muniment/gateway/snapshot"
+	"muniment/pipeline"
+	"muniment/pipeline/clickhouse"
+	"muniment/pipeline/kafka"
+	"muniment/sealer"
 )
 
 // The fixture of the tests that need the engines of make stack. Each of them has OnTheStack
