@@ -49,7 +49,7 @@ func (d *door) readBody(ctx huma.Context, next func(huma.Context)) {
 		err = check(body)
 	}
 	if err == nil {
-		err = d.checkFields(ctx, body)
+		err = d.checkFields(ctx.Operation(), body)
 	}
 	if err != nil {
 		d.refuse(ctx, err)
@@ -126,10 +126,8 @@ func check(body []byte) error {
 // checkFields refuses a member that is one edit, or its case, away from one that the
 // operation has and the body does not: passed over as unknown, a misspelt limit would be
 // none. Where empty fields are missing it also refuses a body that is no object, and one in
-// which a required field is absent, null or an empty text. Elsewhere it notes for translate
-// which required members are absent.
-func (d *door) checkFields(ctx huma.Context, body []byte) error {
-	op := ctx.Operation()
+// which a required field is absent, null or an empty text.
+func (d *door) checkFields(op *huma.Operation, body []byte) error {
 	text, emptyIsMissing := bytes.TrimSpace(body), route.Of(op).EmptyIsMissing
 	if len(text) == 0 {
 		return nil // whether a body must be there is the operation's to say
@@ -149,13 +147,9 @@ func (d *door) checkFields(ctx huma.Context, body []byte) error {
 		schema = d.api.OpenAPI().Components.Schemas.SchemaFromRef(schema.Ref)
 	}
 	faults := misspelt(fields, schema)
-	x, _ := exchangeOf(ctx.Context())
 	for _, name := range schema.Required {
-		switch v := string(fields[name]); {
-		case emptyIsMissing && (v == "" || v == "null" || v == `""`):
+		if v := string(fields[name]); emptyIsMissing && (v == "" || v == "null" || v == `""`) {
 			faults = append(faults, api.MissingField(name))
-		case v == "" && x != nil:
-			x.absent = append(x.absent, name)
 		}
 	}
 	if len(faults) > 0 {

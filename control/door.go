@@ -79,7 +79,7 @@ type exchange struct {
 	logger    *slog.Logger
 	faults    *faults
 	operation *huma.Operation // nil until the request has reached one
-	absent    []string        // required members that its body lacks, in the schema's order
+	schemas   huma.Registry   // that its body's schema refers to
 }
 
 type exchangeKey struct{}
@@ -111,7 +111,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set(api.HeaderRequestID, id)
 	w.Header().Set("Cache-Control", "no-store")
-	x := &exchange{requestID: id, logger: d.logger.With("requestId", id), faults: d.faults}
+	x := &exchange{requestID: id, logger: d.logger.With("requestId", id), faults: d.faults, schemas: d.api.OpenAPI().Components.Schemas}
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
 	answer := &answerWriter{ResponseWriter: w}
 	defer d.observe(x, r, answer, began)

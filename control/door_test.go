@@ -35,6 +35,24 @@ func (trouble) Routes(a route.API) {
 	register("/trouble/away", func(context.Context, *struct{}) (*struct{}, error) {
 		return nil, api.Unavailable(api.WarehouseBehind, "the warehouse is behind", 1500e6)
 	})
+	route.AddRaw(a, route.Operation{ID: "trouble-shares", Method: http.MethodPost, Path: "/trouble/shares", Access: route.Public{}},
+		func(context.Context, *sharesInput) (*struct{}, error) { return nil, nil })
+}
+
+// sharesInput has objects within its body, whose required members are not in the order of
+// their names.
+type sharesInput struct {
+	Body struct {
+		Unit   string  `json:"unit"`
+		Price  string  `json:"price"`
+		Shares []share `json:"shares"`
+		Match  *share  `json:"match,omitempty"`
+	}
+}
+
+type share struct {
+	To  string `json:"to"`
+	Bps int64  `json:"bps"`
 }
 
 // TestRefusals are requests that never reach a room's handler, or come back from
@@ -87,6 +105,11 @@ func TestRefusals(t *testing.T) {
 		{"case is exact", key, "POST", "/v1/bases", `{"kind":"LICENSE","TITLE":"x"}`, 422, api.ValidationFailed, `"field":"TITLE","message":"TITLE: is not a field of this operation: did you mean title?"`},
 		{"two faults", key, "POST", "/v1/bases", `{"kind":3}`, 422, api.ValidationFailed,
 			`"field":"kind","message":"several fields are not valid","validationErrors":[{"field":"kind","message":"expected string"},{"field":"title","message":"is missing"}]`},
+		{"fields missing around another fault", "", "POST", "/trouble/shares", `{"shares":3}`, 422, api.ValidationFailed,
+			`"field":"price","message":"several fields are not valid","validationErrors":[{"field":"price","message":"is missing"},{"field":"shares","message":"expected array"},{"field":"unit","message":"is missing"}]`},
+		{"fields missing of objects within", "", "POST", "/trouble/shares", `{"unit":"","price":"","match":{},"shares":[{"to":"x","bps":{}},{"bps":1}]}`, 422, api.ValidationFailed,
+			`"field":"match.bps","message":"several fields are not valid","validationErrors":[{"field":"match.bps","message":"is missing"},{"field":"match.to","message":"is missing"},` +
+				`{"field":"shares[0].bps","message":"expected integer"},{"field":"shares[1].to","message":"is missing"}]`},
 		{"no such kind", key, "POST", "/v1/bases", `{"kind":"GIFT","title":"x"}`, 422, api.ValidationFailed,
 			`"field":"kind","message":"kind: expected value to be one of \"LICENSE, CONSENT, CONTRACT, STATUTE, LEGITIMATE_INTEREST\""`},
 		{"no date", key, "POST", "/v1/bases", `{"kind":"LICENSE","title":"x","effectiveFrom":"yesterday"}`, 422, api.ValidationFailed,

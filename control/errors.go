@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,11 +32,7 @@ func speakOurErrors() {
 		}
 		huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
 			x, ok := exchangeOf(ctx.Context())
-			var absent []string
-			if ok {
-				absent = x.absent
-			}
-			e := translate(status, message, errs, absent)
+			e := translate(status, message, errs, x)
 			var answer huma.StatusError = e
 			if refuse := route.Of(ctx.Operation()).Refuse; refuse != nil {
 				answer = refuse(e, errs)
@@ -48,9 +45,8 @@ func speakOurErrors() {
 	})
 }
 
-// translate makes the contract's error of one of huma's. absent are the required members that the
-// body lacks.
-func translate(status int, message string, errs []error, absent []string) *api.Error {
+// translate makes the contract's error of one of huma's. x may be nil.
+func translate(status int, message string, errs []error, x *exchange) *api.Error {
 	for _, err := range errs {
 		if _, ok := errors.AsType[*api.Error](err); ok {
 			return api.From(err)
@@ -66,14 +62,14 @@ func translate(status int, message string, errs []error, absent []string) *api.E
 	}
 	switch {
 	case status == http.StatusUnprocessableEntity:
-		if faults := faultsOf(errs, absent); len(faults) > 0 {
+		if faults := faultsOf(errs, x); len(faults) > 0 {
 			return api.Invalid(faults...)
 		}
 		return &api.Error{Code: api.ValidationFailed, Message: message}
 	case status == http.StatusNotFound:
 		return &api.Error{Code: api.ResourceNotFound, Message: message}
 	case status == http.StatusBadRequest:
-		if faults := faultsOf(errs, absent); len(faults) > 0 {
+		if faults := faultsOf(errs, x); len(faults) > 0 {
 			message = api.Invalid(faults[0]).Message
 		}
 		return &api.Error{Code: api.BadRequest, Message: message}
@@ -87,10 +83,10 @@ func translate(status int, message string, errs []error, absent []string) *api.E
 // the part of the request that the field is in, and never repeats its value. What is wrong
 // with the items of a list that is itself at fault is left out: huma looks at all of them.
 //
-// What huma finds wrong with a body that is an object is that it lacks a member. huma says which
-// in the message alone: absent names them, in huma's order.
-func faultsOf(errs []error, absent []string) (faults []api.ValidationError) {
-	list := ""
+// What huma finds wrong with an object where one may be is that it lacks a member. huma says
+// which in the message alone: x knows them.
+func faultsOf(errs []error, x *exchange) (faults []api.ValidationError) {
+	list, named := "", map[string]int{} // how many members were named, by the object's place
 	for _, err := range errs {
 		d, ok := errors.AsType[*huma.ErrorDetail](err)
 		if !ok || list != "" && strings.HasPrefix(d.Location, list) {
@@ -99,8 +95,8 @@ func faultsOf(errs []error, absent []string) (faults []api.ValidationError) {
 		list = d.Location + "["
 		part, field, _ := strings.Cut(d.Location, ".")
 		f := api.ValidationError{Field: cmp.Or(field, part), Message: d.Message}
-		if _, object := d.Value.(map[string]any); object && d.Location == "body" && len(absent) > 0 {
-			f, absent = api.MissingField(absent[0]), absent[1:]
+		if absent, n := x.absent(d), named[d.Location]; n < len(absent) {
+			f, named[d.Location] = api.MissingField(strings.TrimPrefix(field+"."+absent[n], ".")), n+1
 		}
 		if n := len(faults); n > 0 && faults[n-1].Field == f.Field {
 			continue // one fault a field
@@ -108,6 +104,43 @@ func faultsOf(errs []error, absent []string) (faults []api.ValidationError) {
 		faults = append(faults, f)
 	}
 	return faults
+}
+
+// absent are the required members that an object of the body lacks, in the order in which huma
+// finds them; none of anything else.
+func (x *exchange) absent(d *huma.ErrorDetail) (names []string) {
+	object, ok := d.Value.(map[string]any)
+	place, inBody := strings.CutPrefix(d.Location, "body")
+	if !ok || !inBody || x == nil || x.operation == nil || x.operation.RequestBody == nil {
+		return nil
+	}
+	schema := x.resolve(x.operation.RequestBody.Content[jsonType].Schema)
+	for step := range strings.FieldsFuncSeq(place, func(c rune) bool { return strings.ContainsRune(".[]", c) }) {
+		if schema == nil {
+			return nil
+		}
+		if schema.Type == huma.TypeArray {
+			schema = x.resolve(schema.Items)
+		} else {
+			schema = x.resolve(schema.Properties[step])
+		}
+	}
+	if schema == nil || schema.Type != huma.TypeObject {
+		return nil
+	}
+	for _, name := range slices.Sorted(slices.Values(schema.Required)) {
+		if _, there := object[name]; !there {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (x *exchange) resolve(schema *huma.Schema) *huma.Schema {
+	if schema != nil && schema.Ref != "" {
+		return x.schemas.SchemaFromRef(schema.Ref)
+	}
+	return schema
 }
 
 // finish is the last hand on every answer: an error gets the header of its RetryAfter
