@@ -55,7 +55,7 @@ func Derivable(ctx context.Context, q store.Querier, d Derivation, now store.Ins
 func Derive(ctx context.Context, tx *store.Tx, d Derivation, by sealer.Ref) (View, error) {
 	r, err := Derivable(ctx, tx, d, store.At(tx.Now()))
 	if err == nil {
-		err = rights.Create(ctx, tx, "right.issued", &r, by, nil)
+		err = rights.Create(ctx, tx, eventIssued, &r, by, nil)
 	}
 	return View{Right: r, EffectiveState: r.State}, err
 }

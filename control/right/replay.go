@@ -16,7 +16,7 @@ import (
 // that is older than the event gets a new revision even if its state stays: a delivery on
 // the old one would look as if the node had not heard of a stop. No other event is made of it.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
-	if e.Subject.Kind != "right" {
+	if e.Subject.Kind != "right" || e.Type == eventIssued { // which stops nothing
 		return false, nil
 	}
 	said := Right{TenantID: e.TenantID}

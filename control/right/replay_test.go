@@ -56,6 +56,8 @@ func TestReplay(t *testing.T) {
 			`UPDATE rights SET state = 'SUSPENDED', revision = revision - 1 WHERE right_id = $1`}, true, api.RightSuspended},
 		"an older copy, of a right that is as it was": {[]Action{Suspend, Resume}, []string{
 			`UPDATE rights SET revision = revision - 2 WHERE right_id = $1`}, true, api.RightActive},
+		"an older copy, of a right that was never moved": {nil, []string{
+			`UPDATE rights SET revision = revision - 2 WHERE right_id = $1`}, false, api.RightActive},
 		"a stop that nobody told of": {[]Action{Suspend, Resume}, []string{
 			`UPDATE rights SET state = 'REVOKED' WHERE right_id = $1`}, true, api.RightRevoked},
 	} {

@@ -65,6 +65,9 @@ const (
 	Revoke  Action = "revoke"
 )
 
+// eventIssued is the type of a right's first event; those of its moves are in the table.
+const eventIssued = "right.issued"
+
 // transitions is the contract's table: what is not here is refused.
 var transitions = store.Steps[Action, api.RightState]{
 	Suspend: {From: store.From(api.RightActive), To: api.RightSuspended, Event: "right.suspended", Stops: true},

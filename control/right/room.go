@@ -63,7 +63,7 @@ func (r *Room) issueRight(ctx context.Context, asked Right, parentID *string, by
 			return err
 		}
 		issued.ID = api.NewID(api.PrefixRight, now.Time)
-		return rights.Create(ctx, tx, "right.issued", &issued, by, nil)
+		return rights.Create(ctx, tx, eventIssued, &issued, by, nil)
 	})
 	return issued, err
 }
