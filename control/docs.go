@@ -5,11 +5,12 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
-	"muniment/control/route"
 	"net/http"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"muniment/control/route"
 )
 
 //go:embed page

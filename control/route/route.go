@@ -50,7 +50,7 @@ type Operation struct {
 	// EmptyIsMissing says that null and "" in a required field are no value, and that nothing
 	// but an object is a body.
 	EmptyIsMissing bool
-	// Refuse spells its errors in another envelope. e is the contract's error, made of errs.
+	// Refuse renders its errors in another envelope. e is the contract's error, made of errs.
 	Refuse func(e *api.Error, errs []error) huma.StatusError
 	// Content is what AddRaw and AddFile answer with, unless the output's Body says it.
 	Content Content

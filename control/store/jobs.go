@@ -19,7 +19,8 @@ import (
 // the lease any more another one takes over. So a job may run more than once, and its work
 // has to be safe to begin again. Every write of a job carries the number of its lease and
 // fails with ErrStale once that is over, and so does a change that begins with Hold. None of
-// these writes waits for the turn of changes. Control runs them (control.Worker).
+// these writes waits for the turn of changes, but a Fail that has something else to write in
+// its change. Control runs them (control.Worker).
 //
 // Jobs of a lane run one at a time, and lanes take turns, however many jobs wait in each.
 // By default each tenant is a lane. What has very many items is one job that goes through
@@ -53,9 +54,9 @@ type NewJob struct {
 	TenantID string
 	// Lane is what the job waits in line with; default the tenant.
 	Lane string
-	// Key has it not queued beside another of its kind with the key. One that is being
-	// done then is done once more afterwards, as it may have passed what is new. Default
-	// none.
+	// Key has it not queued beside another of its kind with the key, which keeps its own
+	// payload and time. One that is being done then is done once more afterwards, as it may
+	// have passed what is new. Default none.
 	Key string
 	// Payload is what the worker needs to know: ids, as a JSON object. No secrets, and nothing
 	// that names a person: those stand in rooms' tables, where erasure finds them.
