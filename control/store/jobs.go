@@ -121,8 +121,15 @@ func compact(what string, v any) (string, error) {
 	return string(text), nil
 }
 
-// enqueue gives the job its place: behind those of its lane, and not before what lanes are
-// at by now.
+// lastPlace is a job's place in SQL: behind those of its lane, and not before what lanes are at
+// by now.
+func lastPlace(kind, lane string) string {
+	return `(SELECT MAX(place) FROM (
+		SELECT COALESCE(MAX(place), 0) + 1 AS place FROM jobs WHERE kind = ` + kind + ` AND lane = ` + lane + `
+		UNION ALL SELECT COALESCE((SELECT MAX(place) FROM jobs WHERE kind = ` + kind + ` AND state = 'LEASED'), (SELECT MIN(place) FROM jobs WHERE kind = ` + kind + ` AND state = 'READY'))
+	) places)`
+}
+
 func enqueue(ctx context.Context, q Querier, now time.Time, n NewJob) (jobID string, err error) {
 	if n.Kind == "" || n.TenantID == "" {
 		return "", errors.New("cannot queue a job without kind or tenant")
@@ -136,10 +143,7 @@ func enqueue(ctx context.Context, q Querier, now time.Time, n NewJob) (jobID str
 		state, due = JobWaiting, n.At
 	}
 	err = q.QueryRowContext(ctx, `INSERT INTO jobs (job_id, kind, tenant_id, lane, unique_key, payload, state, place, due_at, lease, attempts, again, progress, code, created_at, updated_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, (SELECT MAX(place) FROM (
-				SELECT COALESCE(MAX(place), 0) + 1 AS place FROM jobs WHERE kind = $2 AND lane = $4
-				UNION ALL SELECT COALESCE((SELECT MAX(place) FROM jobs WHERE kind = $2 AND state = 'LEASED'), (SELECT MIN(place) FROM jobs WHERE kind = $2 AND state = 'READY'))
-			) places), $8, 0, 0, 0, '{}', '', $9, $9)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, `+lastPlace("$2", "$4")+`, $8, 0, 0, 0, '{}', '', $9, $9)
 		ON CONFLICT (kind, unique_key) WHERE unique_key <> '' AND state <> 'FAILED'
 		DO UPDATE SET again = CASE WHEN jobs.state = 'LEASED' THEN 1 ELSE 0 END RETURNING job_id`,
 		api.NewID(prefixJob, now), n.Kind, n.TenantID, cmp.Or(n.Lane, n.TenantID), n.Key, payload, state, Millis(due), Millis(now)).Scan(&jobID)
@@ -244,11 +248,13 @@ func (j *Job) Report(ctx context.Context, progress any) error {
 	return j.alone(ctx, `UPDATE jobs SET progress = $5, due_at = $3, updated_at = $4 WHERE `, Millis(now.Add(j.term)), Millis(now), text)
 }
 
-// Retry has the job done again after a delay, as this attempt failed with a code.
+// Retry has the job done again after a delay, as this attempt failed with a code. This was its
+// turn: what fails again and again keeps no other lane waiting.
 func (j *Job) Retry(ctx context.Context, code string, delay time.Duration) error {
 	defer j.db.jobs.raise()
 	now := j.db.Now()
-	return j.alone(ctx, `UPDATE jobs SET state = 'WAITING', code = $5, due_at = $3, updated_at = $4 WHERE `, Millis(now.Add(delay)), Millis(now), code)
+	return j.alone(ctx, `UPDATE jobs SET state = 'WAITING', place = `+lastPlace("$6", "(SELECT lane FROM jobs WHERE job_id = $1)")+`, code = $5, due_at = $3, updated_at = $4 WHERE `,
+		Millis(now.Add(delay)), Millis(now), code, j.Kind)
 }
 
 // GiveBack has another process do the job, as this one stops. It was no attempt.

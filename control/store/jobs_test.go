@@ -292,6 +292,25 @@ func TestLanesTakeTurns(t *testing.T) {
 	require.Nil(t, q.claim())
 }
 
+// TestRetriesWaitTheirTurn: whoever's jobs all fail, and are due again at once, keeps nobody waiting.
+func TestRetriesWaitTheirTurn(t *testing.T) {
+	q := newQueue(t)
+	for range 20 {
+		q.enqueue(NewJob{Lane: "failing", Payload: "failing"})
+	}
+	for i := range 20 {
+		job := q.claim()
+		if i == 19 {
+			q.enqueue(NewJob{Lane: "few", Payload: "few"})
+		}
+		require.NoError(t, job.Retry(t.Context(), "NO", time.Second))
+	}
+	q.now = q.now.Add(time.Minute)
+	var name string
+	require.NoError(t, q.claim().Read(&name))
+	require.Equal(t, "few", name)
+}
+
 // TestJobGoesWithItsChange, which other processes are told of.
 func TestJobGoesWithItsChange(t *testing.T) {
 	q := newQueue(t)
