@@ -149,7 +149,10 @@ func (c *Control) do(ctx context.Context, w Worker, job *store.Job) {
 		logger.Error("a job failed for good", "code", failure.Code, "err", err)
 		var also func(context.Context, *store.Tx) error
 		if w.Failed != nil {
-			also = func(ctx context.Context, tx *store.Tx) error { return w.Failed(ctx, tx, job, failure.Code) }
+			also = func(ctx context.Context, tx *store.Tx) (err error) {
+				defer recovered(&err)
+				return w.Failed(ctx, tx, job, failure.Code)
+			}
 		}
 		err = job.Fail(ctx, failure.Code, also)
 	default:
@@ -172,16 +175,22 @@ func keeping(ctx context.Context, w Worker, job *store.Job) (err error) {
 		keep(ctx, cancel, w.Lease, job)
 	}()
 	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
 		if errors.Is(context.Cause(ctx), store.ErrStale) {
 			err = store.ErrStale
 		}
 		cancel(nil)
 		<-ended
 	}()
+	defer recovered(&err)
 	return w.Do(ctx, job)
+}
+
+// recovered is deferred by what calls a room: a slip in one job must not end the process, which
+// would begin it again.
+func recovered(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+	}
 }
 
 // keep keeps the lease until ctx is done, or cancels it: when another process has the job,

@@ -104,6 +104,29 @@ func TestJobIsTriedAgain(t *testing.T) {
 	})
 }
 
+// TestGivingUpPanics: it is tried again as what was lost, and the process goes on.
+func TestGivingUpPanics(t *testing.T) {
+	inWorkshop(t, func(s *workshop) {
+		var codes []string
+		fire := s.employ(Worker{
+			Attempts: 1,
+			Do:       func(context.Context, *store.Job) error { return errors.New("dull") },
+			Failed: func(_ context.Context, _ *store.Tx, _ *store.Job, code string) error {
+				if codes = append(codes, code); len(codes) == 1 {
+					panic("a slip")
+				}
+				return nil
+			},
+		})
+		s.enqueue("")
+		time.Sleep(time.Minute)
+		fire()
+		require.Equal(t, []string{store.JobError, store.JobWorkerLost}, codes)
+		require.Equal(t, store.JobFailed, s.jobs()[0].State)
+		require.Contains(t, s.log.String(), "panic: a slip")
+	})
+}
+
 // TestJobIsGivenUp by its last attempt, by a final failure, or since all were lost, and the
 // room writes that down in the same change.
 func TestJobIsGivenUp(t *testing.T) {
