@@ -118,7 +118,7 @@ contract: lint-openapi ## the same, and then a running service against its docum
 # long and tells nothing of ours.
 race: ## race tests of the concurrent packages
 	$(GO_TEST) -race -gcflags='modernc.org/...=-race=false' ./gateway/... ./pipeline ./pipeline/edge ./pipeline/kafka ./pipeline/segment ./control/store ./control/node
-	$(GO_TEST) -race -gcflags='modernc.org/...=-race=false' -run '^Test(Job|Worker|Sweep)' ./control
+	$(GO_TEST) -race -gcflags='modernc.org/...=-race=false' -run '^Test(Job|Worker|Sweep|GivingUp)' ./control
 
 faults: ## disks that tear, fill up and fail, and engines and processes that die under load: half an hour (needs root, strace and what stack needs)
 	@test "$$(id -u)" = 0 || { echo "make faults mounts a small disk and traces a server: run it as root"; exit 1; }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -69,10 +70,18 @@ func (s *workshop) logged(what string) int { return strings.Count(s.log.String()
 // TestJobIsTriedAgain later and later, and logged once.
 func TestJobIsTriedAgain(t *testing.T) {
 	inWorkshop(t, func(s *workshop) {
-		var began []time.Time
+		var mu sync.Mutex
+		var moments []time.Time
+		began := func() []time.Time {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(moments)
+		}
 		fire := s.employ(Worker{Do: func(_ context.Context, job *store.Job) error {
-			began = append(began, time.Now())
-			switch require.Equal(t, len(began), job.Attempts); job.Attempts {
+			mu.Lock()
+			moments = append(moments, time.Now())
+			mu.Unlock()
+			switch require.Equal(t, len(began()), job.Attempts); job.Attempts {
 			case 1:
 				panic("a slip")
 			case 2:
@@ -84,14 +93,16 @@ func TestJobIsTriedAgain(t *testing.T) {
 		}})
 		s.enqueue("")
 		synctest.Wait()
-		require.Len(t, began, 1, "at once")
+		require.Len(t, began(), 1, "at once")
 		time.Sleep(2500 * time.Millisecond)
-		require.Len(t, began, 2)
+		synctest.Wait()
+		require.Len(t, began(), 2)
 		require.Equal(t, "NO_TOOL", s.jobs()[0].Code)
 		time.Sleep(time.Minute)
-		require.Len(t, began, 5)
+		synctest.Wait()
+		require.Len(t, began(), 5)
 		for i, d := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second} {
-			waited := began[i+1].Sub(began[i])
+			waited := began()[i+1].Sub(began()[i])
 			require.GreaterOrEqual(t, waited, d/2)
 			require.LessOrEqual(t, waited, d+lookForJobs)
 		}
@@ -120,6 +131,7 @@ func TestGivingUpPanics(t *testing.T) {
 		})
 		s.enqueue("")
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		fire()
 		require.Equal(t, []string{store.JobError, store.JobWorkerLost}, codes)
 		require.Equal(t, store.JobFailed, s.jobs()[0].State)
@@ -201,6 +213,7 @@ func TestJobIsTakenOver(t *testing.T) {
 		}}
 		first, second := s.employ(slow), s.employ(slow)
 		time.Sleep(2 * time.Hour)
+		synctest.Wait()
 		first()
 		second()
 		require.Equal(t, 2, begun)
@@ -269,11 +282,13 @@ func TestWorkerIsBounded(t *testing.T) {
 			synctest.Wait()
 		}
 		time.Sleep(2*time.Minute + time.Millisecond)
+		synctest.Wait()
 		mu.Lock()
 		require.Equal(t, 4, done, "in two rounds of two")
 		mu.Unlock()
 		close(stuck)
 		time.Sleep(time.Minute + time.Millisecond)
+		synctest.Wait()
 		fire()
 		require.Equal(t, 6, done)
 		require.Equal(t, 3, most)
