@@ -84,10 +84,10 @@ func (g *Gateway) forward(ctx *fasthttp.RequestCtx) error {
 		if !connectionFailed(err) {
 			return fmt.Errorf("cannot forward a request: %w", err)
 		}
-		g.controlTrouble.begins(g.logger, reachControl, err)
+		g.controlTrouble.Begins(g.logger, reachControl, err)
 		return errControlAway
 	}
-	g.controlTrouble.ends(g.logger, reachControl)
+	g.controlTrouble.Ends(g.logger, reachControl)
 	return g.relay(ctx, resp)
 }
 
@@ -204,7 +204,7 @@ func (g *Gateway) relayHeld(ctx *fasthttp.RequestCtx, resp *fasthttp.Response, n
 	}
 	text := make([]byte, n)
 	if _, err := io.ReadFull(resp.BodyStream(), text); err != nil {
-		g.controlTrouble.begins(g.logger, reachControl, err)
+		g.controlTrouble.Begins(g.logger, reachControl, err)
 		return errControlAway
 	}
 	ctx.SetBody(text)

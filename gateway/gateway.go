@@ -54,7 +54,6 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"muniment/gateway/api"
 	"muniment/gateway/issue"
 	"muniment/gateway/snapshot"
 )
@@ -78,7 +77,7 @@ type Gateway struct {
 	forwards atomic.Int64 // requests that control is answering
 	shares   shares
 
-	controlTrouble outage
+	controlTrouble issue.Outage
 	faults         faults // logged seldom
 
 	phase atomic.Int32
@@ -221,22 +220,4 @@ func (g *Gateway) Ready() error {
 		return errNotServing
 	}
 	return g.rights.Fresh()
-}
-
-var errDraining = api.Unavailable(api.Draining, "this node is going away; send the request again on a new connection", time.Second)
-
-// outage tells the log when a part begins to fail and when it works again, instead
-// of once for each request in between.
-type outage struct{ failing atomic.Bool }
-
-func (o *outage) begins(log *slog.Logger, what string, err error) {
-	if o.failing.CompareAndSwap(false, true) {
-		log.Error("cannot "+what, "err", err)
-	}
-}
-
-func (o *outage) ends(log *slog.Logger, what string) {
-	if o.failing.Load() && o.failing.CompareAndSwap(true, false) {
-		log.Info("can " + what + " again")
-	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"muniment/gate"
 	"muniment/gateway/api"
+	"muniment/gateway/issue"
 )
 
 const (
@@ -133,7 +134,7 @@ func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route, began time.Time) erro
 		return unknownParameter(ctx)
 	}
 	if g.phase.Load() >= refusing {
-		return errDraining
+		return issue.ErrEnded
 	}
 	switch r {
 	case toDelivery:

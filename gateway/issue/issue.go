@@ -81,8 +81,8 @@ type Issuer struct {
 	seq        atomic.Uint64
 	ended      atomic.Bool // Run has
 
-	logTrouble outage
-	keyTrouble outage
+	logTrouble Outage
+	keyTrouble Outage
 }
 
 // New makes an issuer that issues from now on, until its Run ends.
@@ -118,7 +118,8 @@ func (i *Issuer) Run(ctx context.Context) error {
 	}
 }
 
-var errEnded = api.Unavailable(api.Draining, "this node is going away; send the request again on a new connection", time.Second)
+// ErrEnded refuses what comes to a node that ends.
+var ErrEnded = api.Unavailable(api.Draining, "this node is going away; send the request again on a new connection", time.Second)
 
 // Caller is on whose behalf receipts are issued. Whoever names one has found out that
 // the key is the caller's and may deliver; that it is the tenant's and still lives is
@@ -161,7 +162,7 @@ func (i *Issuer) Deadline(began time.Time) context.Context { return i.limits.beg
 // anew.
 func (i *Issuer) Issue(ctx context.Context, dst []byte, by Caller, d *Delivery) (answer []byte, replayed bool, err error) {
 	if i.ended.Load() {
-		return dst, false, errEnded
+		return dst, false, ErrEnded
 	}
 	w := i.begin(by)
 	defer i.end(w)

@@ -31,7 +31,7 @@ func (i *Issuer) IssueAll(ctx context.Context, by Caller, all []Delivery) []Resu
 	}
 	if i.ended.Load() {
 		for n := range results {
-			results[n].Err = errEnded
+			results[n].Err = ErrEnded
 		}
 		return results
 	}

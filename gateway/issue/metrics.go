@@ -67,17 +67,19 @@ const (
 	signDelivered = "sign deliveries"
 )
 
-// outage logs when a part begins to fail and when it works again, instead of once for
-// each delivery in between.
-type outage struct{ failing atomic.Bool }
+// Outage logs when a part begins to fail and when it works again, instead of once for
+// each delivery in between. The zero value is ready.
+type Outage struct{ failing atomic.Bool }
 
-func (o *outage) begins(log *slog.Logger, what string, err error) {
+// Begins logs that the part fails, unless it did before.
+func (o *Outage) Begins(log *slog.Logger, what string, err error) {
 	if o.failing.CompareAndSwap(false, true) {
 		log.Error("cannot "+what, "err", err)
 	}
 }
 
-func (o *outage) ends(log *slog.Logger, what string) {
+// Ends logs that the part works, if it failed before.
+func (o *Outage) Ends(log *slog.Logger, what string) {
 	if o.failing.Load() && o.failing.CompareAndSwap(true, false) {
 		log.Info("can " + what + " again")
 	}

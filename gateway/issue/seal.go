@@ -124,10 +124,10 @@ func (i *Issuer) acquire(ctx context.Context, sandbox bool, rendered time.Time) 
 		}
 	}
 	if err != nil {
-		i.keyTrouble.begins(i.cfg.Logger, signDelivered, err)
+		i.keyTrouble.Begins(i.cfg.Logger, signDelivered, err)
 		return nil, issued, nil, errNoKey
 	}
-	i.keyTrouble.ends(i.cfg.Logger, signDelivered)
+	i.keyTrouble.Ends(i.cfg.Logger, signDelivered)
 	return s, issued, release, nil
 }
 
@@ -259,10 +259,10 @@ func (w *workspace) requestHash(salt [saltBytes]byte, body []byte) string {
 func (i *Issuer) settle(w *work, at sealer.Position, issued time.Time, err error) error {
 	if err != nil {
 		i.metrics.appendErrors.Inc()
-		i.logTrouble.begins(i.cfg.Logger, appendToLog, err)
+		i.logTrouble.Begins(i.cfg.Logger, appendToLog, err)
 		return errLogAway
 	}
-	i.logTrouble.ends(i.cfg.Logger, appendToLog)
+	i.logTrouble.Ends(i.cfg.Logger, appendToLog)
 	w.claim.keep(at, issued)
 	i.metrics.recorded(w.reason)
 	return nil
