@@ -131,8 +131,6 @@ type Backup struct {
 	OpenLog func(dir string) (LogCopier, error)
 	// Progress gets a line for each part; nil is silent.
 	Progress io.Writer
-	// Now is the clock; default time.Now.
-	Now func() time.Time
 }
 
 // Run makes the backup. When it returns nil, the backup is whole and on disk; after
@@ -146,9 +144,6 @@ func (b Backup) Run(ctx context.Context) (*Manifest, error) {
 }
 
 func (b Backup) run(ctx context.Context) (m *Manifest, err error) {
-	if b.Now == nil {
-		b.Now = time.Now
-	}
 	if b.WithoutKeys && b.WithRoot {
 		return nil, errors.New("the root's key can't be taken along without the keys")
 	}
@@ -250,7 +245,7 @@ func (w *backupWriter) copy(name string) (size int64, err error) {
 
 // control copies the database and notes where it stands.
 func (w *backupWriter) control(ctx context.Context) error {
-	w.m.TakenAt = sealer.FormatTime(w.Now())
+	w.m.TakenAt = sealer.FormatTime(time.Now())
 	if err := w.database(ctx, controlFile); err != nil {
 		return err
 	}

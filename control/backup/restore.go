@@ -12,7 +12,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"time"
 
 	"muniment/control/node"
 	"muniment/control/proof"
@@ -46,8 +45,6 @@ type Restore struct {
 	Older func(ctx context.Context, data string, take func(event []byte) error) error
 	// Progress gets a line for each part; nil is silent.
 	Progress io.Writer
-	// Now is the clock; default time.Now.
-	Now func() time.Time
 }
 
 // Restored is what Restore made.
@@ -209,7 +206,7 @@ func (w *restoreWriter) copyFile(from archive, f File) error {
 // reopen opens what was copied, checks that its parts belong together, and begins
 // its next life.
 func (w *restoreWriter) reopen(ctx context.Context, expected []Expected) (done *Restored, err error) {
-	db, err := store.Open(ctx, store.Config{Path: filepath.Join(w.dir, controlFile), Now: w.Now, Logger: slog.New(slog.DiscardHandler)})
+	db, err := store.Open(ctx, store.Config{Path: filepath.Join(w.dir, controlFile), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}
