@@ -46,9 +46,8 @@ type Config struct {
 	Epoch  uint64
 	// Rights is the node's view of rights and keys. Whoever made it runs it.
 	Rights *snapshot.View
-	Log    Log
-	// Partitions are those of Log that hold this node's events. Default: 0 alone.
-	Partitions []int32
+	// Log holds this node's events in its partition 0.
+	Log Log
 	// Signer acquires the key that signs receipts of a moment. The key stands in the
 	// directory already, and its window holds the moment: keys are rotated by handing out
 	// another. release is called once what was signed is durable or given up. Signer may
@@ -100,9 +99,6 @@ func (c *Config) complete() error {
 	}
 	if c.IdempotencyWait == 0 {
 		c.IdempotencyWait = 5 * time.Second
-	}
-	if c.Partitions == nil {
-		c.Partitions = []int32{0}
 	}
 	if c.Now == nil {
 		c.Now = time.Now

@@ -15,33 +15,27 @@ import (
 // issues for callers that send keys calls it before the first.
 func (i *Issuer) Rebuild(ctx context.Context) error {
 	since := i.cfg.Now().Add(-keepKeys)
-	for _, partition := range i.cfg.Partitions {
-		first, end, err := i.cfg.Log.Bounds(ctx, partition)
-		if err != nil {
-			return err
-		}
-		from, err := firstSince(ctx, i.cfg.Log, first, end, since.Add(-clockSlack))
-		if err != nil {
-			return err
-		}
-		err = i.cfg.Log.Scan(ctx, from, end, func(e sealer.Entry) error {
-			at, ok := eventTime(e.EventID)
-			if !ok || at.Before(since) {
-				return nil
-			}
-			if h, ok := idempotencyOf(e.Event); ok {
-				s, k := i.claims.shard(&h), claimKey(h[:16])
-				s.mu.Lock()
-				s.put(&k, place{e.Offset, e.Partition, e.Generation, uint32(at.Unix())})
-				s.mu.Unlock()
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
+	first, end, err := i.cfg.Log.Bounds(ctx, 0)
+	if err != nil {
+		return err
 	}
-	return nil
+	from, err := firstSince(ctx, i.cfg.Log, first, end, since.Add(-clockSlack))
+	if err != nil {
+		return err
+	}
+	return i.cfg.Log.Scan(ctx, from, end, func(e sealer.Entry) error {
+		at, ok := eventTime(e.EventID)
+		if !ok || at.Before(since) {
+			return nil
+		}
+		if h, ok := idempotencyOf(e.Event); ok {
+			s, k := i.claims.shard(&h), claimKey(h[:16])
+			s.mu.Lock()
+			s.put(&k, place{e.Offset, e.Partition, e.Generation, uint32(at.Unix())})
+			s.mu.Unlock()
+		}
+		return nil
+	})
 }
 
 // clockSlack is how far the clocks of those who write to one log may disagree, for
