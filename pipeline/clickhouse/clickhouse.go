@@ -88,8 +88,6 @@ type Config struct {
 	Cluster string
 	// Timeout bounds each call to the warehouse. Default 1 min.
 	Timeout time.Duration
-	// Connections is the most that are open at once; further calls wait. Default 16.
-	Connections int
 	// Away has Open not ask the servers, which may be away: Ready tells how they are.
 	Away bool
 }
@@ -124,8 +122,6 @@ func (c Config) options() (*clickhouse.Options, error) {
 		return nil, errors.New("clickhouse warehouse: URL names no database")
 	case c.Timeout < 0:
 		return nil, errors.New("clickhouse warehouse: Timeout is negative")
-	case c.Connections < 0:
-		return nil, errors.New("clickhouse warehouse: Connections is negative")
 	}
 	if c.TLS != nil {
 		opt.TLS = c.TLS("")
@@ -139,10 +135,7 @@ func (c Config) options() (*clickhouse.Options, error) {
 	if opt.Compression == nil {
 		opt.Compression = &clickhouse.Compression{Method: clickhouse.CompressionLZ4}
 	}
-	opt.MaxOpenConns = 16
-	if c.Connections > 0 {
-		opt.MaxOpenConns = c.Connections
-	}
+	opt.MaxOpenConns = 16 // further calls wait
 	opt.MaxIdleConns = opt.MaxOpenConns
 	opt.DialTimeout = min(c.timeout(), 10*time.Second)
 	opt.ReadTimeout = c.timeout()

@@ -20,7 +20,6 @@ func TestConfigIsChecked(t *testing.T) {
 		"URL names no database":   {URL: "clickhouse://u:s3cret@host:9000"},
 		"Timeout is negative":     {URL: "clickhouse://u:s3cret@host:9000/db", Timeout: -time.Second},
 		"URL begins with http://": {URL: "http://u:s3cret@host:8123/db", TLS: func(string) *tls.Config { return &tls.Config{} }},
-		"Connections is negative": {URL: "clickhouse://u:s3cret@host:9000/db", Connections: -1},
 	} {
 		_, err := Open(t.Context(), cfg)
 		require.ErrorContains(t, err, name)

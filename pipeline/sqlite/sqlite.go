@@ -19,7 +19,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"embed"
@@ -40,26 +39,16 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
+// readers is the most questions that are answered at once; further ones wait.
+const readers = 8
+
 // Config says where the warehouse is.
 type Config struct {
 	// Path is the database file. It is created, readable by its owner only, when it
 	// doesn't exist; its folder must exist.
 	Path string
-	// Readers is the most questions that are answered at once; further ones wait.
-	// Default 8.
-	Readers int
 	// Logger is told of migrations. Default: nobody.
 	Logger *slog.Logger
-}
-
-func (c Config) validate() error {
-	switch {
-	case c.Path == "":
-		return errors.New("sqlite warehouse: Path is empty")
-	case c.Readers < 0:
-		return errors.New("sqlite warehouse: Readers is negative")
-	}
-	return nil
 }
 
 // Warehouse is the embedded warehouse. Safe for concurrent use.
@@ -77,8 +66,8 @@ var _ pipeline.Warehouse = (*Warehouse)(nil)
 // Open opens the warehouse at cfg.Path, creates it when it doesn't exist, and
 // brings its schema up to date. The caller closes it.
 func Open(ctx context.Context, cfg Config) (_ *Warehouse, err error) {
-	if err := cfg.validate(); err != nil {
-		return nil, err
+	if cfg.Path == "" {
+		return nil, errors.New("sqlite warehouse: Path is empty")
 	}
 	defer func() {
 		if err != nil {
@@ -117,7 +106,6 @@ func Open(ctx context.Context, cfg Config) (_ *Warehouse, err error) {
 	if w.read, err = connect(cfg.Path, "query_only(1)", "busy_timeout(5000)", "mmap_size(268435456)"); err != nil {
 		return nil, err
 	}
-	readers := cmp.Or(cfg.Readers, 8)
 	w.read.SetMaxOpenConns(readers)
 	w.read.SetMaxIdleConns(readers)
 	return w, nil

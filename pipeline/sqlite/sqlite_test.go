@@ -58,7 +58,6 @@ func TestOpenRefusesWhatIsNoWarehouse(t *testing.T) {
 	require.NoError(t, os.WriteFile(noise, make([]byte, 5000), 0o600))
 	for _, cfg := range []Config{
 		{},
-		{Path: filepath.Join(folder, "w.db"), Readers: -1},
 		{Path: filepath.Join(folder, "missing", "w.db")},
 		{Path: noise},
 	} {
