@@ -96,8 +96,6 @@ type Config struct {
 	// Dir is the folder of the key files; it is made when it is missing. Control
 	// processes that share a database share it (several.go).
 	Dir string
-	// Root names the root key. Default "muniment".
-	Root string
 	// Bound is the longest that a node signs after it last asked for the feed.
 	// Default 30 s.
 	Bound time.Duration
@@ -145,9 +143,6 @@ type Room struct {
 func New(ctx context.Context, cfg Config) (*Room, error) {
 	if cfg.DB == nil || cfg.Dir == "" {
 		return nil, errors.New("cannot open the key directory: DB or Dir is missing")
-	}
-	if cfg.Root == "" {
-		cfg.Root = "muniment"
 	}
 	if cfg.Bound == 0 {
 		cfg.Bound = 30 * time.Second

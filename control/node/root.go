@@ -46,7 +46,7 @@ func (r *Room) openRoot(signedBefore bool) (err error) {
 	case signedBefore:
 		return fmt.Errorf("%s has no %s, but keys were signed for before: it is not the key folder of this database", dir, rootPublicFile)
 	default:
-		if vkey, err = GenerateRoot(filepath.Join(dir, rootSecretFile), r.cfg.Root); err != nil {
+		if vkey, err = GenerateRoot(filepath.Join(dir, rootSecretFile), "muniment"); err != nil {
 			return err
 		}
 		r.cfg.Logger.Warn("a root key was made: keep its signing half offline", "file", filepath.Join(dir, rootSecretFile), "root", vkey)
