@@ -45,18 +45,15 @@ type LoaderConfig struct {
 	// 100 ms and 10 s.
 	MinBackoff, MaxBackoff time.Duration
 	// RetentionUsed tells how much of the log's retention the record at a position has
-	// used up, 1 being all of it; kafka.Log has it. It is asked every RetentionEvery
-	// (default 30 s) for the oldest record that isn't loaded, whatever the warehouse
-	// does. nil: the log keeps what isn't loaded, as the embedded one does.
-	RetentionUsed  func(ctx context.Context, at sealer.Position) (float64, error)
-	RetentionEvery time.Duration
+	// used up, 1 being all of it; kafka.Log has it. It is asked every 30 s for
+	// the oldest record that isn't loaded, whatever the warehouse does. nil: the log keeps
+	// what isn't loaded, as the embedded one does.
+	RetentionUsed func(ctx context.Context, at sealer.Position) (float64, error)
 	// Committed is where the warehouse stood some time ago, as somebody other than the
 	// warehouse remembers; kafka.Group has it. The alarms go by it as long as the
 	// warehouse doesn't say, nothing is loaded by it. ok is false, as for nil, when
 	// nobody knows: there are no alarms then, and NaN in their place.
 	Committed func(partition int32) (next sealer.Position, ok bool)
-	// Now is the clock that batches are timed with. Default time.Now.
-	Now func() time.Time
 	// Logger hears of set-aside records and of failures. Default: nobody.
 	Logger *slog.Logger
 	// Registerer gets the loader's metrics, labelled with the partition, until Close;
@@ -76,8 +73,6 @@ func (c LoaderConfig) validate() error {
 		return errors.New("loader: BatchSize is negative")
 	case c.MinBackoff < 0 || c.MaxBackoff < 0:
 		return errors.New("loader: a backoff is negative")
-	case c.RetentionEvery < 0:
-		return errors.New("loader: RetentionEvery is negative")
 	}
 	return nil
 }
@@ -103,12 +98,8 @@ func NewLoader(cfg LoaderConfig) (*Loader, error) {
 		return nil, err
 	}
 	cfg.BatchSize = cmp.Or(cfg.BatchSize, 5000)
-	cfg.RetentionEvery = cmp.Or(cfg.RetentionEvery, 30*time.Second)
 	cfg.MinBackoff = cmp.Or(cfg.MinBackoff, 100*time.Millisecond)
 	cfg.MaxBackoff = max(cmp.Or(cfg.MaxBackoff, 10*time.Second), cfg.MinBackoff)
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
 	log := cfg.Logger
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -263,7 +254,7 @@ func (l *Loader) watchRetention(ctx context.Context) {
 				}
 			}
 		}
-		timer := time.NewTimer(l.cfg.RetentionEvery)
+		timer := time.NewTimer(30 * time.Second)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -374,7 +365,7 @@ func (l *Loader) read(ctx context.Context, next sealer.Position) ([]sealer.Entry
 // load brings the entries into the warehouse and returns the position behind
 // them. It tries until they are there.
 func (l *Loader) load(ctx context.Context, entries []sealer.Entry) (sealer.Position, error) {
-	begun := l.cfg.Now()
+	begun := time.Now()
 	var homes map[string]int32
 	err := l.retry(ctx, "cannot tell where tenants are", func() (err error) {
 		homes, err = l.homes(ctx, entries)
@@ -401,7 +392,7 @@ func (l *Loader) load(ctx context.Context, entries []sealer.Entry) (sealer.Posit
 	if err != nil {
 		return sealer.Position{}, err
 	}
-	l.metrics.loaded(b, l.cfg.Now().Sub(begun))
+	l.metrics.loaded(b, time.Since(begun))
 	l.backlog.begins(b.Next)
 	return b.Next, nil
 }

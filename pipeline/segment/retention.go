@@ -24,8 +24,6 @@ type Retention struct {
 	// Loaded is the position up to which all records are in the warehouse, for good;
 	// ok is false while there is none. Its errors are logged and asked again.
 	Loaded func(ctx context.Context) (next sealer.Position, ok bool, err error)
-	// Every is the pause between two looks; default a minute.
-	Every time.Duration
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 	// Logger hears of what was removed, and of failures; default nobody.
@@ -41,16 +39,13 @@ func (r Retention) Run(ctx context.Context) error {
 	case r.Keep < LeastKeep:
 		return fmt.Errorf("cannot retain the log: Keep %v is below %v", r.Keep, LeastKeep)
 	}
-	if r.Every == 0 {
-		r.Every = time.Minute
-	}
 	if r.Now == nil {
 		r.Now = time.Now
 	}
 	if r.Logger == nil {
 		r.Logger = slog.New(slog.DiscardHandler)
 	}
-	tick := time.NewTicker(r.Every)
+	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
 	for {
 		removed, err := r.once(ctx)
