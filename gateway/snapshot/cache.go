@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/dgraph-io/ristretto/v2"
 
@@ -165,6 +166,9 @@ func (c *cache[W, T]) learn(w *W) {
 // change of it, or of a neighbour in its slot, in the meantime.
 const maxLoads = 4
 
+// loadTimeout bounds one question to the source for what is not cached.
+const loadTimeout = 2 * time.Second
+
 // get answers from the cache or from the source, with nothing that is older
 // than what the feed told, and nothing that does not fit; nil if there is none. What is not
 // ours is never answered from the cache: it takes a question, as what does not exist.
@@ -185,7 +189,7 @@ func (c *cache[W, T]) get(ctx context.Context, id string, fits, ours func(*T) bo
 	for range maxLoads {
 		found, err := c.loads.do(ctx, id, func() (cached[T], error) {
 			// The load serves others too: the end of this one request must not end it.
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), v.cfg.LoadTimeout)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
 			defer cancel()
 			return c.load(ctx, id)
 		})

@@ -102,9 +102,6 @@ type Config struct {
 	Bound time.Duration
 	// Capacity is how many rights, and how many keys, are cached. Default 100,000.
 	Capacity int64
-	// LoadTimeout bounds one question to the source for a right or key that is not
-	// cached. Default 2 s.
-	LoadTimeout time.Duration
 	// Clock reads a clock that never steps and runs while the machine is
 	// suspended. Default CLOCK_BOOTTIME.
 	Clock func() time.Duration
@@ -122,17 +119,14 @@ func (c *Config) complete() error {
 	if c.NodeID == "" {
 		return errors.New("snapshot: NodeID is empty")
 	}
-	if c.Bound < 0 || c.Capacity < 0 || c.LoadTimeout < 0 {
-		return errors.New("snapshot: Bound, Capacity and LoadTimeout must not be negative")
+	if c.Bound < 0 || c.Capacity < 0 {
+		return errors.New("snapshot: Bound and Capacity must not be negative")
 	}
 	if c.Bound == 0 {
 		c.Bound = 30 * time.Second
 	}
 	if c.Capacity == 0 {
 		c.Capacity = 100_000
-	}
-	if c.LoadTimeout == 0 {
-		c.LoadTimeout = 2 * time.Second
 	}
 	if c.Clock == nil {
 		c.Clock = bootClock
