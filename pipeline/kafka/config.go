@@ -28,8 +28,6 @@ type Config struct {
 	Brokers []string
 	// Topic; default DefaultTopic.
 	Topic string
-	// ClientID is how the brokers' logs and quotas name this process; default "muniment".
-	ClientID string
 
 	// TLS is asked, for each connection, how to encrypt it and whom to trust as the host
 	// that is dialled; nil is plain TCP.
@@ -72,6 +70,9 @@ type Config struct {
 	// Dial opens connections; nil is a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
+
+// clientID is how the brokers' logs and quotas name this process.
+const clientID = "muniment"
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
@@ -142,7 +143,6 @@ const (
 // complete fills in the defaults, or names the field that can't be.
 func (c Config) complete() (Config, error) {
 	c.Topic = cmp.Or(c.Topic, DefaultTopic)
-	c.ClientID = cmp.Or(c.ClientID, "muniment")
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 30*time.Second)
 	c.ReadPatience = cmp.Or(c.ReadPatience, 10*time.Second)
 	c.MinBackoff = cmp.Or(c.MinBackoff, 20*time.Millisecond)
@@ -202,7 +202,7 @@ func (c Config) client() (*kafkago.Client, *kafkago.Transport, error) {
 	}
 	t := &kafkago.Transport{
 		Dial:           c.Dial,
-		ClientID:       c.ClientID,
+		ClientID:       clientID,
 		SASL:           mechanism,
 		MetadataTTL:    metadataTTL,
 		MetadataTopics: []string{c.Topic},

@@ -165,7 +165,7 @@ func (g *Group) run(ctx context.Context, load func(ctx context.Context, partitio
 		Brokers: g.log.cfg.Brokers,
 		Topics:  []string{g.log.cfg.Topic},
 		Dialer: &kafkago.Dialer{
-			ClientID:      g.log.cfg.ClientID,
+			ClientID:      clientID,
 			Timeout:       requestTime,
 			SASLMechanism: mechanism,
 			DialFunc:      until(calls, g.log.cfg.Dial),
