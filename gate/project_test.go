@@ -38,19 +38,6 @@ func TestProjection(t *testing.T) {
 	require.Equal(t, `x{}`, string(new(Telemetry).AppendProjection([]byte("x"))))
 }
 
-func TestEyeConsentMissing(t *testing.T) {
-	for telemetry, want := range map[string]bool{
-		`{}`:                           false,
-		`{"eyeTrackingConsent":false}`: false,
-		`{"gazeInView":false}`:         true,
-		`{"dwellInViewMs":0}`:          true,
-		`{"eyeTrackingConsent":false,"gazeInView":true}`: true,
-		`{"eyeTrackingConsent":true,"gazeInView":true}`:  false,
-	} {
-		require.Equal(t, want, mustDecode(t, telemetry).EyeConsentMissing(), telemetry)
-	}
-}
-
 func TestProjectionProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		tel := mustDecode(rt, drawTelemetry(rt))

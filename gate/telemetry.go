@@ -34,12 +34,6 @@ func (t *Telemetry) Reset() {
 // that the gate recognises. All that is ever kept of them is this count.
 func (t *Telemetry) Extra() int { return t.extra }
 
-// EyeConsentMissing says that eye-derived fields came without the consent that
-// makes them valid. They are dropped; this may be counted, without values.
-func (t *Telemetry) EyeConsentMissing() bool {
-	return t.given&ofClass[eye] != 0 && !t.stated.has(eyeConsentTrue)
-}
-
 func (t *Telemetry) isTrue(f field) bool { return t.given.has(f) && t.choice[f] == yes }
 
 // delivered is the concrete substrate the delivery names.
