@@ -73,11 +73,7 @@ func CreateRule(ctx context.Context, tx *store.Tx, asked Rule, by sealer.Ref) (R
 	if r.EffectiveFrom.IsZero() {
 		r.EffectiveFrom = now
 	}
-	err := r.spell()
-	if err == nil {
-		r.Revision, err = tx.Revision(ctx)
-	}
-	if err != nil {
+	if err := r.spell(); err != nil {
 		return r, err
 	}
 	if err := r.check(); err != nil {
@@ -103,7 +99,7 @@ func CreateRule(ctx context.Context, tx *store.Tx, asked Rule, by sealer.Ref) (R
 
 // checkRoom is STATE_CONFLICT if the tenant has as many rules as it may.
 func checkRoom(ctx context.Context, tx *store.Tx, tenantID string) error {
-	n, err := countRules(ctx, tx, tenantID)
+	n, err := store.Count(ctx, tx, "settlement rules", `SELECT COUNT(*) FROM settlement_rules WHERE tenant_id = $1`, tenantID)
 	if err == nil && n >= maxRules {
 		err = api.Conflict(fmt.Sprintf("a tenant has at most %d settlement rules", maxRules))
 	}

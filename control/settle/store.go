@@ -25,7 +25,3 @@ func Rules(ctx context.Context, q store.Querier, tenantID string, at store.Insta
 	}
 	return store.List(ctx, q, "the tenant's settlement rules", rules.Scan, query+` ORDER BY rule_id`, args...)
 }
-
-func countRules(ctx context.Context, q store.Querier, tenantID string) (int64, error) {
-	return store.Count(ctx, q, "settlement rules", `SELECT COUNT(*) FROM settlement_rules WHERE tenant_id = $1`, tenantID)
-}
