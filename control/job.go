@@ -29,8 +29,6 @@ type Worker struct {
 	AtOnce int
 	// Attempts is how often a job is begun at most. Default 10.
 	Attempts int
-	// Lease is how long a process that was killed keeps others from its jobs. Default 30 s.
-	Lease time.Duration
 }
 
 // JobFailure is an error with a code, which the job keeps.
@@ -45,6 +43,8 @@ func (f *JobFailure) Error() string { return f.Code + ": " + f.Err.Error() }
 func (f *JobFailure) Unwrap() error { return f.Err }
 
 const (
+	// jobLease is how long a process that was killed keeps others from its jobs.
+	jobLease = 30 * time.Second
 	// lookForJobs is how often a worker looks although nobody has told it of a job.
 	lookForJobs = time.Second
 	// stopJobs is how long a stop waits for jobs to return, and endJob for the database to
@@ -54,7 +54,7 @@ const (
 )
 
 func (w *Worker) validate() error {
-	if w.Kind == "" || w.Do == nil || w.AtOnce < 0 || w.Attempts < 0 || w.Lease < 0 {
+	if w.Kind == "" || w.Do == nil || w.AtOnce < 0 || w.Attempts < 0 {
 		return fmt.Errorf("the worker %q has no Kind or no Do, or less than none of something", w.Kind)
 	}
 	if w.AtOnce == 0 {
@@ -62,9 +62,6 @@ func (w *Worker) validate() error {
 	}
 	if w.Attempts == 0 {
 		w.Attempts = 10
-	}
-	if w.Lease == 0 {
-		w.Lease = 30 * time.Second
 	}
 	return nil
 }
@@ -91,7 +88,7 @@ func (c *Control) work(ctx context.Context, w Worker) error {
 			return nil
 		}
 		queued := c.cfg.DB.JobQueued()
-		job, err := c.cfg.DB.Claim(ctx, w.Kind, w.Lease)
+		job, err := c.cfg.DB.Claim(ctx, w.Kind, jobLease)
 		if job != nil {
 			busy.Go(func() {
 				defer func() { <-slots }()
@@ -172,7 +169,7 @@ func keeping(ctx context.Context, w Worker, job *store.Job) (err error) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		keep(ctx, cancel, w.Lease, job)
+		keep(ctx, cancel, job)
 	}()
 	defer func() {
 		if errors.Is(context.Cause(ctx), store.ErrStale) {
@@ -195,8 +192,8 @@ func recovered(err *error) {
 
 // keep keeps the lease until ctx is done, or cancels it: when another process has the job,
 // and when one may have it, as the database has not answered for so long.
-func keep(ctx context.Context, cancel context.CancelCauseFunc, lease time.Duration, job *store.Job) {
-	tick := time.NewTicker(lease / 3)
+func keep(ctx context.Context, cancel context.CancelCauseFunc, job *store.Job) {
+	tick := time.NewTicker(jobLease / 3)
 	defer tick.Stop()
 	for kept := time.Now(); ; {
 		select {
@@ -205,13 +202,13 @@ func keep(ctx context.Context, cancel context.CancelCauseFunc, lease time.Durati
 		case <-tick.C:
 		}
 		began := time.Now()
-		limited, end := context.WithTimeout(ctx, lease/3)
+		limited, end := context.WithTimeout(ctx, jobLease/3)
 		err := job.Keep(limited)
 		end()
 		switch {
 		case err == nil:
 			kept = began
-		case errors.Is(err, store.ErrStale) || time.Since(kept) >= lease:
+		case errors.Is(err, store.ErrStale) || time.Since(kept) >= jobLease:
 			cancel(store.ErrStale)
 			return
 		}
