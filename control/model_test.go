@@ -29,7 +29,7 @@ import (
 func TestRightsOffersAndChallengesAgainstAModel(t *testing.T) {
 	var clock atomic.Int64 // milliseconds
 	clock.Store(time.Now().UnixMilli())
-	h := newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return store.Time(clock.Load()) })
+	h := newHouseOn(t, t.TempDir(), node.Config{}, func() time.Time { return time.UnixMilli(clock.Load()) })
 	_, key := h.tenant()
 	basisID := h.basis(key)
 	done := map[string]int{}
@@ -203,7 +203,7 @@ func (m *model) move(verb string) func() {
 
 // in is the moment after some hours.
 func (m *model) in(hours int) string {
-	return sealer.FormatTime(store.Time(m.clock.Load() + int64(hours)*time.Hour.Milliseconds()))
+	return sealer.FormatTime(time.UnixMilli(m.clock.Load() + int64(hours)*time.Hour.Milliseconds()))
 }
 
 // terms draws a scope and an end for an offer about a right, of which either may be wrong.

@@ -134,7 +134,7 @@ func (tx *Tx) Emit(ctx context.Context, e sealer.Event) error {
 	if e.At.IsZero() {
 		e.At = tx.db.Now()
 	}
-	e.At = Time(Millis(e.At))
+	e.At = At(e.At).Time
 	if e.EventID == "" {
 		e.EventID = api.NewID(api.PrefixEvent, e.At)
 	}

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	"muniment/gateway/api"
 )
@@ -23,6 +25,10 @@ func Text(r Row) (text string, err error) {
 	err = r.Scan(&text)
 	return text, err
 }
+
+// Storable says whether a text can be kept and looked for: PostgreSQL takes UTF-8 without
+// U+0000, so SQLite is not given anything else either.
+func Storable(text string) bool { return utf8.ValidString(text) && !strings.Contains(text, "\x00") }
 
 // List reads all records that a query finds; none is an empty list, not nil. An
 // error calls them what.

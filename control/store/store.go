@@ -347,9 +347,6 @@ func (db *DB) Changed() <-chan struct{} { return db.changed.wait() }
 // Millis is how a time is stored.
 func Millis(t time.Time) int64 { return t.UnixMilli() }
 
-// Time reads what Millis stored.
-func Time(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
-
 // broadcast wakes everyone who waits. The zero value is ready.
 type broadcast struct {
 	mu sync.Mutex
