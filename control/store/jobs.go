@@ -71,8 +71,8 @@ type JobRecord struct {
 	Payload, Progress         json.RawMessage
 	Attempts                  int // begun
 	// Code says why the last attempt failed; empty if none has.
-	Code                        string
-	DueAt, CreatedAt, UpdatedAt Instant
+	Code             string
+	DueAt, UpdatedAt Instant
 }
 
 // Job is a job that this process has leased.
@@ -142,8 +142,8 @@ func enqueue(ctx context.Context, q Querier, now time.Time, n NewJob) (jobID str
 	if n.At.After(now) {
 		state, due = JobWaiting, n.At
 	}
-	err = q.QueryRowContext(ctx, `INSERT INTO jobs (job_id, kind, tenant_id, lane, unique_key, payload, state, place, due_at, lease, attempts, again, progress, code, created_at, updated_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, `+lastPlace("$2", "$4")+`, $8, 0, 0, 0, '{}', '', $9, $9)
+	err = q.QueryRowContext(ctx, `INSERT INTO jobs (job_id, kind, tenant_id, lane, unique_key, payload, state, place, due_at, lease, attempts, again, progress, code, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, `+lastPlace("$2", "$4")+`, $8, 0, 0, 0, '{}', '', $9)
 		ON CONFLICT (kind, unique_key) WHERE unique_key <> '' AND state <> 'FAILED'
 		DO UPDATE SET again = CASE WHEN jobs.state = 'LEASED' THEN 1 ELSE 0 END RETURNING job_id`,
 		api.NewID(prefixJob, now), n.Kind, n.TenantID, cmp.Or(n.Lane, n.TenantID), n.Key, payload, state, Millis(due), Millis(now)).Scan(&jobID)
@@ -308,11 +308,11 @@ func (j *Job) end(ctx context.Context, q execer, statement string, args ...any) 
 	return false, j.write(ctx, q, `UPDATE jobs SET state = 'READY', attempts = 0, again = 0, progress = '{}', code = '', due_at = $3 WHERE again = 1 AND `, Millis(j.db.Now()))
 }
 
-const jobColumns = `job_id, kind, tenant_id, state, payload, progress, attempts, code, due_at, created_at, updated_at`
+const jobColumns = `job_id, kind, tenant_id, state, payload, progress, attempts, code, due_at, updated_at`
 
 func scanJob(row Row, also ...any) (j JobRecord, err error) {
 	var payload, progress string
-	err = row.Scan(append([]any{&j.ID, &j.Kind, &j.TenantID, &j.State, &payload, &progress, &j.Attempts, &j.Code, &j.DueAt, &j.CreatedAt, &j.UpdatedAt}, also...)...)
+	err = row.Scan(append([]any{&j.ID, &j.Kind, &j.TenantID, &j.State, &payload, &progress, &j.Attempts, &j.Code, &j.DueAt, &j.UpdatedAt}, also...)...)
 	j.Payload, j.Progress = json.RawMessage(payload), json.RawMessage(progress)
 	return j, err
 }
@@ -325,7 +325,7 @@ func FindJob(ctx context.Context, q Querier, jobID string) (*JobRecord, error) {
 // ListJobs lists a tenant's jobs of a kind that aren't done, the oldest first, 500 at most.
 func ListJobs(ctx context.Context, q Querier, kind, tenantID string) ([]JobRecord, error) {
 	return List(ctx, q, "jobs of "+tenantID, func(row Row) (JobRecord, error) { return scanJob(row) },
-		`SELECT `+jobColumns+` FROM jobs WHERE tenant_id = $1 AND kind = $2 ORDER BY created_at, job_id LIMIT 500`, tenantID, kind)
+		`SELECT `+jobColumns+` FROM jobs WHERE tenant_id = $1 AND kind = $2 ORDER BY job_id LIMIT 500`, tenantID, kind)
 }
 
 // ForgetJobs deletes the jobs that failed long ago.

@@ -20,7 +20,6 @@ CREATE TABLE jobs (
     again      BIGINT NOT NULL,
     progress   TEXT   NOT NULL,
     code       TEXT   NOT NULL,
-    created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL
 );
 CREATE UNIQUE INDEX jobs_by_key ON jobs (kind, unique_key) WHERE unique_key <> '' AND state <> 'FAILED';
