@@ -1,9 +1,7 @@
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 
-# Fuzz targets as package:function; each runs for FUZZTIME. Unless told otherwise, go test
-# spends up to a minute of that on making one input smaller.
+# Fuzz targets as package:function; each runs for FUZZTIME.
 FUZZTIME ?= 2m
-FUZZFLAGS ?= -fuzzminimizetime 1s
 FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
 .PHONY: demo demo-stack run build test test-full test-independent check lint-openapi race contract stack stack-down test-stack test-stack-tls test-cluster deploy-test faults fuzz bench bench-parts bench-update bench-stack bench-stack-update soak help
@@ -129,10 +127,11 @@ faults: ## disks that tear, fill up and fail, and engines and processes that die
 	./deploy/stack/stack.sh up && eval "$$(./deploy/stack/stack.sh env)" && \
 	MUNIMENT_TEST_FAULTS=1 go test -count 1 -v -timeout 90m -run '^TestFault' .
 
+# Unless told otherwise, go test spends up to a minute on making one input smaller.
 fuzz: ## each fuzz target for FUZZTIME (default 2m)
 	@failed=; for target in $(FUZZ); do \
 		echo "== $$target"; \
-		go test -run '^$$' -fuzz "^$${target##*:}$$" -fuzztime $(FUZZTIME) $(FUZZFLAGS) $${target%%:*} || failed="$$failed $$target"; \
+		go test -run '^$$' -fuzz "^$${target##*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s $${target%%:*} || failed="$$failed $$target"; \
 	done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 bench-parts: # what a receipt is made of
