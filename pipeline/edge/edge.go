@@ -4,7 +4,7 @@
 //
 // Append makes the promise first; that alone decides whether it fails. The copy
 // follows, and its position is what the caller gets. The copies are kept for
-// Config.Keep, as far as Config.MaxBytes reaches, and are not synced: a crash of the
+// segment.LeastKeep, as far as Config.MaxBytes reaches, and are not synced: a crash of the
 // process loses none, a crash of the machine may lose any of them.
 //
 // The copies never stand in the way of a delivery. When one can't be written the
@@ -50,8 +50,6 @@ type Config struct {
 	MaxBytes int64
 	// SegmentBytes is the size of one of their files; default 64 MiB.
 	SegmentBytes int64
-	// Keep is how long a copy is kept; default and least segment.LeastKeep.
-	Keep time.Duration
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 	// Logger; default none.
@@ -75,9 +73,6 @@ func (c *Config) complete() error {
 	if c.SegmentBytes == 0 {
 		c.SegmentBytes = defaultSegmentBytes
 	}
-	if c.Keep == 0 {
-		c.Keep = segment.LeastKeep
-	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -88,8 +83,6 @@ func (c *Config) complete() error {
 		return errors.New("edge: Dir is empty")
 	case c.SegmentBytes < 0, c.MaxBytes < 2*c.SegmentBytes:
 		return fmt.Errorf("edge: MaxBytes %d does not hold two segments of SegmentBytes %d", c.MaxBytes, c.SegmentBytes)
-	case c.Keep < segment.LeastKeep:
-		return fmt.Errorf("edge: Keep %v is below %v", c.Keep, segment.LeastKeep)
 	}
 	return nil
 }
@@ -149,14 +142,14 @@ func (l *Log) Close() error {
 	return l.copies.Close()
 }
 
-// Run removes copies that are older than Config.Keep until ctx is done.
+// Run removes copies that are older than segment.LeastKeep until ctx is done.
 func (l *Log) Run(ctx context.Context) error {
 	if l.copies == nil {
 		<-ctx.Done()
 		return nil
 	}
 	return segment.Retention{
-		Log: l.copies, Keep: l.cfg.Keep, Now: l.cfg.Now, Logger: l.cfg.Logger,
+		Log: l.copies, Keep: segment.LeastKeep, Now: l.cfg.Now, Logger: l.cfg.Logger,
 		Loaded: func(ctx context.Context) (sealer.Position, bool, error) {
 			_, end, err := l.copies.Bounds(ctx, 0)
 			return end, true, err

@@ -142,7 +142,7 @@ func TestByteCap(t *testing.T) {
 	require.LessOrEqual(t, size, int64(256<<10+64))
 }
 
-// TestAge removes what is older than Keep.
+// TestAge removes what is older than segment.LeastKeep.
 func TestAge(t *testing.T) {
 	var mu sync.Mutex
 	now := time.Now()
@@ -257,7 +257,6 @@ func TestConfigNamesTheBadField(t *testing.T) {
 		"Promise":  {Dir: "copies"},
 		"Dir":      {Promise: new(promise)},
 		"MaxBytes": {Promise: new(promise), Dir: "copies", MaxBytes: 1 << 20},
-		"Keep":     {Promise: new(promise), Dir: "copies", Keep: time.Hour},
 	} {
 		_, err := Open(cfg)
 		require.ErrorContains(t, err, field)
