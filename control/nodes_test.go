@@ -458,7 +458,7 @@ func TestNodeRoutesAskForTheCredential(t *testing.T) {
 	} {
 		body := ""
 		if route[1] == api.PathFeed {
-			body = `{"nodeId":"x","after":0,"limit":0}`
+			body = `{"nodeId":"x","after":0}`
 		}
 		ask := func(as string) answer { return send(t, h.control.Nodes(), as, route[0], route[1], body) }
 		ask(credential).ok()

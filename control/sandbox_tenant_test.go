@@ -234,7 +234,7 @@ func TestSandboxKeyRevoked(t *testing.T) {
 }
 
 // feedOfAll asks for all of the feed.
-var feedOfAll = api.FeedRequest{After: 1, Limit: 10_000}
+var feedOfAll = api.FeedRequest{After: 1}
 
 // tablesOfTenants asks for the tables whose rows belong to tenants.
 func tablesOfTenants(db *store.DB) string {

@@ -9,17 +9,14 @@ import (
 	"muniment/gateway/api"
 )
 
-// Sizes of an answer of the feed.
-const (
-	defaultFeed = 1000
-	maxFeed     = 10000
-)
+// feedLimit is the most changes of an answer of the feed.
+const feedLimit = 1000
 
 // Feed answers at once with what came after req.After, in the order of the
 // revisions, as one committed state of the database holds it. A change that was
 // superseded is left out: its successor is in this answer or a later one.
 //
-// An answer never ends inside a revision, so it may hold more than req.Limit when
+// An answer never ends inside a revision, so it may hold more than feedLimit when
 // one commit changed more than that. The first copy (After 0) is never cut: a
 // node that went on from the middle of it would be sent everything that lies
 // behind, and not only what may never be forgotten.
@@ -41,11 +38,11 @@ func (db *DB) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error) {
 		}
 		// One more than the answer holds, to see whether there are more.
 		f.Changes, err = changes(ctx, tx, `WHERE revision > $1 ORDER BY revision, kind, id LIMIT $2`,
-			req.After, limit(req)+1)
+			req.After, db.cfg.feedLimit+1)
 		if err != nil {
 			return err
 		}
-		return cut(ctx, tx, &f, limit(req))
+		return cut(ctx, tx, &f, db.cfg.feedLimit)
 	})
 	if err != nil {
 		return api.Feed{}, fmt.Errorf("cannot read the feed after revision %d: %w", req.After, err)
@@ -70,13 +67,6 @@ func cut(ctx context.Context, tx *sql.Tx, f *api.Feed, n int) (err error) {
 	f.UpTo = open
 	f.Changes, err = changes(ctx, tx, `WHERE revision = $1 ORDER BY kind, id`, open)
 	return err
-}
-
-func limit(req api.FeedRequest) int {
-	if req.Limit <= 0 {
-		return defaultFeed
-	}
-	return min(req.Limit, maxFeed)
 }
 
 // Snapshot reads the newest snapshot of a record.

@@ -64,7 +64,7 @@ func processesTakeTurns(t *testing.T, isolation string) {
 		})
 		reading.Go(func() {
 			for last := int64(0); ; {
-				f, err := db.Feed(t.Context(), api.FeedRequest{After: last, Limit: 10000})
+				f, err := db.Feed(t.Context(), api.FeedRequest{After: last})
 				require.NoError(t, err)
 				require.GreaterOrEqual(t, f.Newest, last)
 				for i, c := range f.Changes {

@@ -124,6 +124,7 @@ type Config struct {
 	mostKeys           int64         // see idempotency.go
 	lookAgain          time.Duration // see postgres.go
 	turnWait, turnTold time.Duration // see turn.go
+	feedLimit          int           // see feed.go
 	releaseWait        time.Duration // likewise
 }
 
@@ -175,6 +176,9 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	if cfg.lookAgain == 0 {
 		cfg.lookAgain = lookAgain
+	}
+	if cfg.feedLimit == 0 {
+		cfg.feedLimit = feedLimit
 	}
 	if cfg.turnWait == 0 {
 		cfg.turnWait, cfg.turnTold = turnWait, turnTold

@@ -173,6 +173,7 @@ func TestPragmas(t *testing.T) {
 // feed: whoever has seen a revision has seen all before it.
 func TestCommitOrderIsRevisionOrder(t *testing.T) {
 	db := mustOpen(t, t.TempDir())
+	db.cfg.feedLimit = 7
 	const writers, each = 8, 25
 	var writing, reading sync.WaitGroup
 	for w := range writers {
@@ -189,7 +190,7 @@ func TestCommitOrderIsRevisionOrder(t *testing.T) {
 			seen := map[int64]bool{}
 			for after := first; after < total; {
 				changed := db.Changed()
-				f, err := db.Feed(t.Context(), api.FeedRequest{After: after, Limit: 7})
+				f, err := db.Feed(t.Context(), api.FeedRequest{After: after})
 				require.NoError(t, err)
 				for _, c := range f.Changes {
 					require.Greater(t, c.Revision, after)
@@ -231,12 +232,14 @@ func TestFirstCopyHoldsWhatWasEverStopped(t *testing.T) {
 		}
 		return ids
 	}
-	f, err := db.Feed(t.Context(), api.FeedRequest{Limit: 1})
+	db.cfg.feedLimit = 1
+	f, err := db.Feed(t.Context(), api.FeedRequest{})
 	require.NoError(t, err)
 	require.Equal(t, []string{"right rgh_suspended SUSPENDED", "right rgh_resumed ACTIVE", "right rgh_revoked REVOKED", "key key_revoked"}, ids(f), "whole, whatever the limit")
 	require.Equal(t, f.Newest, f.UpTo)
 
-	f, err = db.Feed(t.Context(), api.FeedRequest{After: 1, Limit: 2})
+	db.cfg.feedLimit = 2
+	f, err = db.Feed(t.Context(), api.FeedRequest{After: 1})
 	require.NoError(t, err)
 	require.Equal(t, []string{"right rgh_suspended SUSPENDED", "right rgh_resumed ACTIVE"}, ids(f))
 	require.Equal(t, int64(4), f.UpTo)
@@ -298,7 +301,8 @@ func TestFeedNeverEndsInsideARevision(t *testing.T) {
 		{1, 1, 2, 1}, {1, 2, 2, 1}, {1, 5, 2, 1}, {1, 6, 3, 6}, {1, 7, 4, 7}, {1, 100, 4, 7},
 		{2, 1, 3, 5}, {2, 4, 3, 5}, {2, 5, 3, 5}, {2, 6, 4, 6}, {3, 1, 4, 1}, {4, 1, 4, 0}, {9, 1, 4, 0},
 	} {
-		f, err := db.Feed(t.Context(), api.FeedRequest{After: c.after, Limit: int(c.limit)})
+		db.cfg.feedLimit = int(c.limit)
+		f, err := db.Feed(t.Context(), api.FeedRequest{After: c.after})
 		require.NoError(t, err)
 		require.Len(t, f.Changes, int(c.changes), "%+v", c)
 		require.Equal(t, c.upTo, f.UpTo, "%+v", c)

@@ -18,8 +18,6 @@ type FeedRequest struct {
 	// node's report of how far it is. 0 asks for a first copy, which holds only
 	// what a node may never forget: every key or right that is or was stopped.
 	After int64 `json:"after"`
-	// Limit is the most changes wanted, 0 for the default.
-	Limit int `json:"limit"`
 	// Spooled is how many records that the node has promised are not in the log that
 	// control seals from yet, but in the node's spool.
 	Spooled int64 `json:"spooled,omitempty" minimum:"0"`
