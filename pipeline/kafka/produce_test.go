@@ -149,13 +149,7 @@ func TestManyAreOneRequest(t *testing.T) {
 		if !bytes.Contains(topic.Partitions[0].Records, poison) {
 			return nil, nil, false
 		}
-		res := req.ResponseKind().(*kmsg.ProduceResponse)
-		rt := kmsg.NewProduceResponseTopic()
-		rp := kmsg.NewProduceResponseTopicPartition()
-		rp.Partition, rp.ErrorCode = topic.Partitions[0].Partition, kerr.InvalidRecord.Code
-		rt.Topic, rt.Partitions = topic.Topic, append(rt.Partitions, rp)
-		res.Topics = append(res.Topics, rt)
-		return res, nil, true
+		return refusing(req), nil, true
 	})
 	many := func(from, n int) []*sealer.Record {
 		rs := make([]*sealer.Record, n)
@@ -200,6 +194,18 @@ func (yielding) Err() error {
 	return nil
 }
 
+// refusing is the answer of a broker that takes none of a request's records.
+func refusing(req kmsg.Request) kmsg.Response {
+	topic := req.(*kmsg.ProduceRequest).Topics[0]
+	res := req.ResponseKind().(*kmsg.ProduceResponse)
+	rt := kmsg.NewProduceResponseTopic()
+	rp := kmsg.NewProduceResponseTopicPartition()
+	rp.Partition, rp.ErrorCode = topic.Partitions[0].Partition, kerr.InvalidRecord.Code
+	rt.Topic, rt.Partitions = topic.Topic, append(rt.Partitions, rp)
+	res.Topics = append(res.Topics, rt)
+	return res
+}
+
 // TestPoisonedRecord: a record that the brokers will never take fails alone, and one
 // that is too large is not even sent.
 func TestPoisonedRecord(t *testing.T) {
@@ -220,13 +226,7 @@ func TestPoisonedRecord(t *testing.T) {
 		if !bytes.Contains(topic.Partitions[0].Records, poison) {
 			return nil, nil, false
 		}
-		res := req.ResponseKind().(*kmsg.ProduceResponse)
-		rt := kmsg.NewProduceResponseTopic()
-		rp := kmsg.NewProduceResponseTopicPartition()
-		rp.Partition, rp.ErrorCode = topic.Partitions[0].Partition, kerr.InvalidRecord.Code
-		rt.Topic, rt.Partitions = topic.Topic, append(rt.Partitions, rp)
-		res.Topics = append(res.Topics, rt)
-		return res, nil, true
+		return refusing(req), nil, true
 	})
 	var sent []pending
 	for i := range 20 {
