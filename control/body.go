@@ -142,10 +142,7 @@ func (d *door) checkFields(op *huma.Operation, body []byte) error {
 	if err := json.Unmarshal(text, &fields); err != nil {
 		return err
 	}
-	schema := op.RequestBody.Content[jsonType].Schema
-	if schema.Ref != "" {
-		schema = d.api.OpenAPI().Components.Schemas.SchemaFromRef(schema.Ref)
-	}
+	schema := resolve(d.api.OpenAPI().Components.Schemas, op.RequestBody.Content[jsonType].Schema)
 	faults := misspelt(fields, schema)
 	for _, name := range schema.Required {
 		if v := string(fields[name]); emptyIsMissing && (v == "" || v == "null" || v == `""`) {

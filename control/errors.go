@@ -114,15 +114,15 @@ func (x *exchange) absent(d *huma.ErrorDetail) (names []string) {
 	if !ok || !inBody || x == nil || x.operation == nil || x.operation.RequestBody == nil {
 		return nil
 	}
-	schema := x.resolve(x.operation.RequestBody.Content[jsonType].Schema)
+	schema := resolve(x.schemas, x.operation.RequestBody.Content[jsonType].Schema)
 	for step := range strings.FieldsFuncSeq(place, func(c rune) bool { return strings.ContainsRune(".[]", c) }) {
 		if schema == nil {
 			return nil
 		}
 		if schema.Type == huma.TypeArray {
-			schema = x.resolve(schema.Items)
+			schema = resolve(x.schemas, schema.Items)
 		} else {
-			schema = x.resolve(schema.Properties[step])
+			schema = resolve(x.schemas, schema.Properties[step])
 		}
 	}
 	if schema == nil || schema.Type != huma.TypeObject {
@@ -136,9 +136,10 @@ func (x *exchange) absent(d *huma.ErrorDetail) (names []string) {
 	return names
 }
 
-func (x *exchange) resolve(schema *huma.Schema) *huma.Schema {
+// resolve is the schema that another one refers to, or itself.
+func resolve(known huma.Registry, schema *huma.Schema) *huma.Schema {
 	if schema != nil && schema.Ref != "" {
-		return x.schemas.SchemaFromRef(schema.Ref)
+		return known.SchemaFromRef(schema.Ref)
 	}
 	return schema
 }
