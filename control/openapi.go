@@ -26,7 +26,7 @@ type object = map[string]any
 // What the rooms can't know is put in here, into a copy, so that the schemas by
 // which requests are checked stay as they are: error envelopes, closed lists, and
 // examples.
-func document(declared *huma.OpenAPI) (text, older []byte, err error) {
+func document(declared *huma.OpenAPI) (text []byte, err error) {
 	for _, item := range declared.Paths {
 		if item.Post != nil && takesKey(item.Post) {
 			describeKey(item.Post)
@@ -37,14 +37,14 @@ func document(declared *huma.OpenAPI) (text, older []byte, err error) {
 		schemas.Schema(named, true, "")
 	}
 	if text, err = json.Marshal(declared); err != nil {
-		return nil, nil, fmt.Errorf("cannot write the API's document: %w", err)
+		return nil, fmt.Errorf("cannot write the API's document: %w", err)
 	}
 	var d object
 	if err := json.Unmarshal(text, &d); err != nil {
-		return nil, nil, fmt.Errorf("cannot read the API's document: %w", err)
+		return nil, fmt.Errorf("cannot read the API's document: %w", err)
 	}
 	if d["info"], err = info(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	d["servers"] = []any{object{"url": "/", "description": "Wherever this document came from."}}
 	components := d["components"].(object)
@@ -70,7 +70,7 @@ func document(declared *huma.OpenAPI) (text, older []byte, err error) {
 
 	known, err := readExamples()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	used := map[string]bool{}
 	declaredOps := operationsOf(declared)
@@ -88,15 +88,16 @@ func document(declared *huma.OpenAPI) (text, older []byte, err error) {
 	}
 	d["tags"] = tags(used)
 	prune(d)
-	if text, err = json.MarshalIndent(d, "", " "); err == nil {
-		older, err = downgrade(d)
-	}
-	return text, older, err
+	return json.MarshalIndent(d, "", " ")
 }
 
 // downgrade writes the document in OpenAPI 3.0, which has no scopes beside a bearer scheme, nothing
 // beside a $ref, and less to say about the service.
-func downgrade(d object) ([]byte, error) {
+func downgrade(document []byte) ([]byte, error) {
+	var d object
+	if err := json.Unmarshal(document, &d); err != nil {
+		return nil, fmt.Errorf("cannot read the API's document: %w", err)
+	}
 	text, err := huma.OpenAPI{Extensions: d}.Downgrade()
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the API's document in OpenAPI 3.0: %w", err)
