@@ -9,13 +9,8 @@ FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '
 demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
 	@./bin/muniment demo
 
-# Each change is synced, thousands of times in a run of the tests: they write to memory where
-# there is plenty of it.
-MEMORY := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 { print "/dev/shm" }')
-IN_MEMORY = $(if $(MEMORY),GOTMPDIR=$${TMPDIR:-/tmp} TMPDIR=$(MEMORY))
-
 # Tests that run beside others wait more than they compute: more of them than there are cores.
-GO_TEST = $(IN_MEMORY) go test -parallel 8
+GO_TEST = go test -parallel 8
 
 test: ## every test that needs nothing but Go, in its short form
 	$(GO_TEST) ./...
