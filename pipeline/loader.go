@@ -436,7 +436,7 @@ func newBatch(entries []sealer.Entry, homes map[string]int32) Batch {
 	checkers.Wait()
 
 	last := entries[len(entries)-1].Position
-	b := Batch{Partition: last.Partition, Rows: rows[:0], Next: last.Next()}
+	b := Batch{Partition: last.Partition, From: entries[0].Position, Rows: rows[:0], Next: last.Next()}
 	for i, fault := range faults {
 		if fault != nil {
 			b.SetAside = append(b.SetAside, newSetAside(entries[i], fault))

@@ -38,6 +38,11 @@ func NewRow(e sealer.Entry) (Row, error) {
 			MeteringBasis: d.Basis,
 			QuantityMs:    d.QuantityMs,
 			Idempotency:   d.Idempotency,
+
+			SpatialAnchorID: d.Receipt.SpatialAnchorID,
+		}
+		if d.Receipt.CorrelationID != nil {
+			row.Delivery.CorrelationID = *d.Receipt.CorrelationID
 		}
 	}
 	return row, nil

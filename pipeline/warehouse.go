@@ -38,11 +38,9 @@ type Warehouse interface {
 	RefusalTotals(ctx context.Context, q RefusalQuery) (RefusalTotals, error)
 	// CountEvents counts the loaded events of a tenant.
 	CountEvents(ctx context.Context, tenantID string) (int64, error)
-	// Duplicates lists, for the rows of one tenant in after < pos ≤ upTo and in
-	// the order of their positions, each delivery whose idempotency hash also
-	// stands at a lower position on an event at most 24 h older (or newer), with
-	// the lowest such event. The zero position as after stands before every
-	// duplicate: the lowest row of a hash is none.
+	// Duplicates lists the duplicates among the rows of one tenant in after < pos ≤ upTo,
+	// as they were decided when they were loaded (see Sink), in the order of their
+	// positions. The zero position as after stands before every duplicate.
 	Duplicates(ctx context.Context, tenantID string, after, upTo sealer.Position) ([]Duplicate, error)
 	// SetAsides lists the records that hold sealing for a tenant, in the order of
 	// their positions: its own, and those of its partition that name no readable
@@ -57,9 +55,22 @@ type Warehouse interface {
 // Sink is the half of a Warehouse that the loader needs.
 type Sink interface {
 	// Load stores the batch and then its Next position; both are durable when it
-	// returns. Loading a batch again, wholly or in part, in any order and by any
-	// number of loaders, changes nothing: rows are keyed by (tenantId, eventId) and
-	// the lowest position wins. A batch is stored wholly or may be loaded again.
+	// returns. A batch is stored wholly or may be loaded again.
+	//
+	// Rows are keyed by (tenantId, eventId), and the lowest position wins. The batches of a
+	// partition come in order: one that begins behind the position that Resume returns would
+	// leave a gap, and is refused with ErrAhead; nothing of it is stored. One that begins at
+	// it or before it is welcome, by any number of loaders at once: what is there already
+	// stays as it is. The first batch of a partition, or of a generation that is newer than
+	// the position's, begins where the loader says.
+	//
+	// So everything before a batch is there when it is loaded, and what is a duplicate is
+	// decided then, once, for every loader alike: a delivery with an idempotency hash that
+	// also stands on another event of the tenant at a lower position, each event at its
+	// lowest, and at most 24 h older by the events' own times. Rows of the batch count as
+	// those that are loaded. What was decided stays, whatever is loaded again; but where a
+	// row is retracted (see TypeReleased), every row with its hash is decided anew, in the
+	// Load that retracts it.
 	Load(ctx context.Context, b Batch) error
 	// Resume returns the highest Next that a Load of the partition has named; ok is
 	// false when nothing was loaded yet. It never goes back, so the late Load of a
@@ -69,8 +80,13 @@ type Sink interface {
 	Resume(ctx context.Context, partition int32) (next sealer.Position, ok bool, err error)
 }
 
-// ErrNoEvent says that the tenant has no such event.
-var ErrNoEvent = errors.New("no such event")
+var (
+	// ErrNoEvent says that the tenant has no such event.
+	ErrNoEvent = errors.New("no such event")
+	// ErrAhead refuses a batch that begins behind what is loaded of its partition. Whoever
+	// loads asks Resume again: the warehouse may be an older copy of the one that it was.
+	ErrAhead = errors.New("batch begins behind what is loaded")
+)
 
 // Row is one event as the warehouse holds it.
 type Row struct {
@@ -100,13 +116,20 @@ type Delivery struct {
 	QuantityMs    int64
 	// Idempotency is the base64url hash of tenant and key; empty without a key.
 	Idempotency string
+	// SpatialAnchorID and CorrelationID are what a receipt is searched by; the second is
+	// empty where the receipt has none. A warehouse doesn't return them: they are in the event.
+	SpatialAnchorID, CorrelationID string
 }
 
-// Batch is a contiguous run of one partition.
+// Batch is a contiguous run of one partition: each record from From up to Next is among
+// its rows, or was set aside.
 type Batch struct {
 	Partition int32
-	Rows      []Row
-	SetAside  []SetAside
+	// From is the position of the first record. A batch that only sets records aside,
+	// wherever they stand, begins and ends at the position that is stored.
+	From     sealer.Position
+	Rows     []Row
+	SetAside []SetAside
 	// Next is the position to resume from once the batch is stored.
 	Next sealer.Position
 }
@@ -167,6 +190,11 @@ type EventQuery struct {
 	// From and To bound the event's own time, From inclusive, To exclusive; zero is
 	// open.
 	From, To time.Time
+	// RightID, SpatialAnchorID and CorrelationID keep the deliveries whose event and
+	// receipt say so, byte for byte; RenderedFrom and RenderedTo, bounds as From and To,
+	// those of a time of renderedAt. Where one is set, what is no delivery is left out.
+	RightID, SpatialAnchorID, CorrelationID string
+	RenderedFrom, RenderedTo                time.Time
 	// Newest lists from the newest down instead of from the oldest up.
 	Newest bool
 	// Limit is the most rows to return; it must be positive.
@@ -210,9 +238,8 @@ type MeterRow struct {
 	Substrate     string
 	BasisID       string
 	MeteringBasis string
-	// Reason is METERED, a suppression reason, or DUPLICATE for a delivery whose
-	// idempotency hash already stands at a lower position on an event at most 24 h
-	// older. A duplicate's basis is "none" and its quantity 0.
+	// Reason is METERED, a suppression reason, or DUPLICATE for a duplicate (see Sink).
+	// A duplicate's basis is "none" and its quantity 0.
 	Reason     string
 	Receipts   int64
 	QuantityMs int64
@@ -259,9 +286,11 @@ type RefusalTotals struct {
 	First, Last time.Time
 }
 
-// Duplicate names an event and the lowest one with its idempotency hash.
+// Duplicate names a delivery and the lowest event that makes it one, and where both
+// stand.
 type Duplicate struct {
 	EventID, FirstEventID string
+	Position, First       sealer.Position
 }
 
 // ReasonDuplicate is the reason that a duplicate's own reason is replaced with

@@ -42,7 +42,7 @@ func (r *Room) setAside(ctx context.Context, aside []pipeline.SetAside) error {
 	partition := aside[0].Position.Partition
 	next, _, err := r.warehouse.Resume(ctx, partition)
 	if err == nil {
-		err = r.warehouse.Load(ctx, pipeline.Batch{Partition: partition, SetAside: aside, Next: next})
+		err = r.warehouse.Load(ctx, pipeline.Batch{Partition: partition, From: next, SetAside: aside, Next: next})
 	}
 	if err != nil {
 		return fmt.Errorf("cannot set aside %d records that can't be verified: %w", len(aside), err)
