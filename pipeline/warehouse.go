@@ -122,7 +122,7 @@ type Delivery struct {
 }
 
 // Batch is a contiguous run of one partition: each record from From up to Next is among
-// its rows, or was set aside.
+// its rows, which stand in the order of their positions, or was set aside.
 type Batch struct {
 	Partition int32
 	// From is the position of the first record. A batch that only sets records aside,

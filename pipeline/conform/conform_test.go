@@ -478,6 +478,46 @@ func (w *wrongWarehouse) alterRows(alter func(*pipeline.Row)) {
 	}
 }
 
+// decisions are what a warehouse has decided of its rows, by tenant and event id.
+type decisions map[[2]string]pipeline.Duplicate
+
+// decide decides rows among others.
+func (d decisions) decide(rows, among []pipeline.Row) {
+	among = collapse(among)
+	for _, r := range rows {
+		k := [2]string{r.TenantID, r.EventID}
+		if p, ok := first(among, r, day); ok {
+			d[k] = repeats(r, p)
+		} else {
+			delete(d, k)
+		}
+	}
+}
+
+// decides keeps decisions, as engines do, made after each Load from the rows before it.
+func (w *wrongWarehouse) decides(how func(d decisions, b pipeline.Batch, before []pipeline.Row, err error)) {
+	var mu sync.Mutex
+	d := decisions{}
+	w.load = func(ctx context.Context, b pipeline.Batch) error {
+		mu.Lock()
+		defer mu.Unlock()
+		before := w.all()
+		err := w.MemoryWarehouse.Load(ctx, b)
+		how(d, b, before, err)
+		return err
+	}
+	w.duplicates = func(_ context.Context, tenant string, after, upTo sealer.Position) (list []pipeline.Duplicate, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, r := range w.all() {
+			if one, ok := d[[2]string{r.TenantID, r.EventID}]; ok && r.TenantID == tenant && r.Compare(after) > 0 && r.Compare(upTo) <= 0 {
+				list = append(list, one)
+			}
+		}
+		return list, nil
+	}
+}
+
 // meterWithin measures with another window than a day.
 func (w *wrongWarehouse) meterWithin(window time.Duration) {
 	w.metering = func(_ context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
@@ -493,6 +533,8 @@ func TestWarehouseSuiteCatches(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, flag.Set(name, before)) })
 	}
 	const model = "metering and duplicates equal the model"
+	const ahead = "a batch that leaves a gap is refused"
+	const retraction = "where a row is retracted its key is decided anew"
 	const release = "a released record holds nobody and is no row, whatever is loaded again"
 	const buckets = "sums by bucket, pages and totals equal the model"
 	for _, fault := range []struct {
@@ -504,7 +546,7 @@ func TestWarehouseSuiteCatches(t *testing.T) {
 			w.resume = func(context.Context, int32) (sealer.Position, bool, error) { return sealer.Position{}, true, nil }
 		}},
 		{"event text trimmed", "rows come back as they were loaded", func(w *wrongWarehouse, _ *WarehouseEngine) {
-			w.alterRows(func(r *pipeline.Row) { r.Event = bytes.TrimRight(r.Event, "\x00") })
+			w.alterRows(func(r *pipeline.Row) { r.Event = bytes.TrimRight(r.Event, "}") })
 		}},
 		{"numbers signed", "rows come back as they were loaded", func(w *wrongWarehouse, _ *WarehouseEngine) {
 			w.alterRows(func(r *pipeline.Row) { r.Epoch &= 1<<63 - 1 })
@@ -523,11 +565,10 @@ func TestWarehouseSuiteCatches(t *testing.T) {
 			}
 			w.count = func(context.Context, string) (int64, error) { return n, nil }
 		}},
-		{"the first copy wins", "the lowest position wins", func(w *wrongWarehouse, _ *WarehouseEngine) {
+		{"the last copy wins", "the lowest position wins", func(w *wrongWarehouse, _ *WarehouseEngine) {
 			w.load = func(ctx context.Context, b pipeline.Batch) error {
-				b.Rows = slices.DeleteFunc(slices.Clone(b.Rows), func(r pipeline.Row) bool {
-					_, err := w.Event(ctx, r.TenantID, r.EventID)
-					return err == nil
+				w.rows = slices.DeleteFunc(slices.Clone(w.rows), func(have pipeline.Row) bool {
+					return slices.ContainsFunc(b.Rows, func(r pipeline.Row) bool { return r.EventID == have.EventID })
 				})
 				return w.MemoryWarehouse.Load(ctx, b)
 			}
@@ -563,6 +604,93 @@ func TestWarehouseSuiteCatches(t *testing.T) {
 				}
 				return w.MemoryWarehouse.Load(ctx, b)
 			}
+		}},
+		{"a gap let pass", ahead, func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.load = func(ctx context.Context, b pipeline.Batch) error {
+				b.From = sealer.Position{Partition: b.Partition}
+				return w.MemoryWarehouse.Load(ctx, b)
+			}
+		}},
+		{"a gap refused, its set-aside record kept", ahead, func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.load = func(ctx context.Context, b pipeline.Batch) error {
+				err := w.MemoryWarehouse.Load(ctx, b)
+				if errors.Is(err, pipeline.ErrAhead) {
+					w.setAside = append(w.setAside, b.SetAside...)
+				}
+				return err
+			}
+		}},
+		{"a gap refused, its keys kept", ahead, func(w *wrongWarehouse, _ *WarehouseEngine) {
+			var known []pipeline.Row
+			w.decides(func(d decisions, b pipeline.Batch, _ []pipeline.Row, err error) {
+				if known = append(known, b.Rows...); err == nil {
+					d.decide(b.Rows, known)
+				}
+			})
+		}},
+		{"a new generation refused", ahead, func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.load = func(ctx context.Context, b pipeline.Batch) error {
+				if have, ok := w.MemoryWarehouse.resume[b.Partition]; ok && b.From.Compare(have) > 0 {
+					return pipeline.ErrAhead
+				}
+				return w.MemoryWarehouse.Load(ctx, b)
+			}
+		}},
+		{"a batch over the position refused", ahead, func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.load = func(ctx context.Context, b pipeline.Batch) error {
+				if have, ok := w.MemoryWarehouse.resume[b.Partition]; ok && b.From.Compare(have) < 0 && b.Next.Compare(have) > 0 {
+					return pipeline.ErrAhead
+				}
+				return w.MemoryWarehouse.Load(ctx, b)
+			}
+		}},
+		{"a replay decides by its own batch alone", "loading again changes nothing", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.decides(func(d decisions, b pipeline.Batch, _ []pipeline.Row, _ error) { d.decide(b.Rows, b.Rows) })
+		}},
+		{"the rows of the batch are not looked at", model, func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.decides(func(d decisions, b pipeline.Batch, before []pipeline.Row, _ error) { d.decide(b.Rows, before) })
+		}},
+		{"a copy counts as another event", model, func(w *wrongWarehouse, _ *WarehouseEngine) {
+			var log []pipeline.Row
+			w.duplicates = func(_ context.Context, tenant string, after, upTo sealer.Position) ([]pipeline.Duplicate, error) {
+				return duplicates(log, tenant, after, upTo), nil
+			}
+			w.load = func(ctx context.Context, b pipeline.Batch) error {
+				log = append(log, b.Rows...)
+				return w.MemoryWarehouse.Load(ctx, b)
+			}
+		}},
+		{"a duplicate without its positions", model, func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.duplicates = func(_ context.Context, tenant string, after, upTo sealer.Position) ([]pipeline.Duplicate, error) {
+				list := duplicates(w.all(), tenant, after, upTo)
+				for i := range list {
+					list[i].First = sealer.Position{}
+				}
+				return list, nil
+			}
+		}},
+		{"a batch decided month by month", retraction, func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.duplicates = func(_ context.Context, tenant string, after, upTo sealer.Position) (list []pipeline.Duplicate, err error) {
+				for _, r := range duplicates(w.all(), tenant, after, upTo) {
+					first, _ := w.Event(context.Background(), tenant, r.FirstEventID)
+					if again, _ := w.Event(context.Background(), tenant, r.EventID); again.At.Month() == first.At.Month() {
+						list = append(list, r)
+					}
+				}
+				return list, nil
+			}
+		}},
+		{"nothing decided anew at a retraction", retraction, func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.decides(func(d decisions, b pipeline.Batch, before []pipeline.Row, _ error) {
+				d.decide(b.Rows, slices.Concat(before, b.Rows))
+			})
+		}},
+		{"a retraction decides its month anew", retraction, func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.decides(func(d decisions, b pipeline.Batch, before []pipeline.Row, _ error) {
+				d.decide(b.Rows, slices.Concat(before, b.Rows))
+				month := slices.DeleteFunc(slices.Clone(w.all()), func(r pipeline.Row) bool { return r.At.Month() != time.November })
+				d.decide(month, w.all())
+			})
 		}},
 		{"no duplicates known", model, func(w *wrongWarehouse, _ *WarehouseEngine) { w.meterWithin(-1000 * day) }},
 		{"a day without its last millisecond", "a duplicate is at most a day younger", func(w *wrongWarehouse, _ *WarehouseEngine) {
@@ -655,6 +783,42 @@ func TestWarehouseSuiteCatches(t *testing.T) {
 		{"actors ignored", "filters equal the model", func(w *wrongWarehouse, _ *WarehouseEngine) {
 			w.events = func(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error) {
 				q.ActorID = ""
+				return w.MemoryWarehouse.Events(ctx, q)
+			}
+		}},
+		{"rights ignored", "filters equal the model", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.events = func(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error) {
+				q.RightID = ""
+				return w.MemoryWarehouse.Events(ctx, q)
+			}
+		}},
+		{"anchors compared without case", "filters equal the model", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.alterRows(func(r *pipeline.Row) {
+				if r.Delivery != nil && r.Delivery.SpatialAnchorID == "Screen 1" {
+					r.Delivery.SpatialAnchorID = "screen 1"
+				}
+			})
+		}},
+		{"correlation ids forgotten", "filters equal the model", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.alterRows(func(r *pipeline.Row) {
+				if r.Delivery != nil {
+					r.Delivery.CorrelationID = ""
+				}
+			})
+		}},
+		{"what is no delivery listed beside those of a time", "filters equal the model", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.alterRows(func(r *pipeline.Row) {
+				if r.Delivery == nil {
+					r.Delivery = &pipeline.Delivery{RenderedAt: r.At}
+				}
+			})
+		}},
+		{"the time of the event for that of rendering", "filters equal the model", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.events = func(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error) {
+				if q.From.IsZero() && q.To.IsZero() {
+					q.From, q.To = q.RenderedFrom, q.RenderedTo
+				}
+				q.RenderedFrom, q.RenderedTo = time.Time{}, time.Time{}
 				return w.MemoryWarehouse.Events(ctx, q)
 			}
 		}},

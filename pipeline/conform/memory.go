@@ -165,8 +165,9 @@ func (l *MemoryLog) next(at sealer.Position) <-chan struct{} {
 	return l.grown
 }
 
-// MemoryWarehouse is a warehouse in memory that answers by the suite's model,
-// for tests that need a warehouse but no engine. Its zero value is ready to use.
+// MemoryWarehouse is a warehouse in memory that answers by the suite's model, for tests
+// that need a warehouse but no engine. It keeps no decisions: batches come in order, so the
+// rows themselves always say the same of what is a duplicate. Its zero value is ready to use.
 type MemoryWarehouse struct {
 	mu       sync.Mutex
 	rows     []pipeline.Row // collapsed, in the order of their positions
@@ -185,6 +186,9 @@ func (w *MemoryWarehouse) Load(ctx context.Context, b pipeline.Batch) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if have, ok := w.resume[b.Partition]; ok && b.From.Generation == have.Generation && b.From.Offset > have.Offset {
+		return fmt.Errorf("%w: from %s, loaded up to %s", pipeline.ErrAhead, b.From, have)
+	}
 	rows := collapse(slices.Concat(w.rows, b.Rows))
 	for _, s := range b.SetAside {
 		if !slices.ContainsFunc(w.setAside, func(have pipeline.SetAside) bool { return have.Position == s.Position }) {

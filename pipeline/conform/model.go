@@ -237,7 +237,7 @@ func duplicates(rows []pipeline.Row, tenantID string, after, upTo sealer.Positio
 			continue
 		}
 		if p, ok := first(rows, r, day); ok {
-			list = append(list, pipeline.Duplicate{EventID: r.EventID, FirstEventID: p.EventID})
+			list = append(list, repeats(r, p))
 		}
 	}
 	return list
@@ -254,7 +254,7 @@ func events(rows []pipeline.Row, q pipeline.EventQuery) []pipeline.Row {
 			(len(q.Types) == 0 || slices.Contains(q.Types, r.Type)) &&
 			is(r.ActorKind, q.ActorKind) && is(r.ActorID, q.ActorID) &&
 			is(r.SubjectKind, q.SubjectKind) && is(r.SubjectID, q.SubjectID) &&
-			within(r.At, q.From, q.To) {
+			within(r.At, q.From, q.To) && searched(r.Delivery, q) {
 			list = append(list, r)
 		}
 	}
@@ -262,4 +262,14 @@ func events(rows []pipeline.Row, q pipeline.EventQuery) []pipeline.Row {
 		slices.Reverse(list)
 	}
 	return list[:min(len(list), q.Limit)]
+}
+
+// searched says whether a row passes the filters that only deliveries pass.
+func searched(d *pipeline.Delivery, q pipeline.EventQuery) bool {
+	if d == nil {
+		return q.RightID == "" && q.SpatialAnchorID == "" && q.CorrelationID == "" && q.RenderedFrom.IsZero() && q.RenderedTo.IsZero()
+	}
+	is := func(value, wanted string) bool { return wanted == "" || value == wanted }
+	return is(d.RightID, q.RightID) && is(d.SpatialAnchorID, q.SpatialAnchorID) && is(d.CorrelationID, q.CorrelationID) &&
+		within(d.RenderedAt, q.RenderedFrom, q.RenderedTo)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,18 +17,11 @@ import (
 )
 
 // counts makes a row of what the gate refused; each count is JSON.
-func counts(tenant string, p sealer.Position, at time.Time, counts ...string) pipeline.Row {
-	r := audit(tenant, p)
-	r.Type, r.At, r.ActorKind, r.ActorID, r.SubjectKind, r.SubjectID = pipeline.TypeRefusals, at, "node", "nod_conform", "tenant", tenant
-	text := []byte(`{"data":{"counts":[`)
-	for i, c := range counts {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = append(text, c...)
-	}
-	r.Event = append(text, `],"from":"","to":""},"eventId":"`+r.EventID+`"}`...)
-	return r
+func counts(tenant string, p sealer.Position, when time.Time, counts ...string) pipeline.Row {
+	return audit(tenant, p, func(e *sealer.Event) {
+		e.Type, e.At, e.Actor, e.Subject = pipeline.TypeRefusals, when, sealer.Ref{Kind: "node", ID: "nod_conform"}, sealer.Ref{Kind: "tenant", ID: tenant}
+		e.Data = fmt.Appendf(nil, `{"counts":[%s],"from":"","to":""}`, strings.Join(counts, ","))
+	})
 }
 
 // drawCut draws buckets around noon: some of any length, few or none.
@@ -58,7 +52,7 @@ func requireLines[T any](tb require.TestingT, want, got []T, question any) {
 func checkBuckets(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	rapid.Check(tb, func(t *rapid.T) {
 		tenant := fmt.Sprintf("tnt_%d", tenants.Add(1))
-		log := drawRows(t, tenant)
+		log := drawRows(t, tenant, begin(t, ctx, w))
 		load(t, ctx, w, log...)
 		rows := collapse(log)
 		q := pipeline.MeterQuery{
@@ -133,18 +127,17 @@ func checkRefusals(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	rapid.Check(tb, func(t *rapid.T) {
 		tenant := fmt.Sprintf("tnt_%d", tenants.Add(1))
 		var log []pipeline.Row
+		start := begin(t, ctx, w)
 		for i := range rapid.IntRange(1, 12).Draw(t, "events") {
-			p := at(int64(i))
-			p.Generation = uint32(1 + i/5)
+			p := start
+			p.Generation, p.Offset = start.Generation+uint32(i/5), start.Offset+int64(i)
 			switch rapid.IntRange(0, 6).Draw(t, "kind") {
 			case 0:
 				log = append(log, delivery(tenant, p, noon, ""))
 				continue
 			case 1: // a copy counts no second time
 				if i > 0 {
-					again := log[rapid.IntRange(0, i-1).Draw(t, "of")]
-					again.Position = p
-					log = append(log, again)
+					log = append(log, again(log[rapid.IntRange(0, i-1).Draw(t, "of")], p))
 					continue
 				}
 			}
@@ -200,21 +193,33 @@ func checkFilters(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 		tenant := fmt.Sprintf("tnt_%d", tenants.Add(1))
 		kinds := []string{"right", "key", "it's"}
 		ids := []string{"x", "y"}
-		types := []string{sealer.TypeDelivery, "right.issued", "right.revoked", pipeline.TypeRefusals}
+		// Byte for byte: of another case, with a quote, and one that is a part of another.
+		anchors, correlations := []string{"screen 1", "Screen 1", "it's \"3\"", "screen"}, []string{"", "order-1", "order-11", "ORDER-1"}
+		types := []string{sealer.TypeDelivery, sealer.TypeDelivery, "right.issued", "right.revoked", pipeline.TypeRefusals}
 		var log []pipeline.Row
+		start := begin(t, ctx, w)
 		for i := range rapid.IntRange(1, 30).Draw(t, "rows") {
-			p := at(int64(i))
-			p.Generation = uint32(1 + i/11)
+			p := start
+			p.Generation, p.Offset = start.Generation+uint32(i/11), start.Offset+int64(i)
 			when := noon.Add(time.Duration(rapid.Int64Range(-90_000_000, 90_000_000).Draw(t, "at")) * time.Millisecond)
-			r := audit(tenant, p)
-			r.Type = rapid.SampledFrom(types).Draw(t, "type")
-			if r.Type == sealer.TypeDelivery {
-				r = delivery(tenant, p, when, "")
+			actor := sealer.Ref{Kind: rapid.SampledFrom(kinds).Draw(t, "actor"), ID: rapid.SampledFrom(ids).Draw(t, "actor id")}
+			about := sealer.Ref{Kind: rapid.SampledFrom(kinds).Draw(t, "subject"), ID: rapid.SampledFrom(ids).Draw(t, "subject id")}
+			anchor, correlation := rapid.SampledFrom(anchors).Draw(t, "anchor"), rapid.SampledFrom(correlations).Draw(t, "correlation")
+			if kind := rapid.SampledFrom(types).Draw(t, "type"); kind != sealer.TypeDelivery {
+				log = append(log, audit(tenant, p, func(e *sealer.Event) {
+					e.Type, e.At, e.Actor, e.Subject = kind, when, actor, about
+					// No delivery, whatever it says.
+					e.Data = fmt.Appendf(nil, `{"receipt":{"correlationId":%q,"spatialAnchorId":%q},"rightId":%q}`, correlation, anchor, about.ID)
+				}))
+				continue
 			}
-			r.At = when
-			r.ActorKind, r.ActorID = rapid.SampledFrom(kinds).Draw(t, "actor"), rapid.SampledFrom(ids).Draw(t, "actor id")
-			r.SubjectKind, r.SubjectID = rapid.SampledFrom(kinds).Draw(t, "subject"), rapid.SampledFrom(ids).Draw(t, "subject id")
-			log = append(log, r)
+			log = append(log, delivery(tenant, p, when, "", func(d *sealer.Delivery, r *sealer.Receipt) {
+				d.Actor, d.RightID, r.SpatialAnchorID = actor, about.ID, anchor
+				if correlation != "" {
+					r.CorrelationID = &correlation
+				}
+				r.RenderedAt = when.Add(-time.Duration(rapid.Int64Range(0, 90_000_000).Draw(t, "late")) * time.Millisecond)
+			}))
 		}
 		load(t, ctx, w, log...)
 
@@ -233,6 +238,8 @@ func checkFilters(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 			ActorKind: maybe("actor is", kinds), ActorID: maybe("actor id is", ids),
 			SubjectKind: maybe("subject is", kinds), SubjectID: maybe("subject id is", ids),
 			From: drawInstant(t, "from"), To: drawInstant(t, "to"),
+			RightID: maybe("right is", ids), SpatialAnchorID: maybe("anchor is", anchors), CorrelationID: maybe("correlation is", correlations),
+			RenderedFrom: drawInstant(t, "rendered from"), RenderedTo: drawInstant(t, "rendered to"),
 			After: place("after"), Before: place("before"),
 			Newest: rapid.Bool().Draw(t, "newest"), Limit: len(log),
 		}

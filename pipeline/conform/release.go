@@ -12,9 +12,9 @@ import (
 
 // release makes the row of an event that releases the record at a position.
 func release(tenant string, p, record sealer.Position) pipeline.Row {
-	r := audit(tenant, p)
-	r.Type, r.SubjectKind, r.SubjectID = pipeline.TypeReleased, pipeline.KindRecord, record.String()
-	return r
+	return audit(tenant, p, func(e *sealer.Event) {
+		e.Type, e.Subject = pipeline.TypeReleased, sealer.Ref{Kind: pipeline.KindRecord, ID: record.String()}
+	})
 }
 
 // asideOf sets a row aside, as sealing does.
@@ -27,9 +27,15 @@ func unloaded(tenant, event string, p sealer.Position) pipeline.SetAside {
 	return pipeline.SetAside{Position: p, TenantID: tenant, EventID: event, Reason: "header and event disagree", Record: []byte{1}}
 }
 
+// setAside sets records aside as sealing does: where the partition stands.
 func setAside(tb testing.TB, ctx context.Context, w pipeline.Warehouse, list ...pipeline.SetAside) {
 	p := list[0].Position.Partition
-	require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: p, SetAside: list, Next: sealer.Position{Generation: 1, Partition: p}}))
+	next, ok, err := w.Resume(ctx, p)
+	require.NoError(tb, err)
+	if !ok {
+		next = sealer.Position{Generation: 1, Partition: p}
+	}
+	require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: p, From: next, SetAside: list, Next: next}))
 }
 
 func requireHeld(tb testing.TB, ctx context.Context, w pipeline.Warehouse, tenant string, want ...pipeline.SetAside) {
@@ -68,8 +74,7 @@ func checkHeld(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 
 func checkReleases(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	genuine, forged, repeat := audit("tnt_a", at(0)), delivery("tnt_a", at(1), noon, "key"), delivery("tnt_a", at(2), noon, "key")
-	copied := forged
-	copied.Position = at(6)
+	copied := again(forged, at(6))
 	// The headers of a record that was never loaded may name any event.
 	moved, unreadable := unloaded("tnt_a", genuine.EventID, at(3)), unloaded("", "", at(4))
 	load(tb, ctx, w, genuine, forged, repeat)
@@ -77,8 +82,11 @@ func checkReleases(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	requireHeld(tb, ctx, w, "tnt_a", asideOf(forged), moved, unreadable)
 
 	// No release: of another tenant, of another type, about something else, elsewhere.
-	byOther, byType, byKind, byPlace := release("tnt_b", at(10), at(1)), release("tnt_a", at(11), at(1)), release("tnt_a", at(12), at(1)), release("tnt_a", at(13), at(0))
-	byType.Type, byKind.SubjectKind = "right.issued", "right"
+	byOther, byPlace := release("tnt_b", at(10), at(1)), release("tnt_a", at(13), at(0))
+	byType := audit("tnt_a", at(11), func(e *sealer.Event) { e.Subject = sealer.Ref{Kind: pipeline.KindRecord, ID: at(1).String()} })
+	byKind := audit("tnt_a", at(12), func(e *sealer.Event) {
+		e.Type, e.Subject = pipeline.TypeReleased, sealer.Ref{Kind: "right", ID: at(1).String()}
+	})
 	load(tb, ctx, w, byOther, byType, byKind, byPlace)
 	requireHeld(tb, ctx, w, "tnt_a", asideOf(forged), moved, unreadable)
 	require.Len(tb, everything(tb, ctx, w, "tnt_a"), 6)
@@ -131,8 +139,7 @@ func checkReleases(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 
 func checkEarlyRelease(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	genuine, forged, free := audit("tnt_a", at(0)), delivery("tnt_a", at(1), noon, "key"), release("tnt_a", at(2), at(1))
-	load(tb, ctx, w, free)
-	load(tb, ctx, w, genuine, forged)
+	load(tb, ctx, w, genuine, forged, free)
 	require.Len(tb, everything(tb, ctx, w, "tnt_a"), 3, "nothing is set aside there yet")
 	setAside(tb, ctx, w, asideOf(forged))
 	requireHeld(tb, ctx, w, "tnt_a")
@@ -149,8 +156,10 @@ func checkReleaseElsewhere(tb testing.TB, ctx context.Context, w WarehouseEngine
 	noise, twin, strayed := unloaded("", "", in(3, 2)), unloaded("", "", in(4, 2)), unloaded("tnt_a", "evt_1", in(4, 3))
 	ofNoise, ofStray := release(pipeline.SystemTenant, in(5, 7), in(3, 2)), release("tnt_a", in(3, 4), in(4, 1))
 	load := func(row pipeline.Row, aside ...pipeline.SetAside) {
-		b := pipeline.Batch{Partition: row.Partition, Rows: []pipeline.Row{row}, SetAside: aside, Next: row.Next()}
-		require.NoError(tb, w.Load(ctx, b))
+		load(tb, ctx, w, row)
+		if len(aside) > 0 {
+			setAside(tb, ctx, w, aside...)
+		}
 	}
 	total := func(want int) {
 		_, n, err := w.Held(ctx, pipeline.HeldQuery{})

@@ -1,13 +1,13 @@
 package conform
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"muniment/gate"
 	"muniment/pipeline"
 	"muniment/sealer"
 )
@@ -24,6 +25,8 @@ var warehouseCases = []testCase[WarehouseEngine]{
 	{"an empty warehouse knows nothing", checkEmptyWarehouse},
 	{"rows come back as they were loaded", checkWholeRows},
 	{"loading again changes nothing", checkReload},
+	{"a batch that leaves a gap is refused", checkAhead},
+	{"where a row is retracted its key is decided anew", checkRetraction},
 	{"the lowest position wins", checkLowestWins},
 	{"the position never goes back", checkResume},
 	{"rows and position survive a crash together", checkWarehouseSurvives},
@@ -47,51 +50,57 @@ var warehouseCases = []testCase[WarehouseEngine]{
 	{"a release may stand in another partition than its record", checkReleaseElsewhere},
 }
 
-// noon is the time around which test events happen; rows have milliseconds.
-var noon = time.Date(2026, 11, 21, 12, 0, 0, 123e6, time.UTC)
-
-// at is a position in partition 3 of generation 1.
-func at(offset int64) sealer.Position {
-	return sealer.Position{Generation: 1, Partition: 3, Offset: offset}
-}
-
-// audit makes a row of another type than a delivery.
-func audit(tenant string, p sealer.Position) pipeline.Row {
-	id := fmt.Sprintf("evt_%s_%s", tenant, p)
-	return pipeline.Row{
-		Entry: sealer.Entry{Position: p, Record: sealer.Record{
-			TenantID: tenant, EventID: id, Node: "nod_conform", Epoch: 7, Seq: uint64(p.Offset + 1),
-			Event: []byte(`{"eventId":"` + id + `"}`),
-		}},
-		Type: "right.issued", At: noon, ActorKind: "key", ActorID: "key_1", SubjectKind: "right", SubjectID: "rgh_1",
+// begin is where the next row of partition 3 may stand. The cases that draw rows have one
+// warehouse for all draws: each goes on where the one before it ended, as a log does.
+func begin(tb require.TestingT, ctx context.Context, w pipeline.Sink) sealer.Position {
+	next, ok, err := w.Resume(ctx, 3)
+	require.NoError(tb, err)
+	if !ok {
+		return at(0)
 	}
+	return next
 }
 
-// delivery makes a row of a metered delivery; key may be empty.
-func delivery(tenant string, p sealer.Position, issued time.Time, key string) pipeline.Row {
-	r := audit(tenant, p)
-	r.Private = []byte(`{"salt":"s"}`)
-	r.Type, r.At = "delivery.recorded", issued
-	r.Delivery = &pipeline.Delivery{
-		ReceiptID: "rcp_" + r.EventID, RightID: "rgh_1", RightRevision: 4, BasisID: "bas_1", Substrate: "CTV",
-		RenderedAt: issued.Add(-time.Second), IssuedAt: issued, SigningKeyID: "sig_1",
-		Metered: true, Reason: "METERED", MeteringBasis: "viewable", QuantityMs: 1000, Idempotency: key,
-	}
-	return r
-}
-
-// load loads rows of partition 3 as one batch that ends behind the last of them.
+// load loads rows of one partition, in their order, as one batch that ends behind the last
+// of them. Where they stand behind what is loaded it begins there: what is between, of other
+// tenants, matters to no case.
 func load(tb require.TestingT, ctx context.Context, w pipeline.Sink, rows ...pipeline.Row) {
-	last := slices.MaxFunc(rows, func(a, b pipeline.Row) int { return a.Compare(b.Position) })
-	require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: 3, Rows: rows, Next: last.Next()}))
+	from, last := rows[0].Position, rows[len(rows)-1].Position
+	next, ok, err := w.Resume(ctx, from.Partition)
+	require.NoError(tb, err)
+	if ok && next.Generation == from.Generation && next.Offset < from.Offset {
+		from = next
+	}
+	require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: from.Partition, From: from, Rows: rows, Next: last.Next()}))
 }
 
-// requireRows compares rows, and takes no bytes for empty ones.
+// feed loads rows as loaders do after crashes and rebalances: in order, cut anywhere, and
+// between two new runs a run of what was loaded once more, whole or in part. The last of an
+// earlier run may be what is new.
+func feed(t *rapid.T, ctx context.Context, w pipeline.Sink, rows []pipeline.Row) {
+	for done := 0; done < len(rows); {
+		from, to := done, rapid.IntRange(done+1, len(rows)).Draw(t, "up to")
+		if done > 0 && rapid.Bool().Draw(t, "replay") {
+			from = rapid.IntRange(0, done-1).Draw(t, "again from")
+			to = rapid.IntRange(from+1, len(rows)).Draw(t, "again up to")
+		}
+		load(t, ctx, w, rows[from:to]...)
+		done = max(done, to)
+	}
+}
+
+// requireRows compares rows, and takes no bytes for empty ones. What a delivery is searched
+// by stands in its event, and a warehouse need not return it beside that.
 func requireRows(tb require.TestingT, want, got []pipeline.Row) {
 	plain := func(rows []pipeline.Row) []pipeline.Row {
 		rows = slices.Clone(rows)
 		for i, r := range rows {
 			rows[i].Event, rows[i].Private = append([]byte{}, r.Event...), append([]byte{}, r.Private...)
+			if r.Delivery != nil {
+				d := *r.Delivery
+				d.SpatialAnchorID, d.CorrelationID = "", ""
+				rows[i].Delivery = &d
+			}
 		}
 		return rows
 	}
@@ -125,16 +134,16 @@ func checkEmptyWarehouse(tb testing.TB, ctx context.Context, w WarehouseEngine) 
 
 func checkWholeRows(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	plain := audit("tnt_a", at(0))
-	odd := audit("tnt_a", at(1))
+	odd := audit("tnt_a", at(1), func(e *sealer.Event) {
+		e.Data = []byte(`{"text":"\u0000'\n\\\"ü"}`)
+		e.Actor, e.Subject = sealer.Ref{Kind: "kéy", ID: "c'd"}, sealer.Ref{Kind: "sübject", ID: "a'b\"c"}
+	})
 	odd.Node, odd.Epoch, odd.Seq = "", math.MaxUint64, math.MaxUint64-1
-	odd.Event, odd.Private = []byte{0, 255, '\'', '\n', 0}, []byte{0}
-	odd.SubjectKind, odd.SubjectID = "sübject", "a'b\"c"
-	odd.ActorKind, odd.ActorID = "", "c'd"
-	large := audit("tnt_a", at(2))
-	large.Event = bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	large := audit("tnt_a", at(2), func(e *sealer.Event) {
+		e.Data = fmt.Appendf(nil, `{"text":"%s"}`, strings.Repeat("0123456789abcdef", 1<<15))
+	})
 	metered := delivery("tnt_a", at(3), noon, "key")
-	refused := delivery("tnt_a", at(4), noon.Add(time.Millisecond), "")
-	refused.Delivery.Metered, refused.Delivery.Reason, refused.Delivery.MeteringBasis, refused.Delivery.QuantityMs = false, "NOT_VISIBLE", "none", 0
+	refused := delivery("tnt_a", at(4), noon.Add(time.Millisecond), "", unseen)
 	refused.Private = nil
 	want := []pipeline.Row{plain, odd, large, metered, refused}
 	load(tb, ctx, w, want...)
@@ -152,97 +161,109 @@ func checkWholeRows(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	}
 }
 
-// checkReload has several loaders bring one log, in batches of any cut, order and
-// overlap, copies of events included.
+// checkReload has several loaders bring one log at once: each goes on where the warehouse
+// stands, and brings earlier runs again, as one that was thought dead does, with batches of
+// any cut. The log has copies of events, and keys that repeat within a day and behind it.
 func checkReload(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	const n, loaders = 300, 4
 	random := rand.New(rand.NewPCG(1, 2))
+	start := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 	var log []pipeline.Row
 	for i := range int64(n) {
 		if i > 0 && random.IntN(5) == 0 {
-			again := log[random.IntN(len(log))]
-			again.Position = at(i)
-			log = append(log, again)
+			log = append(log, again(log[random.IntN(len(log))], at(i)))
 			continue
 		}
-		log = append(log, delivery("tnt_a", at(i), noon.Add(time.Duration(i)*time.Minute), fmt.Sprint("key ", random.IntN(n))))
+		log = append(log, delivery("tnt_a", at(i), start.Add(time.Duration(i)*15*time.Minute), fmt.Sprint("key ", random.IntN(n/4))))
+	}
+	bring := func(from, to int) error {
+		return w.Load(ctx, pipeline.Batch{Partition: 3, From: at(int64(from)), Rows: log[from:to], Next: at(int64(to))})
 	}
 	errs := make([]error, loaders)
 	var wg sync.WaitGroup
 	for l := range loaders {
 		random := rand.New(rand.NewPCG(3, uint64(l)))
 		wg.Go(func() {
-			batch := func(from, to int) {
-				errs[l] = errors.Join(errs[l], w.Load(ctx, pipeline.Batch{Partition: 3, Rows: log[from:to], Next: at(int64(to))}))
+			for {
+				next, _, err := w.Resume(ctx, 3)
+				if done := int(next.Offset); err != nil || done == n {
+					errs[l] = errors.Join(errs[l], err)
+					return
+				} else {
+					from := random.IntN(done + 1)
+					errs[l] = errors.Join(errs[l], bring(from, from+random.IntN(done-from+1)), bring(done, min(n, done+1+random.IntN(60))))
+				}
 			}
-			for range 10 {
-				from := random.IntN(n)
-				batch(from, from+1+random.IntN(n-from))
-			}
-			for from := l; from < n; from += 100 {
-				batch(from, min(from+100, n))
-			}
-			batch(0, 4)
 		})
 	}
 	wg.Wait()
 	require.NoError(tb, errors.Join(errs...))
 
 	want := collapse(log)
-	requireRows(tb, want, everything(tb, ctx, w, "tnt_a"))
-	count, err := w.CountEvents(ctx, "tnt_a")
+	check := func(w pipeline.Warehouse) {
+		requireRows(tb, want, everything(tb, ctx, w, "tnt_a"))
+		count, err := w.CountEvents(ctx, "tnt_a")
+		require.NoError(tb, err)
+		require.EqualValues(tb, len(want), count)
+		lines, err := w.Metering(ctx, pipeline.MeterQuery{TenantID: "tnt_a"})
+		require.NoError(tb, err)
+		require.Equal(tb, meter(want, pipeline.MeterQuery{TenantID: "tnt_a"}, day), lines)
+		requireDuplicates(tb, ctx, w, want, "tnt_a")
+		next, _, err := w.Resume(ctx, 3)
+		require.NoError(tb, err)
+		require.Equal(tb, at(n), next)
+	}
+	check(w)
+	// The whole log after all, and then, by an engine that knows nothing but what it stored,
+	// each of its records alone.
+	require.NoError(tb, bring(0, n))
+	check(w)
+	w.Warehouse = w.Reopen()
+	for i := range n {
+		require.NoError(tb, bring(i, i+1))
+	}
+	check(w)
+}
+
+// requireDuplicates compares all duplicates of a tenant with those of the model.
+func requireDuplicates(tb require.TestingT, ctx context.Context, w pipeline.Warehouse, rows []pipeline.Row, tenant string) {
+	end := sealer.Position{Generation: math.MaxUint32, Offset: math.MaxInt64}
+	list, err := w.Duplicates(ctx, tenant, sealer.Position{}, end)
 	require.NoError(tb, err)
-	require.EqualValues(tb, len(want), count)
-	lines, err := w.Metering(ctx, pipeline.MeterQuery{TenantID: "tnt_a"})
-	require.NoError(tb, err)
-	require.Equal(tb, meter(want, pipeline.MeterQuery{TenantID: "tnt_a"}, day), lines)
-	next, _, err := w.Resume(ctx, 3)
-	require.NoError(tb, err)
-	require.Equal(tb, at(n), next)
+	require.Equal(tb, append([]pipeline.Duplicate{}, duplicates(rows, tenant, sealer.Position{}, end)...), append([]pipeline.Duplicate{}, list...))
 }
 
 func checkLowestWins(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	original := delivery("tnt_a", at(5), noon, "key")
 	place := func(generation uint32, offset int64) pipeline.Row {
-		r := original
-		r.Generation, r.Offset, r.Seq = generation, offset, uint64(offset)
-		return r
+		return again(original, sealer.Position{Generation: generation, Partition: 3, Offset: offset})
 	}
-	for _, step := range []struct{ bring, want pipeline.Row }{
-		{place(2, 5), place(2, 5)},
-		{place(2, 9), place(2, 5)},
-		{place(2, 3), place(2, 3)},
-		{place(3, 1), place(2, 3)},
-		{place(1, 8), place(1, 8)},
-		{place(1, 8), place(1, 8)},
-	} {
-		load(tb, ctx, w, step.bring)
-		requireRows(tb, []pipeline.Row{step.want}, everything(tb, ctx, w, "tnt_a"))
+	for _, bring := range []pipeline.Row{place(1, 5), place(1, 9), place(1, 5), place(2, 3), place(1, 5), place(2, 3), place(3, 0)} {
+		load(tb, ctx, w, bring)
+		requireRows(tb, []pipeline.Row{original}, everything(tb, ctx, w, "tnt_a"))
+		requireDuplicates(tb, ctx, w, nil, "tnt_a")
 	}
-	// Within one batch too, in either order.
-	twice := func(tenant string, offset int64) pipeline.Row {
-		r := audit(tenant, at(1))
-		r.Offset = offset
-		return r
-	}
-	load(tb, ctx, w, twice("tnt_b", 20), twice("tnt_b", 30))
-	requireRows(tb, []pipeline.Row{twice("tnt_b", 20)}, everything(tb, ctx, w, "tnt_b"))
-	load(tb, ctx, w, twice("tnt_c", 50), twice("tnt_c", 40))
-	requireRows(tb, []pipeline.Row{twice("tnt_c", 40)}, everything(tb, ctx, w, "tnt_c"))
+	// Within one batch too.
+	end := begin(tb, ctx, w)
+	first := audit("tnt_b", end)
+	load(tb, ctx, w, first, again(first, end.Next()))
+	requireRows(tb, []pipeline.Row{first}, everything(tb, ctx, w, "tnt_b"))
 }
 
 func checkResume(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	place := func(generation uint32, offset int64) sealer.Position {
 		return sealer.Position{Generation: generation, Partition: 3, Offset: offset}
 	}
-	for _, step := range []struct{ next, want sealer.Position }{
-		{place(1, 100), place(1, 100)},
-		{place(1, 50), place(1, 100)}, // a loader that was thought dead
-		{place(1, 101), place(1, 101)},
-		{place(2, 7), place(2, 7)},
-		{place(1, 5000), place(2, 7)},
+	for _, step := range []struct{ from, next, want sealer.Position }{
+		{place(1, 90), place(1, 100), place(1, 100)},
+		{place(1, 40), place(1, 50), place(1, 100)}, // a loader that was thought dead
+		{place(1, 95), place(1, 101), place(1, 101)},
+		{place(1, 101), place(1, 101), place(1, 101)},
+		{place(2, 3), place(2, 7), place(2, 7)},
+		{place(1, 101), place(1, 5000), place(2, 7)},
+		{place(2, 7), place(3, 9), place(3, 9)},
 	} {
-		require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: 3, Next: step.next}))
+		require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: 3, From: step.from, Next: step.next}))
 		next, ok, err := w.Resume(ctx, 3)
 		require.NoError(tb, err)
 		require.True(tb, ok)
@@ -257,7 +278,7 @@ func checkWarehouseSurvives(tb testing.TB, ctx context.Context, w WarehouseEngin
 	var want []pipeline.Row
 	held := pipeline.SetAside{Position: at(2), TenantID: "tnt_a", EventID: "evt_x", Reason: "forged", Record: []byte{1, 0}}
 	want = append(want, audit("tnt_a", at(0)), delivery("tnt_a", at(1), noon, "key"))
-	require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: 3, Rows: want, SetAside: []pipeline.SetAside{held}, Next: at(3)}))
+	require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: 3, From: at(0), Rows: want, SetAside: []pipeline.SetAside{held}, Next: at(3)}))
 	for i := range int64(3) {
 		opened := w.Reopen()
 		next, ok, err := opened.Resume(ctx, 3)
@@ -265,11 +286,12 @@ func checkWarehouseSurvives(tb testing.TB, ctx context.Context, w WarehouseEngin
 		require.True(tb, ok)
 		require.Equal(tb, at(3+i), next)
 		requireRows(tb, want, everything(tb, ctx, opened, "tnt_a"))
+		requireDuplicates(tb, ctx, opened, want, "tnt_a")
 		list, err := opened.SetAsides(ctx, "tnt_a")
 		require.NoError(tb, err)
 		require.Equal(tb, []pipeline.SetAside{held}, list)
 
-		want = append(want, audit("tnt_a", at(3+i)))
+		want = append(want, delivery("tnt_a", at(3+i), noon, "key"))
 		load(tb, ctx, opened, want[len(want)-1])
 	}
 }
@@ -279,7 +301,7 @@ func checkCancelledLoad(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	for i := range int64(20) {
 		rows = append(rows, audit("tnt_a", at(i)))
 	}
-	b := pipeline.Batch{Partition: 3, Rows: rows, Next: at(20)}
+	b := pipeline.Batch{Partition: 3, From: at(0), Rows: rows, Next: at(20)}
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
 	failed := w.Load(cancelled, b)
@@ -298,54 +320,49 @@ func checkCancelledLoad(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 // tenants numbers the tenants of random tests, so that each draw has its own.
 var tenants atomic.Int64
 
-// drawRows draws the events of one tenant around the edges of a day, with few
-// keys, rights and reasons, some of them copied to later positions.
-func drawRows(t *rapid.T, tenant string) []pipeline.Row {
+// drawRows draws the events of one tenant around the edges of a day, with few keys, rights
+// and reasons, some of them copied to later positions, from a position on.
+func drawRows(t *rapid.T, tenant string, p sealer.Position) []pipeline.Row {
 	var rows []pipeline.Row
-	n := rapid.IntRange(1, 25).Draw(t, "rows")
-	offset := int64(0)
-	for range n {
-		offset += rapid.Int64Range(1, 3).Draw(t, "step")
-		p := at(offset)
-		p.Generation = uint32(1 + offset/20)
-		if len(rows) > 0 && rapid.IntRange(0, 4).Draw(t, "copy") == 0 {
-			again := rows[rapid.IntRange(0, len(rows)-1).Draw(t, "of")]
-			again.Position = p
-			rows = append(rows, again)
-			continue
+	for range rapid.IntRange(1, 25).Draw(t, "rows") {
+		p.Offset += rapid.Int64Range(0, 2).Draw(t, "step")
+		if rapid.IntRange(0, 19).Draw(t, "generation") == 0 {
+			p.Generation++
 		}
-		if rapid.IntRange(0, 5).Draw(t, "audit") == 0 {
-			rows = append(rows, audit(tenant, p))
-			continue
-		}
-		issued := noon.Add(time.Duration(rapid.SampledFrom([]int64{
-			-86_400_001, -86_400_000, -86_399_999, -1, 0, 1, 86_399_999, 86_400_000, 86_400_001,
-		}).Draw(t, "issued")) * time.Millisecond)
-		r := delivery(tenant, p, issued, rapid.SampledFrom([]string{"", "", "k1", "k1", "k2"}).Draw(t, "key"))
-		d := r.Delivery
-		d.RightID = rapid.SampledFrom([]string{"rgh_1", "rgh_2"}).Draw(t, "right")
-		d.BasisID = rapid.SampledFrom([]string{"bas_1", "bas_2"}).Draw(t, "basis")
-		d.Substrate = rapid.SampledFrom([]string{"CTV", "DOOH"}).Draw(t, "substrate")
-		d.RenderedAt = issued.Add(-time.Duration(rapid.Int64Range(0, 3_600_000).Draw(t, "late")) * time.Millisecond)
-		d.QuantityMs = rapid.Int64Range(0, 1<<40).Draw(t, "quantity")
-		if rapid.Bool().Draw(t, "suppressed") {
-			d.Metered, d.Reason, d.MeteringBasis, d.QuantityMs = false, "NOT_VISIBLE", "none", 0
-		}
-		rows = append(rows, r)
+		rows = append(rows, drawRow(t, tenant, p, rows))
+		p.Offset++
 	}
 	return rows
+}
+
+func drawRow(t *rapid.T, tenant string, p sealer.Position, before []pipeline.Row) pipeline.Row {
+	if len(before) > 0 && rapid.IntRange(0, 4).Draw(t, "copy") == 0 {
+		return again(before[rapid.IntRange(0, len(before)-1).Draw(t, "of")], p)
+	}
+	if rapid.IntRange(0, 5).Draw(t, "audit") == 0 {
+		return audit(tenant, p)
+	}
+	issued := noon.Add(time.Duration(rapid.SampledFrom([]int64{
+		-86_400_001, -86_400_000, -86_399_999, -1, 0, 1, 86_399_999, 86_400_000, 86_400_001,
+	}).Draw(t, "issued")) * time.Millisecond)
+	key := rapid.SampledFrom([]string{"", "", "k1", "k1", "k2"}).Draw(t, "key")
+	return delivery(tenant, p, issued, key, func(d *sealer.Delivery, r *sealer.Receipt) {
+		d.RightID = rapid.SampledFrom([]string{"rgh_1", "rgh_2"}).Draw(t, "right")
+		d.BasisID = rapid.SampledFrom([]string{"bas_1", "bas_2"}).Draw(t, "basis")
+		d.Substrate = rapid.SampledFrom([]gate.Substrate{gate.CTV, gate.DOOH}).Draw(t, "substrate")
+		r.RenderedAt = issued.Add(-time.Duration(rapid.Int64Range(0, 3_600_000).Draw(t, "late")) * time.Millisecond)
+		r.DwellMs = float64(rapid.Int64Range(0, sealer.MaxDwellMs).Draw(t, "quantity"))
+		if rapid.Bool().Draw(t, "suppressed") {
+			unseen(d, r)
+		}
+	})
 }
 
 func checkModel(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	rapid.Check(tb, func(t *rapid.T) {
 		tenant := fmt.Sprintf("tnt_%d", tenants.Add(1))
-		log := drawRows(t, tenant)
-		shuffled := rapid.Permutation(log).Draw(t, "order of loading")
-		cut := rapid.IntRange(1, len(log)).Draw(t, "cut")
-		load(t, ctx, w, shuffled[:cut]...)
-		if cut < len(shuffled) {
-			load(t, ctx, w, shuffled[cut:]...)
-		}
+		log := drawRows(t, tenant, begin(t, ctx, w))
+		feed(t, ctx, w, log)
 		rows := collapse(log)
 		requireRows(t, rows, everything(t, ctx, w, tenant))
 
@@ -379,6 +396,11 @@ func checkModel(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	})
 }
 
+// repeats is what Duplicates says of a row that repeats another.
+func repeats(r, first pipeline.Row) pipeline.Duplicate {
+	return pipeline.Duplicate{EventID: r.EventID, FirstEventID: first.EventID, Position: r.Position, First: first.Position}
+}
+
 func checkDayEdge(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	for i, edge := range []struct {
 		older     time.Duration
@@ -394,9 +416,8 @@ func checkDayEdge(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 		tenant := fmt.Sprintf("tnt_edge%d", i)
 		earlier := delivery(tenant, at(int64(10*i)), noon.Add(-edge.older), "key")
 		later := delivery(tenant, at(int64(10*i+1)), noon, "key")
-		// The later one may well be loaded first.
-		load(tb, ctx, w, later)
 		load(tb, ctx, w, earlier)
+		load(tb, ctx, w, later)
 
 		lines, err := w.Metering(ctx, pipeline.MeterQuery{TenantID: tenant})
 		require.NoError(tb, err)
@@ -410,7 +431,7 @@ func checkDayEdge(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 		require.EqualValues(tb, 2, receipts, "%s older", edge.older)
 		if edge.duplicate {
 			require.EqualValues(tb, 1000, quantity, "%s older", edge.older)
-			require.Equal(tb, []pipeline.Duplicate{{EventID: later.EventID, FirstEventID: earlier.EventID}}, list)
+			require.Equal(tb, []pipeline.Duplicate{repeats(later, earlier)}, list)
 		} else {
 			require.EqualValues(tb, 2000, quantity, "%s older", edge.older)
 			require.Empty(tb, list)
@@ -422,8 +443,7 @@ func checkDayEdge(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 // later of two deliveries with one key.
 func checkFirstOutOfView(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	earlier := delivery("tnt_a", at(1), noon.Add(-3*time.Hour), "key")
-	later := delivery("tnt_a", at(2), noon, "key")
-	later.Delivery.RightID = "rgh_2"
+	later := delivery("tnt_a", at(2), noon, "key", under("rgh_2"))
 	load(tb, ctx, w, earlier, later)
 	want := []pipeline.MeterRow{{RightID: "rgh_2", Substrate: "CTV", BasisID: "bas_1", MeteringBasis: "none", Reason: pipeline.ReasonDuplicate, Receipts: 1}}
 	for _, q := range []pipeline.MeterQuery{
@@ -436,7 +456,7 @@ func checkFirstOutOfView(tb testing.TB, ctx context.Context, w WarehouseEngine) 
 	}
 	list, err := w.Duplicates(ctx, "tnt_a", earlier.Position, later.Position)
 	require.NoError(tb, err)
-	require.Equal(tb, []pipeline.Duplicate{{EventID: later.EventID, FirstEventID: earlier.EventID}}, list)
+	require.Equal(tb, []pipeline.Duplicate{repeats(later, earlier)}, list)
 }
 
 func checkTimeBounds(tb testing.TB, ctx context.Context, w WarehouseEngine) {
@@ -480,12 +500,16 @@ func checkAsOf(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 }
 
 func checkTenantsApart(tb testing.TB, ctx context.Context, w WarehouseEngine) {
-	// The same event id and the same key in both, side by side.
-	mine, theirs := delivery("tnt_a", at(1), noon, "key"), delivery("tnt_b", at(0), noon, "key")
-	theirs.EventID = mine.EventID
+	// The same event id and the same hash in both, side by side.
+	mine := delivery("tnt_a", at(1), noon, "key")
+	theirs := delivery("tnt_b", at(0), noon, "", func(d *sealer.Delivery, r *sealer.Receipt) {
+		d.Idempotency, r.ReceiptID = mine.Delivery.Idempotency, mine.Delivery.ReceiptID
+	})
 	only := audit("tnt_b", at(2))
 	held := pipeline.SetAside{Position: at(3), TenantID: "tnt_b", EventID: "evt_x", Reason: "forged", Record: []byte{1}}
-	require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: 3, Rows: []pipeline.Row{theirs, mine, only}, SetAside: []pipeline.SetAside{held}, Next: at(4)}))
+	require.NoError(tb, w.Load(ctx, pipeline.Batch{
+		Partition: 3, From: at(0), Rows: []pipeline.Row{theirs, mine, only}, SetAside: []pipeline.SetAside{held}, Next: at(4),
+	}))
 
 	requireRows(tb, []pipeline.Row{mine}, everything(tb, ctx, w, "tnt_a"))
 	requireRows(tb, []pipeline.Row{theirs, only}, everything(tb, ctx, w, "tnt_b"))
@@ -578,7 +602,7 @@ func checkPagingBesideLoads(tb testing.TB, ctx context.Context, w WarehouseEngin
 	go func() {
 		var err error
 		for i := before; i < n && err == nil; i += 10 {
-			err = w.Load(ctx, pipeline.Batch{Partition: 3, Rows: rows[i : i+10], Next: at(int64(i + 10))})
+			err = w.Load(ctx, pipeline.Batch{Partition: 3, From: at(int64(i)), Rows: rows[i : i+10], Next: at(int64(i + 10))})
 		}
 		loaded <- err
 	}()
@@ -599,8 +623,8 @@ func checkSetAsides(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	here := []pipeline.SetAside{held(3, 1, "tnt_a"), held(3, 2, ""), held(3, 3, "tnt_c")}
 	there := []pipeline.SetAside{held(4, 1, "")}
 	for range 2 { // setting aside again changes nothing
-		require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: 3, Rows: []pipeline.Row{audit("tnt_a", at(0))}, SetAside: here, Next: at(4)}))
-		require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: 4, Rows: []pipeline.Row{other}, SetAside: there,
+		require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: 3, From: at(0), Rows: []pipeline.Row{audit("tnt_a", at(0))}, SetAside: here, Next: at(4)}))
+		require.NoError(tb, w.Load(ctx, pipeline.Batch{Partition: 4, From: other.Position, Rows: []pipeline.Row{other}, SetAside: there,
 			Next: sealer.Position{Generation: 1, Partition: 4, Offset: 2}}))
 	}
 	for _, c := range []struct {
