@@ -10,6 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"muniment/bench"
+	"muniment/pipeline/clickhouse"
 	"muniment/pipeline/kafka"
 )
 
@@ -141,12 +142,17 @@ func (c *abuseCmd) Run(out io.Writer) error {
 type benchCmd struct {
 	bench.Command
 
-	Stack bool `help:"Measure a gateway on Kafka, and a loader, on engines of this machine that run already; what it makes there stays."`
+	Stack  bool `help:"Measure a gateway on Kafka, and a loader, on engines of this machine that run already; what it makes there stays."`
+	Load   bool `help:"Measure what loading a row costs, against a bare insert: in SQLite, and with --clickhouse on that server of this machine."`
+	SQLite bool `name:"sqlite" default:"true" negatable:"" help:"With --load: SQLite, too."`
 	stackFlags
 }
 
 // Validate refuses what can't be measured.
 func (c *benchCmd) Validate() error {
+	if c.Stack && c.Load {
+		return errors.New("--stack and --load exclude each other")
+	}
 	return errors.Join(c.Command.Validate(), c.stackFlags.validate(c.Stack))
 }
 
@@ -157,6 +163,17 @@ func (c *benchCmd) Run(k *kong.Context) error {
 	exe, err := os.Executable()
 	if err != nil {
 		return err
+	}
+	if c.Load {
+		var server *clickhouse.Config
+		if c.ClickHouse != "" {
+			cfg, err := c.clickhouseHop.config(clickhouse.Config{URL: c.ClickHouse}, nil, nil)
+			if err != nil {
+				return err
+			}
+			server = &cfg
+		}
+		return c.MeasureRows(ctx, server, c.SQLite, out)
 	}
 	if c.Stack {
 		return c.MeasureStack(ctx, exe, c.stackFlags.stack(k), out)

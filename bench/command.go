@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"muniment/pipeline/clickhouse"
 )
 
 // Command is the command line of a Comparison.
@@ -107,6 +109,30 @@ func (c *Command) MeasureStack(ctx context.Context, exe string, stack Stack, out
 		return err
 	}
 	return c.publish(report, out)
+}
+
+// MeasureRows is Measure for a RowCost. Without a ClickHouse it leaves that out.
+func (c *Command) MeasureRows(ctx context.Context, server *clickhouse.Config, lite bool, out io.Writer) error {
+	dir, err := os.MkdirTemp(c.Dir, "muniment-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	rows := &RowCost{
+		Dir: dir, Out: out, ClickHouse: server, SQLite: lite, Rounds: c.Rounds,
+		Rows: map[int]int{largeGroup: 3 * largeGroup, smallGroup: 30 * smallGroup},
+	}
+	if c.Quick {
+		rows.Rounds, rows.Rows = 1, nil
+	}
+	report, err := rows.Run(ctx)
+	if err != nil {
+		return err
+	}
+	if err := report.WriteText(out); err != nil || c.Quick {
+		return err
+	}
+	return failed(report.Verdicts)
 }
 
 // connections are those that were asked for, or the usual ones.

@@ -86,8 +86,12 @@ func (r *Report) writeVerdicts(b *strings.Builder) {
 		b.WriteString("A quick run: everything works, the figures say nothing.\n\n")
 		return
 	}
+	writeVerdicts(b, r.Verdicts)
+}
+
+func writeVerdicts(b *strings.Builder, all []Verdict) {
 	rows := [][]string{{"what must hold", "figure", "bound", ""}}
-	for _, v := range r.Verdicts {
+	for _, v := range all {
 		rows = append(rows, []string{v.What, v.Figure, v.Bound, string(v.State)})
 	}
 	table(b, rows)

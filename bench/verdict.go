@@ -100,9 +100,11 @@ func (s *Sustained) levels() (before, after float64) {
 }
 
 // failed names the figures that must hold and don't.
-func (r *Report) failed() error {
+func (r *Report) failed() error { return failed(r.Verdicts) }
+
+func failed(verdicts []Verdict) error {
 	var all []string
-	for _, v := range r.Verdicts {
+	for _, v := range verdicts {
 		if v.State != Holds {
 			all = append(all, fmt.Sprintf("%s is %s, must be %s: %s", v.What, v.Figure, v.Bound, v.State))
 		}
@@ -110,7 +112,7 @@ func (r *Report) failed() error {
 	if len(all) == 0 {
 		return nil
 	}
-	if slices.ContainsFunc(r.Verdicts, func(v Verdict) bool { return v.State == Unclear }) {
+	if slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.State == Unclear }) {
 		all = append(all, "what was not shown needs a quieter machine")
 	}
 	return fmt.Errorf("%s", strings.Join(all, "\n"))
