@@ -14,7 +14,7 @@
 // wrong is told by the log and muniment_edge_copies_failed_total:
 //   - The copies reach MaxBytes, or the disk is full: the oldest make room.
 //   - A write fails for good: there are no more copies until the next start.
-//   - They are damaged when the node starts: they are removed, with a warning.
+//   - They are found damaged when the node starts: they are removed, with a warning.
 //   - The folder can't be opened: the node serves without copies. Only a folder that
 //     another process has is refused, and a wrong Config.
 //
@@ -101,7 +101,8 @@ type Log struct {
 
 var _ pipeline.Log = (*Log)(nil)
 
-// Open opens the copies, and reads and checks all of them. It fails if another
+// Open opens the copies, and reads and checks all of them if the machine has not run on
+// since they were written. It fails if another
 // process has the folder (segment.ErrLocked), and for a wrong Config.
 func Open(cfg Config) (*Log, error) {
 	if err := cfg.complete(); err != nil {
@@ -115,7 +116,7 @@ func Open(cfg Config) (*Log, error) {
 		return nil, fmt.Errorf("cannot register metrics of the edge log: %w", err)
 	}
 	local := segment.Config{
-		Dir: cfg.Dir, SegmentBytes: cfg.SegmentBytes, MaxBytes: cfg.MaxBytes, Lazy: true, Now: cfg.Now, Log: cfg.Logger, FS: cfg.FS,
+		Dir: cfg.Dir, SegmentBytes: cfg.SegmentBytes, MaxBytes: cfg.MaxBytes, Lazy: true, Indexed: true, Now: cfg.Now, Log: cfg.Logger, FS: cfg.FS,
 	}
 	if cfg.Registerer != nil {
 		local.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"log": "copies"}, cfg.Registerer)

@@ -132,7 +132,7 @@ func TestByteCap(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.ErrorIs(t, err, pipeline.ErrGone)
 	size := int64(0)
-	files, err := filepath.Glob(filepath.Join(l.cfg.Dir, "*"))
+	files, err := filepath.Glob(filepath.Join(l.cfg.Dir, "*.seg"))
 	require.NoError(t, err)
 	for _, f := range files {
 		info, err := os.Stat(f)

@@ -104,7 +104,7 @@ type disk struct {
 	free atomic.Int64 // bytes that may still be allocated
 	bad  atomic.Bool  // writes fail for good
 	deaf atomic.Bool  // reads fail
-	made atomic.Int64 // files
+	made atomic.Int64 // files of copies
 	lost atomic.Int64 // reads of the file that was made as that one fail, 1 is the first
 }
 
@@ -112,6 +112,9 @@ func (d *disk) Create(name string) (segment.File, error) {
 	f, err := d.FS.Create(name)
 	if err != nil {
 		return nil, err
+	}
+	if filepath.Base(name) != "segment.new" {
+		return diskFile{File: f, disk: d}, nil
 	}
 	return diskFile{f, d, d.made.Add(1)}, nil
 }

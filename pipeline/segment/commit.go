@@ -236,7 +236,9 @@ func (l *Log) roll(generation uint32) error {
 	if l.tail != nil {
 		l.forget(l.tail.size + forgetStep) // whatever is left
 	}
-	l.before, l.forgot = l.tail, 0
+	if l.before, l.forgot = l.tail, 0; l.before != nil {
+		l.writeIndex(l.before, s.chain)
+	}
 	l.tail, l.clean = s, false
 	l.metrics.bytes.Set(float64(l.size()))
 	return nil

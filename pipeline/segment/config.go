@@ -23,7 +23,7 @@ type Config struct {
 	SegmentBytes int64
 
 	// MaxBytes bounds the files of the log together; 0 is no bound, least two segments:
-	// the newest is never removed. A record that would need a new segment beyond it is
+	// the newest is never removed, and an index of a few kilobytes each is not counted. A record that would need a new segment beyond it is
 	// refused with pipeline.ErrFull until Retain has made room.
 	MaxBytes int64
 
@@ -49,6 +49,12 @@ type Config struct {
 	// groups are not chained by hashes: checksums tell damage, and nobody asks for more.
 	// Excludes AtLeast.
 	Lazy bool
+
+	// Indexed keeps an index beside each segment that another one follows, so that Open
+	// reads the last segment alone and is done in a moment however long the log is. Damage
+	// in the others is met by whoever reads them, and by Check. Of a Lazy log they are
+	// believed as long as the machine runs on: it may have lost what was not synced.
+	Indexed bool
 
 	// Now is the clock that groups are stamped with; default time.Now.
 	Now func() time.Time

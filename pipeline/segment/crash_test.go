@@ -140,7 +140,7 @@ func testCrash(t *testing.T, keep float64, noAlloc bool, images int) {
 		}
 		return nil
 	}
-	log := mustOpen(t, Config{Dir: "log", SegmentBytes: 32 << 10, FS: fs})
+	log := mustOpen(t, Config{Dir: "log", SegmentBytes: 32 << 10, FS: fs, Indexed: true})
 	var writers sync.WaitGroup
 	for w := range 6 {
 		writers.Go(func() { acked.write(log, fmt.Sprint(w), 1<<20, done) })
@@ -153,12 +153,12 @@ func testCrash(t *testing.T, keep float64, noAlloc bool, images int) {
 	require.Len(t, taken, images)
 
 	for _, image := range taken {
-		log, err := Open(Config{Dir: "log", SegmentBytes: 32 << 10, FS: image.fs})
+		log, err := Open(Config{Dir: "log", SegmentBytes: 32 << 10, Indexed: true, FS: image.fs})
 		require.NoError(t, err)
 		image.acked.requireHeld(t, log)
 		// What is appended from here on has to survive the next crash as well.
 		require.NoError(t, image.acked.write(log, "again", 3, nil))
-		log, err = Open(Config{Dir: "log", SegmentBytes: 32 << 10, FS: image.fs.crash(rng, 0)})
+		log, err = Open(Config{Dir: "log", SegmentBytes: 32 << 10, Indexed: true, FS: image.fs.crash(rng, 0)})
 		require.NoError(t, err)
 		image.acked.requireHeld(t, log)
 	}

@@ -109,7 +109,7 @@ func TestFullDisk(t *testing.T) {
 		for room := int64(0); room < 6000; room += 97 {
 			fs := newMemFS()
 			fs.noAlloc = noAlloc
-			cfg := Config{Dir: "log", SegmentBytes: leastSegmentBytes, FS: fs}
+			cfg := Config{Dir: "log", SegmentBytes: leastSegmentBytes, FS: fs, Indexed: true}
 			log := mustOpen(t, cfg)
 			acked := newLedger()
 			require.NoError(t, acked.write(log, "a", 3, nil))

@@ -25,6 +25,9 @@ type FS interface {
 	Remove(name string) error
 	// SyncDir makes what was created, renamed and removed in the folder durable.
 	SyncDir(dir string) error
+	// Run names the run of the machine: what was written in it is there while it lasts,
+	// synced or not. 0 is unknown.
+	Run() uint64
 	// Lock takes the lock of a folder until it is closed or the process ends, or
 	// fails at once with ErrLocked.
 	Lock(name string) (io.Closer, error)

@@ -25,14 +25,14 @@ func lazily(f File, err error) (File, error) {
 func (lazyFile) Sync() error     { return nil }
 func (lazyFile) Datasync() error { return nil }
 
-// removeAll removes the segments of a folder, whatever is in them.
+// removeAll removes the segments of a folder, whatever is in them, and their indexes.
 func removeAll(fs FS, dir string) error {
 	names, err := fs.List(dir)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if !isSegmentName(name) {
+		if _, index := isIndexName(name); !index && !isSegmentName(name) {
 			continue
 		}
 		if err := fs.Remove(filepath.Join(dir, name)); err != nil {

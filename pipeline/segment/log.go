@@ -25,7 +25,7 @@
 //     looks the same is damage to the very last group after a crash, which only a
 //     recorded end, Config.AtLeast, can tell. After a clean shutdown there is
 //     nothing to confuse, because an empty group follows the last record.
-//   - Anything else that does not match its checksum or its neighbour: Open and
+//   - Anything else that does not match its checksum or its neighbour: Open, Check and
 //     the reader that meets it fail with pipeline.ErrDamaged, naming file and byte.
 //
 // Decisions: files are never reused, so old bytes can't pass for new ones. The
@@ -84,7 +84,7 @@ type Log struct {
 var _ pipeline.Log = (*Log)(nil)
 
 // Open opens the log of a folder, or starts one there. It reads the whole log and
-// checks every byte of it before it returns.
+// checks every byte of it before it returns; what Config.Indexed leaves out, Check reads.
 //
 // It fails with ErrLocked while the folder is open elsewhere, with
 // pipeline.ErrDamaged if a record that was acknowledged can't be read, and with
@@ -112,7 +112,7 @@ func Open(cfg Config) (*Log, error) {
 }
 
 func open(cfg Config) (_ *Log, err error) {
-	found, err := load(cfg.FS, cfg.Dir, false)
+	found, err := load(&cfg, false)
 	if cfg.Lazy && errors.Is(err, pipeline.ErrDamaged) {
 		cfg.Log.Warn("a log that promises nothing is damaged, and begun anew", "dir", cfg.Dir, "err", err)
 		found, err = new(recovered), removeAll(cfg.FS, cfg.Dir)
@@ -144,6 +144,7 @@ func open(cfg Config) (_ *Log, err error) {
 			return nil, err
 		}
 	}
+	l.index()
 	if err := pipeline.Register(cfg.Registerer, l.metrics.all...); err != nil {
 		return nil, fmt.Errorf("cannot register the log's metrics: %w", err)
 	}

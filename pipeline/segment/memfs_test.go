@@ -24,6 +24,7 @@ type memFS struct {
 	locked  map[string]bool
 	free    int64 // bytes that files may still grow by
 	noAlloc bool  // Allocate is not supported
+	run     uint64
 
 	// before is called ahead of each operation that changes something, without any
 	// lock held, and may veto it.
@@ -31,7 +32,7 @@ type memFS struct {
 }
 
 func newMemFS() *memFS {
-	return &memFS{files: map[string]*memFile{}, names: map[string]*memFile{}, locked: map[string]bool{}, free: 1 << 40}
+	return &memFS{files: map[string]*memFile{}, names: map[string]*memFile{}, locked: map[string]bool{}, free: 1 << 40, run: 1}
 }
 
 // memFile is the contents of a file, durable ones and what was done since.
@@ -71,7 +72,7 @@ func (fs *memFS) crash(rng *rand.Rand, keep float64) *memFS {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	left := newMemFS()
-	left.noAlloc = fs.noAlloc
+	left.noAlloc, left.run = fs.noAlloc, fs.run+1
 	copied := map[*memFile]*memFile{}
 	survive := func(name string, f *memFile) {
 		if f == nil {
@@ -143,6 +144,8 @@ func (fs *memFS) veto(op, name string) error {
 	}
 	return fs.before(op, name)
 }
+
+func (fs *memFS) Run() uint64 { return fs.run }
 
 func (fs *memFS) MkdirAll(dir string) error { return fs.veto("mkdir", dir) }
 

@@ -35,7 +35,7 @@ var _ pipeline.Reader = (*Reader)(nil)
 // that appends to it. It takes no lock and changes nothing. It shows what was
 // written by now; a torn tail is left out, and what is appended later.
 func OpenReader(dir string) (*Reader, error) {
-	r, err := load(osFS{}, dir, true)
+	r, err := load(&Config{FS: osFS{}, Dir: dir}, true)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read log %s: %w", dir, err)
 	}

@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 
 	"muniment/pipeline"
 	"muniment/sealer"
 )
 
 // recovered is what a folder holds, read and checked from the first byte to the
-// last. Nothing was changed.
+// last, but for segments that are believed by their index. Nothing was changed.
 type recovered struct {
 	segs []*segment // oldest first
 	// chain is the hash of the last group, clean whether it marks a shutdown.
@@ -28,12 +29,14 @@ type recovered struct {
 // readAhead is the buffer for reading a log from end to end.
 const readAhead = 256 << 10
 
-// load reads and checks the log of a folder, which may have none.
-func load(fs FS, dir string, readOnly bool) (r *recovered, err error) {
-	names, err := fs.List(dir)
+// load reads and checks the log of a folder, which may have none: all of it, but for what
+// is indexed.
+func load(cfg *Config, readOnly bool) (r *recovered, err error) {
+	names, err := cfg.FS.List(cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
+	names = slices.DeleteFunc(names, func(name string) bool { return !isSegmentName(name) })
 	r = &recovered{}
 	defer func() {
 		if err != nil {
@@ -41,24 +44,22 @@ func load(fs FS, dir string, readOnly bool) (r *recovered, err error) {
 		}
 	}()
 	v := &view{ahead: readAhead}
-	for _, name := range names {
-		if !isSegmentName(name) {
-			continue
-		}
+	for i, name := range names {
 		if r.torn > 0 {
 			s := r.segs[len(r.segs)-1]
 			return r, s.damaged(s.pos, errNoGroup.Error()+", though another segment follows")
 		}
-		if err := r.add(fs, dir, name, readOnly, v); err != nil {
+		if err := r.add(cfg, name, readOnly, i < len(names)-1, v); err != nil {
 			return r, err
 		}
 	}
 	return r, nil
 }
 
-// add opens the next segment, links it to the one before and checks its groups.
-func (r *recovered) add(fs FS, dir, name string, readOnly bool, v *view) error {
-	f, err := fs.Open(filepath.Join(dir, name), readOnly)
+// add opens the next segment, links it to the one before and checks its groups, or believes
+// its index if another segment follows it.
+func (r *recovered) add(cfg *Config, name string, readOnly, finished bool, v *view) error {
+	f, err := cfg.FS.Open(filepath.Join(cfg.Dir, name), readOnly)
 	if err != nil {
 		return err
 	}
@@ -91,13 +92,19 @@ func (r *recovered) add(fs FS, dir, name string, readOnly bool, v *view) error {
 			return s.damaged(0, fmt.Sprintf("does not continue %s, which ends at offset %d", prev.name(), prev.end))
 		}
 	}
+	if finished {
+		if chain, err := s.believe(cfg, v); err == nil {
+			r.chain, s.indexed = chain, true
+			return nil
+		}
+	}
 	return r.walk(s, v)
 }
 
 // walk checks the groups of a segment up to its zeros or up to what can't be
 // read, which is either a torn tail or damage.
 func (r *recovered) walk(s *segment, v *view) error {
-	s.end, s.pos = s.first, fileHeaderSize
+	s.end, s.pos, s.last, s.marks = s.first, fileHeaderSize, 0, nil
 	r.chain, r.clean, r.tailAt = s.chain, false, s.pos
 	for {
 		h, raw, err := v.group(s.pos, s.salt)

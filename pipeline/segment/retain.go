@@ -47,6 +47,9 @@ func (l *Log) removeOldest(may func(*segment) bool) (removed bool, err error) {
 	}
 	l.metrics.bytes.Set(float64(l.size()))
 	s.file.Close()
+	if l.cfg.Indexed {
+		_ = l.cfg.FS.Remove(filepath.Join(l.cfg.Dir, s.indexName())) // one that is left behind goes at the next Open
+	}
 	if err := l.cfg.FS.Remove(filepath.Join(l.cfg.Dir, s.name())); err != nil {
 		return false, fmt.Errorf("cannot remove segment: %w", err)
 	}

@@ -121,7 +121,7 @@ func TestRetainSurvivesACrash(t *testing.T) {
 	for _, keep := range []float64{0, 0.5, 1} {
 		rng := newRand()
 		fs := newMemFS()
-		cfg := Config{Dir: "log", SegmentBytes: 4 << 10, FS: fs}
+		cfg := Config{Dir: "log", SegmentBytes: 4 << 10, FS: fs, Indexed: true}
 		log := mustOpen(t, cfg)
 		appendN(t, log, 0, 40, 500)
 		var images []*memFS
@@ -132,7 +132,7 @@ func TestRetainSurvivesACrash(t *testing.T) {
 		removed, err := log.Retain(log.end, farFuture)
 		require.NoError(t, err)
 		require.Greater(t, removed, 3)
-		require.Len(t, images, 2*removed)
+		require.Len(t, images, 3*removed)
 		fs.before = nil
 		for _, image := range images {
 			cfg.FS = image

@@ -17,6 +17,8 @@ const markEvery = 16 << 10
 type segment struct {
 	fileHeader
 	file File
+	// indexed: it was opened by its index, and read by nobody yet.
+	indexed bool
 
 	// The rest grows while the file is the last one, under Reader.mu.
 
