@@ -128,7 +128,7 @@ func (c *upCmd) Run() (err error) {
 	}
 	defer closing(&err, warehouse)
 	eventLog, err := c.openLog(ctx, db, warehouse, segment.Config{
-		Dir: filepath.Join(c.Data, "log"), Log: logger, Registerer: registry, OnFailure: fail,
+		Dir: filepath.Join(c.Data, "log"), Indexed: true, Log: logger, Registerer: registry, OnFailure: fail,
 	})
 	if err != nil {
 		return err
@@ -217,6 +217,7 @@ func (c *upCmd) Run() (err error) {
 	background.run("the issuer", issuer.Run)
 	background.run("the high-water mark", func(ctx context.Context) error { return db.Follow(ctx, eventLog) })
 	background.run("the log's retention", retention.Run)
+	background.run("the check of the log", func(ctx context.Context) error { return c.damaged(eventLog.Check(ctx)) })
 	background.run("the outbox relay", ctl.Run)
 	background.run("control's server", func(ctx context.Context) error { return serve(ctx, inside, ctl.Handler()) })
 
@@ -281,9 +282,14 @@ func (c *upCmd) openLog(ctx context.Context, db *store.DB, warehouse *sqlite.War
 		err = fmt.Errorf("%w\nPut the newest copies of control.db, warehouse.db and log back together, "+
 			"or start once with --accept-rollback to go on with what is here", err)
 	}
-	if errors.Is(err, pipeline.ErrDamaged) {
-		err = fmt.Errorf("%w\nPut the named file of %s back from a copy, or restore a backup into another folder: "+
-			"muniment restore --from BACKUP --data DIR", err, cfg.Dir)
+	return nil, c.damaged(err)
+}
+
+// damaged adds what to do to an error of a log that is damaged.
+func (c *upCmd) damaged(err error) error {
+	if !errors.Is(err, pipeline.ErrDamaged) {
+		return err
 	}
-	return nil, err
+	return fmt.Errorf("%w\nPut the named file of %s back from a copy, or restore a backup into another folder: "+
+		"muniment restore --from BACKUP --data DIR", err, filepath.Join(c.Data, "log"))
 }
