@@ -194,7 +194,7 @@ func TestSandboxTakesWhatItCounts(t *testing.T) {
 		return errors.Is(err, fs.ErrNotExist) // a job deletes its packs
 	})
 	until(t, func() bool {
-		return h.query("warehouse.db", `SELECT COUNT(*) FROM events WHERE tenant_id = ?`, made.TenantID) == 0
+		return h.query("warehouse.db", `SELECT COUNT(*) FROM events JOIN tenants USING (tenant) WHERE tenant_id = ?`, made.TenantID) == 0
 	})
 	require.Zero(t, h.query("control.db", `SELECT COUNT(*) FROM proof_packs WHERE tenant_id = ?`, made.TenantID))
 	require.Equal(t, int64(runs), h.query("control.db", `SELECT COUNT(*) FROM proof_roots WHERE tenant_id = ?`, made.TenantID))

@@ -1,11 +1,15 @@
 package sqlite
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/oklog/ulid/v2"
 	"github.com/stretchr/testify/require"
 
 	"muniment/pipeline"
@@ -18,18 +22,22 @@ func deliveries(from, n int) []pipeline.Row {
 	for i := range rows {
 		n := from + i
 		issued := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).Add(time.Duration(n) * time.Millisecond)
-		id := fmt.Sprintf("%010d%016d", issued.UnixMilli(), n*7919%1_000_003)
+		var id ulid.ULID
+		_ = id.SetTime(uint64(issued.UnixMilli()))
+		hash := sha256.Sum256(binary.AppendVarint(nil, int64(n)))
+		_ = id.SetEntropy(hash[:10])
 		rows[i] = pipeline.Row{
 			Entry: sealer.Entry{Position: sealer.Position{Generation: 1, Offset: int64(n)}, Record: sealer.Record{
-				TenantID: fmt.Sprintf("tnt_%026d", n%3), EventID: "evt_" + id, Node: "nod_01234567890123456789012345",
+				TenantID: fmt.Sprintf("tnt_%026d", n%64), EventID: "evt_" + id.String(), Node: "nod_01234567890123456789012345",
 				Epoch: 1, Seq: uint64(n), Event: make([]byte, 1100), Private: make([]byte, 250),
 			}},
 			Type: "delivery.recorded", At: issued, SubjectKind: "right", SubjectID: "rgh_01234567890123456789012345",
 			Delivery: &pipeline.Delivery{
-				ReceiptID: "rcp_" + id, RightID: "rgh_01234567890123456789012345", RightRevision: 7,
+				ReceiptID: "rcp_" + id.String(), RightID: "rgh_01234567890123456789012345", RightRevision: 7,
 				BasisID: "bas_01234567890123456789012345", Substrate: "CTV", RenderedAt: issued, IssuedAt: issued,
 				SigningKeyID: "0123456789012345678901", Metered: true, Reason: "METERED", MeteringBasis: "viewable",
-				QuantityMs: 15000, Idempotency: fmt.Sprintf("%07d%036d", n*104729%1_000_003, 0), // all begin differently, as hashes do
+				QuantityMs: 15000, Idempotency: base64.RawURLEncoding.EncodeToString(hash[:]),
+				SpatialAnchorID: fmt.Sprintf("screen %d of the west side", hash[11]), CorrelationID: id.String(),
 			},
 		}
 	}

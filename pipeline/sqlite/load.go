@@ -1,59 +1,98 @@
 package sqlite
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"muniment/pipeline"
 	"muniment/sealer"
 )
 
-// columns of a row, in the order in which rowArgs binds and scanRow reads them.
-var columns = []string{
-	"tenant_id", "event_id", "generation", "log_partition", "position", "node", "epoch", "seq", "event", "private",
-	"type", "at", "actor_kind", "actor_id", "subject_kind", "subject_id",
-	"receipt_id", "right_id", "right_revision", "basis_id", "substrate", "rendered_at", "issued_at",
-	"signing_key_id", "metered", "reason", "metering_basis", "quantity_ms", "idempotency",
+// rowsAStatement is how many rows one statement stores: of many more each would cost as much.
+const rowsAStatement = 50
+
+// mostCached bounds each of the writer's caches.
+const mostCached = 1 << 16
+
+// writer is what Load knows from one batch to the next. It belongs to whoever holds turn.
+type writer struct {
+	turn chan struct{}
+	// Prepared statements, of one row and of rowsAStatement.
+	events, texts, keys, hours [2]*sql.Stmt
+	key, known                 *sql.Stmt
+
+	tenants map[string]tenant
+	commons map[common]int64
+	spans   []*span // nil: not read yet
 }
 
-// statements are the prepared statements of Load.
-type statements struct {
-	event, setAside, position *sql.Stmt
+type tenant struct {
+	number  int64
+	dropped bool
 }
 
-func (s *statements) prepare(ctx context.Context, db *sql.DB) error {
-	var replace []string
-	for _, c := range columns[2:] {
-		replace = append(replace, c+" = excluded."+c)
-	}
+func (w *writer) prepare(ctx context.Context, db *sql.DB) (err error) {
+	w.turn = make(chan struct{}, 1)
+	w.forget()
 	for _, p := range []struct {
-		stmt **sql.Stmt
-		text string
+		stmt         *[2]*sql.Stmt
+		into, behind string
 	}{
-		// A copy at a lower position replaces the row, any other copy is dropped.
-		{&s.event, `INSERT INTO events (` + strings.Join(columns, ", ") + `)
-			VALUES (?` + strings.Repeat(", ?", len(columns)-1) + `)
-			ON CONFLICT (tenant_id, event_id) DO UPDATE SET ` + strings.Join(replace, ", ") + `
-			WHERE (excluded.generation, excluded.position) < (events.generation, events.position)`},
-		{&s.setAside, `INSERT INTO set_aside
-			(generation, log_partition, position, tenant_id, event_id, reason, record) VALUES (?, ?, ?, ?, ?, ?, ?)
-			ON CONFLICT (log_partition, generation, position) DO NOTHING`},
-		{&s.position, `INSERT INTO positions (log_partition, generation, position) VALUES (?, ?, ?)
-			ON CONFLICT (log_partition) DO UPDATE SET generation = excluded.generation, position = excluded.position
-			WHERE (excluded.generation, excluded.position) > (positions.generation, positions.position)`},
+		{&w.events, "events (" + columns + ")", ""},
+		{&w.texts, "texts (text, event, private)", ""},
+		{&w.keys, "keys (span, tenant, hash, generation, position, log_partition)", ""},
+		{&w.hours, "hours (tenant, hour, common, duplicate, receipts, quantity_ms, first, last)",
+			`ON CONFLICT DO UPDATE SET receipts = receipts + excluded.receipts, quantity_ms = quantity_ms + excluded.quantity_ms,
+				first = min(first, excluded.first), last = max(last, excluded.last)`},
 	} {
-		stmt, err := db.PrepareContext(ctx, p.text)
-		if err != nil {
-			return fmt.Errorf("cannot prepare load: %w", err)
+		one := "(?" + strings.Repeat(", ?", strings.Count(p.into, ",")) + ")"
+		for i, n := range []int{1, rowsAStatement} {
+			text := "INSERT OR FAIL INTO " + p.into + " VALUES " + one + strings.Repeat(", "+one, n-1) + " " + p.behind
+			if p.stmt[i], err = db.PrepareContext(ctx, text); err != nil {
+				return fmt.Errorf("cannot prepare load: %w", err)
+			}
 		}
-		*p.stmt = stmt
+	}
+	if w.key, err = db.PrepareContext(ctx, selectKey); err == nil {
+		w.known, err = db.PrepareContext(ctx, selectKnown)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot prepare load: %w", err)
 	}
 	return nil
+}
+
+// forget empties the caches: they may hold what was rolled back.
+func (w *writer) forget() {
+	w.tenants, w.commons, w.spans = map[string]tenant{}, map[common]int64{}, nil
+}
+
+// newRow is a row that is to be stored.
+type newRow struct {
+	*pipeline.Row
+	place
+	tenant, class, common, text int64
+	id, key                     any // eventKey and idempotencyKey
+	hash                        int64
+	duplicate                   bool
+}
+
+// load is one Load.
+type load struct {
+	*writer
+	*sql.Tx
+	ctx  context.Context
+	rows []*newRow
+	// hashes are the rows with a key, by tenant and hash, in the order of their positions.
+	hashes map[[2]int64][]*newRow
+	// replaced are rows that took the place of a copy at a higher position.
+	replaced []*newRow
 }
 
 // Load stores rows, set-aside records and Next in one transaction. Whatever it
@@ -65,110 +104,274 @@ func (w *Warehouse) Load(ctx context.Context, b pipeline.Batch) (err error) {
 			err = fmt.Errorf("cannot load up to %s: %w", b.Next, err)
 		}
 	}()
-	tx, err := w.write.BeginTx(ctx, nil)
+	select {
+	case w.writer.turn <- struct{}{}:
+		defer func() { <-w.writer.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	// A transaction with ctx would be rolled back, and the next one begun, while this call
+	// still works; and each statement would pay for listening to it.
+	tx, err := w.write.BeginTx(context.WithoutCancel(ctx), nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback() // after a commit this does nothing
-
-	withdrawn, err := readWithdrawn(ctx, tx)
-	if err != nil {
-		return err
-	}
-	event := tx.StmtContext(ctx, w.load.event)
-	args := make([]any, 0, len(columns))
-	for i := range b.Rows {
-		if withdrawn[[2]string{b.Rows[i].TenantID, b.Rows[i].EventID}] {
-			continue
+	defer func() {
+		if err != nil || len(w.writer.tenants) > mostCached || len(w.writer.commons) > mostCached {
+			w.writer.forget()
 		}
-		args = appendRow(args[:0], &b.Rows[i])
-		if _, err := event.ExecContext(ctx, args...); err != nil {
-			return fmt.Errorf("cannot store event %s: %w", b.Rows[i].EventID, err)
-		}
-	}
-	setAside := tx.StmtContext(ctx, w.load.setAside)
-	for _, s := range b.SetAside {
-		p := s.Position
-		if _, err := setAside.ExecContext(ctx, int64(p.Generation), int64(p.Partition), p.Offset,
-			s.TenantID, s.EventID, s.Reason, verbatim(s.Record)); err != nil {
-			return fmt.Errorf("cannot set aside the record at %s: %w", p, err)
-		}
-	}
-	if len(b.SetAside) > 0 || slices.ContainsFunc(b.Rows, func(r pipeline.Row) bool { return r.Type == pipeline.TypeReleased }) {
-		if err := withdraw(ctx, tx); err != nil {
+	}()
+	l := &load{writer: &w.writer, Tx: tx, ctx: context.WithoutCancel(ctx)}
+	for _, step := range []func(pipeline.Batch) error{l.inOrder, l.drop, l.pick, l.decide, l.store, l.setAside, l.withdraw, l.advance} {
+		if err := cmp.Or(ctx.Err(), step(b)); err != nil {
 			return err
 		}
-	}
-	if err := forget(ctx, tx, b.Rows); err != nil {
-		return err
-	}
-	if _, err := tx.StmtContext(ctx, w.load.position).ExecContext(ctx,
-		int64(b.Partition), int64(b.Next.Generation), b.Next.Offset); err != nil {
-		return err
 	}
 	return tx.Commit()
 }
 
-// readWithdrawn returns the events that are not to be rows again, by tenant and id.
-func readWithdrawn(ctx context.Context, tx *sql.Tx) (map[[2]string]bool, error) {
-	rows, err := tx.QueryContext(ctx, `SELECT tenant_id, event_id FROM withdrawn`)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var withdrawn map[[2]string]bool
-	for rows.Next() {
-		var key [2]string
-		if err := rows.Scan(&key[0], &key[1]); err != nil {
-			return nil, err
-		}
-		if withdrawn == nil {
-			withdrawn = map[[2]string]bool{}
-		}
-		withdrawn[key] = true
-	}
-	return withdrawn, rows.Err()
+func (l *load) exec(query string, args ...any) error {
+	_, err := l.ExecContext(l.ctx, query, args...)
+	return err
 }
 
-// withdraw takes the rows away whose record is set aside and released.
-func withdraw(ctx context.Context, tx *sql.Tx) error {
-	for _, statement := range []string{
-		`INSERT INTO withdrawn (tenant_id, event_id)
-			SELECT e.tenant_id, e.event_id FROM set_aside AS s CROSS JOIN events AS e
-			WHERE e.tenant_id = s.tenant_id AND e.event_id = s.event_id
-				AND (e.generation, e.log_partition, e.position) = (s.generation, s.log_partition, s.position)
-				AND (s.log_partition, s.generation, s.position) NOT IN (SELECT log_partition, generation, position FROM held)
-			ON CONFLICT DO NOTHING`,
-		`DELETE FROM events WHERE (tenant_id, event_id) IN (SELECT tenant_id, event_id FROM withdrawn)`,
-	} {
-		if _, err := tx.ExecContext(ctx, statement); err != nil {
-			return fmt.Errorf("cannot withdraw what was released: %w", err)
-		}
+// inOrder refuses a batch that would leave a gap.
+func (l *load) inOrder(b pipeline.Batch) error {
+	stored := sealer.Position{Partition: b.Partition}
+	err := l.QueryRowContext(l.ctx, `SELECT generation, position FROM positions WHERE log_partition = ?`, b.Partition).
+		Scan(&stored.Generation, &stored.Offset)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil
+	case err != nil:
+		return err
+	case b.From.Generation == stored.Generation && b.From.Offset > stored.Offset:
+		return fmt.Errorf("%w: it begins at %s, loaded is what stands before %s", pipeline.ErrAhead, b.From, stored)
 	}
 	return nil
 }
 
-// forget deletes the rows of tenants that were dropped (pipeline.TypeDropped), those that
-// a batch brings behind that as well.
-func forget(ctx context.Context, tx *sql.Tx, rows []pipeline.Row) error {
-	brought := map[string]bool{}
-	for i := range rows {
-		r := &rows[i]
-		brought[r.TenantID] = true
-		if r.Type != pipeline.TypeDropped || r.SubjectID != r.TenantID {
+// pick chooses the rows that are not there yet.
+func (l *load) pick(b pipeline.Batch) error {
+	type key struct {
+		tenant int64
+		event  string
+	}
+	there := make(map[key]bool, len(b.Rows))
+	var newest []byte
+	var text int64
+	err := l.QueryRowContext(l.ctx, `SELECT max((SELECT COALESCE(max(event_id), x'') FROM events), (SELECT COALESCE(max(event_id), x'') FROM withdrawn)),
+		(SELECT COALESCE(max(text), 0) FROM texts)`).Scan(&newest, &text)
+	if err != nil {
+		return err
+	}
+	l.rows = make([]*newRow, 0, len(b.Rows))
+	all := make([]newRow, len(b.Rows))
+	for i := range b.Rows {
+		all[i].Row, all[i].place = &b.Rows[i], placeOf(b.Rows[i].Position)
+	}
+	slices.SortStableFunc(all, func(a, b newRow) int { return a.Row.Compare(b.Position) })
+	for i := range all {
+		n := &all[i]
+		t, err := l.tenantOf(n.TenantID)
+		if err != nil {
+			return err
+		}
+		k := key{t.number, n.EventID}
+		if t.dropped || there[k] {
 			continue
 		}
-		if _, err := tx.ExecContext(ctx, `INSERT INTO dropped (tenant_id) VALUES (?) ON CONFLICT DO NOTHING`, r.TenantID); err != nil {
-			return fmt.Errorf("cannot drop %s: %w", r.TenantID, err)
+		there[k] = true
+		n.tenant, n.id = t.number, eventKey(n.EventID)
+		// Ids rise with time: most are above all that are stored.
+		if id, ok := n.id.([]byte); !ok || bytes.Compare(id, newest) <= 0 {
+			known, err := l.isKnown(n)
+			if err != nil {
+				return fmt.Errorf("cannot look for event %s: %w", n.EventID, err)
+			}
+			if known {
+				continue
+			}
+		}
+		text++
+		n.text, n.class = text, classOther
+		switch {
+		case n.Delivery != nil:
+			n.class = classDelivery
+			if n.key = idempotencyKey(n.Delivery.Idempotency); n.key != nil {
+				n.hash = hashOf(n.key)
+			}
+		case n.Type == pipeline.TypeRefusals:
+			n.class = classRefusals
+		}
+		if n.common, err = l.commonOf(n); err != nil {
+			return err
+		}
+		l.rows = append(l.rows, n)
+	}
+	return nil
+}
+
+// selectKnown finds where an event stands; NULL where it was withdrawn.
+const selectKnown = `SELECT generation, position, log_partition FROM events WHERE event_id = ?1 AND tenant = ?2
+	UNION ALL SELECT NULL, NULL, NULL FROM withdrawn WHERE event_id = ?1 AND tenant = ?2`
+
+// isKnown says whether the event is there, at a lower position, or was withdrawn. A copy of
+// it at a higher one is taken away: n takes its place.
+func (l *load) isKnown(n *newRow) (bool, error) {
+	var generation, position, partition sql.NullInt64
+	err := l.StmtContext(l.ctx, l.known).QueryRowContext(l.ctx, n.id, n.tenant).Scan(&generation, &position, &partition)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	p := place{generation.Int64, position.Int64, partition.Int64}
+	if err == nil && position.Valid && n.place.before(p) {
+		l.replaced = append(l.replaced, n)
+		return false, l.remove(n.tenant, p)
+	}
+	return true, err
+}
+
+// tenantOf returns a tenant, and makes one of an id that is new.
+func (l *load) tenantOf(id string) (t tenant, err error) {
+	t, ok := l.tenants[id]
+	if ok {
+		return t, nil
+	}
+	const find = `SELECT tenant, dropped FROM tenants WHERE tenant_id = ?`
+	err = l.QueryRowContext(l.ctx, find, id).Scan(&t.number, &t.dropped)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = l.QueryRowContext(l.ctx, `INSERT INTO tenants (tenant_id) VALUES (?) RETURNING tenant`, id).Scan(&t.number)
+	}
+	if err != nil {
+		return t, fmt.Errorf("cannot number tenant %s: %w", id, err)
+	}
+	l.tenants[strings.Clone(id)] = t
+	return t, nil
+}
+
+// commonOf returns the number of what n has in common with others.
+func (l *load) commonOf(n *newRow) (number int64, err error) {
+	c := commonOf(n.tenant, n.Row)
+	if number, ok := l.commons[c]; ok {
+		return number, nil
+	}
+	for _, f := range c.fields() {
+		*f = strings.Clone(*f) // not all of the batch's bytes
+	}
+	args := c.args()
+	err = l.QueryRowContext(l.ctx, `SELECT common FROM common WHERE digest = ?`, args[0]).Scan(&number)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = l.QueryRowContext(l.ctx, `INSERT INTO common (digest, tenant, node, type, actor_kind, actor_id, subject_kind, subject_id,
+				right_id, basis_id, substrate, signing_key_id, metered, reason, metering_basis)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING common`, args...).Scan(&number)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("cannot number what event %s has in common: %w", n.EventID, err)
+	}
+	l.commons[c] = number
+	return number, nil
+}
+
+// store stores the rows that were picked, with their texts, keys and sums.
+func (l *load) store(pipeline.Batch) error {
+	err := insert(l, l.texts, l.rows, func(args []any, n *newRow) []any {
+		return append(args, n.text, verbatim(n.Event), optional(n.Private))
+	})
+	if err == nil {
+		// Side by side, rows of a tenant find the page that the one before has found.
+		slices.SortStableFunc(l.rows, func(a, b *newRow) int { return cmp.Compare(a.tenant, b.tenant) })
+		err = insert(l, l.events, l.rows, appendRow)
+	}
+	if err == nil {
+		err = l.storeKeys()
+	}
+	if err == nil {
+		err = l.sum()
+	}
+	for _, n := range l.replaced {
+		if err == nil && n.key != nil {
+			err = l.decideAnew(n.tenant, n.key)
 		}
 	}
-	for tenantID := range brought {
-		_, err := tx.ExecContext(ctx, `DELETE FROM events WHERE tenant_id = (SELECT tenant_id FROM dropped WHERE tenant_id = ?)`, tenantID)
-		if err != nil {
-			return fmt.Errorf("cannot delete the rows of %s: %w", tenantID, err)
+	return err
+}
+
+// sum adds the rows to the sums of their hours.
+func (l *load) sum() error {
+	type key struct {
+		tenant, hour, common int64
+		duplicate            bool
+	}
+	type sum struct {
+		key
+		receipts, quantity, first, last int64
+	}
+	at := map[key]int{}
+	var sums []sum
+	for _, n := range l.rows {
+		if n.class != classDelivery {
+			continue
+		}
+		rendered := n.Delivery.RenderedAt.UnixMilli()
+		k := key{n.tenant, hourOf(rendered), n.common, n.duplicate}
+		i, ok := at[k]
+		if !ok {
+			i, at[k] = len(sums), len(sums)
+			sums = append(sums, sum{k, 0, 0, rendered, rendered})
+		}
+		s := &sums[i]
+		s.receipts++
+		s.quantity += n.Delivery.QuantityMs
+		s.first, s.last = min(s.first, rendered), max(s.last, rendered)
+	}
+	slices.SortFunc(sums, func(a, b sum) int {
+		return cmp.Or(cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.hour, b.hour), cmp.Compare(a.common, b.common))
+	})
+	return insert(l, l.hours, sums, func(args []any, s sum) []any {
+		return append(args, s.tenant, s.hour, s.common, s.duplicate, s.receipts, s.quantity, s.first, s.last)
+	})
+}
+
+// insert runs a statement of the writer with the values of each row, many rows at a time.
+func insert[T any](l *load, stmts [2]*sql.Stmt, rows []T, appendArgs func([]any, T) []any) error {
+	var args []any
+	for len(rows) > 0 {
+		n, stmt := 1, stmts[0]
+		if len(rows) >= rowsAStatement {
+			n, stmt = rowsAStatement, stmts[1]
+		}
+		args = args[:0]
+		for _, r := range rows[:n] {
+			args = appendArgs(args, r)
+		}
+		if _, err := l.StmtContext(l.ctx, stmt).ExecContext(l.ctx, args...); err != nil {
+			return fmt.Errorf("cannot store rows: %w", err)
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+func (l *load) setAside(b pipeline.Batch) error {
+	for _, s := range b.SetAside {
+		p := s.Position
+		if err := l.exec(`INSERT INTO set_aside (generation, log_partition, position, tenant_id, event_id, reason, record) VALUES (?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT (log_partition, generation, position) DO NOTHING`, int64(p.Generation), int64(p.Partition), p.Offset,
+			s.TenantID, s.EventID, s.Reason, verbatim(s.Record)); err != nil {
+			return fmt.Errorf("cannot set aside the record at %s: %w", p, err)
 		}
 	}
 	return nil
+}
+
+// advance stores where the loader resumes; it never goes back.
+func (l *load) advance(b pipeline.Batch) error {
+	return l.exec(`INSERT INTO positions (log_partition, generation, position) VALUES (?, ?, ?)
+		ON CONFLICT (log_partition) DO UPDATE SET generation = excluded.generation, position = excluded.position
+		WHERE (excluded.generation, excluded.position) > (positions.generation, positions.position)`,
+		int64(b.Partition), int64(b.Next.Generation), b.Next.Offset)
 }
 
 // Resume returns where the partition's loader goes on.
@@ -184,79 +387,3 @@ func (w *Warehouse) Resume(ctx context.Context, partition int32) (next sealer.Po
 	}
 	return next, true, nil
 }
-
-// appendRow appends r's values in the order of columns.
-func appendRow(args []any, r *pipeline.Row) []any {
-	args = append(args,
-		r.TenantID, r.EventID, int64(r.Generation), int64(r.Partition), r.Offset,
-		r.Node, int64(r.Epoch), int64(r.Seq), verbatim(r.Event), optional(r.Private),
-		r.Type, r.At.UnixMilli(), r.ActorKind, r.ActorID, r.SubjectKind, r.SubjectID)
-	d := r.Delivery
-	if d == nil {
-		return append(args, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil)
-	}
-	var key any
-	if d.Idempotency != "" {
-		key = d.Idempotency
-	}
-	return append(args,
-		d.ReceiptID, d.RightID, d.RightRevision, d.BasisID, d.Substrate, d.RenderedAt.UnixMilli(), d.IssuedAt.UnixMilli(),
-		d.SigningKeyID, d.Metered, d.Reason, d.MeteringBasis, d.QuantityMs, key)
-}
-
-// verbatim keeps the driver from storing an empty value as NULL.
-func verbatim(b []byte) []byte {
-	if b == nil {
-		return []byte{}
-	}
-	return b
-}
-
-// optional stores an empty value as NULL.
-func optional(b []byte) any {
-	if len(b) == 0 {
-		return nil
-	}
-	return b
-}
-
-// scanRow reads a row of columns.
-func scanRow(scan func(...any) error) (pipeline.Row, error) {
-	var (
-		r                                          pipeline.Row
-		epoch, seq, at                             int64
-		receipt, right, basis, substrate, key      sql.NullString
-		reason, meteringBasis, idempotency         sql.NullString
-		revision, renderedAt, issuedAt, quantityMs sql.NullInt64
-		metered                                    sql.NullBool
-	)
-	err := scan(
-		&r.TenantID, &r.EventID, &r.Generation, &r.Partition, &r.Offset, &r.Node, &epoch, &seq, &r.Event, &r.Private,
-		&r.Type, &at, &r.ActorKind, &r.ActorID, &r.SubjectKind, &r.SubjectID,
-		&receipt, &right, &revision, &basis, &substrate, &renderedAt, &issuedAt,
-		&key, &metered, &reason, &meteringBasis, &quantityMs, &idempotency)
-	if err != nil {
-		return pipeline.Row{}, err
-	}
-	r.Epoch, r.Seq, r.At = uint64(epoch), uint64(seq), instant(at)
-	if receipt.Valid {
-		r.Delivery = &pipeline.Delivery{
-			ReceiptID:     receipt.String,
-			RightID:       right.String,
-			RightRevision: revision.Int64,
-			BasisID:       basis.String,
-			Substrate:     substrate.String,
-			RenderedAt:    instant(renderedAt.Int64),
-			IssuedAt:      instant(issuedAt.Int64),
-			SigningKeyID:  key.String,
-			Metered:       metered.Bool,
-			Reason:        reason.String,
-			MeteringBasis: meteringBasis.String,
-			QuantityMs:    quantityMs.Int64,
-			Idempotency:   idempotency.String,
-		}
-	}
-	return r, nil
-}
-
-func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

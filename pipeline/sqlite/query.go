@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"muniment/pipeline"
 	"muniment/sealer"
@@ -30,6 +31,16 @@ func (f *filter) is(column, value string) {
 	}
 }
 
+// since keeps rows with a time from from on, and before to; zero is open.
+func (f *filter) since(column string, from, to time.Time) {
+	if !from.IsZero() {
+		f.add(column+" >= ?", pipeline.CeilMilli(from))
+	}
+	if !to.IsZero() {
+		f.add(column+" < ?", pipeline.CeilMilli(to))
+	}
+}
+
 // before leaves out rows of e at or behind a position; nil keeps all.
 func (f *filter) before(asOf *sealer.Position) {
 	if asOf != nil {
@@ -44,49 +55,46 @@ func (w *Warehouse) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeli
 	if q.Limit <= 0 {
 		return nil, fmt.Errorf("cannot list events: limit %d is not positive", q.Limit)
 	}
-	// The index is named: without statistics the planner may prefer one that makes it
-	// sort. Each of these is in the order of the listing.
-	index := "events_by_position"
 	var f filter
-	f.add("tenant_id = ?", q.TenantID)
-	switch {
-	case q.SubjectID != "":
-		index = "events_by_subject"
-		f.add("subject_id = ?", q.SubjectID)
-	case len(q.Types) > 0 && !slices.Contains(q.Types, sealer.TypeDelivery):
-		index = "audit_by_position"
-		f.add("type <> '" + sealer.TypeDelivery + "'")
-	}
+	f.add("e.tenant = (SELECT tenant FROM tenants WHERE tenant_id = ?)", q.TenantID)
 	if q.After != nil {
-		f.add("(generation, position) > (?, ?)", q.After.Generation, q.After.Offset)
+		f.add("(e.generation, e.position) > (?, ?)", q.After.Generation, q.After.Offset)
 	}
-	if q.Before != nil {
-		f.add("(generation, position) < (?, ?)", q.Before.Generation, q.Before.Offset)
-	}
+	f.before(q.Before)
 	if len(q.Types) > 0 {
 		types := make([]any, len(q.Types))
 		for i, t := range q.Types {
 			types[i] = t
 		}
-		f.add("type IN (?"+strings.Repeat(", ?", len(types)-1)+")", types...)
+		f.add("c.type IN (?"+strings.Repeat(", ?", len(types)-1)+")", types...)
 	}
-	if !q.From.IsZero() {
-		f.add("at >= ?", pipeline.CeilMilli(q.From))
+	f.since("e.at", q.From, q.To)
+	f.is("c.subject_kind", q.SubjectKind)
+	f.is("c.subject_id", q.SubjectID)
+	f.is("c.actor_kind", q.ActorKind)
+	f.is("c.actor_id", q.ActorID)
+	f.is("c.right_id", q.RightID)
+	f.is("e.spatial_anchor_id", q.SpatialAnchorID)
+	f.is("e.correlation_id", q.CorrelationID)
+	f.since("e.rendered_at", q.RenderedFrom, q.RenderedTo)
+	// Walking what isn't a delivery is far less than walking all.
+	index := ""
+	if len(q.Types) > 0 && !slices.Contains(q.Types, sealer.TypeDelivery) {
+		index = " INDEXED BY audit_by_position"
+		f.add("e.class > 0")
 	}
-	if !q.To.IsZero() {
-		f.add("at < ?", pipeline.CeilMilli(q.To))
-	}
-	f.is("subject_kind", q.SubjectKind)
-	f.is("actor_kind", q.ActorKind)
-	f.is("actor_id", q.ActorID)
-	order := "generation, position"
+	order := "e.generation, e.position"
 	if q.Newest {
-		order = "generation DESC, position DESC"
+		order = "e.generation DESC, e.position DESC"
 	}
-	rows, err := collect(ctx, w.read, scanRow, `SELECT `+strings.Join(columns, ", ")+` FROM events INDEXED BY `+index+`
+	rows, err := collect(ctx, w.read, scanRow, `SELECT `+selected+` FROM events AS e`+index+`
+			CROSS JOIN common AS c USING (common) CROSS JOIN texts AS x USING (text)
 		WHERE `+f.String()+` ORDER BY `+order+` LIMIT ?`, append(f.args, q.Limit)...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list events of %s: %w", q.TenantID, err)
+	}
+	for i := range rows {
+		rows[i].TenantID = q.TenantID
 	}
 	return rows, nil
 }
@@ -94,7 +102,7 @@ func (w *Warehouse) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeli
 // AuditEvents hands over, in no order, the texts of all loaded events but deliveries. A text
 // is valid only during its call.
 func (w *Warehouse) AuditEvents(ctx context.Context, take func(event []byte) error) error {
-	rows, err := w.read.QueryContext(ctx, `SELECT event FROM events INDEXED BY audit_by_position WHERE type <> '`+sealer.TypeDelivery+`'`)
+	rows, err := w.read.QueryContext(ctx, `SELECT x.event FROM events AS e INDEXED BY audit_by_common CROSS JOIN texts AS x USING (text) WHERE e.class > 0`)
 	if err != nil {
 		return fmt.Errorf("cannot read the events: %w", err)
 	}
@@ -113,8 +121,10 @@ func (w *Warehouse) AuditEvents(ctx context.Context, take func(event []byte) err
 
 // Event returns one row by its id, or pipeline.ErrNoEvent.
 func (w *Warehouse) Event(ctx context.Context, tenantID, eventID string) (pipeline.Row, error) {
-	row, err := scanRow(w.read.QueryRowContext(ctx, `SELECT `+strings.Join(columns, ", ")+` FROM events
-		WHERE tenant_id = ? AND event_id = ?`, tenantID, eventID).Scan)
+	row, err := scanRow(w.read.QueryRowContext(ctx, `SELECT `+selected+`
+		FROM events AS e INDEXED BY events_by_id CROSS JOIN common AS c USING (common) CROSS JOIN texts AS x USING (text)
+		WHERE e.event_id = ? AND e.tenant = (SELECT tenant FROM tenants WHERE tenant_id = ?)`, eventKey(eventID), tenantID).Scan)
+	row.TenantID = tenantID
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return pipeline.Row{}, fmt.Errorf("%w: %s", pipeline.ErrNoEvent, eventID)
@@ -126,32 +136,22 @@ func (w *Warehouse) Event(ctx context.Context, tenantID, eventID string) (pipeli
 
 // CountEvents counts the loaded events of a tenant.
 func (w *Warehouse) CountEvents(ctx context.Context, tenantID string) (n int64, err error) {
-	err = w.read.QueryRowContext(ctx, `SELECT COUNT(*) FROM events WHERE tenant_id = ?`, tenantID).Scan(&n)
+	err = w.read.QueryRowContext(ctx, `SELECT COUNT(*) FROM tenants CROSS JOIN events USING (tenant) WHERE tenant_id = ?`, tenantID).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("cannot count events of %s: %w", tenantID, err)
 	}
 	return n, nil
 }
 
-// earlier selects the events that make e a duplicate: those with its idempotency
-// hash at a lower position, unless they are more than 24 h older. The start of
-// the hash is what the index is on; walking the tenant's rows instead, as the
-// planner may like to, would be quadratic.
-const earlier = `FROM events AS p INDEXED BY events_by_idempotency
-	WHERE substr(p.idempotency, 1, 8) = substr(e.idempotency, 1, 8)
-		AND p.idempotency = e.idempotency AND p.tenant_id = e.tenant_id
-		AND (p.generation, p.position) < (e.generation, e.position)
-		AND p.at >= e.at - 86400000`
-
 // Duplicates lists the duplicates in after < pos ≤ upTo with what they repeat.
 func (w *Warehouse) Duplicates(ctx context.Context, tenantID string, after, upTo sealer.Position) ([]pipeline.Duplicate, error) {
-	rows, err := collect(ctx, w.read, scanDuplicate, `SELECT event_id, first FROM (
-			SELECT e.event_id, e.generation, e.position,
-				(SELECT p.event_id `+earlier+` ORDER BY p.generation, p.position LIMIT 1) AS first
-			FROM events AS e
-			WHERE e.tenant_id = ? AND e.idempotency IS NOT NULL
-				AND (e.generation, e.position) > (?, ?) AND (e.generation, e.position) <= (?, ?))
-		WHERE first IS NOT NULL ORDER BY generation, position`,
+	rows, err := collect(ctx, w.read, scanDuplicate, `SELECT e.event_id, d.generation, d.log_partition, d.position,
+			p.event_id, d.first_generation, d.first_partition, d.first_position
+		FROM tenants AS t CROSS JOIN duplicates AS d USING (tenant)
+			CROSS JOIN events AS e USING (tenant, generation, position, log_partition)
+			CROSS JOIN events AS p ON (p.tenant, p.generation, p.position, p.log_partition) = (d.tenant, d.first_generation, d.first_position, d.first_partition)
+		WHERE t.tenant_id = ? AND (d.generation, d.position) > (?, ?) AND (d.generation, d.position) <= (?, ?)
+		ORDER BY d.generation, d.position`,
 		tenantID, after.Generation, after.Offset, upTo.Generation, upTo.Offset)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list duplicates of %s: %w", tenantID, err)
@@ -160,7 +160,12 @@ func (w *Warehouse) Duplicates(ctx context.Context, tenantID string, after, upTo
 }
 
 func scanDuplicate(scan func(...any) error) (d pipeline.Duplicate, err error) {
-	err = scan(&d.EventID, &d.FirstEventID)
+	var id, first any
+	err = scan(&id, &d.Position.Generation, &d.Position.Partition, &d.Position.Offset,
+		&first, &d.First.Generation, &d.First.Partition, &d.First.Offset)
+	if err == nil {
+		d.EventID, d.FirstEventID = eventID(id), eventID(first)
+	}
 	return d, err
 }
 
@@ -171,7 +176,7 @@ func (w *Warehouse) SetAsides(ctx context.Context, tenantID string) ([]pipeline.
 	rows, err := collect(ctx, w.read, scanSetAside, `
 		SELECT `+asideColumns+` FROM held
 		WHERE tenant_id = ?1 OR tenant_id = '' AND log_partition =
-			COALESCE((SELECT log_partition FROM events WHERE tenant_id = ?1 LIMIT 1), log_partition)
+			COALESCE((SELECT e.log_partition FROM tenants AS t CROSS JOIN events AS e USING (tenant) WHERE t.tenant_id = ?1 LIMIT 1), log_partition)
 		ORDER BY log_partition, generation, position`, tenantID)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list records set aside for %s: %w", tenantID, err)

@@ -6,16 +6,21 @@
 // pool of readers: a question never waits for loading, and sees a consistent
 // state while the next batch is written.
 //
-// What is a duplicate is worked out when it is asked, from an index, and never
-// stored: a replay may bring an earlier copy or an earlier key at any time.
+// What is worked out once is kept beside the rows, and changes in the same
+// transaction: which deliveries are duplicates, and the sums of each hour. So
+// metering reads sums, and rows only of what isn't a whole hour, or as of a
+// position. Nothing that a Load does grows with what was loaded before: ids are
+// looked for only where one as high is there, keys first in filters in memory
+// (256 KB for each 100,000 keys, 16 MB at most), and the pages that it writes are
+// the last ones of each table and index, or few.
 //
 // A full disk or a failing one makes Load return an error and changes nothing;
 // the loader keeps the batch and tries again. The file must be on a local disk:
 // WAL doesn't work over a network. The schema only ever grows; a file that a
 // newer version has migrated is refused.
 //
-// Not here: rollups (a node's warehouse sums its rows when asked) and retention (the
-// embedded warehouse keeps everything, but for the rows of tenants that were dropped).
+// Not here: retention (the embedded warehouse keeps everything, but for the rows of
+// tenants that were dropped).
 package sqlite
 
 import (
@@ -57,8 +62,8 @@ type Warehouse struct {
 	// is kinder than its busy timeout.
 	write *sql.DB
 	read  *sql.DB
-	// load holds the prepared statements of Load; they belong to write.
-	load statements
+	// writer holds what belongs to Load.
+	writer writer
 }
 
 var _ pipeline.Warehouse = (*Warehouse)(nil)
@@ -100,7 +105,7 @@ func Open(ctx context.Context, cfg Config) (_ *Warehouse, err error) {
 	if err := migrate(ctx, w.write, cfg.Logger); err != nil {
 		return nil, err
 	}
-	if err := w.load.prepare(ctx, w.write); err != nil {
+	if err := w.writer.prepare(ctx, w.write); err != nil {
 		return nil, err
 	}
 	if w.read, err = connect(cfg.Path, "query_only(1)", "busy_timeout(5000)", "mmap_size(268435456)"); err != nil {

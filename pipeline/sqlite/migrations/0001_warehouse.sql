@@ -1,70 +1,135 @@
 -- +goose Up
 
--- One row an event: copies of it collapse onto the lowest log position.
--- A position is (generation, partition, position): the partition of a tenant
--- never changes, so its rows are ordered by (generation, position).
--- Times are milliseconds since 1970, UTC. event and private are verbatim bytes.
--- The columns behind private repeat what the event says, for queries; those from
--- receipt_id on are NULL unless type is delivery.recorded.
-CREATE TABLE events (
-	tenant_id      TEXT    NOT NULL,
-	event_id       TEXT    NOT NULL,
-	generation     BIGINT  NOT NULL,
-	log_partition  BIGINT  NOT NULL,
-	position       BIGINT  NOT NULL,
+-- Tenants by number: it stands in every row. Of a dropped one nothing is kept.
+CREATE TABLE tenants (
+	tenant    INTEGER PRIMARY KEY,
+	tenant_id TEXT    NOT NULL UNIQUE,
+	dropped   BOOLEAN NOT NULL DEFAULT FALSE
+);
+
+-- What many events have in common, once; an event names it by number. The columns from
+-- right_id on are NULL unless type is delivery.recorded. digest is that of all the others.
+CREATE TABLE common (
+	common         INTEGER PRIMARY KEY,
+	digest         BLOB    NOT NULL UNIQUE,
+	tenant         BIGINT  NOT NULL,
 	node           TEXT    NOT NULL,
-	epoch          BIGINT  NOT NULL, -- unsigned, as its bit pattern; seq too
-	seq            BIGINT  NOT NULL,
-	event          BLOB    NOT NULL,
-	private        BLOB,
 	type           TEXT    NOT NULL,
-	at             BIGINT  NOT NULL,
 	actor_kind     TEXT    NOT NULL,
 	actor_id       TEXT    NOT NULL,
 	subject_kind   TEXT    NOT NULL,
 	subject_id     TEXT    NOT NULL,
-	receipt_id     TEXT,
 	right_id       TEXT,
-	right_revision BIGINT,
 	basis_id       TEXT,
 	substrate      TEXT,
-	rendered_at    BIGINT,
-	issued_at      BIGINT,
 	signing_key_id TEXT,
 	metered        BOOLEAN,
 	reason         TEXT,
-	metering_basis TEXT,
-	quantity_ms    BIGINT,
-	idempotency    TEXT,             -- NULL without a key
-	PRIMARY KEY (tenant_id, event_id)
+	metering_basis TEXT
 );
 
--- Pages of events, and the slices that are sealed. A listing that leaves out times or
--- types passes over them within the index, a few hundred nanoseconds each.
-CREATE INDEX events_by_position ON events (tenant_id, generation, position, at, type);
+-- The sums of one right.
+CREATE INDEX common_by_right ON common (tenant, right_id) WHERE right_id IS NOT NULL;
+
+-- Whether a record is released.
+CREATE INDEX common_by_released ON common (subject_id) WHERE type = 'record.released';
+
+-- The bytes of an event, in the order in which they came: nothing but the end of the
+-- table is written, and what looks through many rows doesn't read them.
+CREATE TABLE texts (
+	text    INTEGER PRIMARY KEY,
+	event   BLOB NOT NULL,
+	private BLOB
+);
+
+-- One row an event: copies of it collapse onto the lowest log position. The rows of a
+-- tenant stand in the order of their positions, which is that of (generation, position);
+-- its partition never changes.
+-- Times are milliseconds since 1970, UTC. The columns from right_revision on are NULL unless
+-- class is 0. What is cheaper in another form has two, told apart by their types.
+CREATE TABLE events (
+	tenant            BIGINT NOT NULL,
+	generation        BIGINT NOT NULL,
+	position          BIGINT NOT NULL,
+	log_partition     BIGINT NOT NULL,
+	class             BIGINT NOT NULL, -- 0: delivery.recorded, 1: gate.refusals, 2: any other type
+	common            BIGINT NOT NULL,
+	text              BIGINT NOT NULL,
+	event_id                 NOT NULL, -- BLOB: the ULID behind evt_; TEXT: all of it
+	epoch             BIGINT NOT NULL, -- unsigned, as its bit pattern; seq too
+	seq               BIGINT NOT NULL,
+	at                BIGINT NOT NULL,
+	right_revision    BIGINT,
+	receipt_id        TEXT,            -- NULL: rcp_ and the ULID of event_id
+	rendered_at       BIGINT,
+	issued_at         BIGINT,          -- NULL: at
+	quantity_ms       BIGINT,
+	duplicate         BOOLEAN,         -- whether the event stands in duplicates
+	idempotency,                       -- BLOB: the hash; TEXT: as it is spelt, where that is no hash; NULL without a key
+	spatial_anchor_id TEXT,
+	correlation_id    TEXT,
+	PRIMARY KEY (tenant, generation, position, log_partition)
+) WITHOUT ROWID;
+
+-- Copies of an event, and one event. ULIDs rise with time: the index grows at its end.
+CREATE UNIQUE INDEX events_by_id ON events (event_id, tenant);
+
+-- Metering of less than whole hours, and as of a position, reads nothing but this index.
+CREATE INDEX deliveries_by_time ON events (tenant, rendered_at, common, quantity_ms, duplicate) WHERE class = 0;
 
 -- What is not a delivery is rare, and often what is looked for.
-CREATE INDEX audit_by_position ON events (tenant_id, generation, position, at, type)
-	WHERE type <> 'delivery.recorded';
-
--- Everything about one right, key or pack.
-CREATE INDEX events_by_subject ON events (tenant_id, subject_id, generation, position, at, type);
-
--- Whether a delivery repeats another one. Hashes arrive in random order, so each
--- insert dirties another page of this index: the start of the hash is enough to
--- find the few rows to compare, and keeps the pages few.
-CREATE INDEX events_by_idempotency ON events (substr(idempotency, 1, 8))
-	WHERE idempotency IS NOT NULL;
-
--- Metering of some hours reads nothing but this index: the rows themselves, with
--- their texts, would be ten times as much.
-CREATE INDEX decisions_by_time ON events (tenant_id, rendered_at, generation, position, right_id, substrate, basis_id,
-		metering_basis, reason, metered, quantity_ms, idempotency, at)
-	WHERE rendered_at IS NOT NULL;
+CREATE INDEX audit_by_position ON events (tenant, generation, position, at, common) WHERE class > 0;
+CREATE INDEX audit_by_common ON events (common) WHERE class > 0;
 
 -- Refusal counts of some hours.
-CREATE INDEX refusals_by_time ON events (tenant_id, at)
-	WHERE type = 'gate.refusals';
+CREATE INDEX refusals_by_time ON events (tenant, at) WHERE class = 1;
+
+-- The deliveries that repeat another, and the lowest that each repeats, as it was decided
+-- when they were loaded.
+CREATE TABLE duplicates (
+	tenant           BIGINT NOT NULL,
+	generation       BIGINT NOT NULL,
+	position         BIGINT NOT NULL,
+	log_partition    BIGINT NOT NULL,
+	first_generation BIGINT NOT NULL,
+	first_position   BIGINT NOT NULL,
+	first_partition  BIGINT NOT NULL,
+	PRIMARY KEY (tenant, generation, position, log_partition)
+) WITHOUT ROWID;
+
+-- Whether an idempotency hash was there before: the start of a digest of it, and the row.
+-- Digests come in random order, so that each insert would dirty another page of a large index.
+-- So the keys stand in spans of some 100,000, in the order in which they came, and only the pages
+-- of the last one are written. latest is the time of its youngest event: a span whose events
+-- are all too old isn't looked at.
+CREATE TABLE spans (
+	span   INTEGER PRIMARY KEY,
+	keys   BIGINT NOT NULL,
+	latest BIGINT NOT NULL
+);
+CREATE TABLE keys (
+	span          BIGINT NOT NULL,
+	tenant        BIGINT NOT NULL,
+	hash          BIGINT NOT NULL,
+	generation    BIGINT NOT NULL,
+	position      BIGINT NOT NULL,
+	log_partition BIGINT NOT NULL,
+	PRIMARY KEY (span, tenant, hash, generation, position, log_partition)
+) WITHOUT ROWID;
+
+-- Sums of the deliveries of whole hours of rendered_at, in hours since 1970. They change in the transaction that
+-- changes the rows.
+CREATE TABLE hours (
+	tenant      BIGINT  NOT NULL,
+	hour        BIGINT  NOT NULL,
+	common      BIGINT  NOT NULL,
+	duplicate   BOOLEAN NOT NULL,
+	receipts    BIGINT  NOT NULL,
+	quantity_ms BIGINT  NOT NULL,
+	first       BIGINT  NOT NULL, -- the earliest rendered_at
+	last        BIGINT  NOT NULL,
+	PRIMARY KEY (tenant, hour, common, duplicate)
+) WITHOUT ROWID;
 
 -- Records that can't be loaded, as sealer.AppendRecord encodes them.
 CREATE TABLE set_aside (
@@ -82,21 +147,19 @@ CREATE INDEX set_aside_by_tenant ON set_aside (tenant_id, generation, position);
 -- Records set aside that no event has released.
 CREATE VIEW held AS
 	SELECT * FROM set_aside AS s WHERE NOT EXISTS (
-		SELECT 1 FROM events AS r INDEXED BY events_by_subject
-		WHERE r.tenant_id IN (s.tenant_id, 'tnt_system') AND r.type = 'record.released' AND r.subject_kind = 'record'
-			AND r.subject_id = s.generation || '.' || s.log_partition || '.' || s.position);
+		SELECT 1 FROM common AS c INDEXED BY common_by_released
+			CROSS JOIN tenants AS t ON t.tenant = c.tenant
+			CROSS JOIN events AS r INDEXED BY audit_by_common ON r.common = c.common AND r.class > 0
+		WHERE c.type = 'record.released' AND c.subject_kind = 'record'
+			AND c.subject_id = s.generation || '.' || s.log_partition || '.' || s.position
+			AND t.tenant_id IN (s.tenant_id, 'tnt_system'));
 
 -- Events that were rows until their record was set aside and released. They are never
--- rows again.
+-- rows again. event_id is as in events.
 CREATE TABLE withdrawn (
-	tenant_id TEXT NOT NULL,
-	event_id  TEXT NOT NULL,
-	PRIMARY KEY (tenant_id, event_id)
-);
-
--- Tenants of which nothing is kept.
-CREATE TABLE dropped (
-	tenant_id TEXT NOT NULL PRIMARY KEY
+	event_id        NOT NULL,
+	tenant   BIGINT NOT NULL,
+	PRIMARY KEY (event_id, tenant)
 ) WITHOUT ROWID;
 
 -- Where each partition's loader resumes.

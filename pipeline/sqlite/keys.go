@@ -1,0 +1,224 @@
+package sqlite
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"muniment/pipeline"
+)
+
+const (
+	// spanKeys is how many keys a span holds before the next one begins: a look-up asks each
+	// span of a day, an insert dirties pages of the last one.
+	spanKeys = 100_000
+	// mostFilters is how many spans, the newest, have a filter in memory, 256 KB each.
+	mostFilters = 64
+
+	dayMs = int64(24 * time.Hour / time.Millisecond)
+)
+
+// span is a row of the table of that name.
+type span struct {
+	number, keys, latest int64
+	filter               *bloom
+}
+
+// bloom says "new" or "maybe" of a hash: a blocked Bloom filter of some 20 bits a key.
+// Of 1,000 hashes that are new it says "maybe" of two.
+type bloom [4096][8]uint64
+
+// bits returns the block of a hash and five of its bits.
+func (f *bloom) bits(hash int64) (block *[8]uint64, bits [5]uint16) {
+	h := uint64(hash)
+	block = &f[h>>52]
+	for i := range bits {
+		bits[i] = uint16(h & 511)
+		h >>= 9
+	}
+	return block, bits
+}
+
+func (f *bloom) add(hash int64) {
+	block, bits := f.bits(hash)
+	for _, b := range bits {
+		block[b>>6] |= 1 << (b & 63)
+	}
+}
+
+func (f *bloom) maybe(hash int64) bool {
+	block, bits := f.bits(hash)
+	for _, b := range bits {
+		if block[b>>6]&(1<<(b&63)) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// hashOf is the start of a digest of an idempotencyKey.
+func hashOf(key any) int64 {
+	b, ok := key.([]byte)
+	if !ok {
+		b = []byte(key.(string))
+	}
+	sum := sha256.Sum256(b)
+	return int64(binary.BigEndian.Uint64(sum[:]))
+}
+
+// readSpans reads the spans when they are not known.
+func (l *load) readSpans() error {
+	if l.spans != nil {
+		return nil
+	}
+	rows, err := l.QueryContext(l.ctx, `SELECT span, keys, latest FROM spans ORDER BY span`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	spans := []*span{}
+	for rows.Next() {
+		s := &span{}
+		if err := rows.Scan(&s.number, &s.keys, &s.latest); err != nil {
+			return err
+		}
+		spans = append(spans, s)
+	}
+	l.spans = spans
+	return rows.Err()
+}
+
+// fill makes the filter of a span.
+func (l *load) fill(s *span) error {
+	rows, err := l.QueryContext(l.ctx, `SELECT hash FROM keys WHERE span = ?`, s.number)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	s.filter = &bloom{}
+	for rows.Next() {
+		var hash int64
+		if err := rows.Scan(&hash); err != nil {
+			return err
+		}
+		s.filter.add(hash)
+	}
+	return rows.Err()
+}
+
+// decide finds out which of the new rows are duplicates.
+func (l *load) decide(pipeline.Batch) error {
+	if err := l.readSpans(); err != nil {
+		return fmt.Errorf("cannot read the spans of keys: %w", err)
+	}
+	l.hashes = make(map[[2]int64][]*newRow, len(l.rows))
+	for _, n := range l.rows {
+		if n.key == nil {
+			continue
+		}
+		first, ok, err := l.first(n)
+		if err != nil {
+			return fmt.Errorf("cannot look for what event %s repeats: %w", n.EventID, err)
+		}
+		if n.duplicate = ok; ok {
+			if err := l.storeDuplicate(n.tenant, n.place, first); err != nil {
+				return err
+			}
+		}
+		k := [2]int64{n.tenant, n.hash}
+		l.hashes[k] = append(l.hashes[k], n)
+	}
+	return nil
+}
+
+// selectKey finds the lowest row of a span that a row repeats.
+const selectKey = `SELECT e.generation, e.position, e.log_partition
+	FROM keys AS k CROSS JOIN events AS e USING (tenant, generation, position, log_partition)
+	WHERE k.span = ? AND k.tenant = ? AND k.hash = ? AND e.idempotency = ? AND (k.generation, k.position) < (?, ?) AND e.at >= ?
+	ORDER BY k.generation, k.position LIMIT 1`
+
+// first returns the lowest row that makes n a duplicate, among those that are stored and
+// the earlier ones of the batch.
+func (l *load) first(n *newRow) (first place, ok bool, err error) {
+	oldest := n.At.UnixMilli() - dayMs
+	for _, p := range l.hashes[[2]int64{n.tenant, n.hash}] {
+		if p.place.before(n.place) && p.At.UnixMilli() >= oldest && p.Delivery.Idempotency == n.Delivery.Idempotency {
+			first, ok = p.place, true
+			break
+		}
+	}
+	for i, s := range l.spans {
+		if s.latest < oldest {
+			continue
+		}
+		if s.filter == nil && i >= len(l.spans)-mostFilters {
+			if err := l.fill(s); err != nil {
+				return place{}, false, err
+			}
+		}
+		if s.filter != nil && !s.filter.maybe(n.hash) {
+			continue
+		}
+		var p place
+		err := l.StmtContext(l.ctx, l.key).QueryRowContext(l.ctx, s.number, n.tenant, n.hash, n.key, n.generation, n.position, oldest).
+			Scan(&p.generation, &p.position, &p.partition)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+		case err != nil:
+			return place{}, false, err
+		case !ok || p.before(first):
+			first, ok = p, true
+		}
+	}
+	return first, ok, nil
+}
+
+func (l *load) storeDuplicate(tenant int64, p, first place) error {
+	return l.exec(`INSERT INTO duplicates (tenant, generation, position, log_partition, first_generation, first_position, first_partition)
+		VALUES (?, ?, ?, ?, ?, ?, ?)`, tenant, p.generation, p.position, p.partition, first.generation, first.position, first.partition)
+}
+
+// storeKeys stores the keys of the new rows in the last span, or in a new one.
+func (l *load) storeKeys() error {
+	var keyed []*newRow
+	var latest int64
+	for _, n := range l.rows {
+		if n.key != nil {
+			keyed = append(keyed, n)
+			latest = max(latest, n.At.UnixMilli())
+		}
+	}
+	if len(keyed) == 0 {
+		return nil
+	}
+	if len(l.spans) == 0 || l.spans[len(l.spans)-1].keys >= spanKeys {
+		l.spans = append(l.spans, &span{number: int64(len(l.spans)), filter: &bloom{}})
+		if i := len(l.spans) - 1 - mostFilters; i >= 0 {
+			l.spans[i].filter = nil
+		}
+	}
+	s := l.spans[len(l.spans)-1]
+	if s.filter == nil {
+		if err := l.fill(s); err != nil {
+			return err
+		}
+	}
+	s.keys, s.latest = s.keys+int64(len(keyed)), max(s.latest, latest)
+	err := l.exec(`INSERT INTO spans (span, keys, latest) VALUES (?, ?, ?)
+		ON CONFLICT (span) DO UPDATE SET keys = excluded.keys, latest = excluded.latest`, s.number, s.keys, s.latest)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(keyed, func(a, b *newRow) int {
+		return cmp.Or(cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.hash, b.hash))
+	})
+	return insert(l, l.keys, keyed, func(args []any, n *newRow) []any {
+		s.filter.add(n.hash)
+		return append(args, s.number, n.tenant, n.hash, n.generation, n.position, n.partition)
+	})
+}

@@ -1,0 +1,224 @@
+package sqlite
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// withdraw takes the rows away whose record is set aside and released: what the batch sets
+// aside or releases can be such a record, or be a row of one that was.
+func (l *load) withdraw(b pipeline.Batch) error {
+	maybe := map[sealer.Position]bool{}
+	for _, s := range b.SetAside {
+		maybe[s.Position] = true
+	}
+	for _, n := range l.rows {
+		if n.Type == pipeline.TypeReleased {
+			if p, err := sealer.ParsePosition(n.SubjectID); err == nil {
+				maybe[p] = true
+			}
+		}
+	}
+	if len(l.rows) > 0 {
+		low, high := l.rows[0].Position, l.rows[0].Position
+		for _, n := range l.rows {
+			if n.Position.Compare(low) < 0 {
+				low = n.Position
+			}
+			if n.Position.Compare(high) > 0 {
+				high = n.Position
+			}
+		}
+		rows, err := l.QueryContext(l.ctx, `SELECT generation, position FROM set_aside
+			WHERE log_partition = ? AND (generation, position) BETWEEN (?, ?) AND (?, ?)`,
+			b.Partition, low.Generation, low.Offset, high.Generation, high.Offset)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			p := sealer.Position{Partition: b.Partition}
+			if err := rows.Scan(&p.Generation, &p.Offset); err != nil {
+				return err
+			}
+			maybe[p] = true
+		}
+		if err := rows.Err(); err != nil {
+			return err
+		}
+	}
+	for p := range maybe {
+		if err := l.withdrawAt(p); err != nil {
+			return fmt.Errorf("cannot withdraw the event at %s: %w", p, err)
+		}
+	}
+	return nil
+}
+
+func (l *load) withdrawAt(position sealer.Position) error {
+	var tenantID, eventID string
+	p := placeOf(position)
+	err := l.QueryRowContext(l.ctx, `SELECT tenant_id, event_id FROM set_aside AS s
+		WHERE (log_partition, generation, position) = (?1, ?2, ?3)
+			AND NOT EXISTS (SELECT 1 FROM held WHERE (log_partition, generation, position) = (?1, ?2, ?3))`,
+		p.partition, p.generation, p.position).Scan(&tenantID, &eventID)
+	if err != nil {
+		return none(err)
+	}
+	var tenant int64
+	err = l.QueryRowContext(l.ctx, `SELECT tenant FROM tenants CROSS JOIN events USING (tenant)
+		WHERE tenant_id = ? AND (generation, position, log_partition) = (?, ?, ?) AND event_id = ?`,
+		tenantID, p.generation, p.position, p.partition, eventKey(eventID)).Scan(&tenant)
+	if err != nil {
+		return none(err)
+	}
+	if err := l.exec(`INSERT INTO withdrawn (event_id, tenant) VALUES (?, ?)`, eventKey(eventID), tenant); err != nil {
+		return err
+	}
+	return l.remove(tenant, p)
+}
+
+// none takes no row for no error.
+func none(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	return err
+}
+
+// remove takes a row away, with all that was made of it, and decides anew what has its key.
+func (l *load) remove(tenant int64, p place) error {
+	var hash any
+	var class, rendered sql.NullInt64
+	err := l.QueryRowContext(l.ctx, `SELECT class, rendered_at, idempotency FROM events WHERE (tenant, generation, position, log_partition) = (?, ?, ?, ?)`,
+		tenant, p.generation, p.position, p.partition).Scan(&class, &rendered, &hash)
+	if err != nil {
+		return err
+	}
+	at := []any{tenant, p.generation, p.position, p.partition}
+	const here = ` WHERE (tenant, generation, position, log_partition) = (?, ?, ?, ?)`
+	for _, statement := range []string{
+		`DELETE FROM texts WHERE text = (SELECT text FROM events` + here + `)`,
+		`DELETE FROM events` + here,
+		`DELETE FROM duplicates` + here,
+	} {
+		if err := l.exec(statement, at...); err != nil {
+			return err
+		}
+	}
+	if class.Int64 != classDelivery {
+		return nil
+	}
+	if err := l.sumAnew(tenant, rendered.Int64); err != nil || hash == nil {
+		return err
+	}
+	if err := l.exec(`DELETE FROM keys`+here+` AND hash = ? AND span IN (SELECT span FROM spans)`, append(at, hashOf(hash))...); err != nil {
+		return err
+	}
+	return l.decideAnew(tenant, hash)
+}
+
+// decideAnew decides which rows with a key are duplicates.
+func (l *load) decideAnew(tenant int64, key any) error {
+	type one struct {
+		place
+		at, rendered int64
+		duplicate    bool
+	}
+	rows, err := l.QueryContext(l.ctx, `SELECT e.generation, e.position, e.log_partition, e.at, e.rendered_at, e.duplicate
+		FROM spans AS s CROSS JOIN keys AS k ON k.span = s.span AND k.tenant = ? AND k.hash = ?
+			CROSS JOIN events AS e USING (tenant, generation, position, log_partition)
+		WHERE e.idempotency = ? ORDER BY 1, 2`, tenant, hashOf(key), key)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	var all []one
+	for rows.Next() {
+		var o one
+		if err := rows.Scan(&o.generation, &o.position, &o.partition, &o.at, &o.rendered, &o.duplicate); err != nil {
+			return err
+		}
+		all = append(all, o)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for i, o := range all {
+		at := []any{tenant, o.generation, o.position, o.partition}
+		const here = ` WHERE (tenant, generation, position, log_partition) = (?, ?, ?, ?)`
+		if err := l.exec(`DELETE FROM duplicates`+here, at...); err != nil {
+			return err
+		}
+		duplicate := false
+		for _, p := range all[:i] {
+			if p.before(o.place) && p.at >= o.at-dayMs {
+				duplicate = true
+				if err := l.storeDuplicate(tenant, o.place, p.place); err != nil {
+					return err
+				}
+				break
+			}
+		}
+		if duplicate == o.duplicate {
+			continue
+		}
+		if err := l.exec(`UPDATE events SET duplicate = ?`+here, append([]any{duplicate}, at...)...); err != nil {
+			return err
+		}
+		if err := l.sumAnew(tenant, o.rendered); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sumAnew sums the hour of a time from the rows.
+func (l *load) sumAnew(tenant, rendered int64) error {
+	hour := hourOf(rendered)
+	if err := l.exec(`DELETE FROM hours WHERE tenant = ? AND hour = ?`, tenant, hour); err != nil {
+		return err
+	}
+	return l.exec(`INSERT INTO hours (tenant, hour, common, duplicate, receipts, quantity_ms, first, last)
+		SELECT tenant, ?, common, duplicate, COUNT(*), SUM(quantity_ms), MIN(rendered_at), MAX(rendered_at)
+		FROM events INDEXED BY deliveries_by_time
+		WHERE class = 0 AND tenant = ? AND rendered_at >= ? AND rendered_at < ?
+		GROUP BY common, duplicate`, hour, tenant, hour*hourMs, (hour+1)*hourMs)
+}
+
+// drop deletes all that there is of tenants that are dropped (pipeline.TypeDropped), and
+// marks them: what comes of them later is passed over.
+func (l *load) drop(b pipeline.Batch) error {
+	for i := range b.Rows {
+		r := &b.Rows[i]
+		if r.Type != pipeline.TypeDropped || r.SubjectID != r.TenantID {
+			continue
+		}
+		t, err := l.tenantOf(r.TenantID)
+		if err != nil {
+			return err
+		}
+		if t.dropped {
+			continue
+		}
+		for _, statement := range []string{
+			`DELETE FROM texts WHERE text IN (SELECT text FROM events WHERE tenant = ?)`,
+			`DELETE FROM events WHERE tenant = ?`,
+			`DELETE FROM duplicates WHERE tenant = ?`,
+			`DELETE FROM hours WHERE tenant = ?`,
+			`DELETE FROM keys WHERE tenant = ? AND span IN (SELECT span FROM spans)`,
+			`DELETE FROM common WHERE tenant = ?`,
+			`UPDATE tenants SET dropped = TRUE WHERE tenant = ?`,
+		} {
+			if err := l.exec(statement, t.number); err != nil {
+				return fmt.Errorf("cannot drop %s: %w", r.TenantID, err)
+			}
+		}
+		l.tenants[r.TenantID] = tenant{t.number, true}
+	}
+	return nil
+}

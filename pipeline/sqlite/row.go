@@ -1,0 +1,229 @@
+package sqlite
+
+import (
+	"crypto/sha256"
+	"database/sql"
+	"encoding/base64"
+	"encoding/binary"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// Classes of events, as the column class has them.
+const (
+	classDelivery = iota
+	classRefusals
+	classOther
+)
+
+// common is what many events have in common, a row of the table of that name.
+type common struct {
+	tenant                                                              int64
+	node, kind, actorKind, actorID, subjectKind, subjectID              string
+	right, basis, substrate, signingKey, reason, meteringBasis, metered string
+}
+
+func commonOf(tenant int64, r *pipeline.Row) common {
+	c := common{tenant: tenant, node: r.Node, kind: r.Type,
+		actorKind: r.ActorKind, actorID: r.ActorID, subjectKind: r.SubjectKind, subjectID: r.SubjectID}
+	if d := r.Delivery; d != nil {
+		c.right, c.basis, c.substrate, c.signingKey = d.RightID, d.BasisID, d.Substrate, d.SigningKeyID
+		c.reason, c.meteringBasis, c.metered = d.Reason, d.MeteringBasis, "0"
+		if d.Metered {
+			c.metered = "1"
+		}
+	}
+	return c
+}
+
+// fields lists the texts of c.
+func (c *common) fields() []*string {
+	return []*string{&c.node, &c.kind, &c.actorKind, &c.actorID, &c.subjectKind, &c.subjectID,
+		&c.right, &c.basis, &c.substrate, &c.signingKey, &c.reason, &c.meteringBasis, &c.metered}
+}
+
+// digest is the same for no two of them.
+func (c *common) digest() []byte {
+	b := binary.AppendVarint(nil, c.tenant)
+	for _, f := range c.fields() {
+		b = append(binary.AppendUvarint(b, uint64(len(*f))), *f...)
+	}
+	sum := sha256.Sum256(b)
+	return sum[:16]
+}
+
+// args are the values of c's columns, from digest to metering_basis.
+func (c *common) args() []any {
+	args := []any{c.digest(), c.tenant, c.node, c.kind, c.actorKind, c.actorID, c.subjectKind, c.subjectID}
+	if c.metered == "" {
+		return append(args, nil, nil, nil, nil, nil, nil, nil)
+	}
+	return append(args, c.right, c.basis, c.substrate, c.signingKey, c.metered == "1", c.reason, c.meteringBasis)
+}
+
+// place is where a row stands among those of its tenant.
+type place struct{ generation, position, partition int64 }
+
+func placeOf(p sealer.Position) place {
+	return place{int64(p.Generation), p.Offset, int64(p.Partition)}
+}
+
+func (p place) before(q place) bool {
+	return p.generation < q.generation || p.generation == q.generation && p.position < q.position
+}
+
+// columns of events, in the order in which appendRow binds them.
+const columns = `tenant, generation, position, log_partition, class, common, text, event_id, epoch, seq, at,
+	right_revision, receipt_id, rendered_at, issued_at, quantity_ms, duplicate, idempotency, spatial_anchor_id, correlation_id`
+
+// appendRow appends the values of columns.
+func appendRow(args []any, n *newRow) []any {
+	r, d := n.Row, n.Delivery
+	args = append(args, n.tenant, n.generation, n.position, n.partition, n.class, n.common, n.text, n.id,
+		int64(r.Epoch), int64(r.Seq), r.At.UnixMilli())
+	if d == nil {
+		return append(args, nil, nil, nil, nil, nil, nil, nil, nil, nil)
+	}
+	var receipt, issued any
+	if len(r.EventID) < 4 || d.ReceiptID != "rcp_"+r.EventID[4:] {
+		receipt = d.ReceiptID
+	}
+	if !d.IssuedAt.Equal(r.At) {
+		issued = d.IssuedAt.UnixMilli()
+	}
+	return append(args, d.RightRevision, receipt, d.RenderedAt.UnixMilli(), issued, d.QuantityMs, n.duplicate,
+		n.key, text(d.SpatialAnchorID), text(d.CorrelationID))
+}
+
+// eventKey is the form in which the warehouse keeps an event's id: the 16 bytes of a ULID
+// behind evt_, or the whole id.
+func eventKey(id string) any {
+	if ulidText, ok := strings.CutPrefix(id, "evt_"); ok {
+		if u, err := ulid.ParseStrict(ulidText); err == nil && u.String() == ulidText {
+			return u[:]
+		}
+	}
+	return id
+}
+
+func eventID(key any) string {
+	if b, ok := key.([]byte); ok {
+		return "evt_" + ulid.ULID(b).String()
+	}
+	return key.(string)
+}
+
+// idempotencyKey is the form in which the warehouse keeps an idempotency hash; nil without one.
+func idempotencyKey(hash string) any {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(hash)
+	switch {
+	case hash == "":
+		return nil
+	case err == nil && base64.RawURLEncoding.EncodeToString(b) == hash:
+		return b
+	}
+	return hash
+}
+
+func idempotency(key any) string {
+	switch k := key.(type) {
+	case []byte:
+		return base64.RawURLEncoding.EncodeToString(k)
+	case string:
+		return k
+	}
+	return ""
+}
+
+// text stores an empty text as NULL.
+func text(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// verbatim keeps the driver from storing an empty value as NULL.
+func verbatim(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// optional stores an empty value as NULL.
+func optional(b []byte) any {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+// selected are the columns that scanRow reads, of events AS e, common AS c and texts AS x.
+const selected = `e.generation, e.log_partition, e.position, e.event_id, e.epoch, e.seq, e.at, x.event, x.private,
+	c.node, c.type, c.actor_kind, c.actor_id, c.subject_kind, c.subject_id, e.class,
+	c.right_id, c.basis_id, c.substrate, c.signing_key_id, c.metered, c.reason, c.metering_basis,
+	e.right_revision, e.receipt_id, e.rendered_at, e.issued_at, e.quantity_ms, e.idempotency`
+
+// scanRow reads a row of selected.
+func scanRow(scan func(...any) error) (pipeline.Row, error) {
+	var (
+		r                                               pipeline.Row
+		epoch, seq, at, class                           int64
+		id, hash                                        any
+		right, basis, substrate, key, reason, meterName sql.NullString
+		receipt                                         sql.NullString
+		revision, renderedAt, issuedAt, quantityMs      sql.NullInt64
+		metered                                         sql.NullBool
+	)
+	err := scan(&r.Generation, &r.Partition, &r.Offset, &id, &epoch, &seq, &at, &r.Event, &r.Private,
+		&r.Node, &r.Type, &r.ActorKind, &r.ActorID, &r.SubjectKind, &r.SubjectID, &class,
+		&right, &basis, &substrate, &key, &metered, &reason, &meterName,
+		&revision, &receipt, &renderedAt, &issuedAt, &quantityMs, &hash)
+	if err != nil {
+		return pipeline.Row{}, err
+	}
+	r.EventID, r.Epoch, r.Seq, r.At = eventID(id), uint64(epoch), uint64(seq), instant(at)
+	if class != classDelivery {
+		return r, nil
+	}
+	if !receipt.Valid {
+		receipt.String = "rcp_" + r.EventID[4:]
+	}
+	if !issuedAt.Valid {
+		issuedAt.Int64 = at
+	}
+	r.Delivery = &pipeline.Delivery{
+		ReceiptID:     receipt.String,
+		RightID:       right.String,
+		RightRevision: revision.Int64,
+		BasisID:       basis.String,
+		Substrate:     substrate.String,
+		RenderedAt:    instant(renderedAt.Int64),
+		IssuedAt:      instant(issuedAt.Int64),
+		SigningKeyID:  key.String,
+		Metered:       metered.Bool,
+		Reason:        reason.String,
+		MeteringBasis: meterName.String,
+		QuantityMs:    quantityMs.Int64,
+		Idempotency:   idempotency(hash),
+	}
+	return r, nil
+}
+
+func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+const hourMs = 3_600_000
+
+// hourOf is the hour of a time in milliseconds, also of one before 1970.
+func hourOf(ms int64) int64 {
+	if ms%hourMs < 0 {
+		return ms/hourMs - 1
+	}
+	return ms / hourMs
+}
