@@ -3,6 +3,8 @@ package sealer
 import (
 	"crypto"
 	"fmt"
+	"maps"
+	"sync"
 	"time"
 )
 
@@ -24,7 +26,8 @@ type PackConfig struct {
 	// Key is the Ed25519 key that signs the pack.
 	Key crypto.Signer
 	// Earlier names, for entries that repeat a delivery of an earlier pack, the
-	// lowest such leaf by event id. Repetitions within the pack are found anyway.
+	// lowest such leaf by event id. Repetitions within the pack are found anyway. What is
+	// not known yet may be told by Repeats.
 	Earlier map[string]uint64
 	// Rules are the settlement rules of the log before the first entry: those of the
 	// header of the pack before. Rules among the entries are found anyway.
@@ -41,6 +44,9 @@ type PackBuilder struct {
 	ledger *ledger
 	crew   *crew
 	added  int
+
+	mu      sync.Mutex
+	earlier map[string]uint64 // guarded by mu
 }
 
 // NewPackBuilder begins a pack. Whoever begins one must Seal or Abort it.
@@ -69,16 +75,30 @@ func newPackBuilder(cfg PackConfig) (*PackBuilder, error) {
 		return nil, fmt.Errorf("%s, the previous, does not end with the tree before", p.PackID)
 	}
 	cfg.Before = cfg.Before.Clone()
-	b := &PackBuilder{cfg: cfg, ledger: newLedger(cfg.TenantID, cfg.Before.Size(), cfg.Before, newHistory(nil))}
+	b := &PackBuilder{cfg: cfg, earlier: maps.Clone(cfg.Earlier), ledger: newLedger(cfg.TenantID, cfg.Before.Size(), cfg.Before, newHistory(nil))}
 	b.ledger.settles = true
 	b.ledger.adopt(cfg.Rules)
-	b.ledger.claim = func(event *Event, _ uint64) (uint64, bool) {
-		first, ok := cfg.Earlier[event.EventID]
-		return first, ok
-	}
+	b.ledger.claim = b.claim
 	in := &inspector{directory: directory, purpose: receipts, sealedAt: cfg.SealedAt}
 	b.crew = newCrew(in.inspect, b.ledger.fold)
 	return b, nil
+}
+
+func (b *PackBuilder) claim(event *Event, _ uint64) (first uint64, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	first, ok = b.earlier[event.EventID]
+	return first, ok
+}
+
+// Repeats tells of an entry that is still to be added what Earlier does.
+func (b *PackBuilder) Repeats(eventID string, first uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.earlier == nil {
+		b.earlier = map[string]uint64{}
+	}
+	b.earlier[eventID] = first
 }
 
 // Add takes the next entry, the text of an event verbatim. The builder reads it

@@ -133,7 +133,11 @@ func (r *Room) toldOf(ctx context.Context, all []Released) error {
 			continue
 		}
 		waited[one.TenantID] = true
-		if _, _, err := r.catchUp(ctx, one.TenantID, 0); err != nil {
+		at, _, err := r.catchUp(ctx, one.TenantID, 0)
+		if err == nil && at.short() {
+			err = errBehind
+		}
+		if err != nil {
 			return err
 		}
 	}

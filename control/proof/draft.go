@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"math"
 	"slices"
 	"time"
@@ -17,8 +16,9 @@ import (
 	"muniment/sealer"
 )
 
-// pageRows is how many rows are read at once.
-const pageRows = 1000
+// pageRows is how many rows are read at once; the next ones are read beside the work on
+// these.
+const pageRows = 4000
 
 // draft is a pack on its way: the head it stands on, the head it makes.
 type draft struct {
@@ -28,6 +28,9 @@ type draft struct {
 	began     time.Time
 	sealedAt  time.Time       // began, or that of the newest entry if it is later
 	first     sealer.Position // of the first entry
+	newest    time.Time       // of an entry
+	nodes     []byte          // that the entries complete
+	scratch   scratch         // the entries, in their order
 
 	// promised is set once all entries were verified and the new root was
 	// promised. Only then may the key sign.
@@ -44,16 +47,12 @@ func newDraft(s *session, old head) *draft {
 		began = s.directory.IssuedAt
 	}
 	next := head{sequence: old.sequence + 1, packID: api.NewID(api.PrefixPack, began), tree: old.tree.Clone(), position: old.position}
-	return &draft{session: s, old: old, next: next, packID: next.packID, began: began}
+	return &draft{session: s, old: old, next: next, packID: next.packID, began: began, scratch: scratch{dir: s.folder.name(s.tenantID, "")}}
 }
 
 // build reads the slice, verifies it, and signs it; news is false when there is
 // nothing to seal.
 func (d *draft) build(ctx context.Context) (news bool, err error) {
-	earlier, err := d.earlier(ctx, d.old)
-	if err != nil {
-		return false, err
-	}
 	roots, err := promised(ctx, d.db.Read(), d.tenantID, d.old.tree.Size())
 	if err != nil {
 		return false, err
@@ -64,7 +63,6 @@ func (d *draft) build(ctx context.Context) (news bool, err error) {
 		Before:    d.old.tree,
 		Directory: d.directoryText,
 		Key:       promisedKey{d.signer.Key, func() error { return d.promise(ctx) }},
-		Earlier:   earlier,
 		Rate:      d.cfg.Rate,
 	}
 	if d.old.sequence > 0 {
@@ -80,12 +78,12 @@ func (d *draft) build(ctx context.Context) (news bool, err error) {
 	}
 	defer builder.Abort()
 	if !news { // unless the slice is full of what isn't, and news wait behind it
-		if news, err = d.newsBehind(ctx, d.next.position); err == nil && !news {
+		if news, err = d.newsBehind(ctx, d.next.position, d.end); err == nil && !news {
 			news, err = d.doubtful(ctx)
 		}
-		if err != nil || !news {
-			return false, err
-		}
+	}
+	if err != nil || !news || d.ragged() {
+		return false, err
 	}
 	if d.pack, err = builder.Seal(); err == nil && d.pack.Header.RootHash != d.next.tree.Root() {
 		err = fmt.Errorf("%w: the root %s was promised, the pack has %s", errForked, d.next.tree.Root(), d.pack.Header.RootHash)
@@ -94,6 +92,17 @@ func (d *draft) build(ctx context.Context) (news bool, err error) {
 		err = d.blame(ctx, err)
 	}
 	return true, err
+}
+
+// raggedFor is how old the newest entry of a pack may be that ends where the warehouse
+// happened to be. A verifier concludes from a pack that is not full that all is in it which
+// control had committed an hour before it was sealed: behind entries that are younger than
+// this the log holds nothing of that, as long as nothing takes half an hour to get into it.
+const raggedFor = 30 * time.Minute
+
+// ragged says whether the slice ends where no pack may end.
+func (d *draft) ragged() bool {
+	return d.short && d.next.tree.Size()-d.old.tree.Size() < uint64(d.cfg.MaxEntries) && d.sealedAt.Sub(d.newest) > raggedFor
 }
 
 // previous is the header of the pack before, which is in the database.
@@ -117,26 +126,41 @@ func (d *draft) fill(ctx context.Context, config sealer.PackConfig, roots map[ui
 		return nil, false, err
 	}
 	d.next.tree, d.next.position = d.old.tree.Clone(), d.old.position
-	newest := at
-	for row, err := range d.rows(ctx, d.old.position, d.end, d.cfg.MaxEntries) {
-		if err == nil {
-			b.Add(row.Event)
-			err = d.grow(row, roots)
-		}
-		if err != nil {
-			b.Abort()
-			return nil, false, err
-		}
-		if row.At.After(newest) {
-			newest = row.At
-		}
-		news = news || isNews(row)
+	d.nodes, d.newest = nil, time.Time{}
+	if err = d.scratch.reset(); err == nil {
+		news, err = d.add(ctx, b, roots)
 	}
-	if newest.After(at) {
+	if err != nil || d.newest.After(at) {
 		b.Abort()
-		return d.fill(ctx, config, roots, newest)
 	}
-	return b, news, nil
+	if err == nil && d.newest.After(at) {
+		return d.fill(ctx, config, roots, d.newest)
+	}
+	return b, news, err
+}
+
+// add adds the slice, page by page.
+func (d *draft) add(ctx context.Context, b *sealer.PackBuilder, roots map[uint64]string) (news bool, err error) {
+	for p := range d.pages(ctx, d.old.position, d.end, d.cfg.MaxEntries) {
+		if p.err == nil {
+			p.err = d.tellRepeats(ctx, b, p.repeats)
+		}
+		if p.err != nil {
+			return false, p.err
+		}
+		for i := range p.rows {
+			row := &p.rows[i]
+			b.Add(row.Event)
+			if err := d.grow(row, roots); err != nil {
+				return false, err
+			}
+			if row.At.After(d.newest) {
+				d.newest = row.At
+			}
+			news = news || isNews(row)
+		}
+	}
+	return news, nil
 }
 
 // grow takes a row into the next head. On the way it meets the roots that seals
@@ -145,48 +169,26 @@ func (d *draft) grow(row *pipeline.Row, roots map[uint64]string) error {
 	if d.next.tree.Size() == d.old.tree.Size() {
 		d.first = row.Position
 	}
-	delete(d.repeats, row.EventID) // its leaf is looked up already
 	d.next.position = row.Position
-	d.next.tree.Append(sealer.LeafHash(row.Event))
+	d.nodes = d.next.tree.AppendNodes(d.nodes, sealer.LeafHash(row.Event))
 	size := d.next.tree.Size()
 	if promised, ok := roots[size]; ok && promised != d.next.tree.Root().String() {
 		return fmt.Errorf("%w: at size %d the root %s was promised, now it is %s", errForked, size, promised, d.next.tree.Root())
 	}
-	return nil
-}
-
-// rows are the tenant's rows behind after and before end, at most limit.
-func (s *session) rows(ctx context.Context, after, end sealer.Position, limit int) iter.Seq2[*pipeline.Row, error] {
-	return func(yield func(*pipeline.Row, error) bool) {
-		for limit > 0 {
-			ask := min(limit, pageRows)
-			page, err := s.warehouse.Events(ctx, pipeline.EventQuery{TenantID: s.tenantID, After: &after, Before: &end, Limit: ask})
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for i := range page {
-				if !yield(&page[i], nil) {
-					return
-				}
-			}
-			if len(page) < ask {
-				return
-			}
-			limit -= ask
-			after = page[ask-1].Position
-		}
-	}
+	return d.scratch.add(row.Event)
 }
 
 // isNews says whether an event makes something to seal.
 func isNews(row *pipeline.Row) bool { return row.Type != typeSealed && row.Type != sealer.TypeRefusals }
 
-// newsBehind says whether there is anything to seal behind a position.
-func (s *session) newsBehind(ctx context.Context, after sealer.Position) (bool, error) {
-	for row, err := range s.rows(ctx, after, s.end, math.MaxInt) {
-		if err != nil || isNews(row) {
-			return err == nil, err
+// newsBehind says whether there is anything to seal behind a position and before another.
+func (s *session) newsBehind(ctx context.Context, after, before sealer.Position) (bool, error) {
+	for p := range s.pages(ctx, after, before, math.MaxInt) {
+		if p.err != nil {
+			return false, p.err
+		}
+		if slices.ContainsFunc(p.rows, func(row pipeline.Row) bool { return isNews(&row) }) {
+			return true, nil
 		}
 	}
 	return false, nil
@@ -236,21 +238,18 @@ func (d *draft) promise(ctx context.Context) error {
 	return err
 }
 
-// slice are the rows of the pack once more.
-func (d *draft) slice(ctx context.Context) iter.Seq2[*pipeline.Row, error] {
-	return d.rows(ctx, d.old.position, d.next.position.Next(), d.cfg.MaxEntries)
-}
-
 // blame finds the rows that the builder could not verify and sets them aside;
 // cause comes back if it finds none.
 func (d *draft) blame(ctx context.Context, cause error) error {
 	var aside []pipeline.SetAside
-	for row, err := range d.slice(ctx) {
-		if err != nil {
-			return err
+	for p := range d.pages(ctx, d.old.position, d.next.position.Next(), d.cfg.MaxEntries) {
+		if p.err != nil {
+			return p.err
 		}
-		if fault := verify(row, d.directory, d.receipts, d.sealedAt); fault != nil {
-			aside = append(aside, setAsideOf(row, fault))
+		for i := range p.rows {
+			if fault := verify(&p.rows[i], d.directory, d.receipts, d.sealedAt); fault != nil {
+				aside = append(aside, setAsideOf(&p.rows[i], fault))
+			}
 		}
 	}
 	if len(aside) == 0 {
@@ -273,24 +272,16 @@ func (d *draft) blame(ctx context.Context, cause error) error {
 }
 
 // write makes the pack's file, and beside it that of its nodes.
-func (d *draft) write(ctx context.Context) (err error) {
-	var nodes []byte
-	tree := d.old.tree.Clone()
+func (d *draft) write() (err error) {
 	d.bytes, d.sum, err = d.folder.write(d.tenantID, d.packID, func(w io.Writer) error {
 		bundle := sealer.NewBundleWriter(w, d.pack)
-		for row, err := range d.slice(ctx) {
-			if err == nil {
-				err = bundle.Add(row.Event)
-			}
-			if err != nil {
-				return err
-			}
-			nodes = tree.AppendNodes(nodes, sealer.LeafHash(row.Event))
+		if err := d.scratch.each(bundle.Add); err != nil {
+			return err
 		}
 		return bundle.Close()
 	})
 	if err == nil {
-		d.saveNodes(d.tenantID, d.packID, nodes)
+		d.saveNodes(d.tenantID, d.packID, d.nodes)
 	}
 	return err
 }

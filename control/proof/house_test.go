@@ -385,6 +385,16 @@ func (h *house) pause(partition int32) {
 	h.loaders[partition].Pause()
 }
 
+// end is that of the tenant's partition of the log.
+func (h *house) end() sealer.Position {
+	h.t.Helper()
+	partition, err := h.log.PartitionOf(h.t.Context(), h.tenant)
+	require.NoError(h.t, err)
+	_, end, err := h.log.Bounds(h.t.Context(), partition)
+	require.NoError(h.t, err)
+	return end
+}
+
 // packs are the tenant's packs, as the database lists them.
 func (h *house) packs() []Pack {
 	packs, err := listPacks(h.t.Context(), h.db.Read(), h.tenant, 0, 1_000_000)

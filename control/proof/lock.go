@@ -36,11 +36,26 @@ func (l *locks) acquire(ctx context.Context, tenantID string) (release func(), e
 			delete(l.held, tenantID)
 		}
 	}
+	done := func() { <-one.turn; leave() }
+	select {
+	case one.turn <- struct{}{}: // also if there is no time to wait
+		return done, nil
+	default:
+	}
 	select {
 	case one.turn <- struct{}{}:
-		return func() { <-one.turn; leave() }, nil
+		return done, nil
 	case <-ctx.Done():
 		leave()
 		return nil, ctx.Err()
 	}
+}
+
+// turn waits until nobody else is at work on the tenant, here or in another process.
+func (r *Room) turn(ctx context.Context, tenantID string) (release func(), err error) {
+	leave, err := r.sealing.acquire(ctx, tenantID)
+	if err != nil {
+		return nil, err
+	}
+	return leave, nil
 }

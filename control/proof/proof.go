@@ -130,9 +130,11 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil leaves them unregistered.
 	Registerer prometheus.Registerer
-	// WaitFor is how long a seal waits for outbox and warehouse together. Default
-	// 10 s.
+	// WaitFor is how long a seal waits for outbox, spools and warehouse together.
+	// Default 10 s.
 	WaitFor time.Duration
+	// WorkFor is how long SealSome works then. Default 20 s.
+	WorkFor time.Duration
 	// SpoolWait is how much of that it waits for the spools of live nodes. Default 2 s.
 	SpoolWait time.Duration
 	// MaxEntries is the most entries of one pack, 1 to 100,000. Default 100,000.
@@ -156,8 +158,8 @@ func (c *Config) validate() error {
 		return errors.New("no Rate is given")
 	case c.Dir == "":
 		return errors.New("no Dir is given")
-	case c.WaitFor < 0 || c.SpoolWait < 0:
-		return errors.New("negative WaitFor or SpoolWait")
+	case c.WaitFor < 0 || c.WorkFor < 0 || c.SpoolWait < 0:
+		return errors.New("negative WaitFor, WorkFor or SpoolWait")
 	case c.MaxEntries < 0 || c.MaxEntries > maxEntries:
 		return fmt.Errorf("a MaxEntries of %d is not within 1 and %d", c.MaxEntries, maxEntries)
 	}
@@ -172,6 +174,9 @@ func (c *Config) validate() error {
 	}
 	if c.WaitFor == 0 {
 		c.WaitFor = 10 * time.Second
+	}
+	if c.WorkFor == 0 {
+		c.WorkFor = 20 * time.Second
 	}
 	if c.SpoolWait == 0 {
 		c.SpoolWait = 2 * time.Second

@@ -19,8 +19,9 @@ import (
 func (r *Room) Routes(a route.API) {
 	route.Add(a, route.Operation{ID: "seal-proof-packs", Method: http.MethodPost, Path: "/v1/proof-packs/seal", Tag: "Proof packs", Access: route.Scope(api.ProofWrite),
 		Summary: "Seal what was acknowledged before the call",
-		Description: "Answers with every pack sealed since the call began, or with the last one when nothing is new. " +
-			"503 WAREHOUSE_BEHIND and LOG_UNAVAILABLE may be tried again, 503 SET_ASIDE needs an operator."}, r.postSeal)
+		Description: "Answers within 30 s with every pack sealed since the call began, or with the last one when nothing is new. While more is true, call again with the answer's upTo: " +
+			"once it is false, every event that was acknowledged into the log before the first call is in a pack. Events are sealed by themselves, too, when they are many or old. " +
+			"503 WAREHOUSE_BEHIND, when nothing new could be sealed as the warehouse lacks it, and LOG_UNAVAILABLE may be tried again, 503 SET_ASIDE needs an operator."}, r.postSeal)
 	route.Add(a, route.Operation{ID: "list-proof-packs", Method: http.MethodGet, Path: "/v1/proof-packs", Tag: "Proof packs", Access: route.Scope(api.AuditRead),
 		Summary: "List the proof packs, newest last"}, r.list)
 	route.Add(a, route.Operation{ID: "get-proof-pack", Method: http.MethodGet, Path: "/v1/proof-packs/{packId}", Tag: "Proof packs", Access: route.Scope(api.AuditRead),
@@ -38,9 +39,25 @@ func (r *Room) Routes(a route.API) {
 	r.exportRoutes(a)
 }
 
-func (r *Room) postSeal(ctx context.Context, _ *struct{}) (Sealed, error) {
+type sealRequest struct {
+	Body *struct {
+		UpTo string `json:"upTo,omitempty" minLength:"1" maxLength:"64" doc:"The upTo of the answer before, to go on; absent: the end of the log now."`
+	} // may be absent
+}
+
+func (r *Room) postSeal(ctx context.Context, in *sealRequest) (Sealed, error) {
 	caller := auth.PrincipalFrom(ctx)
-	return r.Seal(ctx, caller.TenantID, sealer.Ref{Kind: "key", ID: caller.ID})
+	var upTo *sealer.Position
+	if in.Body != nil {
+		partition, err := r.log.PartitionOf(ctx, caller.TenantID)
+		if err == nil {
+			upTo, err = route.GivenPosition("upTo", in.Body.UpTo, partition)
+		}
+		if err != nil {
+			return Sealed{}, err
+		}
+	}
+	return r.SealSome(ctx, caller.TenantID, upTo, store.ByKey(caller.ID))
 }
 
 // SchemaName is for the document, where names have no package before them.

@@ -46,6 +46,16 @@ func ask(server http.Handler, tenantID, request string) *httptest.ResponseRecord
 	return w
 }
 
+// post sends a body to a path for a tenant.
+func (h *house) post(tenantID, path, body string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
+	r.Header.Set("Tenant", tenantID)
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	h.serve().ServeHTTP(w, r)
+	return w
+}
+
 // exchange is one request and its whole answer, in which names stand for what
 // differs from run to run.
 type exchange struct {
@@ -66,9 +76,9 @@ func (h *house) script(t *testing.T, names *strings.Replacer, script []exchange)
 
 func TestPacksOverHTTP(t *testing.T) {
 	h := build(t)
-	h.script(t, strings.NewReplacer(), []exchange{
+	h.script(t, strings.NewReplacer("{end}", h.end().String()), []exchange{
 		{tenant, "GET /v1/proof-packs", 200, `{"ok":true,"data":{"packs":[],"nextCursor":null},"contractVersion":"v1.0"}`},
-		{tenant, "POST /v1/proof-packs/seal", 200, `{"ok":true,"data":{"packs":[],"pack":null,"pending":[]},"contractVersion":"v1.0"}`},
+		{tenant, "POST /v1/proof-packs/seal", 200, `{"ok":true,"data":{"packs":[],"pack":null,"upTo":"{end}","more":false,"pending":[]},"contractVersion":"v1.0"}`},
 	})
 	h.deliver(deliveries(2)...)
 	h.seal()
@@ -83,7 +93,7 @@ func TestPacksOverHTTP(t *testing.T) {
 	}
 	directory, err := h.keys.Directory(t.Context())
 	require.NoError(t, err)
-	words := []string{"{key}", h.keys.pack.KeyID, "{keys}", string(directory)}
+	words := []string{"{end}", h.end().String(), "{key}", h.keys.pack.KeyID, "{keys}", string(directory)}
 	for i, p := range packs {
 		n := strconv.Itoa(i + 1)
 		words = append(words, "{pack"+n+"}", p.ID, "{root"+n+"}", p.RootHash, "{sum"+n+"}", p.SHA256, "{header"+n+"}", string(p.Header),
@@ -99,7 +109,7 @@ func TestPacksOverHTTP(t *testing.T) {
 	badCursor := `{"ok":false,"error":"VALIDATION_FAILED","message":"cursor: is no cursor of this list","field":"cursor","contractVersion":"v1.0"}`
 	h.script(t, names, []exchange{
 		{tenant, "POST /v1/proof-packs/seal", 200,
-			`{"ok":true,"data":{"packs":[{header2}],"pack":{header2},"pending":[]},"contractVersion":"v1.0"}`},
+			`{"ok":true,"data":{"packs":[{header2}],"pack":{header2},"upTo":"{end}","more":false,"pending":[]},"contractVersion":"v1.0"}`},
 		{tenant, "GET /v1/proof-packs", 200,
 			`{"ok":true,"data":{"packs":[{summary1},{summary2}],"nextCursor":null},"contractVersion":"v1.0"}`},
 		{tenant, "GET /v1/proof-packs?limit=1", 200,

@@ -13,34 +13,43 @@ import (
 
 // Sealed is the answer of a seal.
 type Sealed struct {
-	// Packs are the headers of the packs sealed since the call began, oldest
-	// first, or of the last pack alone when nothing was new.
-	Packs []json.RawMessage `json:"packs" doc:"Headers of the packs sealed since the call began, oldest first, or of the last pack alone when nothing was new."`
-	// Pack is the newest of them; null while the tenant has none.
-	Pack json.RawMessage `json:"pack" doc:"The newest of them; null while the tenant has none."`
-	// Pending are acknowledged events that only the next pack can hold.
-	Pending []Pending `json:"pending" doc:"Acknowledged events that only the next pack can hold, by node."`
+	Packs   []json.RawMessage `json:"packs" doc:"Headers of the packs sealed since the call began, oldest first, or of the last pack alone when nothing was new."`
+	Pack    json.RawMessage   `json:"pack" doc:"The newest of them; null while the tenant has none."`
+	UpTo    string            `json:"upTo" doc:"Every event that was acknowledged into the log before the first call stands before this position. Packs may go beyond it."`
+	More    bool              `json:"more" doc:"Something before upTo is in no pack yet: call again with this upTo."`
+	Pending []Pending         `json:"pending" doc:"Acknowledged events that are in no pack yet."`
 }
 
-// Pending counts what a node still holds in its spool.
+// Pending counts what a node still holds in its spool, or the warehouse has not loaded.
 type Pending struct {
-	NodeID string `json:"nodeId"`
+	NodeID string `json:"nodeId,omitempty" doc:"The node in whose spool alone they are: only a later call can seal them."`
+	Source string `json:"source,omitempty" enum:"warehouse" doc:"Instead of a node: what has not reached the warehouse yet. Counted are the records of the log before upTo, of whatever tenant."`
 	Count  int64  `json:"count"`
 }
 
-// How soon a caller may try again, and how often a seal looks for the warehouse.
+// sourceWarehouse is the source of what is not loaded.
+const sourceWarehouse = "warehouse"
+
+// How soon a caller may try again.
 const (
 	retrySoon  = time.Second
 	retryLater = time.Minute
-	pollEvery  = 5 * time.Millisecond
 )
 
-// Seal seals what is new of a tenant on behalf of by. What a caller may be told of
-// a failure is *api.Error. Seal may be called by any number of goroutines and
-// processes; ctx ends the call between two steps, and what was sealed until then
-// stays sealed.
+// Seal seals everything of a tenant that was acknowledged before the call, on behalf of by,
+// however long that takes, or fails. What a caller may be told of a failure is *api.Error.
+// Seal may be called by any number of goroutines and processes; ctx ends the call between two
+// steps, and what was sealed until then stays sealed.
 func (r *Room) Seal(ctx context.Context, tenantID string, by sealer.Ref) (Sealed, error) {
-	return r.timed(ctx, tenantID, "", r.cfg.SpoolWait, by)
+	return r.timed(ctx, tenantID, request{spoolWait: r.cfg.SpoolWait, by: by})
+}
+
+// SealSome is Seal for who can't wait: it begins no pack that might not be done after WorkFor,
+// and while the warehouse lacks something, it seals what that has. upTo is that of the call
+// before; nil begins. Whoever calls until More is false has all sealed that was acknowledged
+// before the first call.
+func (r *Room) SealSome(ctx context.Context, tenantID string, upTo *sealer.Position, by sealer.Ref) (Sealed, error) {
+	return r.timed(ctx, tenantID, request{upTo: upTo, workFor: r.cfg.WorkFor, spoolWait: r.cfg.SpoolWait, by: by})
 }
 
 // Vouch seals what is new of a tenant before a key is revoked, and leaves no pack by
@@ -48,15 +57,25 @@ func (r *Room) Seal(ctx context.Context, tenantID string, by sealer.Ref) (Sealed
 // the key, another one is sealed on top of it, news or not. It waits for no spool: whose
 // receipts matter then was waited for before.
 func (r *Room) Vouch(ctx context.Context, tenantID, keyID string, by sealer.Ref) error {
-	_, err := r.timed(ctx, tenantID, keyID, 0, by)
+	_, err := r.timed(ctx, tenantID, request{leaving: keyID, by: by})
 	return err
 }
 
-// timed is seal for Seal and Vouch; leaving is the key that is about to be revoked,
-// spoolWait how long it waits for spools.
-func (r *Room) timed(ctx context.Context, tenantID, leaving string, spoolWait time.Duration, by sealer.Ref) (Sealed, error) {
+// request is what a seal is asked for.
+type request struct {
+	upTo *sealer.Position // nil: the end of the log
+	// workFor is how long it works, once it need not wait any more; 0: until all is sealed,
+	// which then has to be in the warehouse.
+	workFor   time.Duration
+	spoolWait time.Duration // how long it waits for spools
+	leaving   string        // the key that is about to be revoked
+	by        sealer.Ref
+}
+
+// timed is seal, measured.
+func (r *Room) timed(ctx context.Context, tenantID string, q request) (Sealed, error) {
 	began := r.cfg.Now()
-	sealed, fresh, err := r.seal(ctx, tenantID, leaving, spoolWait, by)
+	sealed, fresh, err := r.seal(ctx, tenantID, q)
 	r.metrics.seconds.Observe(r.cfg.Now().Sub(began).Seconds())
 	r.metrics.seals.WithLabelValues(result(fresh, err)).Inc()
 	if err != nil {
@@ -65,7 +84,7 @@ func (r *Room) timed(ctx context.Context, tenantID, leaving string, spoolWait ti
 	return sealed, nil
 }
 
-func (r *Room) seal(ctx context.Context, tenantID, leaving string, spoolWait time.Duration, by sealer.Ref) (sealed Sealed, fresh bool, err error) {
+func (r *Room) seal(ctx context.Context, tenantID string, q request) (sealed Sealed, fresh bool, err error) {
 	if err := r.db.Reserved(); err != nil {
 		return Sealed{}, false, err
 	}
@@ -73,107 +92,86 @@ func (r *Room) seal(ctx context.Context, tenantID, leaving string, spoolWait tim
 	if err != nil {
 		return Sealed{}, false, err
 	}
-	end, pending, err := r.catchUp(ctx, tenantID, spoolWait)
-	if err != nil {
-		return Sealed{}, false, err
+	reached, pending, err := r.catchUp(ctx, tenantID, q.spoolWait)
+	if err == nil && reached.short() && q.workFor == 0 {
+		err = errBehind
 	}
-	release, err := r.sealing.acquire(ctx, tenantID)
-	if err != nil {
-		return Sealed{}, false, err
-	}
-	defer release()
-	if err := r.refuseHeld(ctx, tenantID); err != nil {
-		return Sealed{}, false, err
-	}
-	session, err := r.newSession(ctx, tenantID, leaving, by, end)
-	if err != nil {
-		return Sealed{}, false, err
-	}
-	for more := true; more; {
-		more, err = session.sealNext(ctx)
-		if errors.Is(err, errMoved) {
-			more = true // another process has sealed: begin anew behind its pack
-			session, err = r.newSession(ctx, tenantID, leaving, by, end)
+	upTo := reached.end
+	if err == nil && q.upTo != nil {
+		if upTo = *q.upTo; upTo.Compare(reached.end) > 0 {
+			err = api.InvalidField("upTo", "is behind the end of the log")
 		}
-		if err != nil {
-			return Sealed{}, false, err
-		}
+	}
+	if err == nil {
+		err = r.refuseHeld(ctx, tenantID)
+	}
+	if err != nil {
+		return Sealed{}, false, err
+	}
+	s := &session{Room: r, tenantID: tenantID, leaving: q.leaving, by: q.by, end: reached.loaded, short: reached.short()}
+	more, err := s.work(ctx, q.workFor, upTo)
+	if err == nil && s.short && !more {
+		more, err = s.left(ctx, upTo)
+	}
+	if err != nil {
+		return Sealed{}, false, err
 	}
 	sealed, fresh, err = r.sealedSince(ctx, tenantID, before.sequence)
-	sealed.Pending = pending
+	if lacks := reached.lacks(upTo); lacks > 0 {
+		more, pending = true, append(pending, Pending{Source: sourceWarehouse, Count: lacks})
+	}
+	if err == nil && s.short && more && !fresh {
+		err = errBehind
+	}
+	sealed.UpTo, sealed.More, sealed.Pending = upTo.String(), more, pending
 	return sealed, fresh, err
 }
 
-// errBehind refuses to answer from a warehouse that lacks what was acknowledged.
-var errBehind = api.Unavailable(api.WarehouseBehind, "the warehouse has not loaded all that was acknowledged yet", retrySoon)
-
-// catchUp brings everything of a tenant that was acknowledged into the log so far into
-// the warehouse, and returns the position behind it, and what may come behind that out of
-// spools.
-func (r *Room) catchUp(parent context.Context, tenantID string, spoolWait time.Duration) (end sealer.Position, pending []Pending, err error) {
-	ctx, cancel := r.bounded(parent)
+// work seals pack after pack, for so long; more says that something before upTo is left.
+func (s *session) work(ctx context.Context, workFor time.Duration, upTo sealer.Position) (more bool, err error) {
+	in, cancel := ctx, context.CancelFunc(func() {})
+	if workFor > 0 {
+		in, cancel = context.WithTimeout(ctx, workFor) // to wait for others
+	}
 	defer cancel()
-	if err := r.db.Drain(ctx, tenantID); err != nil {
-		if parent.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-			err = api.Unavailable(api.LogUnavailable, "the log has not taken the tenant's audit events yet", retrySoon)
+	began, longest := time.Now(), time.Duration(0)
+	for first, more := true, true; more; first = false {
+		pack := time.Now()
+		if workFor > 0 && !first && pack.Sub(began)+longest > workFor {
+			return s.left(ctx, upTo)
 		}
-		return end, nil, err
-	}
-	// Before the end: what leaves a spool afterwards may be behind it.
-	if pending, err = r.spools(ctx, spoolWait); err != nil {
-		return end, nil, err
-	}
-	end, err = r.loaded(ctx, tenantID)
-	return end, pending, err
-}
-
-// load waits until what the log holds of a tenant now is in the warehouse.
-func (r *Room) load(parent context.Context, tenantID string) error {
-	ctx, cancel := r.bounded(parent)
-	defer cancel()
-	_, err := r.loaded(ctx, tenantID)
-	return err
-}
-
-// bounded gives a call WaitFor to wait.
-func (r *Room) bounded(parent context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(parent, r.cfg.WaitFor, errBehind)
-}
-
-// loaded waits until the warehouse has reached the end that the tenant's partition of
-// the log has now, and returns it; the cause of ctx's end if that comes first. Other
-// partitions hold nothing of the tenant: they may be behind.
-func (r *Room) loaded(ctx context.Context, tenantID string) (end sealer.Position, err error) {
-	defer func() {
-		if err != nil && ctx.Err() != nil {
-			err = context.Cause(ctx) // whichever step it ended
+		release, err := s.turn(in, s.tenantID)
+		if err != nil && in.Err() != nil && ctx.Err() == nil {
+			return s.left(ctx, upTo) // others are at it
 		}
-	}()
-	partition, err := r.log.PartitionOf(ctx, tenantID)
+		if err != nil {
+			return false, err
+		}
+		if s.signer == nil {
+			err = s.prepare(ctx)
+		}
+		if err == nil {
+			more, err = s.sealNext(ctx)
+		}
+		release()
+		if errors.Is(err, errMoved) {
+			s.signer, more, err = nil, true, nil // another process has sealed: begin anew behind its pack
+		}
+		if err != nil {
+			return false, err
+		}
+		longest = max(longest, time.Since(pack))
+	}
+	return false, nil
+}
+
+// left says whether something before upTo is in no pack.
+func (s *session) left(ctx context.Context, upTo sealer.Position) (bool, error) {
+	now, err := readHead(ctx, s.db.Read(), s.tenantID)
 	if err != nil {
-		return end, err
+		return false, err
 	}
-	first, end, err := r.log.Bounds(ctx, partition)
-	if err != nil {
-		return end, err
-	}
-	poll := time.NewTicker(pollEvery)
-	defer poll.Stop()
-	for first.Compare(end) < 0 { // what an empty log held is loaded: retention waits for it
-		next, ok, err := r.warehouse.Resume(ctx, partition)
-		if err == nil && ok && next.Compare(end) >= 0 {
-			break
-		}
-		if err != nil && ctx.Err() == nil {
-			return end, err
-		}
-		select {
-		case <-poll.C:
-		case <-ctx.Done():
-			return end, ctx.Err()
-		}
-	}
-	return end, nil
+	return s.newsBehind(ctx, now.position, upTo)
 }
 
 // errHeld refuses to seal around a record that can't be trusted.

@@ -50,7 +50,7 @@ func TestNothingNew(t *testing.T) {
 	h := build(t)
 	sealed, err := h.room.Seal(t.Context(), tenant, operator)
 	require.NoError(t, err)
-	require.Equal(t, Sealed{Packs: sealed.Packs, Pending: []Pending{}}, sealed)
+	require.Equal(t, Sealed{Packs: sealed.Packs, UpTo: h.end().String(), Pending: []Pending{}}, sealed)
 	require.NotNil(t, sealed.Packs)
 	require.Empty(t, sealed.Packs)
 

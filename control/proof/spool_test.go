@@ -51,14 +51,14 @@ func TestSealNamesWhatIsPending(t *testing.T) {
 	h.deliver(deliveries(3)...)
 	sealed, err := h.room.Seal(t.Context(), tenant, operator)
 	require.NoError(t, err)
-	require.Equal(t, []Pending{{"nod_a", 7}, {"nod_b", 2}, {"nod_c", 1}}, sealed.Pending)
+	require.Equal(t, []Pending{{NodeID: "nod_a", Count: 7}, {NodeID: "nod_b", Count: 2}, {NodeID: "nod_c", Count: 1}}, sealed.Pending)
 	require.Len(t, sealed.Packs, 1)
 
 	h.room.cfg.SpoolWait = time.Hour
 	live.Store(new(map[string]int64))
 	sealed, err = h.room.Seal(t.Context(), tenant, operator)
 	require.NoError(t, err)
-	require.Equal(t, []Pending{{"nod_a", 7}, {"nod_c", 1}}, sealed.Pending, "nothing new, and yet to be told")
+	require.Equal(t, []Pending{{NodeID: "nod_a", Count: 7}, {NodeID: "nod_c", Count: 1}}, sealed.Pending, "nothing new, and yet to be told")
 
 	live.Store(&map[string]int64{"nod_b": 2})
 	require.NoError(t, h.room.Vouch(t.Context(), tenant, "0123", operator), "it waits for no spool")

@@ -78,7 +78,7 @@ func (r *Room) spools(ctx context.Context, wait time.Duration) (pending []Pendin
 	maps.Copy(named, live)
 	pending = []Pending{}
 	for _, id := range slices.Sorted(maps.Keys(named)) {
-		pending = append(pending, Pending{id, named[id]})
+		pending = append(pending, Pending{NodeID: id, Count: named[id]})
 	}
 	return pending, nil
 }

@@ -1,0 +1,119 @@
+package proof
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/oklog/ulid/v2"
+
+	"muniment/gateway/api"
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// mostEarlier is how many earlier packs a session remembers the entries of: some 2 MB each.
+const mostEarlier = 16
+
+// leaves are the leaves of a pack, by event id.
+type leaves []eventLeaf
+
+type eventLeaf struct {
+	event ulid.ULID
+	leaf  uint64
+}
+
+// tellRepeats tells the builder of the duplicates of deliveries that earlier packs hold: the
+// others it finds itself.
+func (d *draft) tellRepeats(ctx context.Context, b *sealer.PackBuilder, repeats []pipeline.Duplicate) error {
+	var p Pack
+	for _, dup := range repeats {
+		if dup.First.Compare(d.old.position) > 0 {
+			continue
+		}
+		if p.ID == "" || dup.First.Compare(p.First) < 0 || dup.First.Compare(p.Last) > 0 {
+			var found bool
+			var err error
+			if p, found, err = packAt(ctx, d.db.Read(), d.tenantID, dup.First); err == nil && !found {
+				err = fmt.Errorf("no pack holds event %s, which is sealed", dup.FirstEventID)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		leaf, err := d.leafOf(p, dup.FirstEventID)
+		if err != nil {
+			return fmt.Errorf("cannot find the first of a duplicate in pack %s: %w", p.ID, err)
+		}
+		b.Repeats(dup.EventID, leaf)
+	}
+	return nil
+}
+
+// leafOf is the leaf of an event of a pack.
+func (s *session) leafOf(p Pack, eventID string) (uint64, error) {
+	known, ok := s.earlier[p.ID]
+	if !ok {
+		var err error
+		if known, err = s.leavesOf(p); err != nil {
+			return 0, err
+		}
+		if s.earlier == nil || len(s.earlier) == mostEarlier {
+			s.earlier = map[string]leaves{}
+		}
+		s.earlier[p.ID] = known
+	}
+	id, err := eventULID(eventID)
+	if err != nil {
+		return 0, err
+	}
+	i, ok := slices.BinarySearchFunc(known, id, func(e eventLeaf, id ulid.ULID) int { return e.event.Compare(id) })
+	if !ok {
+		return 0, fmt.Errorf("there is no event %s", eventID)
+	}
+	return known[i].leaf, nil
+}
+
+// leavesOf reads a pack's file.
+func (s *session) leavesOf(p Pack) (all leaves, err error) {
+	file, err := s.folder.open(p)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	entries, err := sealer.ReadPack(file)
+	for err == nil {
+		var text []byte
+		if text, err = entries.Next(); err != nil {
+			break
+		}
+		var event ulid.ULID
+		event, err = eventULID(idOf(text))
+		all = append(all, eventLeaf{event, p.FirstIndex + uint64(len(all))})
+	}
+	if !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	slices.SortFunc(all, func(a, b eventLeaf) int { return cmp.Or(a.event.Compare(b.event), cmp.Compare(a.leaf, b.leaf)) })
+	return all, nil
+}
+
+// idOf is the id in the text of a sealed event. It is canonical: what is behind the member
+// eventId has no member of this name, and no text can hold its quotation marks.
+func idOf(text []byte) string {
+	const name = `"eventId":"`
+	i := bytes.LastIndex(text, []byte(name))
+	if i < 0 {
+		return ""
+	}
+	id, _, _ := bytes.Cut(text[i+len(name):], []byte(`"`))
+	return string(id)
+}
+
+func eventULID(eventID string) (ulid.ULID, error) {
+	return ulid.ParseStrict(eventID[min(len(eventID), len(api.PrefixEvent)):])
+}

@@ -1,0 +1,103 @@
+package proof
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"muniment/sealer"
+	"muniment/sealer/keyfile"
+)
+
+// scratchMemory is how much of a scratch is kept in memory: a call that finds nothing new
+// needs no file.
+const scratchMemory = 1 << 20
+
+// scratch keeps the entries of a pack from when they are read until the pack's header, which
+// stands before them, is known. Most of it is in a file without a name, which is gone with
+// the process. It belongs to one goroutine and must be closed.
+type scratch struct {
+	dir   string // of the file
+	file  *os.File
+	w     *bufio.Writer
+	count int
+}
+
+// Write makes the file when the memory is full.
+func (s *scratch) Write(p []byte) (int, error) {
+	if s.file == nil {
+		if err := keyfile.MakeDir(s.dir); err != nil {
+			return 0, err
+		}
+		file, err := os.CreateTemp(s.dir, "*"+draftSuffix)
+		if err != nil {
+			return 0, err
+		}
+		s.file = file
+		if err := os.Remove(file.Name()); err != nil {
+			return 0, err
+		}
+	}
+	return s.file.Write(p)
+}
+
+// reset empties it.
+func (s *scratch) reset() error {
+	s.w, s.count = nil, 0
+	return s.close()
+}
+
+func (s *scratch) close() (err error) {
+	if s.file != nil {
+		err = s.file.Close()
+		s.file = nil
+	}
+	return err
+}
+
+// add takes the text of the next entry.
+func (s *scratch) add(event []byte) (err error) {
+	if s.w == nil {
+		s.w = bufio.NewWriterSize(s, scratchMemory)
+	}
+	s.count++
+	if _, err = s.w.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(event)))); err == nil {
+		_, err = s.w.Write(event)
+	}
+	return err
+}
+
+// each hands over the entries, in their order. A text is valid only during its call.
+func (s *scratch) each(take func(event []byte) error) error {
+	if s.w == nil {
+		return nil
+	}
+	if err := s.w.Flush(); err != nil {
+		return err
+	}
+	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	in := bufio.NewReaderSize(s.file, scratchMemory)
+	var length [4]byte
+	event := make([]byte, sealer.MaxEventBytes)
+	for range s.count {
+		if _, err := io.ReadFull(in, length[:]); err != nil {
+			return err
+		}
+		n := binary.LittleEndian.Uint32(length[:])
+		if n > sealer.MaxEventBytes {
+			return errors.New("the scratch of a pack is damaged")
+		}
+		if _, err := io.ReadFull(in, event[:n]); err != nil {
+			return fmt.Errorf("cannot read the scratch of a pack: %w", err)
+		}
+		if err := take(event[:n]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
