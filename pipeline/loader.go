@@ -30,6 +30,11 @@ var (
 // gigabytes: one batch holds this much, or a single record.
 const maxBatchBytes = 16 << 20
 
+// unheard is how long a warehouse that was not heard of is taken for the one that it was.
+// After that, and after each failure, it is asked where it stands before it gets a batch: it
+// may be an older copy, or an empty one, that would take the batch for the first of all.
+const unheard = time.Second
+
 // LoaderConfig is what a Loader works with.
 type LoaderConfig struct {
 	// Log is read, Warehouse is written. Required.
@@ -85,6 +90,10 @@ type Loader struct {
 	backlog backlog
 
 	next atomic.Pointer[sealer.Position] // to be loaded; nil until Run has found it
+
+	// heard is when the warehouse last said where it stands, or stored a batch; zero after
+	// a failure. Run's goroutine owns it.
+	heard time.Time
 
 	mu sync.Mutex
 	// resumed is closed while the loader may work, open while it is paused.
@@ -145,7 +154,8 @@ func (l *Loader) Resume() {
 // returns nil. It returns an error only when going on would lose or invent
 // records: ErrGap, ErrLogBehind, ErrDamaged, or the log's ErrFailed and
 // ErrClosed. Every other failure, of the warehouse or of the log, is logged,
-// counted and tried again.
+// counted and tried again. A warehouse that holds less than was loaded into it, as an older
+// copy of it does, gets what it lacks, as long as the log has it.
 func (l *Loader) Run(ctx context.Context) error {
 	if l.cfg.RetentionUsed != nil {
 		watching, stop := context.WithCancel(ctx)
@@ -170,41 +180,60 @@ func (l *Loader) Close() error {
 }
 
 func (l *Loader) run(ctx context.Context) error {
-	var next, end sealer.Position
-	err := l.retry(ctx, "cannot find the position to load from", func() (err error) {
+	for {
+		next, err := l.begin(ctx)
+		for err == nil {
+			next, err = l.step(ctx, next)
+		}
+		if !errors.Is(err, ErrAhead) || ctx.Err() != nil {
+			return err
+		}
+		l.metrics.rewinds.Inc()
+		l.log.WarnContext(ctx, "warehouse holds less than was loaded into it, going on from where it stands", "err", err)
+		if err := wait(ctx, l.cfg.MinBackoff); err != nil {
+			return err
+		}
+	}
+}
+
+// begin finds where to load from.
+func (l *Loader) begin(ctx context.Context) (next sealer.Position, err error) {
+	var end sealer.Position
+	err = l.retry(ctx, "cannot find the position to load from", func() (err error) {
 		next, end, err = l.start(ctx)
 		return err
 	})
 	if err != nil {
-		return err
+		return next, err
 	}
+	l.heard = time.Now()
 	l.backlog.ends(end)
 	l.backlog.begins(next)
 	l.metrics.position.Set(float64(next.Offset))
-	for {
-		at := next
-		l.next.Store(&at)
-		err := l.retry(ctx, "cannot wait for the log", func() error {
-			return l.cfg.Log.Wait(ctx, next)
-		})
-		if err != nil {
-			return err
-		}
-		if err := l.awaitResume(ctx); err != nil {
-			return err
-		}
-		var entries []sealer.Entry
-		err = l.retry(ctx, "cannot read the log", func() (err error) {
-			entries, err = l.read(ctx, next)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		if next, err = l.load(ctx, entries); err != nil {
-			return err
-		}
+	return next, nil
+}
+
+// step waits for records at next and loads a batch of them. It returns where that ends.
+func (l *Loader) step(ctx context.Context, next sealer.Position) (sealer.Position, error) {
+	l.next.Store(&next)
+	err := l.retry(ctx, "cannot wait for the log", func() error {
+		return l.cfg.Log.Wait(ctx, next)
+	})
+	if err != nil {
+		return next, err
 	}
+	if err := l.awaitResume(ctx); err != nil {
+		return next, err
+	}
+	var entries []sealer.Entry
+	err = l.retry(ctx, "cannot read the log", func() (err error) {
+		entries, err = l.read(ctx, next)
+		return err
+	})
+	if err != nil {
+		return next, err
+	}
+	return l.load(ctx, next, entries)
 }
 
 // Lag is how many durable records the warehouse does not hold yet. It asks the log
@@ -254,12 +283,8 @@ func (l *Loader) watchRetention(ctx context.Context) {
 				}
 			}
 		}
-		timer := time.NewTimer(30 * time.Second)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if wait(ctx, 30*time.Second) != nil {
 			return
-		case <-timer.C:
 		}
 	}
 }
@@ -273,43 +298,6 @@ func (l *Loader) standing() (next sealer.Position, ok bool) {
 		return sealer.Position{}, false
 	}
 	return l.cfg.Committed(l.cfg.Partition)
-}
-
-// start is where the partition is to be loaded from, and where the log ends.
-func (l *Loader) start(ctx context.Context) (next, end sealer.Position, err error) {
-	first, end, err := l.cfg.Log.Bounds(ctx, l.cfg.Partition)
-	if err != nil {
-		return next, end, err
-	}
-	// Offsets count from 0, so a warehouse without a position has to begin there.
-	next, ok, err := l.cfg.Warehouse.Resume(ctx, l.cfg.Partition)
-	switch {
-	case err != nil:
-		return next, end, err
-	case !ok:
-		next = sealer.Position{Generation: first.Generation, Partition: l.cfg.Partition}
-	}
-	if next.Generation < end.Generation && ok {
-		// The log was recreated or restored since it was last loaded: its offsets may
-		// count anew, or stand for other records. All it holds is loaded once more.
-		if first.Offset > next.Offset {
-			return next, end, gap(next, first)
-		}
-		l.log.WarnContext(ctx, "log has a new generation, loading it from its start",
-			"loaded", next.String(), "first", first.String(), "end", end.String())
-		return first, end, nil
-	}
-	if next.Compare(end) > 0 {
-		return next, end, fmt.Errorf("%w: loaded up to %s, the log ends at %s", ErrLogBehind, next, end)
-	}
-	if first.Compare(next) > 0 {
-		return next, end, gap(next, first)
-	}
-	return next, end, nil
-}
-
-func gap(from, to sealer.Position) error {
-	return fmt.Errorf("%w: nothing from %s up to %s", ErrGap, from, to)
 }
 
 // read returns the records from next on, at least one and at most a batch.
@@ -362,26 +350,37 @@ func (l *Loader) read(ctx context.Context, next sealer.Position) ([]sealer.Entry
 	return entries, nil
 }
 
-// load brings the entries into the warehouse and returns the position behind
-// them. It tries until they are there.
-func (l *Loader) load(ctx context.Context, entries []sealer.Entry) (sealer.Position, error) {
+// load brings the entries, which begin at next, into the warehouse and returns the
+// position behind them. It tries until they are there.
+func (l *Loader) load(ctx context.Context, next sealer.Position, entries []sealer.Entry) (sealer.Position, error) {
 	begun := time.Now()
-	var homes map[string]int32
-	err := l.retry(ctx, "cannot tell where tenants are", func() (err error) {
-		homes, err = l.homes(ctx, entries)
+	var b Batch
+	err := l.retry(ctx, "cannot tell where records belong", func() error {
+		homes, err := l.homes(ctx, entries)
+		if err == nil {
+			b = newBatch(entries, homes)
+			b.From = next
+			b.Chain, err = l.chain(ctx, b.Next)
+		}
 		return err
 	})
 	if err != nil {
-		return sealer.Position{}, err
+		return next, err
 	}
-	b := newBatch(entries, homes)
 	for _, s := range b.SetAside {
 		l.log.ErrorContext(ctx, "record set aside, sealing is held",
 			"position", s.Position.String(), "tenant", s.TenantID, "err", s.Reason)
 	}
 	err = l.retry(ctx, "cannot load into the warehouse", func() error {
+		if time.Since(l.heard) > unheard {
+			if err := l.standsAt(ctx, b.From); err != nil {
+				return err
+			}
+		}
 		err := l.cfg.Warehouse.Load(ctx, b)
+		l.heard = time.Now()
 		if err != nil {
+			l.heard = time.Time{}
 			// The alarm on a warehouse that is away is its lag.
 			if _, end, boundsErr := l.cfg.Log.Bounds(ctx, l.cfg.Partition); boundsErr == nil {
 				l.backlog.ends(end)
@@ -390,7 +389,7 @@ func (l *Loader) load(ctx context.Context, entries []sealer.Entry) (sealer.Posit
 		return err
 	})
 	if err != nil {
-		return sealer.Position{}, err
+		return next, err
 	}
 	l.metrics.loaded(b, time.Since(begun))
 	l.backlog.begins(b.Next)
@@ -436,7 +435,7 @@ func newBatch(entries []sealer.Entry, homes map[string]int32) Batch {
 	checkers.Wait()
 
 	last := entries[len(entries)-1].Position
-	b := Batch{Partition: last.Partition, From: entries[0].Position, Rows: rows[:0], Next: last.Next()}
+	b := Batch{Partition: last.Partition, Rows: rows[:0], Next: last.Next()}
 	for i, fault := range faults {
 		if fault != nil {
 			b.SetAside = append(b.SetAside, newSetAside(entries[i], fault))
@@ -457,20 +456,27 @@ func (l *Loader) retry(ctx context.Context, message string, try func() error) er
 		}
 		l.metrics.failures.Inc()
 		l.log.WarnContext(ctx, message, "err", err, "retry_in", pause)
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		case <-timer.C:
+		if err := wait(ctx, pause); err != nil {
+			return err
 		}
 	}
 }
 
-// final says that a failure stays: what is missing or damaged in the log is so
-// the next time too.
+func wait(ctx context.Context, pause time.Duration) error {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// final says that trying the same again is no use: what is missing or damaged in the log
+// is so the next time too, and so is what a batch begins behind.
 func final(err error) bool {
-	return slices.ContainsFunc([]error{ErrGap, ErrLogBehind, ErrGone, ErrDamaged, ErrFailed, ErrClosed},
+	return slices.ContainsFunc([]error{ErrAhead, ErrGap, ErrLogBehind, ErrGone, ErrDamaged, ErrFailed, ErrClosed},
 		func(sentinel error) bool { return errors.Is(err, sentinel) })
 }
 

@@ -55,6 +55,14 @@ func (r *reader) Wait(ctx context.Context, at sealer.Position) error {
 	return r.Reader.Wait(ctx, at)
 }
 
+// Chain is the reader's log's, if that has one.
+func (r *reader) Chain(ctx context.Context, at sealer.Position) ([]byte, error) {
+	if log, ok := r.Reader.(pipeline.Chained); ok {
+		return log.Chain(ctx, at)
+	}
+	return nil, nil
+}
+
 type sink struct {
 	pipeline.Sink
 	load   func(context.Context, pipeline.Batch) error
@@ -73,6 +81,14 @@ func (s *sink) Resume(ctx context.Context, partition int32) (sealer.Position, bo
 		return s.resume(ctx, partition)
 	}
 	return s.Sink.Resume(ctx, partition)
+}
+
+// Chain is the sink's warehouse's, if that keeps one.
+func (s *sink) Chain(ctx context.Context, partition int32) ([]byte, error) {
+	if w, ok := s.Sink.(pipeline.ChainKeeper); ok {
+		return w.Chain(ctx, partition)
+	}
+	return nil, nil
 }
 
 // memory is a log and a warehouse in memory, with what stands between.

@@ -16,6 +16,7 @@ type metrics struct {
 	rows     prometheus.Counter
 	setAside prometheus.Counter
 	failures prometheus.Counter
+	rewinds  prometheus.Counter
 	stopped  prometheus.Gauge
 	// retention is shown for a log that drops records whether they are loaded or not.
 	retention prometheus.Gauge
@@ -43,6 +44,7 @@ func newMetrics(reg prometheus.Registerer, partition int32, retention bool) (*me
 		rows:     counter("rows_total", "Records loaded as rows, copies of one event each counted."),
 		setAside: counter("set_aside_total", "Records set aside because their parts disagree or can't be read."),
 		failures: counter("failures_total", "Failed calls to the log or the warehouse that were tried again."),
+		rewinds:  counter("rewinds_total", "Times that the warehouse held less than was loaded into it, as an older copy of it does, and loading went on from there."),
 		stopped:  gauge("stopped", "1 when the loader has stopped, because going on would lose or invent records."),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "muniment", Subsystem: "loader", Name: "batch_seconds",
@@ -55,7 +57,7 @@ func newMetrics(reg prometheus.Registerer, partition int32, retention bool) (*me
 	for _, unknown := range []prometheus.Gauge{m.lag, m.retention} {
 		unknown.Set(math.NaN())
 	}
-	m.all = []prometheus.Collector{m.position, m.lag, m.rows, m.setAside, m.failures, m.stopped, m.seconds}
+	m.all = []prometheus.Collector{m.position, m.lag, m.rows, m.setAside, m.failures, m.rewinds, m.stopped, m.seconds}
 	if retention {
 		m.all = append(m.all, m.retention)
 	}

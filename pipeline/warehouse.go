@@ -132,6 +132,9 @@ type Batch struct {
 	SetAside []SetAside
 	// Next is the position to resume from once the batch is stored.
 	Next sealer.Position
+	// Chain is what the log says of everything before Next, nil for nothing (see Chained).
+	// A ChainKeeper stores it with Next, and only where it stores that; others pass it over.
+	Chain []byte
 }
 
 // SetAside is a record that can't be loaded: kept verbatim, with why.

@@ -582,6 +582,13 @@ func TestWarehouseSuiteCatches(t *testing.T) {
 				return w.MemoryWarehouse.Load(ctx, b)
 			}
 		}},
+		{"the newest chain beside the highest position", "what the log says of a position is kept with it", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.load = func(ctx context.Context, b pipeline.Batch) error {
+				err := w.MemoryWarehouse.Load(ctx, b)
+				w.chains[b.Partition] = b.Chain
+				return err
+			}
+		}},
 		{"one position for all partitions", "the position never goes back", func(w *wrongWarehouse, _ *WarehouseEngine) {
 			w.resume = func(ctx context.Context, _ int32) (sealer.Position, bool, error) {
 				return w.MemoryWarehouse.Resume(ctx, 3)

@@ -175,9 +175,13 @@ type MemoryWarehouse struct {
 	// withdrawn are the events that releases took away, by tenant and event id.
 	withdrawn map[[2]string]bool
 	resume    map[int32]sealer.Position
+	chains    map[int32][]byte
 }
 
-var _ pipeline.Warehouse = (*MemoryWarehouse)(nil)
+var (
+	_ pipeline.Warehouse   = (*MemoryWarehouse)(nil)
+	_ pipeline.ChainKeeper = (*MemoryWarehouse)(nil)
+)
 
 // Load implements pipeline.Sink.
 func (w *MemoryWarehouse) Load(ctx context.Context, b pipeline.Batch) error {
@@ -214,6 +218,10 @@ func (w *MemoryWarehouse) Load(ctx context.Context, b pipeline.Batch) error {
 			w.resume = map[int32]sealer.Position{}
 		}
 		w.resume[b.Partition] = b.Next
+		if w.chains == nil {
+			w.chains = map[int32][]byte{}
+		}
+		w.chains[b.Partition] = b.Chain
 	}
 	return nil
 }
@@ -224,6 +232,13 @@ func (w *MemoryWarehouse) Resume(ctx context.Context, partition int32) (sealer.P
 	defer w.mu.Unlock()
 	next, ok := w.resume[partition]
 	return next, ok, ctx.Err()
+}
+
+// Chain implements pipeline.ChainKeeper.
+func (w *MemoryWarehouse) Chain(ctx context.Context, partition int32) ([]byte, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.chains[partition], ctx.Err()
 }
 
 // all returns the rows; nobody changes them after a Load.

@@ -99,3 +99,38 @@ func checkRetraction(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	check(w)
 	check(w.Reopen())
 }
+
+// checkChain asks that what the log says of a position is kept with it, and with no other.
+func checkChain(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	keeper, ok := w.Warehouse.(pipeline.ChainKeeper)
+	if !ok {
+		return // it need not be one
+	}
+	require.Empty(tb, chainOf(tb, ctx, keeper))
+	for _, step := range []struct {
+		from, next int64
+		chain      string
+		want       string
+	}{
+		{0, 10, "ten", "ten"},
+		{2, 5, "five", "ten"}, // a loader that was thought dead
+		{10, 10, "", "ten"},   // sealing has set something aside
+		{7, 12, "twelve", "twelve"},
+		{12, 13, "", ""}, // the log says nothing any more
+		{13, 14, "\x00\xff'", "\x00\xff'"},
+	} {
+		b := pipeline.Batch{Partition: 3, From: at(step.from), Next: at(step.next)}
+		if step.chain != "" {
+			b.Chain = []byte(step.chain)
+		}
+		require.NoError(tb, w.Load(ctx, b))
+		require.Equal(tb, step.want, string(chainOf(tb, ctx, keeper)), "after a load up to %d", step.next)
+	}
+	require.Equal(tb, "\x00\xff'", string(chainOf(tb, ctx, w.Reopen().(pipeline.ChainKeeper))))
+}
+
+func chainOf(tb testing.TB, ctx context.Context, w pipeline.ChainKeeper) []byte {
+	chain, err := w.Chain(ctx, 3)
+	require.NoError(tb, err)
+	return chain
+}

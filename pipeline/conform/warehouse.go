@@ -29,6 +29,7 @@ var warehouseCases = []testCase[WarehouseEngine]{
 	{"where a row is retracted its key is decided anew", checkRetraction},
 	{"the lowest position wins", checkLowestWins},
 	{"the position never goes back", checkResume},
+	{"what the log says of a position is kept with it", checkChain},
 	{"rows and position survive a crash together", checkWarehouseSurvives},
 	{"a cancelled load is whole or absent", checkCancelledLoad},
 	{"metering and duplicates equal the model", checkModel},

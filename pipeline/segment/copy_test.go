@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -34,6 +35,21 @@ func TestCopyAtEveryLimit(t *testing.T) {
 		at, err := copied.Append(t.Context(), record(1, 10))
 		require.NoError(t, err)
 		require.Equal(t, end, at)
+		// Both prove the same of what they share, and of nothing else.
+		for p := (sealer.Position{Generation: 1, Offset: 1}); p.Offset <= int64(len(d.records)); p = p.Next() {
+			want, err := log.Chain(t.Context(), p)
+			require.NoError(t, err)
+			require.Len(t, want, 32)
+			chain, err := copied.Chain(t.Context(), p)
+			if p.Offset > end.Offset+1 {
+				require.Error(t, err)
+			} else {
+				require.NoError(t, err)
+				require.Equal(t, p.Compare(end) <= 0, bytes.Equal(want, chain), "at %s of a copy up to %s", p, end)
+			}
+		}
+		_, err = copied.Chain(t.Context(), sealer.Position{Generation: 1})
+		require.ErrorIs(t, err, pipeline.ErrGone)
 		require.NoError(t, copied.Close())
 	}
 }

@@ -29,7 +29,10 @@ type Reader struct {
 	grown   chan struct{} // closed at the next record; nil while nobody waits
 }
 
-var _ pipeline.Reader = (*Reader)(nil)
+var (
+	_ pipeline.Reader  = (*Reader)(nil)
+	_ pipeline.Chained = (*Reader)(nil)
+)
 
 // OpenReader opens the log of a folder for reading only, also beside a process
 // that appends to it. It takes no lock and changes nothing. It shows what was
@@ -115,17 +118,47 @@ func (r *Reader) Bounds(_ context.Context, partition int32) (first, end sealer.P
 
 // Read implements pipeline.Reader. It reads one stretch of one file: 16 KiB, or
 // the group of the record if that is larger.
-func (r *Reader) Read(_ context.Context, at sealer.Position) (sealer.Entry, error) {
+func (r *Reader) Read(_ context.Context, at sealer.Position) (e sealer.Entry, err error) {
+	err = r.groupOf(at, func(s *segment, h *groupHeader, raw []byte) (err error) {
+		var payload []byte
+		for body, i := raw[groupHeaderSize:], h.first; i <= at.Offset; i++ {
+			payload, body, _ = cutRecord(body)
+		}
+		e, err = s.entry(at.Offset, slices.Clone(payload))
+		return err
+	})
+	return e, err
+}
+
+// Chain implements pipeline.Chained: it is the hash of the group with the record before the
+// position, which names the hash of the group before it, and so on down to the first that
+// the log ever had. It may commit to later records of that group as well, which became
+// durable with it.
+func (r *Reader) Chain(_ context.Context, at sealer.Position) (chain []byte, err error) {
+	at.Offset--
+	err = r.groupOf(at, func(s *segment, _ *groupHeader, raw []byte) error {
+		if s.version == chained {
+			sum := s.link(raw)
+			chain = sum[:]
+		}
+		return nil
+	})
+	return chain, err
+}
+
+// groupOf calls fn with the group of the record at a position; raw is its header and body,
+// valid during the call.
+func (r *Reader) groupOf(at sealer.Position, fn func(s *segment, h *groupHeader, raw []byte) error) error {
 	s, from, to, err := r.find(at)
 	if err != nil {
-		return sealer.Entry{}, err
+		return err
 	}
 	v := r.view(s, to, int(to-from))
 	defer r.views.Put(v)
 	for pos := from; ; {
 		h, err := v.header(pos, s.salt)
 		if err != nil {
-			return sealer.Entry{}, r.fault(s, pos, err)
+			return r.fault(s, pos, err)
 		}
 		if at.Offset >= h.first+int64(h.count) {
 			pos += h.size()
@@ -136,13 +169,9 @@ func (r *Reader) Read(_ context.Context, at sealer.Position) (sealer.Entry, erro
 			err = errNoGroup
 		}
 		if err != nil {
-			return sealer.Entry{}, r.fault(s, pos, err)
+			return r.fault(s, pos, err)
 		}
-		var payload []byte
-		for body, i := raw[groupHeaderSize:], h.first; i <= at.Offset; i++ {
-			payload, body, _ = cutRecord(body)
-		}
-		return s.entry(at.Offset, slices.Clone(payload))
+		return fn(s, &h, raw)
 	}
 }
 
