@@ -73,18 +73,20 @@ func TestVerdicts(t *testing.T) {
 	report := func(full, appended float64, calmAppends int, grown float64, losses ...Loss) *Report {
 		r := &Report{
 			Connections: []int{1, 256}, Wanted: 3, Append: &Append{Writers: 256, Bytes: 1000, Micros: appended, Of: 3, Calm: calmAppends},
-			Sustained: &Sustained{Seconds: 100},
+			Sustained: &Sustained{Seconds: 100, Connections: 256, Receipts: 1000, PerSecond: 50},
 		}
 		for i, l := range losses {
 			r.Rounds = append(r.Rounds,
 				Round{Variant: Signed, Round: i, Connections: 256, PerSecond: 125, P99: 1},
 				Round{Variant: Logged, Round: i, Connections: 256, PerSecond: 100, P99: 1},
-				Round{Variant: Full, Round: i, Connections: 256, PerSecond: full, P99: 1, Loss: l})
+				Round{Variant: Full, Round: i, Connections: 256, PerSecond: full, P99: 1, Loss: l, CPUMicros: 60},
+				Round{Variant: Loaded, Round: i, Connections: 256, PerSecond: 50, P99: 1, CPUMicros: 100 + grown})
 		}
 		for second := range 101 {
 			keys := float64(second) / 2
 			r.Sustained.Memory = append(r.Sustained.Memory, Memory{
 				Second: float64(second), MiB: 100 + 60*min(1, float64(second)/10) + grown*float64(second)/100 + keys, KeysMiB: keys,
+				Behind: 7 + int(grown*float64(second)/50),
 			})
 		}
 		r.summarise()
@@ -99,22 +101,25 @@ func TestVerdicts(t *testing.T) {
 	}
 
 	good := report(90, 3, 3, 10, quiet, quiet, quiet)
-	require.Equal(t, []State{Holds, Holds, Holds, Holds, Holds}, states(good))
+	require.Equal(t, []State{Holds, Holds, Holds, Holds, Holds, Holds, Holds, Holds}, states(good))
 	require.NoError(t, good.failed())
 	require.Equal(t, 3, good.calm())
 	var text strings.Builder
 	require.NoError(t, good.WriteText(&text))
-	require.Contains(t, text.String(), "| receipts/s, (c) to (b), 256 connections               | 0.90 (0.90 to 0.90 in 3 pairs) | ≥ 0.85  | holds |")
-	require.Contains(t, text.String(), "| ≤ +15 % | holds |")
+	require.Contains(t, text.String(), "| receipts/s, (c) to (b), 256 connections                     | 0.90 (0.90 to 0.90 in 3 pairs) | ≥ 0.85    | holds |")
+	require.Contains(t, text.String(), "| ≤ +15 %   | holds |")
+	require.Contains(t, text.String(), "| loaded of what (d) answers                                  | 0.98                           | ≥ 0.98    | holds |")
+	require.Contains(t, text.String(), "| receipts/s of (d), sustained, to (c)                        | 0.56                           | ≥ 0.55    | holds |")
+	require.Contains(t, text.String(), "| CPU of (d) for a row beyond that of (c), until it is loaded | 50.0 µs                        | ≤ 50.0 µs | holds |")
 
 	bad := report(70, 3.01, 2, 40, quiet, quiet, loud)
-	require.Equal(t, []State{Missed, Missed, Holds, Missed, Missed}, states(bad))
+	require.Equal(t, []State{Missed, Missed, Holds, Missed, Missed, Missed, Holds, Missed}, states(bad))
 	require.ErrorContains(t, bad.failed(), "receipts/s, (c) to (b), 256 connections is 0.70 (0.70 to 0.70 in 2 pairs), must be ≥ 0.85: missed")
 	require.NotContains(t, bad.failed().Error(), "quiet")
 	require.Equal(t, 2, bad.calm())
 
 	noisy := report(90, 1, 1, 0, loud, quiet, loud)
-	require.Equal(t, []State{Unclear, Unclear, Unclear, Unclear, Holds}, states(noisy))
+	require.Equal(t, []State{Unclear, Unclear, Unclear, Unclear, Holds, Holds, Holds, Holds}, states(noisy))
 	require.ErrorContains(t, noisy.failed(), "not shown needs a quieter machine")
 	deaf := report(90, 1, 0, 0, loud, loud)
 	require.Contains(t, deaf.Verdicts[0].Figure, "in 2 pairs, all disturbed")

@@ -39,7 +39,9 @@ func TestListeners(t *testing.T) {
 // TestStackBounds: each number of connections has its own bound, and every round of it
 // counts apart.
 func TestStackBounds(t *testing.T) {
-	r := Report{Connections: []int{64, 256, 1024}, Wanted: 1, lineup: stackLineup(), Loading: &Loading{}}
+	r := Report{Connections: []int{64, 256, 1024}, Wanted: 1, lineup: stackLineup(), Loading: &Loading{
+		AllMicros: 100, PerSecond: 15_999, Lag: Lag{PerSecond: 1000, P50: 699, P99: 1501, Loss: Loss{Steal: 0.5}},
+	}}
 	for _, n := range r.Connections {
 		for v, rate := range map[Variant]float64{Signed: 100, Topical: 70, Edge: 62} {
 			r.Rounds = append(r.Rounds, Round{Variant: v, Connections: n, PerSecond: rate, CPUMicros: 1000 / rate})
@@ -57,7 +59,11 @@ func TestStackBounds(t *testing.T) {
 	require.Contains(t, found, "receipts/s, (s) to (a), 64 connections ≥ 0.5")
 	require.Equal(t, Holds, found["receipts/s, (s) to (k), 1024 connections ≥ 0.85"])
 	require.Equal(t, Missed, found["server CPU, (s) to (a), 256 connections ≤ 1.5"])
-	require.Len(t, found, 9)
+	require.Equal(t, Holds, found["CPU of a row of a backlog, loader, warehouse and broker ≤ 100 µs"])
+	require.Equal(t, Missed, found["rows/s of a backlog ≥ 16000"])
+	require.Equal(t, Unclear, found["lag at 1,000/s, p50 ≤ 700 ms"], "it was disturbed")
+	require.Equal(t, Unclear, found["lag at 1,000/s, p99 ≤ 1500 ms"])
+	require.Len(t, found, 13)
 	require.Equal(t, 0, r.calmAt(64))
 	require.Equal(t, 1, r.calmAt(256))
 }

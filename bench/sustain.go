@@ -14,7 +14,7 @@ type Sustained struct {
 	// PerSecond counts answers; SustainedPerSecond, answers until all were loaded.
 	PerSecond, SustainedPerSecond float64
 	P50, P99, P999                float64 // milliseconds
-	Steal                         float64
+	Loss
 	// Memory is what the server held at equal intervals, from the beginning to the end.
 	Memory []Memory
 }
@@ -85,7 +85,7 @@ func (c *Comparison) sustain(ctx context.Context, t *target, connections int) (*
 	}
 	r := newRound(t.variant, connections, answered.latencies, begin, end)
 	s.Seconds, s.Receipts, s.PerSecond = r.Seconds, r.Receipts, r.PerSecond
-	s.P50, s.P99, s.P999, s.Steal = r.P50, r.P99, r.P999, r.Steal
+	s.P50, s.P99, s.P999, s.Loss = r.P50, r.P99, r.P999, r.Loss
 	s.SustainedPerSecond = float64(answered.total) / (time.Since(begin.at) + c.Warm).Seconds()
 	return s, nil
 }

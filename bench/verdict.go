@@ -32,6 +32,16 @@ const (
 	// Memory is flat if it grew by no more than this part between the second tenth
 	// and the last of the sustained measurement, idempotency keys left out.
 	mostGrowth = 0.15
+
+	// What the loader of (d) must keep up with, and cost.
+	leastLoaded   = 0.98 // of what is answered
+	leastAnswered = 0.55 // of what (c) answers
+	mostLoader    = 50.0 // microseconds of CPU a row
+	// What loaders of the scaled service must do.
+	mostRow     = 100.0   // microseconds of CPU a row, on everything together
+	leastRows   = 16_000  // a second
+	mostLag     = 700.0   // milliseconds, at the median
+	mostLateLag = 1_500.0 // at p99
 )
 
 // judge holds the figures against their bounds.
@@ -74,7 +84,64 @@ func (r *Report) judge() {
 			v.State = Holds
 		}
 		r.Verdicts = append(r.Verdicts, v)
+		r.judgeLoader(s)
 	}
+	if l := r.Loading; l != nil {
+		r.judgeLoading(l)
+	}
+}
+
+// hold adds a figure that is at its bound or on the right side of it. What rests on a
+// disturbed measurement shows nothing.
+func (r *Report) hold(what, format string, figure, bound float64, atLeast bool, lost Loss) {
+	v := Verdict{What: what, Figure: fmt.Sprintf(format, figure) + lost.disturbance(), Bound: "≤ " + fmt.Sprintf(format, bound), State: Missed}
+	holds := figure <= bound
+	if atLeast {
+		v.Bound, holds = "≥ "+fmt.Sprintf(format, bound), figure >= bound
+	}
+	switch {
+	case lost.disturbed():
+		v.State = Unclear
+	case holds:
+		v.State = Holds
+	}
+	r.Verdicts = append(r.Verdicts, v)
+}
+
+// judgeLoader holds the loader of (d) against its bounds.
+func (r *Report) judgeLoader(s *Sustained) {
+	r.hold("loaded of what (d) answers", "%.2f", s.loadedPart(), leastLoaded, true, s.Loss)
+	full, whole := r.median(Full, s.Connections), r.median(Loaded, s.Connections)
+	if full.PerSecond == 0 || whole.Of == 0 {
+		return
+	}
+	r.hold("receipts/s of (d), sustained, to (c)", "%.2f", s.PerSecond/full.PerSecond, leastAnswered, true, s.Loss)
+	r.hold("CPU of (d) for a row beyond that of (c), until it is loaded", "%.1f µs", whole.CPUMicros-full.CPUMicros, mostLoader, false, Loss{})
+}
+
+func (r *Report) median(v Variant, connections int) Median {
+	for _, m := range r.Medians {
+		if m.Variant == v && m.Connections == connections {
+			return m
+		}
+	}
+	return Median{}
+}
+
+// loadedPart is how much was loaded while it was measured of what was answered meanwhile.
+func (s *Sustained) loadedPart() float64 {
+	if len(s.Memory) == 0 || s.Receipts == 0 {
+		return 0
+	}
+	return 1 - float64(s.Memory[len(s.Memory)-1].Behind-s.Memory[0].Behind)/float64(s.Receipts)
+}
+
+// judgeLoading holds a loader of the scaled service against its bounds.
+func (r *Report) judgeLoading(l *Loading) {
+	r.hold("CPU of a row of a backlog, loader, warehouse and broker", "%.0f µs", l.AllMicros, mostRow, false, l.Loss)
+	r.hold("rows/s of a backlog", "%.0f", l.PerSecond, leastRows, true, l.Loss)
+	r.hold(fmt.Sprintf("lag at %s/s, p50", count(l.Lag.PerSecond)), "%.0f ms", l.Lag.P50, mostLag, false, l.Lag.Loss)
+	r.hold(fmt.Sprintf("lag at %s/s, p99", count(l.Lag.PerSecond)), "%.0f ms", l.Lag.P99, mostLateLag, false, l.Lag.Loss)
 }
 
 func pairs(of, calm int) string {
