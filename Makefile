@@ -4,7 +4,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 FUZZTIME ?= 2m
 FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
-.PHONY: demo demo-stack run build test test-full test-independent check lint-openapi race contract stack stack-down test-stack test-stack-tls test-cluster deploy-test faults fuzz bench bench-parts bench-update bench-stack bench-stack-update bench-load soak help
+.PHONY: demo demo-stack run build test test-full test-independent check lint-openapi race contract stack stack-down test-stack test-stack-tls test-cluster deploy-test faults fuzz bench bench-parts bench-update bench-stack bench-stack-update bench-load bench-scale soak help
 
 demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
 	@./bin/muniment demo
@@ -154,6 +154,9 @@ bench-stack-update: build ## the same, written into bench/README.md
 
 bench-load: build ## what loading a row costs, against a bare insert, in SQLite and in a ClickHouse that runs (three minutes)
 	./bin/muniment bench --load --dir bin --clickhouse "$${MUNIMENT_CLICKHOUSE:-$$MUNIMENT_TEST_CLICKHOUSE}"
+
+bench-scale: build bin/venv/ready ## much of one tenant: what it asks, a kill, a backup, sealing, both verifiers; 10 million rows in a ClickHouse that runs (twenty minutes)
+	./bin/muniment bench --scale --dir bin --python $(PYTHON) --clickhouse "$${MUNIMENT_CLICKHOUSE:-$$MUNIMENT_TEST_CLICKHOUSE}"
 
 soak: build ## abuse beside good traffic: slow and bloated requests, a tenant far above its cap; four minutes
 	./bin/muniment soak --dir bin

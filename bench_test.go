@@ -47,6 +47,22 @@ func TestBench(t *testing.T) {
 	require.Empty(t, report.Verdicts, "a moment proves nothing")
 }
 
+// TestBenchLoad loads a few rows in each way.
+func TestBenchLoad(t *testing.T) {
+	t.Parallel()
+	said := muniment(t, "bench", "--load", "--quick", "--dir", t.TempDir())
+	require.Contains(t, said, "bare insert")
+	require.Contains(t, said, "| SQLite    | 1,000 | together")
+}
+
+// TestBenchScale measures a service that holds little.
+func TestBenchScale(t *testing.T) {
+	t.Parallel()
+	said := muniment(t, "bench", "--scale", "--quick", "--dir", t.TempDir())
+	require.Contains(t, said, "| ready after SIGKILL ")
+	require.Contains(t, said, "| peak memory of verify, the chain ")
+}
+
 // TestBenchOnTheStack runs all of the scaled comparison for a moment.
 func TestBenchOnTheStack(t *testing.T) {
 	e := engines(t)
@@ -58,6 +74,8 @@ func TestBenchOnTheStack(t *testing.T) {
 		args = append(args, "--connections", "16", "--profile", "0s")
 	}
 	muniment(t, args...)
+	require.Contains(t, muniment(t, "bench", "--load", "--quick", "--no-sqlite", "--dir", t.TempDir(), "--clickhouse", e.ClickHouse), "bare copy of events")
+	require.Contains(t, muniment(t, "bench", "--scale", "--quick", "--no-sqlite", "--dir", t.TempDir(), "--clickhouse", e.ClickHouse), "hourly sums of ten days")
 
 	report := parse[bench.Report](t, string(read(t, figures)))
 	require.Len(t, report.Medians, times(3, 6))

@@ -142,16 +142,18 @@ func (c *abuseCmd) Run(out io.Writer) error {
 type benchCmd struct {
 	bench.Command
 
-	Stack  bool `help:"Measure a gateway on Kafka, and a loader, on engines of this machine that run already; what it makes there stays."`
-	Load   bool `help:"Measure what loading a row costs, against a bare insert: in SQLite, and with --clickhouse on that server of this machine."`
-	SQLite bool `name:"sqlite" default:"true" negatable:"" help:"With --load: SQLite, too."`
+	Stack  bool   `help:"Measure a gateway on Kafka, and a loader, on engines of this machine that run already; what it makes there stays."`
+	Load   bool   `help:"Measure what loading a row costs, against a bare insert: in SQLite, and with --clickhouse on that server of this machine."`
+	Scale  bool   `help:"Measure a service that holds much: an embedded one, and with --clickhouse that warehouse."`
+	SQLite bool   `name:"sqlite" default:"true" negatable:"" help:"With --load and --scale: what is embedded, too."`
+	Python string `help:"With --scale: a Python that has what sealer/independent needs." placeholder:"FILE" type:"path"`
 	stackFlags
 }
 
 // Validate refuses what can't be measured.
 func (c *benchCmd) Validate() error {
-	if c.Stack && c.Load {
-		return errors.New("--stack and --load exclude each other")
+	if c.Stack && c.Load || c.Stack && c.Scale || c.Load && c.Scale {
+		return errors.New("--stack, --load and --scale exclude each other")
 	}
 	return errors.Join(c.Command.Validate(), c.stackFlags.validate(c.Stack))
 }
@@ -164,18 +166,20 @@ func (c *benchCmd) Run(k *kong.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.Load {
-		var server *clickhouse.Config
-		if c.ClickHouse != "" {
-			cfg, err := c.clickhouseHop.config(clickhouse.Config{URL: c.ClickHouse}, nil, nil)
-			if err != nil {
-				return err
-			}
-			server = &cfg
+	var server *clickhouse.Config
+	if c.ClickHouse != "" {
+		cfg, err := c.clickhouseHop.config(clickhouse.Config{URL: c.ClickHouse}, nil, nil)
+		if err != nil {
+			return err
 		}
-		return c.MeasureRows(ctx, server, c.SQLite, out)
+		server = &cfg
 	}
-	if c.Stack {
+	switch {
+	case c.Load:
+		return c.MeasureRows(ctx, server, c.SQLite, out)
+	case c.Scale:
+		return c.MeasureScale(ctx, exe, c.Python, server, c.SQLite, out)
+	case c.Stack:
 		return c.MeasureStack(ctx, exe, c.stackFlags.stack(k), out)
 	}
 	return c.Measure(ctx, exe, out)

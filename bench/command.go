@@ -3,8 +3,10 @@ package bench
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"muniment/pipeline/clickhouse"
@@ -119,11 +121,10 @@ func (c *Command) MeasureRows(ctx context.Context, server *clickhouse.Config, li
 	}
 	defer os.RemoveAll(dir)
 	rows := &RowCost{
-		Dir: dir, Out: out, ClickHouse: server, SQLite: lite, Rounds: c.Rounds,
-		Rows: map[int]int{largeGroup: 3 * largeGroup, smallGroup: 30 * smallGroup},
+		Dir: dir, Out: out, ClickHouse: server, SQLite: lite, Rounds: c.Rounds, Large: 3, Small: 30,
 	}
 	if c.Quick {
-		rows.Rounds, rows.Rows = 1, nil
+		rows.Rounds, rows.Large, rows.Small = 1, 0, 1
 	}
 	report, err := rows.Run(ctx)
 	if err != nil {
@@ -133,6 +134,40 @@ func (c *Command) MeasureRows(ctx context.Context, server *clickhouse.Config, li
 		return err
 	}
 	return failed(report.Verdicts)
+}
+
+// MeasureScale is Measure for a Scale and, if there is a ClickHouse, for a ScaleWarehouse.
+func (c *Command) MeasureScale(ctx context.Context, exe, python string, server *clickhouse.Config, embedded bool, out io.Writer) error {
+	dir, err := os.MkdirTemp(c.Dir, "muniment-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	small := &Scale{Exe: exe, Dir: dir, Out: out, Receipts: 1_500_000, Rights: 50_000, Python: python, Window: 20 * time.Second}
+	large := &ScaleWarehouse{Out: out, Config: server, Deliveries: 10_000_000, Copies: 100}
+	if c.Quick {
+		small.Receipts, small.Rights, small.Window, large.Deliveries, large.Copies = 1000, 20, 200*time.Millisecond, 4000, 2
+	}
+	var verdicts []Verdict
+	if server != nil {
+		if verdicts, err = large.Run(ctx); err != nil {
+			return err
+		}
+	}
+	if embedded {
+		more, err := small.Run(ctx)
+		if err != nil {
+			return err
+		}
+		verdicts = append(verdicts, more...)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%s, on %s.\n\n", time.Now().UTC().Format("2 January 2006"), describeMachine(dir))
+	writeVerdicts(&b, verdicts)
+	if _, err := io.WriteString(out, b.String()); err != nil || c.Quick {
+		return err
+	}
+	return failed(verdicts)
 }
 
 // connections are those that were asked for, or the usual ones.

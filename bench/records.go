@@ -16,10 +16,6 @@ import (
 	"muniment/sealer"
 )
 
-// repeated is how many records of an author stand from one whose idempotency key was used
-// before to the next: each is a duplicate.
-const repeated = 10_000
-
 // author writes the records of a log as nodes do: event, witness, private part and its
 // commitment, 1.4 KB together. Only what an Ed25519 signature would be is noise, as a
 // warehouse checks none. Tenants take turns, and a thousand records come in a second. Two
@@ -31,6 +27,9 @@ type author struct {
 	tenants []string
 	rights  []string // of each tenant, one behind the other
 	next    sealer.Position
+	// repeats is how many records stand from one whose idempotency key was used before, a
+	// duplicate, to the next.
+	repeats int
 }
 
 // rightsOfTenant is how many rights each tenant of an author delivers on.
@@ -39,7 +38,7 @@ const rightsOfTenant = 10
 func newAuthor(begin time.Time, tenants int) *author {
 	a := &author{
 		random: rand.NewChaCha8([32]byte{bodySeed}), begin: begin.Truncate(time.Millisecond),
-		next: sealer.Position{Generation: 1},
+		next: sealer.Position{Generation: 1}, repeats: 10_000,
 	}
 	for range tenants {
 		a.tenants = append(a.tenants, a.id(api.PrefixTenant, begin))
@@ -111,8 +110,8 @@ func (a *author) entry() (sealer.Entry, error) {
 
 // key is the hash of the n-th record's idempotency key.
 func (a *author) key(tenant, n int) string {
-	if n%repeated == repeated-1 {
-		n -= 100 * len(a.tenants)
+	if n%a.repeats == a.repeats-1 {
+		n -= 7 * len(a.tenants)
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00order-%d", a.tenants[tenant], n))
 	return base64.RawURLEncoding.EncodeToString(sum[:])

@@ -21,7 +21,7 @@ func TestAuthor(t *testing.T) {
 		}
 		return rows
 	}
-	rows := write(2 * repeated)
+	rows := write(20_000)
 	require.Equal(t, rows[:100], write(100), "deterministic")
 
 	tenants, keys, bytes, duplicates := map[string]int{}, map[string]bool{}, 0, 0

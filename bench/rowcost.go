@@ -28,8 +28,8 @@ type RowCost struct {
 	// SQLite says whether that is measured.
 	SQLite bool
 	Rounds int // after a first one that doesn't count
-	// Rows in each round, by size of a group.
-	Rows map[int]int
+	// Large and Small are how many groups of these sizes each round has.
+	Large, Small int
 }
 
 // The sizes of groups: what a backlog gives, and what 1,000 rows a second in 12 partitions
@@ -38,6 +38,14 @@ const (
 	largeGroup = 20_000
 	smallGroup = 1_000
 )
+
+// groups is how many a round has of a size. Without large ones only small ones are measured.
+func (c *RowCost) groups(size int) int {
+	if size == largeGroup {
+		return c.Large
+	}
+	return c.Small
+}
 
 // Names of ways. What else there is has the name of a search index.
 const (
@@ -86,6 +94,9 @@ func (c *RowCost) Run(ctx context.Context) (_ *RowCosts, err error) {
 		return nil, fmt.Errorf("cannot measure reading: %w", err)
 	}
 	for _, group := range []int{largeGroup, smallGroup} {
+		if c.groups(group) == 0 {
+			continue
+		}
 		if c.ClickHouse != nil {
 			if err := c.compare(ctx, report, group, begin, c.clickhouseWays); err != nil {
 				return nil, fmt.Errorf("ClickHouse, groups of %s: %w", count(group), err)
@@ -115,7 +126,7 @@ func (c *RowCost) compare(ctx context.Context, report *RowCosts, group int, begi
 	}()
 	w.author = newAuthor(begin, stackTenants)
 	for round := range c.Rounds + 1 {
-		batches, err := w.author.batches(max(1, c.Rows[group]/group), group)
+		batches, err := w.author.batches(c.groups(group), group)
 		if err != nil {
 			return err
 		}
@@ -246,7 +257,7 @@ func (c *RowCost) reading(ctx context.Context, report *RowCosts, a *author) (err
 			err = closeErr
 		}
 	}()
-	rows := max(largeGroup, c.Rows[largeGroup])
+	rows := c.Large*largeGroup + c.Small*smallGroup
 	entries, err := a.write(rows)
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ func (c *RowCost) sqliteWays(ctx context.Context, report *RowCosts, group int) (
 			return errors.Join(err, f.close(), os.RemoveAll(dir))
 		},
 	}
-	if w.all, err = f.ways(ctx, group == largeGroup); err != nil {
+	if w.all, err = f.ways(ctx, group == largeGroup || c.Large == 0); err != nil {
 		return nil, errors.Join(err, f.close(), os.RemoveAll(dir))
 	}
 	return w, nil

@@ -1,0 +1,305 @@
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"muniment/gateway/api"
+	"muniment/pipeline"
+	"muniment/pipeline/clickhouse"
+)
+
+// ScaleWarehouse measures what analysts and a tenant ask of a ClickHouse in which that
+// tenant has many deliveries of ten days, of which one in five came up to 30 days late and
+// one in 1,000 is a duplicate. Some are loaded by the product; the others are copies of
+// theirs, with times, ids and positions of their own, that the server makes itself.
+type ScaleWarehouse struct {
+	Config *clickhouse.Config // a database of its own is made there, and dropped
+	Out    io.Writer
+	// Deliveries in all, and how many times as many they are as those that are loaded.
+	Deliveries, Copies int
+
+	conn      driver.Conn
+	warehouse *clickhouse.Warehouse
+	tenantID  string
+	begin     time.Time
+	verdicts  []Verdict
+}
+
+// tenDays are the days in which the deliveries came.
+const tenDays = 10 * 24 * time.Hour
+
+// Run measures, and prints each figure when it is known.
+func (s *ScaleWarehouse) Run(ctx context.Context) (_ []Verdict, err error) {
+	var random [6]byte
+	_, _ = rand.Read(random[:]) // never fails
+	cfg, name := *s.Config, "muniment_scale_"+hex.EncodeToString(random[:])
+	if cfg.URL, err = atDatabase(cfg.URL, name); err != nil {
+		return nil, err
+	}
+	if _, err := clickhouse.Migrate(ctx, cfg, false); err != nil {
+		return nil, err
+	}
+	if s.conn, err = openBare(cfg); err != nil {
+		return nil, err
+	}
+	defer func() {
+		dropErr := s.conn.Exec(context.WithoutCancel(ctx), "DROP DATABASE "+name)
+		err = errors.Join(err, dropErr, s.conn.Close())
+	}()
+	if s.warehouse, err = clickhouse.Open(ctx, cfg); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.warehouse.Close()) }()
+	// One month has all of them, as it has those of a real tenant.
+	month := time.Now().UTC()
+	s.begin = time.Date(month.Year(), month.Month()-1, 10, 0, 0, 0, 0, time.UTC)
+	for _, step := range []func(context.Context) error{s.load, s.multiply, s.views, s.pages} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return s.verdicts, nil
+}
+
+// templates is how many deliveries are loaded.
+func (s *ScaleWarehouse) templates() int { return s.Deliveries / s.Copies }
+
+// load loads the deliveries that are copied then. They are another tenant's.
+func (s *ScaleWarehouse) load(ctx context.Context) error {
+	fmt.Fprintf(s.Out, "loading %s deliveries\n", count(s.templates()))
+	a := newAuthor(s.begin, 1)
+	a.repeats = 1000
+	for left := s.templates(); left > 0; left -= largeGroup {
+		batches, err := a.batches(1, min(left, largeGroup))
+		if err != nil {
+			return err
+		}
+		if err := s.warehouse.Load(ctx, batches[0]); err != nil {
+			return err
+		}
+	}
+	s.tenantID = string(api.AppendID(nil, api.PrefixTenant, s.begin, [10]byte{1}))
+	return nil
+}
+
+// multiply copies whatever the product has stored of a delivery.
+func (s *ScaleWarehouse) multiply(ctx context.Context) error {
+	fmt.Fprintf(s.Out, "making %s of them\n", count(s.Deliveries))
+	tables, err := s.tables(ctx)
+	if err != nil {
+		return err
+	}
+	for _, t := range tables {
+		begun := time.Now()
+		var names, values []string
+		for _, c := range t.columns {
+			names, values = append(names, c.name), append(values, s.valueOf(c, t))
+		}
+		for n := range s.Copies {
+			err := s.conn.Exec(ctx, fmt.Sprintf("INSERT INTO %s (%s) WITH toInt64(%d) AS n, position + n * %d AS place, %d + intDiv(place * %d, 1000) AS came SELECT %s FROM %s WHERE tenant_id != '%s'",
+				t.name, strings.Join(names, ", "), n, s.templates(), s.begin.UnixMilli(), tenDays.Microseconds()/int64(s.Deliveries),
+				strings.Join(values, ", "), t.name, s.tenantID))
+			if err != nil {
+				return fmt.Errorf("cannot copy what %s holds: %w", t.name, err)
+			}
+		}
+		fmt.Fprintf(s.Out, "%s: %.0f s\n", t.name, time.Since(begun).Seconds())
+	}
+	return (&bareTable{conn: s.conn}).settle(ctx)
+}
+
+type stored struct {
+	name    string
+	columns []column
+}
+
+type column struct{ name, kind string }
+
+func (t stored) has(name string) bool {
+	for _, c := range t.columns {
+		if c.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// tables are those that hold something of each delivery, with the columns that are written.
+func (s *ScaleWarehouse) tables(ctx context.Context) (all []stored, err error) {
+	rows, err := s.conn.Query(ctx, `SELECT table, name, type FROM system.columns WHERE database = currentDatabase()
+		AND default_kind NOT IN ('MATERIALIZED', 'ALIAS')
+		AND table IN (SELECT name FROM system.tables WHERE database = currentDatabase() AND engine LIKE '%MergeTree%' AND has_own_data)
+		ORDER BY table, position`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var c column
+		if err := rows.Scan(&name, &c.name, &c.kind); err != nil {
+			return nil, err
+		}
+		if len(all) == 0 || all[len(all)-1].name != name {
+			all = append(all, stored{name: name})
+		}
+		last := &all[len(all)-1]
+		last.columns = append(last.columns, c)
+	}
+	of := all[:0]
+	for _, t := range all {
+		if t.has("tenant_id") && t.has("position") && t.name != "set_aside" {
+			of = append(of, t)
+		}
+	}
+	return of, rows.Err()
+}
+
+// valueOf is what a column of a copy holds: n is the number of the copy, place its position,
+// came the moment at which it came.
+func (s *ScaleWarehouse) valueOf(c column, t stored) string {
+	const late = 30 * 24 * 3600 * 1000
+	switch c.name {
+	case "tenant_id":
+		return "'" + s.tenantID + "'"
+	case "position":
+		return "place"
+	case "first_position":
+		return fmt.Sprintf("first_position + n * %d", s.templates())
+	case "at", "issued_at":
+		return "came"
+	case "rendered_at":
+		return fmt.Sprintf("if(place %% 5 = 0, came - toInt64(cityHash64(place) %% %d), came - 500)", late)
+	case "event_id", "receipt_id":
+		if t.has("at") { // else it names another delivery, or is only shown
+			return "concat(substring(" + c.name + ", 1, 4), " + timeOfULID("came") + ", substring(" + c.name + ", 15))"
+		}
+	case "idempotency":
+		if c.kind == "String" {
+			return "concat(leftPad(toString(n), 4, '0'), substring(idempotency, 5))"
+		}
+		return "CAST(concat(leftPad(toString(n), 4, '0'), substring(toString(idempotency), 5)) AS " + c.kind + ")"
+	}
+	return c.name
+}
+
+// timeOfULID is the part of a ULID that tells its time, in SQL.
+func timeOfULID(ms string) string {
+	return "arrayStringConcat(arrayMap(i -> substring('0123456789ABCDEFGHJKMNPQRSTVWXYZ', toUInt8(bitAnd(bitShiftRight(toUInt64(" + ms + "), 5 * i), 31)) + 1, 1), range(9, -1, -1)))"
+}
+
+// find holds the median of times against a bound.
+func (s *ScaleWarehouse) find(what string, bound time.Duration, took []float64, rest string) {
+	v := Verdict{
+		What: what, Figure: fmt.Sprintf("%.0f ms (%s; %s)", median(took), spans(took), rest),
+		Bound: fmt.Sprintf("≤ %d ms", bound.Milliseconds()), State: Missed,
+	}
+	if median(took) <= ms(bound) {
+		v.State = Holds
+	}
+	fmt.Fprintf(s.Out, "%s: %s, must be %s: %s\n", v.What, v.Figure, v.Bound, v.State)
+	s.verdicts = append(s.verdicts, v)
+}
+
+// views asks as analysts do.
+func (s *ScaleWarehouse) views(ctx context.Context) error {
+	const day = 24 * time.Hour
+	for _, window := range []struct {
+		what  string
+		lasts time.Duration
+		bound time.Duration
+	}{{"a day", day, 200 * time.Millisecond}, {"ten days", tenDays, 600 * time.Millisecond}} {
+		from := s.begin.Add((tenDays - window.lasts) / 2)
+		totals, err := s.warehouse.MeterTotals(ctx, pipeline.MeterQuery{TenantID: s.tenantID, From: from, To: from.Add(window.lasts)})
+		if err != nil {
+			return err
+		}
+		bounds := fmt.Sprintf("tenant_id = '%s' AND %%[1]s >= toDateTime(%d, 'UTC') AND %%[1]s < toDateTime(%d, 'UTC')", s.tenantID, from.Unix(), from.Add(window.lasts).Unix())
+		for view, query := range map[string]string{
+			"metering_hourly": "SELECT hour, right_id, substrate, basis_id, metering_basis, reason, receipts, quantity_ms FROM metering_hourly WHERE " + fmt.Sprintf(bounds, "hour"),
+			"receipts": "SELECT toStartOfHour(rendered_at) AS hour, right_id, substrate, basis_id, metering_basis, reason, toInt64(count()) AS receipts, sum(quantity_ms) AS quantity_ms" +
+				" FROM receipts WHERE " + fmt.Sprintf(bounds, "rendered_at") + " GROUP BY hour, right_id, substrate, basis_id, metering_basis, reason",
+		} {
+			var took []float64
+			var sum pipeline.MeterTotals
+			for range 5 {
+				begun := time.Now()
+				if sum, err = s.sum(ctx, query); err != nil {
+					return fmt.Errorf("%s: %w", view, err)
+				}
+				took = append(took, ms(time.Since(begun)))
+			}
+			what := "hourly sums of " + window.what + ", view " + view
+			if sum.Receipts != totals.Receipts || sum.QuantityMs != totals.QuantityMs || sum.Duplicates != totals.Duplicates {
+				s.verdicts = append(s.verdicts, Verdict{what, spell(sum), spell(totals), Missed})
+				continue
+			}
+			s.find(what, window.bound, took, spell(totals))
+		}
+	}
+	return nil
+}
+
+func spell(t pipeline.MeterTotals) string {
+	return fmt.Sprintf("%s receipts, %s duplicates, %s ms", count(t.Receipts), count(t.Duplicates), count(t.QuantityMs))
+}
+
+// sum reads all lines, and adds them up.
+func (s *ScaleWarehouse) sum(ctx context.Context, query string) (sum pipeline.MeterTotals, err error) {
+	rows, err := s.conn.Query(ctx, "SELECT reason = 'DUPLICATE' AS duplicate, toInt64(sum(receipts)), toInt64(sum(quantity_ms)) FROM ("+query+") GROUP BY duplicate")
+	if err != nil {
+		return sum, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var duplicate bool
+		var receipts, quantity int64
+		if err := rows.Scan(&duplicate, &receipts, &quantity); err != nil {
+			return sum, err
+		}
+		sum.Receipts, sum.QuantityMs = sum.Receipts+receipts, sum.QuantityMs+quantity
+		if duplicate {
+			sum.Duplicates += receipts
+		}
+	}
+	return sum, rows.Err()
+}
+
+// pages asks as GET /v1/metering does: for a page, and for the totals of all of them where
+// the page isn't the last.
+func (s *ScaleWarehouse) pages(ctx context.Context) error {
+	var hours []time.Time
+	for h := s.begin; h.Before(s.begin.Add(tenDays)); h = h.Add(time.Hour) {
+		hours = append(hours, h)
+	}
+	const limit, bound = 51, 300 * time.Millisecond
+	for _, one := range []struct {
+		what    string
+		buckets []time.Time
+	}{{"page of metering of ten days", nil}, {"page of metering of ten days by hour, with its totals", hours}} {
+		q := pipeline.MeterQuery{TenantID: s.tenantID, From: s.begin, To: s.begin.Add(tenDays), Buckets: one.buckets, Limit: limit}
+		var took []float64
+		for range 5 {
+			begun := time.Now()
+			rows, err := s.warehouse.Metering(ctx, q)
+			if err == nil && len(rows) == limit {
+				_, err = s.warehouse.MeterTotals(ctx, q)
+			}
+			if err != nil {
+				return err
+			}
+			took = append(took, ms(time.Since(begun)))
+		}
+		s.find(one.what, bound, took, count(s.Deliveries)+" deliveries")
+	}
+	return nil
+}
