@@ -174,6 +174,7 @@ type MemoryWarehouse struct {
 	setAside []pipeline.SetAside
 	// withdrawn are the events that releases took away, by tenant and event id.
 	withdrawn map[[2]string]bool
+	spoiled   map[[2]string]bool // decisions that Spoiled has changed, by tenant and event id
 	resume    map[int32]sealer.Position
 	chains    map[int32][]byte
 }

@@ -1,0 +1,224 @@
+package drift
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// finding is one thing that is apart: an event, or a pack.
+type finding struct {
+	kind, tenantID, id string
+	first, last        sealer.Position
+	// By how much the rows of a pack are more than its header says.
+	entries, receipts, quantityMs int64
+}
+
+// compare looks at a piece. judged is false where nothing can be said of it: it is no longer
+// in the log, or not loaded, as when the warehouse was replaced by an older copy.
+func (c *Checker) compare(ctx context.Context, p piece) (found []finding, judged bool, err error) {
+	switch p.check {
+	case checkRows:
+		found, judged, err = c.rows(ctx, p)
+		if errors.Is(err, pipeline.ErrGone) {
+			return nil, false, nil
+		}
+	case checkDuplicates:
+		found, judged, err = c.duplicates(ctx, p)
+	case checkPacks:
+		found, judged, err = c.pack(ctx, p)
+	}
+	return found, judged, err
+}
+
+// key is what an event is known by.
+type key struct{ tenantID, eventID string }
+
+func (e Event) key() key { return key{e.TenantID, e.EventID} }
+
+func (e Event) finding(kind string) finding {
+	return finding{kind: kind, tenantID: e.TenantID, id: e.EventID, first: e.Position, last: e.Position}
+}
+
+// rows compares a run of the log with the rows at its positions.
+func (c *Checker) rows(ctx context.Context, p piece) (found []finding, judged bool, err error) {
+	var logged []Event
+	err = c.cfg.Log.Scan(ctx, p.from, p.to, func(e sealer.Entry) error {
+		// The entry's bytes are the log's once this call returns.
+		logged = append(logged, Event{e.Position, strings.Clone(e.TenantID), strings.Clone(e.EventID)})
+		return nil
+	})
+	if err != nil || len(logged) == 0 {
+		return nil, false, err
+	}
+	until := logged[len(logged)-1].Next()
+	if in := c.walks.log; in != nil && in.begun {
+		in.at = until // a generation may have ended on the way
+	}
+	for run := range generations(logged) {
+		some, err := c.run(ctx, run)
+		if err != nil {
+			return nil, false, err
+		}
+		found = append(found, some...)
+	}
+	c.metrics.checked.WithLabelValues(checkRows).Add(float64(len(logged)))
+	next, ok, err := c.cfg.Loaded(ctx, until.Partition)
+	return found, ok && next.Compare(until) >= 0, err
+}
+
+// generations cuts a run of the log where a generation begins. What a generation had behind
+// its end in the log stands in no run: a log that lost its end has rows there.
+func generations(logged []Event) func(func([]Event) bool) {
+	return func(yield func([]Event) bool) {
+		for len(logged) > 0 {
+			n := slices.IndexFunc(logged, func(e Event) bool { return e.Generation != logged[0].Generation })
+			if n < 0 {
+				n = len(logged)
+			}
+			if !yield(logged[:n]) {
+				return
+			}
+			logged = logged[n:]
+		}
+	}
+}
+
+// run compares a run of one generation.
+func (c *Checker) run(ctx context.Context, logged []Event) (found []finding, err error) {
+	standing, err := c.cfg.Auditor.Standing(ctx, logged[0].Position, logged[len(logged)-1].Next())
+	if err != nil {
+		return nil, err
+	}
+	lowest := make(map[key]sealer.Position, len(standing))
+	for _, e := range standing {
+		if at, ok := lowest[e.key()]; !ok || e.Compare(at) < 0 {
+			lowest[e.key()] = e.Position
+		}
+		if i := e.Offset - logged[0].Offset; i < 0 || i >= int64(len(logged)) || logged[i].key() != e.key() {
+			found = append(found, e.finding(KindInvented))
+		}
+	}
+	var without []Event
+	seen := make(map[key]bool, len(logged))
+	for _, e := range logged {
+		if at, ok := lowest[e.key()]; !seen[e.key()] && (!ok || at.Compare(e.Position) > 0) {
+			without = append(without, e)
+		}
+		seen[e.key()] = true
+	}
+	if len(without) > 0 {
+		if without, err = c.cfg.Auditor.Unaccounted(ctx, without); err != nil {
+			return nil, err
+		}
+	}
+	for _, e := range without {
+		found = append(found, e.finding(KindMissing))
+	}
+	return found, nil
+}
+
+// duplicates compares the decisions of a run of rows with the rule.
+func (c *Checker) duplicates(ctx context.Context, p piece) (found []finding, judged bool, err error) {
+	misjudged, err := c.cfg.Auditor.Misjudged(ctx, p.from, p.to)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, e := range misjudged {
+		found = append(found, e.finding(KindDuplicates))
+	}
+	c.metrics.checked.WithLabelValues(checkDuplicates).Add(float64(p.to.Offset - p.from.Offset))
+	next, ok, err := c.cfg.Loaded(ctx, p.to.Partition)
+	return found, ok && next.Compare(p.to) >= 0, err
+}
+
+// pack compares the header of the pack behind one with the rows of its entries.
+func (c *Checker) pack(ctx context.Context, p piece) (found []finding, judged bool, err error) {
+	pack, err := c.cfg.NextPack(ctx, p.after)
+	if err != nil {
+		return nil, false, err
+	}
+	if pack == nil {
+		if p.after == c.walks.pack {
+			c.walks.pack, c.walks.packTurns = "", c.walks.packTurns+1
+		}
+		return nil, true, nil
+	}
+	if p.after == c.walks.pack {
+		c.walks.pack = pack.ID
+	}
+	next, ok, err := c.cfg.Loaded(ctx, pack.Last.Partition)
+	if err != nil || !ok || next.Compare(pack.Last) <= 0 {
+		return nil, false, err
+	}
+	rows, lines, err := c.cfg.Auditor.Sum(ctx, pack.TenantID, pack.First, pack.Last)
+	if err != nil {
+		return nil, false, err
+	}
+	c.metrics.checked.WithLabelValues(checkPacks).Inc()
+	if f, apart := pack.apart(rows, lines); apart {
+		found = append(found, f)
+	}
+	return found, true, nil
+}
+
+// apart is by how much the rows of a pack are not what it says.
+func (p *Pack) apart(rows int64, lines []pipeline.MeterRow) (f finding, apart bool) {
+	f = finding{kind: KindPack, tenantID: p.TenantID, id: p.ID, first: p.First, last: p.Last, entries: rows - p.Count}
+	left := map[sealer.MeterRow][2]int64{}
+	add := func(line sealer.MeterRow, sign int64) {
+		receipts, quantityMs := sign*line.Receipts, sign*line.QuantityMs
+		f.receipts += receipts
+		f.quantityMs += quantityMs
+		line.Receipts, line.QuantityMs = 0, 0
+		sum := left[line]
+		left[line] = [2]int64{sum[0] + receipts, sum[1] + quantityMs}
+	}
+	for _, line := range p.Metering {
+		add(line, -1)
+	}
+	for _, l := range lines {
+		add(sealer.MeterRow{RightID: l.RightID, Substrate: l.Substrate, BasisID: l.BasisID,
+			MeteringBasis: l.MeteringBasis, Reason: l.Reason, Receipts: l.Receipts, QuantityMs: l.QuantityMs}, 1)
+	}
+	maps.DeleteFunc(left, func(_ sealer.MeterRow, sum [2]int64) bool { return sum == [2]int64{} })
+	return f, f.entries != 0 || len(left) > 0
+}
+
+// both are the findings of two looks at one piece.
+func both(before, now []finding) []finding {
+	was := make(map[finding]bool, len(before))
+	for _, f := range before {
+		was[f] = true
+	}
+	return slices.DeleteFunc(now, func(f finding) bool { return !was[f] })
+}
+
+// report logs what is found, in one line for each tenant and kind.
+func (c *Checker) report(ctx context.Context, found []finding) {
+	slices.SortStableFunc(found, func(a, b finding) int {
+		return cmp.Or(strings.Compare(a.kind, b.kind), strings.Compare(a.tenantID, b.tenantID))
+	})
+	for len(found) > 0 {
+		f, n := found[0], 1
+		for ; n < len(found) && found[n].kind == f.kind && found[n].tenantID == f.tenantID; n++ {
+			if g := found[n]; g.first.Compare(f.first) < 0 {
+				f.first, f.id = g.first, g.id
+			} else if g.last.Compare(f.last) > 0 {
+				f.last = g.last
+			}
+		}
+		found = found[n:]
+		what := []any{"kind", f.kind, "tenant", f.tenantID, "from", f.first.String(), "to", f.last.String(), "count", n, "first", f.id}
+		if f.kind == KindPack {
+			what = append(what, "entries", f.entries, "receipts", f.receipts, "quantity_ms", f.quantityMs)
+		}
+		c.cfg.Logger.ErrorContext(ctx, "drift: log, warehouse and packs are apart", what...)
+	}
+}
