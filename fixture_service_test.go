@@ -343,15 +343,29 @@ func metered(t *testing.T, client bench.Client) int {
 	return metering.Totals.Receipts
 }
 
-// seal seals a tenant's events. Whom the loader keeps waiting is told to try again.
+// seal seals a tenant's events, all of them. Whom the loader keeps waiting is told to try
+// again. The answer of the last call goes to sealed.
 func seal(t *testing.T, client bench.Client, sealed any) {
 	t.Helper()
-	var err error
+	body := map[string]any{}
 	untilAtMost(t, 5*time.Minute, func() bool {
-		err = client.Do(t.Context(), "POST", "/v1/proof-packs/seal", map[string]any{}, sealed)
-		return err == nil || !strings.Contains(err.Error(), "answered 503")
+		var answer json.RawMessage
+		err := client.Do(t.Context(), "POST", "/v1/proof-packs/seal", body, &answer)
+		if err != nil && strings.Contains(err.Error(), "answered 503") {
+			return false
+		}
+		require.NoError(t, err)
+		var part struct {
+			UpTo string
+			More bool
+		}
+		require.NoError(t, json.Unmarshal(answer, &part))
+		body["upTo"] = part.UpTo
+		if !part.More && sealed != nil {
+			require.NoError(t, json.Unmarshal(answer, sealed))
+		}
+		return !part.More
 	})
-	require.NoError(t, err)
 }
 
 // sealAndExport seals and downloads every pack, oldest first.

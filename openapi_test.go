@@ -78,7 +78,7 @@ func TestDocumentedOperations(t *testing.T) {
 	refused := d.ask("observe-delivery", "", fmt.Sprintf(delivery, 65))
 	require.Equal(t, 412, refused.status, refused.body)
 
-	d.visit("seal-proof-packs", "", "")
+	d.sealAll()
 	d.visit("list-proof-packs", "", "")
 	d.visit("get-proof-pack", "", "")
 	d.visit("download-proof-pack", "", "")
@@ -94,7 +94,7 @@ func TestDocumentedOperations(t *testing.T) {
 	h.stop()
 	h.start()
 	d.server = h.server
-	d.visit("seal-proof-packs", "", "")
+	d.sealAll()
 	d.visit("get-refusals", "", "")
 
 	d.visit("suspend-right", "", `{"reason": "complaint of the holder"}`)
@@ -307,6 +307,23 @@ func (d *day) visit(id, query, body string) string {
 	}
 	d.visited[id] = e
 	return a.body
+}
+
+// sealAll seals until there is no more, and once again.
+func (d *day) sealAll() {
+	d.t.Helper()
+	body := ""
+	for more := true; more; {
+		var answer struct {
+			Data struct {
+				UpTo string
+				More bool
+			}
+		}
+		require.NoError(d.t, json.Unmarshal([]byte(d.visit("seal-proof-packs", "", body)), &answer))
+		more = answer.Data.More || body == ""
+		body = fmt.Sprintf(`{"upTo": %q}`, answer.Data.UpTo)
+	}
 }
 
 // anew is visit, which makes another record of a name; what follows is about that.

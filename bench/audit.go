@@ -107,19 +107,26 @@ func (c *Cluster) collect(ctx context.Context, b *books, folder string, caller C
 // awaitSealed seals until everything is in a pack: until no spool holds anything back
 // and the warehouse has come as far as the log. What can't answer yet is asked again.
 func awaitSealed(ctx context.Context, client Client) error {
-	for {
-		var sealed struct {
-			Pending []struct {
-				NodeID string
-				Count  int64
-			}
+	var sealed struct {
+		UpTo    string
+		More    bool
+		Pending []struct {
+			NodeID, Source string
+			Count          int64
 		}
-		err := client.Do(ctx, "POST", "/v1/proof-packs/seal", map[string]any{}, &sealed)
+	}
+	for body := map[string]any{}; ; {
+		err := client.Do(ctx, "POST", "/v1/proof-packs/seal", body, &sealed)
 		away, ok := errors.AsType[*refused](err)
 		switch {
+		case err == nil && sealed.More:
+			body = map[string]any{"upTo": sealed.UpTo}
+			continue
 		case err == nil && len(sealed.Pending) == 0:
 			return nil
-		case err != nil && (!ok || away.status != http.StatusServiceUnavailable):
+		case err == nil:
+			clear(body) // what is in spools comes behind
+		case !ok || away.status != http.StatusServiceUnavailable:
 			return err
 		}
 		select {

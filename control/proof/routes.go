@@ -39,13 +39,14 @@ func (r *Room) Routes(a route.API) {
 	r.exportRoutes(a)
 }
 
-type sealRequest struct {
-	Body *struct {
-		UpTo string `json:"upTo,omitempty" minLength:"1" maxLength:"64" doc:"The upTo of the answer before, to go on; absent: the end of the log now."`
-	} // may be absent
+// SealRequest goes on with a seal.
+type SealRequest struct {
+	UpTo string `json:"upTo,omitempty" minLength:"1" maxLength:"64" doc:"The upTo of the answer before, to go on; absent: the end of the log now."`
 }
 
-func (r *Room) postSeal(ctx context.Context, in *sealRequest) (Sealed, error) {
+type sealInput struct{ Body *SealRequest } // may be absent
+
+func (r *Room) postSeal(ctx context.Context, in *sealInput) (Sealed, error) {
 	caller := auth.PrincipalFrom(ctx)
 	var upTo *sealer.Position
 	if in.Body != nil {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"time"
 
 	"muniment/control/proof"
 	"muniment/control/right"
@@ -157,15 +158,10 @@ func (r *Room) runDemo(ctx context.Context, in *demoInput) (Demo, error) {
 			return Demo{}, err
 		}
 	}
-	text, err := r.ask(ctx, http.MethodPost, "/v1/proof-packs/seal", nil)
-	if err != nil {
+	if d.Pack, err = r.sealAll(ctx); err != nil {
 		return Demo{}, err
 	}
-	var sealed proof.Sealed
-	if err := json.Unmarshal(text, &sealed); err != nil {
-		return Demo{}, err
-	}
-	if d.Pack = sealed.Pack; len(d.Deliveries) > 0 { // which is another run's, if one of this tenant sealed meanwhile
+	if len(d.Deliveries) > 0 { // which is another run's, if one of this tenant sealed meanwhile
 		if d.Pack, err = r.packOf(ctx, d.Deliveries[len(d.Deliveries)-1]); err != nil {
 			return Demo{}, err
 		}
@@ -177,6 +173,27 @@ func (r *Room) runDemo(ctx context.Context, in *demoInput) (Demo, error) {
 	err = json.Unmarshal(d.Pack, &header)
 	d.PackID, d.Metering, d.Settlement = header.PackID, header.Metering, header.Settlement
 	return d, err
+}
+
+// mostSeals is how often a run of the demo asks for its deliveries to be sealed: each time
+// waits for what has to be loaded first.
+const mostSeals = 3
+
+// sealAll seals everything that was delivered, and returns the header of the newest pack.
+func (r *Room) sealAll(ctx context.Context) (newest json.RawMessage, err error) {
+	var sealed proof.Sealed
+	var body any
+	for range mostSeals {
+		text, err := r.ask(ctx, http.MethodPost, "/v1/proof-packs/seal", body)
+		if err == nil {
+			err = json.Unmarshal(text, &sealed)
+		}
+		if err != nil || !sealed.More {
+			return sealed.Pack, err
+		}
+		body = object{"upTo": sealed.UpTo}
+	}
+	return nil, api.Unavailable(api.WarehouseBehind, "not all that was delivered is loaded yet", time.Second)
 }
 
 // packOf is the header of the pack that holds a delivery's receipt.
