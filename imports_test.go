@@ -45,7 +45,7 @@ var rooms = map[string][]string{
 	"gateway/certs":           {},
 	"gateway/certs/certstest": {},
 	"gateway/identity":        {"gateway/api", "gateway/snapshot", "sealer", "sealer/keyfile"},
-	"gateway/issue":           {"gate", "gateway/api", "gateway/auth", "gateway/snapshot", "sealer"},
+	"gateway/issue":           {"gate", "gateway/api", "gateway/auth", "gateway/snapshot", "sealer", "sealer/keyfile"},
 	"gateway/issue/issuetest": {"gate", "gateway/api", "gateway/auth", "sealer"},
 	"gateway/snapshot":        {"gate", "gateway/api", "gateway/auth"},
 	"pipeline":                {"gate", "sealer"},

@@ -19,6 +19,8 @@ const claimShards = 64
 // is being answered now.
 type claims struct {
 	shards [claimShards]claimShard
+	// checkpointed: what is remembered is fresh until takeFresh.
+	checkpointed bool
 }
 
 // keyHash is SHA-256(tenantId ‖ 0 ‖ key).
@@ -40,6 +42,7 @@ type claimShard struct {
 	mu      sync.Mutex
 	kept    kept
 	running []running
+	fresh   []keptEntry // if claims.checkpointed
 }
 
 // running is a request that is being answered.
@@ -48,8 +51,8 @@ type running struct {
 	end chan struct{} // nil until someone waits for the end
 }
 
-func newClaims(limit int) *claims {
-	c := new(claims)
+func newClaims(limit int, checkpointed bool) *claims {
+	c := &claims{checkpointed: checkpointed}
 	for i := range c.shards {
 		c.shards[i].kept.limit = max(1, limit/claimShards)
 	}
@@ -61,6 +64,7 @@ func (c *claims) shard(h *keyHash) *claimShard { return &c.shards[h[0]%claimShar
 // claimed is a request's hold on a key; the zero value holds none.
 type claimed struct {
 	shard *claimShard
+	fresh bool // what is remembered is
 	hash  keyHash
 	enc   [43]byte
 }
@@ -97,6 +101,9 @@ func (c *claimed) end(p *place) {
 	s.mu.Lock()
 	if p != nil {
 		s.put(&k, *p)
+		if c.fresh {
+			s.fresh = append(s.fresh, keptEntry{k, *p})
+		}
 	}
 	i := s.runs(&k)
 	end, last := s.running[i].end, len(s.running)-1
@@ -139,8 +146,43 @@ func (cs *claims) find(h *keyHash, now time.Time, c *claimed) (p place, known bo
 		return place{}, false, s.running[i].end
 	}
 	s.running = append(s.running, running{key: k})
-	c.shard, c.hash = s, *h
+	c.shard, c.hash, c.fresh = s, *h, cs.checkpointed
 	return place{}, false, nil
+}
+
+// put remembers an entry that was read.
+func (cs *claims) put(e *keptEntry) {
+	s := &cs.shards[e.key[0]%claimShards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.put(&e.key, e.place)
+}
+
+// held are the ends of all requests that are being answered.
+func (cs *claims) held() (ends []<-chan struct{}) {
+	for i := range cs.shards {
+		s := &cs.shards[i]
+		s.mu.Lock()
+		for j := range s.running {
+			if s.running[j].end == nil {
+				s.running[j].end = make(chan struct{})
+			}
+			ends = append(ends, s.running[j].end)
+		}
+		s.mu.Unlock()
+	}
+	return ends
+}
+
+// takeFresh appends what was remembered since it was called last.
+func (cs *claims) takeFresh(dst []keptEntry) []keptEntry {
+	for i := range cs.shards {
+		s := &cs.shards[i]
+		s.mu.Lock()
+		dst, s.fresh = append(dst, s.fresh...), s.fresh[:0]
+		s.mu.Unlock()
+	}
+	return dst
 }
 
 // forget makes a key free whose event, at p, can't be read back.

@@ -14,7 +14,7 @@ import (
 )
 
 func TestClaimsKeepTheNewestOfADay(t *testing.T) {
-	cs := newClaims(claimShards * 4)
+	cs := newClaims(claimShards*4, false)
 	s := &cs.shards[0]
 	key := func(i int) *claimKey { return &claimKey{0, byte(i), byte(i >> 8)} }
 	for i := range 10 {
@@ -41,7 +41,7 @@ func TestClaimsKeepTheNewestOfADay(t *testing.T) {
 }
 
 func TestOneOwnerOfAClaim(t *testing.T) {
-	cs := newClaims(1000)
+	cs := newClaims(1000, false)
 	h := keyHash{1}
 	var owners, replays int
 	var mu sync.Mutex

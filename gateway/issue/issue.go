@@ -40,8 +40,10 @@
 //     known from the log alone: the salted hash in the event's private part. Where that
 //     part was erased, the key alone decides.
 //   - Keys are remembered for 24 h or the newest Config.IdempotencyEntries, in
-//     this process's memory, rebuilt from the log (Rebuild). The limit is shared out over
-//     64 shards by hash.
+//     this process's memory. The limit is shared out over 64 shards by hash. A start reads
+//     them back (Rebuild), from checkpoints of which each names the record of the log up to
+//     which it is right; one that is torn, altered, of another log, or that the log does not
+//     reach is passed over, and what checkpoints don't cover is read from the log.
 //   - A log may lose what answers to retries are rendered from, not the promise (see
 //     Log): the key is free then, and the retry's event a duplicate likewise.
 //   - When an append fails, nobody knows whether the record is in the log. The caller
@@ -70,11 +72,12 @@ import (
 
 // Issuer issues the receipts of one node. It is safe for concurrent use.
 type Issuer struct {
-	cfg      Config
-	metrics  *metrics
-	claims   *claims
-	limits   deadlines
-	refusals refusals
+	cfg         Config
+	metrics     *metrics
+	claims      *claims
+	checkpoints checkpoints
+	limits      deadlines
+	refusals    refusals
 
 	works      sync.Pool // of *work
 	workspaces sync.Pool // of *workspace
@@ -90,7 +93,8 @@ func New(cfg Config) (*Issuer, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
-	i := &Issuer{cfg: cfg, claims: newClaims(cfg.IdempotencyEntries), limits: deadlines{after: cfg.Timeout}}
+	i := &Issuer{cfg: cfg, claims: newClaims(cfg.IdempotencyEntries, cfg.CheckpointDir != ""), limits: deadlines{after: cfg.Timeout}}
+	i.checkpoints = checkpoints{dir: cfg.CheckpointDir, log: cfg.Log, limit: cfg.IdempotencyEntries, full: checkpointKeys}
 	i.refusals.since = cfg.Now()
 	i.works.New = func() any { return new(work) }
 	i.workspaces.New = func() any { return new(workspace) }
@@ -98,21 +102,26 @@ func New(cfg Config) (*Issuer, error) {
 	return i, nil
 }
 
-// Run writes the counts of refusals now and then until ctx is done, and then the last of
-// them: the log must outlive it. Whoever issues should have ended before: from then on
+// Run writes the counts of refusals and the checkpoints now and then until ctx is done, and
+// then the last of them: the log must outlive it. Whoever issues should have ended before: from then on
 // all are refused with 503 DRAINING.
 func (i *Issuer) Run(ctx context.Context) error {
 	t := time.NewTicker(flushEvery)
 	defer t.Stop()
+	keep := time.NewTicker(checkpointEvery)
+	defer keep.Stop()
 	for {
 		select {
 		case <-t.C:
 			i.writeRefusals(ctx)
+		case <-keep.C:
+			i.checkpoint(ctx, checkpointRecords)
 		case <-ctx.Done():
 			i.ended.Store(true)
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), i.cfg.Timeout)
 			defer cancel()
 			i.writeRefusals(last)
+			i.checkpoint(last, 1)
 			return nil
 		}
 	}

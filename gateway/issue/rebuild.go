@@ -4,38 +4,159 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"muniment/gateway/api"
 	"muniment/sealer"
+	"muniment/sealer/keyfile"
 )
 
-// Rebuild reads the Idempotency-Keys of the last 24 hours back from the log. Whoever
-// issues for callers that send keys calls it before the first.
+// Rebuild reads the Idempotency-Keys of the last 24 hours back: from the checkpoints, and
+// what they don't cover from the log. Whoever issues for callers that send keys calls it
+// before the first.
 func (i *Issuer) Rebuild(ctx context.Context) error {
+	c := &i.checkpoints
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	since := i.cfg.Now().Add(-keepKeys)
 	first, end, err := i.cfg.Log.Bounds(ctx, 0)
 	if err != nil {
 		return err
 	}
-	from, err := firstSince(ctx, i.cfg.Log, first, end, since.Add(-clockSlack))
+	at, err := firstSince(ctx, i.cfg.Log, first, end, since.Add(-clockSlack))
 	if err != nil {
 		return err
 	}
-	return i.cfg.Log.Scan(ctx, from, end, func(e sealer.Entry) error {
+	stretches, at, err := i.believed(ctx, at)
+	if err != nil {
+		return err
+	}
+	for _, s := range stretches {
+		if at.Compare(s.from) < 0 {
+			if err := i.scan(ctx, at, s.from, since); err != nil {
+				return err
+			}
+			i.cut(ctx, s.from)
+		}
+		if i.load(&s, since) == nil { // or the gap before the next one begins here
+			at = s.to
+		}
+	}
+	if err := i.scan(ctx, at, end, since); err != nil {
+		return err
+	}
+	c.rebuilt = true
+	return nil
+}
+
+// believed are the checkpoints that are to be loaded, in their order, and from where on the
+// keys are needed. Files that are of no use are removed.
+func (i *Issuer) believed(ctx context.Context, at sealer.Position) (list []stretch, from sealer.Position, err error) {
+	c := &i.checkpoints
+	if c.dir == "" {
+		return nil, at, nil
+	}
+	names, err := stretchNames(c.dir)
+	if err = errors.Join(err, keyfile.Sweep(c.dir)); err != nil {
+		i.checkpointTrouble(err)
+	}
+	keys := 0
+	for _, name := range slices.Backward(names) {
+		s, _, err := readStretch(c.dir, name)
+		wanted := keys < c.enough() && (err != nil || s.to.Compare(at) > 0)
+		if wanted && err == nil {
+			err = c.belongs(ctx, &s)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil, at, ctx.Err()
+		case wanted && err == nil:
+			list, keys = append(list, s), keys+s.keys
+			continue
+		case wanted:
+			i.cfg.Logger.Warn("a checkpoint of idempotency keys is not believed: its part of the log is read", "file", name, "err", err)
+		}
+		_ = os.Remove(filepath.Join(c.dir, name))
+	}
+	slices.Reverse(list)
+	if keys >= c.enough() && at.Compare(list[0].from) < 0 {
+		at = list[0].from
+	}
+	return list, at, nil
+}
+
+// load remembers the keys of a checkpoint.
+func (i *Issuer) load(s *stretch, since time.Time) error {
+	c := &i.checkpoints
+	found, keys, err := readStretch(c.dir, s.name())
+	if err == nil && found != *s {
+		err = errNoStretch
+	}
+	if err != nil {
+		return err
+	}
+	c.files = append(c.files, *s)
+	c.from, c.written, c.open = s.to, s.to, c.open[:0]
+	full := s.keys >= c.full
+	if !full {
+		c.from = s.from
+	}
+	for ; len(keys) > 0; keys = keys[stretchKeySize:] {
+		e := s.entry(keys)
+		if !full {
+			c.open = append(c.open, e)
+		}
+		if int64(e.second) >= since.Unix() {
+			i.claims.put(&e)
+		}
+	}
+	return nil
+}
+
+// scan remembers the keys of a part of the log, and writes checkpoints of it, but for the
+// last.
+func (i *Issuer) scan(ctx context.Context, from, to sealer.Position, since time.Time) error {
+	c := &i.checkpoints
+	if c.written != from { // else the open file goes on
+		c.from, c.written, c.open = from, from, c.open[:0]
+	}
+	err := i.cfg.Log.Scan(ctx, from, to, func(e sealer.Entry) error {
+		if e.Generation != c.from.Generation {
+			i.generation(ctx, e.Position)
+		}
 		at, ok := eventTime(e.EventID)
 		if !ok || at.Before(since) {
 			return nil
 		}
-		if h, ok := idempotencyOf(e.Event); ok {
-			s, k := i.claims.shard(&h), claimKey(h[:16])
-			s.mu.Lock()
-			s.put(&k, place{e.Offset, e.Partition, e.Generation, uint32(at.Unix())})
-			s.mu.Unlock()
+		h, ok := idempotencyOf(e.Event)
+		if !ok {
+			return nil
+		}
+		claim := keptEntry{claimKey(h[:16]), place{e.Offset, e.Partition, e.Generation, uint32(at.Unix())}}
+		i.claims.put(&claim)
+		if c.dir == "" {
+			return nil
+		}
+		if c.open = append(c.open, claim); len(c.open) >= c.full {
+			i.cut(ctx, e.Position.Next())
 		}
 		return nil
 	})
+	if to.Generation != c.from.Generation {
+		i.generation(ctx, to)
+	}
+	return err
+}
+
+// generation ends the open file where another generation of the log begins.
+func (i *Issuer) generation(ctx context.Context, begins sealer.Position) {
+	c := &i.checkpoints
+	i.cut(ctx, sealer.Position{Generation: c.from.Generation, Offset: begins.Offset})
+	c.from, c.written, c.open = begins, begins, c.open[:0]
 }
 
 // clockSlack is how far the clocks of those who write to one log may disagree, for

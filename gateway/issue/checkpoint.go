@@ -1,0 +1,164 @@
+package issue
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"muniment/sealer"
+	"muniment/sealer/keyfile"
+)
+
+// How often checkpoints are thought of, and how many records are behind the newest one then,
+// at least: a start reads these from the log. A file is full with as many keys.
+const (
+	checkpointEvery   = time.Second
+	checkpointRecords = 32 << 10
+	checkpointKeys    = 32 << 10
+)
+
+// checkpoints keeps the claims in files of Config.CheckpointDir, each of which covers a
+// stretch of the log (see stretch). A full file is never written again: what is written a
+// key is its 24 bytes, and at most a file at a time. A file that can't be written, or is not
+// believed, costs the next start the reading of its stretch.
+type checkpoints struct {
+	dir   string // "": there are none
+	log   Log
+	limit int // of claims
+	full  int // keys of a file that is full
+
+	mu      sync.Mutex
+	rebuilt bool
+	// from begins the stretch of the file that is not full, written is how far that was
+	// written, and open are the claims from there on, in any order.
+	from, written sealer.Position
+	open          []keptEntry
+	files         []stretch // in their order, also the one that is not full
+	trouble       Outage
+}
+
+// checkpoint writes what came into the log since the last one, if that is as many records.
+func (i *Issuer) checkpoint(ctx context.Context, least int64) {
+	c := &i.checkpoints
+	if c.dir == "" {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.rebuilt {
+		return
+	}
+	_, end, err := i.cfg.Log.Bounds(ctx, 0)
+	if err != nil || end.Offset-c.written.Offset < least {
+		return // the log's trouble is told by who writes to it
+	}
+	// A record before the end may belong to one who has not come to remember its key: it
+	// still holds it.
+	for _, ended := range i.claims.held() {
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return
+		}
+	}
+	c.open = i.claims.takeFresh(c.open)
+	i.cut(ctx, end)
+}
+
+// cut writes the open file up to a position. If it can't, the stretch is left out.
+func (i *Issuer) cut(ctx context.Context, to sealer.Position) {
+	c := &i.checkpoints
+	if c.dir == "" || to.Compare(c.from) <= 0 {
+		return
+	}
+	n, err := c.write(ctx, to)
+	switch {
+	case err == nil:
+		i.checkpointTrouble(nil)
+	case ctx.Err() != nil:
+		return
+	default:
+		i.checkpointTrouble(err)
+	}
+	c.written = to
+	if err != nil || n >= c.full || to.Offset-c.from.Offset > mostStretch/2 {
+		c.from, c.open = to, append(c.open[:0], c.open[n:]...)
+	}
+	c.expire(i.cfg.Now())
+}
+
+// write writes the open file, with the claims before a position, which are c.open[:n] then.
+func (c *checkpoints) write(ctx context.Context, to sealer.Position) (n int, err error) {
+	slices.SortFunc(c.open, func(a, b keptEntry) int { return a.position().Compare(b.position()) })
+	n, _ = slices.BinarySearchFunc(c.open, to, func(e keptEntry, at sealer.Position) int { return e.position().Compare(at) })
+	last := to
+	last.Offset--
+	e, err := c.log.Read(ctx, last)
+	if err != nil {
+		return n, err
+	}
+	at, _ := eventTime(e.EventID)
+	s := stretch{from: c.from, to: to, last: sha256.Sum256(e.Event), second: uint32(max(0, at.Unix())), keys: n}
+	if err := keyfile.Write(filepath.Join(c.dir, s.name()), s.encode(c.open[:n]), 0o600); err != nil {
+		return n, err
+	}
+	if k := len(c.files); k > 0 && c.files[k-1].from == s.from {
+		c.files = c.files[:k-1]
+	}
+	c.files = append(c.files, s)
+	return n, nil
+}
+
+// expire removes files that nobody needs: all their keys are too old, or newer ones are as
+// many as are remembered.
+func (c *checkpoints) expire(now time.Time) {
+	keys, needed := 0, len(c.files)
+	for needed > 0 && keys < c.enough() {
+		needed--
+		keys += c.files[needed].keys
+	}
+	oldest := now.Add(-keepKeys - clockSlack).Unix()
+	for needed < len(c.files) && int64(c.files[needed].second) < oldest {
+		needed++
+	}
+	for _, s := range c.files[:needed] {
+		_ = os.Remove(filepath.Join(c.dir, s.name())) // one that stays is removed at the next start
+	}
+	c.files = append(c.files[:0], c.files[needed:]...)
+}
+
+// enough is how many keys leave no room for older ones: shards fill unevenly.
+func (c *checkpoints) enough() int { return c.limit + c.limit/16 + 1 }
+
+// belongs says whether a stretch is of this log, whole.
+func (c *checkpoints) belongs(ctx context.Context, s *stretch) error {
+	last := s.to
+	last.Offset--
+	e, err := c.log.Read(ctx, last)
+	if err != nil {
+		return fmt.Errorf("cannot read its last record: %w", err)
+	}
+	if sha256.Sum256(e.Event) != s.last {
+		return fmt.Errorf("it is of another log: the record at %s is not the one it names", last)
+	}
+	return nil
+}
+
+const keepCheckpoints = "keep checkpoints of idempotency keys: the next start reads more of the log"
+
+func (i *Issuer) checkpointTrouble(err error) {
+	if t := &i.checkpoints.trouble; err != nil {
+		t.Begins(i.cfg.Logger, keepCheckpoints, err)
+	} else {
+		t.Ends(i.cfg.Logger, keepCheckpoints)
+	}
+}
+
+func (p place) position() sealer.Position {
+	return sealer.Position{Generation: p.generation, Partition: p.partition, Offset: p.offset}
+}
