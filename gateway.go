@@ -35,6 +35,7 @@ type gatewayCmd struct {
 	logFlags
 	kafkaFlags
 	profilingFlags
+	keysFlags
 
 	Data           string        `default:"./muniment-node" help:"The node's folder: its identity, its spool, its copies. It must survive the process: what is in the spool was promised." type:"path"`
 	Listen         string        `default:"127.0.0.1:8080" help:"Address of the API."`
@@ -59,6 +60,9 @@ type gatewayCmd struct {
 
 // Validate is called by the command line.
 func (c *gatewayCmd) Validate() error {
+	if err := c.keysFlags.Validate(); err != nil {
+		return err
+	}
 	if most := issue.DefaultTimeout / 2; c.Patience < 0 || c.Patience > most {
 		return fmt.Errorf("--patience %v is not from 0 to %v, half of what a delivery may take", c.Patience, most)
 	}
@@ -169,7 +173,8 @@ func (c *gatewayCmd) Run() (err error) {
 		return err
 	}
 	issuer, err := issue.New(issue.Config{
-		NodeID: node.ID(), Epoch: node.Epoch(), Rights: view, Log: eventLog, Signer: node.Signer, Logger: logger, Registerer: registry,
+		NodeID: node.ID(), Epoch: node.Epoch(), Rights: view, Log: eventLog, Signer: node.Signer,
+		IdempotencyEntries: c.IdempotencyEntries, CheckpointDir: filepath.Join(c.Data, checkpointFolder), Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err

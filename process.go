@@ -29,6 +29,22 @@ func (f *logFlags) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, options))
 }
 
+// keysFlags are those of every process that answers deliveries.
+type keysFlags struct {
+	IdempotencyEntries int `default:"5000000" help:"How many idempotency keys are remembered, the newest of 24h, in 50 to 80 bytes of memory each and 24 on the disk: ${default} last for 24h at 58 deliveries a second with a key, for 83 minutes at 1,000." placeholder:"N"`
+}
+
+// Validate refuses what would only fail once the process runs.
+func (f *keysFlags) Validate() error {
+	if f.IdempotencyEntries < 1 {
+		return errors.New("--idempotency-entries must be at least 1")
+	}
+	return nil
+}
+
+// checkpointFolder is where a data folder keeps checkpoints of its idempotency keys.
+const checkpointFolder = "idempotency"
+
 // profilingFlags are those of a process that makes no admin token of its own.
 type profilingFlags struct {
 	AdminTokenFile certs.PasswordFile `help:"File of a token that opens /debug/pprof on the address for operators, as Authorization: Bearer TOKEN. Default: nothing opens it." placeholder:"FILE" type:"path"`

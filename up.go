@@ -28,6 +28,7 @@ import (
 
 type upCmd struct {
 	logFlags
+	keysFlags
 
 	Data   string        `default:"./muniment-data" help:"Data folder; made when it is missing." type:"path"`
 	Listen string        `default:"127.0.0.1:8080" help:"Address of the API."`
@@ -52,6 +53,9 @@ const nodeID = "nod_embedded"
 
 // Validate refuses what would only fail once the service runs.
 func (c *upCmd) Validate() error {
+	if err := c.keysFlags.Validate(); err != nil {
+		return err
+	}
 	if c.Keep < segment.LeastKeep {
 		return fmt.Errorf("--keep must be at least %v: answers to retries are rendered from the log", segment.LeastKeep)
 	}
@@ -170,7 +174,8 @@ func (c *upCmd) Run() (err error) {
 		return err
 	}
 	issuer, err := issue.New(issue.Config{
-		NodeID: nodeID, Epoch: epoch, Rights: view, Log: reservedLog{eventLog, db}, Signer: signer, SandboxSigner: sandboxSigner, Logger: logger, Registerer: registry,
+		NodeID: nodeID, Epoch: epoch, Rights: view, Log: reservedLog{eventLog, db}, Signer: signer, SandboxSigner: sandboxSigner,
+		IdempotencyEntries: c.IdempotencyEntries, CheckpointDir: filepath.Join(c.Data, checkpointFolder), Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err
