@@ -26,7 +26,7 @@ import (
 
 // startReads is how many records a start reads, of all partitions together, to find stops:
 // the service must be ready in seconds however long it ran before.
-const startReads = 1_000_000
+const startReads = 250_000
 
 // Replay brings into one room's tables what the events of control say was stopped or
 // ended, and what must be known of it to verify evidence.
