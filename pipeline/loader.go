@@ -236,6 +236,15 @@ func (l *Loader) step(ctx context.Context, next sealer.Position) (sealer.Positio
 	return l.load(ctx, next, entries)
 }
 
+// Loaded is the position up to which all records are loaded; ok is false until Run has found
+// it.
+func (l *Loader) Loaded() (next sealer.Position, ok bool) {
+	if at := l.next.Load(); at != nil {
+		return *at, true
+	}
+	return next, false
+}
+
 // Lag is how many durable records the warehouse does not hold yet. It asks the log
 // alone, so it is known also while the warehouse is away.
 func (l *Loader) Lag(ctx context.Context) (records int64, err error) {
