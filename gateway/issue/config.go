@@ -57,6 +57,10 @@ type Config struct {
 	// SandboxSigner is Signer for the sandbox's tenants: its keys sign their receipts and
 	// no others. Without it their deliveries are refused.
 	SandboxSigner func(ctx context.Context, at time.Time) (s *sealer.Signer, release func(), err error)
+	// Admit, if it is set, is called before deliveries are issued, once for all of a call, and
+	// may wait: it spreads them where more would come than can be kept up with. It refuses
+	// nothing, and returns early when ctx is done. Safe for concurrent use. Default: nobody waits.
+	Admit func(ctx context.Context, deliveries int)
 
 	// Timeout is how long a delivery waits for the right, the log, and an earlier answer's
 	// record. Default DefaultTimeout.
@@ -103,6 +107,9 @@ func (c *Config) complete() error {
 	}
 	if c.IdempotencyWait == 0 {
 		c.IdempotencyWait = 5 * time.Second
+	}
+	if c.Admit == nil {
+		c.Admit = func(context.Context, int) {}
 	}
 	if c.Now == nil {
 		c.Now = time.Now

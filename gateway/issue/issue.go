@@ -173,6 +173,7 @@ func (i *Issuer) Issue(ctx context.Context, dst []byte, by Caller, d *Delivery) 
 	if i.ended.Load() {
 		return dst, false, ErrEnded
 	}
+	i.cfg.Admit(ctx, 1)
 	w := i.begin(by)
 	defer i.end(w)
 	i.enter(w)

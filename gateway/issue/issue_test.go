@@ -386,3 +386,27 @@ func TestManyWithoutAKeyToSign(t *testing.T) {
 	require.Equal(t, api.NoSigningKey, api.From(results[2].Err).Reason)
 	require.Zero(t, heldKeys(f.Issuer))
 }
+
+// TestAdmissionIsAskedOnce for what is issued together, before a key to sign with is held.
+func TestAdmissionIsAskedOnce(t *testing.T) {
+	var asked []int
+	held := 0
+	f := newFixture(t, func(c *Config) {
+		sign := c.Signer
+		c.Signer = func(ctx context.Context, at time.Time) (*sealer.Signer, func(), error) {
+			held++
+			return sign(ctx, at)
+		}
+		c.Admit = func(_ context.Context, deliveries int) {
+			require.Equal(t, len(asked), held)
+			asked = append(asked, deliveries)
+		}
+	})
+	_, _, err := f.issue(f.body())
+	require.NoError(t, err)
+	many := []Delivery{{Body: f.body(), Rendered: issuetest.Today}, {Body: f.body(), Rendered: issuetest.Today}, {Body: f.body(), Rendered: issuetest.Today}}
+	for _, r := range f.IssueAll(t.Context(), f.tenant, many) {
+		require.NoError(t, r.Err)
+	}
+	require.Equal(t, []int{1, 3}, asked)
+}

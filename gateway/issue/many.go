@@ -35,6 +35,7 @@ func (i *Issuer) IssueAll(ctx context.Context, by Caller, all []Delivery) []Resu
 		}
 		return results
 	}
+	i.cfg.Admit(ctx, len(all))
 	// The key that signs is held to the end, and whoever rotates or revokes it waits for that.
 	ctx, cancel := context.WithTimeout(ctx, i.cfg.Timeout)
 	defer cancel()
