@@ -173,9 +173,17 @@ func (c *upCmd) Run() (err error) {
 	if err != nil {
 		return err
 	}
+	admitted, err := newAdmission(registry, func(ctx context.Context) (loaded, end int64, ok bool) {
+		next, ok := loader.Loaded()
+		_, last, err := eventLog.Bounds(ctx, segment.Partition)
+		return next.Offset, last.Offset, ok && err == nil
+	})
+	if err != nil {
+		return err
+	}
 	issuer, err := issue.New(issue.Config{
 		NodeID: nodeID, Epoch: epoch, Rights: view, Log: reservedLog{eventLog, db}, Signer: signer, SandboxSigner: sandboxSigner,
-		IdempotencyEntries: c.IdempotencyEntries, CheckpointDir: filepath.Join(c.Data, checkpointFolder), Logger: logger, Registerer: registry,
+		Admit: admitted.Admit, IdempotencyEntries: c.IdempotencyEntries, CheckpointDir: filepath.Join(c.Data, checkpointFolder), Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err
@@ -218,6 +226,7 @@ func (c *upCmd) Run() (err error) {
 		logger.Warn("the loader is paused: nothing gets into the warehouse")
 	}
 	background.run("the loader", loader.Run)
+	background.run("the admission of deliveries", admitted.Run)
 	background.run("the view of rights", view.Run)
 	background.run("the issuer", issuer.Run)
 	background.run("the high-water mark", func(ctx context.Context) error { return db.Follow(ctx, eventLog) })

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"muniment/pipeline"
+)
+
+// What admission goes by.
+const (
+	// admissionBound is how many records may be loaded late without anybody waiting: seconds
+	// of a loader that has the processor.
+	admissionBound = 20_000
+	// admissionMost is the longest that a request waits.
+	admissionMost = 500 * time.Millisecond
+	// admissionBurst is how far apart deliveries may be late, and so come at once.
+	admissionBurst = 10 * time.Millisecond
+	// admissionLook is how often the loader is looked at, admissionWindow how long its rate is
+	// taken over. One that has not advanced for that long delays nobody.
+	admissionLook   = 50 * time.Millisecond
+	admissionWindow = 3 * time.Second
+)
+
+// admission gives the loader of an embedded service its share of the processor. As long as
+// no more than admissionBound records are to be loaded nobody waits. Beyond, deliveries are
+// admitted at the rate at which the loader loads, and at somewhat less the longer the
+// backlog is: so it stops growing, and the loader, which gets what deliveries leave, finds its
+// rate. Whoever delivers more slowly than that does not wait, however long the backlog is.
+type admission struct {
+	// position tells up to which offset records are loaded, and where the log ends; ok is
+	// false while nobody knows.
+	position func(ctx context.Context) (loaded, end int64, ok bool)
+	waits    prometheus.Counter
+	seconds  prometheus.Counter
+
+	interval atomic.Int64 // nanoseconds between two deliveries, 0: nobody waits
+
+	mu   sync.Mutex
+	next time.Time // when the next delivery is admitted
+}
+
+func newAdmission(registry prometheus.Registerer, position func(ctx context.Context) (loaded, end int64, ok bool)) (*admission, error) {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "muniment_gateway_admission_" + name, Help: help})
+	}
+	a := &admission{
+		position: position,
+		waits:    counter("waits_total", "Requests with deliveries that waited for the loader, which was behind."),
+		seconds:  counter("wait_seconds_total", "Time that they waited."),
+	}
+	return a, pipeline.Register(registry, a.waits, a.seconds)
+}
+
+// Admit waits until some deliveries may be issued, for admissionMost or until ctx is done,
+// if that comes first. See issue.Config.Admit.
+func (a *admission) Admit(ctx context.Context, deliveries int) {
+	interval := time.Duration(a.interval.Load())
+	if interval == 0 {
+		return
+	}
+	now := time.Now()
+	a.mu.Lock()
+	at := a.next
+	if earliest := now.Add(-admissionBurst); at.Before(earliest) {
+		at = earliest
+	}
+	a.next = at.Add(min(time.Duration(deliveries)*interval, admissionMost))
+	if latest := now.Add(admissionMost); at.After(latest) {
+		at, a.next = latest, latest
+	}
+	a.mu.Unlock()
+	wait := at.Sub(now)
+	if wait <= 0 {
+		return
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	a.waits.Inc()
+	a.seconds.Add(time.Since(now).Seconds())
+}
+
+// Run looks at the loader until ctx is done.
+func (a *admission) Run(ctx context.Context) error {
+	tick := time.NewTicker(admissionLook)
+	defer tick.Stop()
+	var rate loadingRate
+	for {
+		interval := time.Duration(0)
+		if loaded, end, ok := a.position(ctx); ok {
+			interval = rate.interval(time.Now(), loaded, end-loaded)
+		}
+		a.interval.Store(int64(interval))
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			a.interval.Store(0)
+			return nil
+		}
+	}
+}
+
+// loadingRate remembers the advances of a loader within the window.
+type loadingRate struct{ advances []advance }
+
+type advance struct {
+	at     time.Time
+	loaded int64
+}
+
+// interval is the time between two deliveries, 0 if nobody is to wait.
+func (r *loadingRate) interval(now time.Time, loaded, behind int64) time.Duration {
+	if n := len(r.advances); n == 0 || r.advances[n-1].loaded != loaded {
+		r.advances = append(r.advances, advance{now, loaded})
+	}
+	// The last is kept however old it is: alone it is no advance.
+	for len(r.advances) > 1 && now.Sub(r.advances[0].at) > admissionWindow {
+		r.advances = r.advances[1:]
+	}
+	first, last := r.advances[0], r.advances[len(r.advances)-1]
+	if behind <= admissionBound || last.loaded <= first.loaded {
+		return 0
+	}
+	perSecond := float64(last.loaded-first.loaded) / last.at.Sub(first.at).Seconds()
+	perSecond *= max(0.8, float64(admissionBound)/float64(behind))
+	return time.Duration(float64(time.Second) / perSecond)
+}
