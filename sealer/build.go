@@ -76,7 +76,7 @@ func newPackBuilder(cfg PackConfig) (*PackBuilder, error) {
 	}
 	cfg.Before = cfg.Before.Clone()
 	b := &PackBuilder{cfg: cfg, earlier: maps.Clone(cfg.Earlier), ledger: newLedger(cfg.TenantID, cfg.Before.Size(), cfg.Before, newHistory(nil))}
-	b.ledger.settles = true
+	b.ledger.settles, b.ledger.keeps = true, true
 	b.ledger.adopt(cfg.Rules)
 	b.ledger.claim = b.claim
 	in := &inspector{directory: directory, purpose: receipts, sealedAt: cfg.SealedAt}

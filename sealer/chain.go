@@ -48,15 +48,21 @@ func (v *verification) log(ctx context.Context, packs []*packFile) {
 		c := v.pack(ctx, p.report, newHistory(h))
 		p.report.pack = c
 		if !c.whole() {
+			c.forget()
 			continue
 		}
 		c.link(whole)
 		whole = append(whole, c)
 		switch {
 		case !c.failed():
+			last.forget()
 			last = c // if it is one that is given twice, in place of that
 		case last != nil && last.failed(): // the two are a fork
+			last.forget()
 			last = nil
+			fallthrough
+		default:
+			c.forget()
 		}
 	}
 	named := make(map[PackRef]bool) // by the sound packs behind
@@ -86,9 +92,13 @@ func (v *verification) learnPack(f *FileReport, c *packCheck) {
 	k.spans = append(k.spans, c.ledger.span(f, c.before, h.SealedAt))
 }
 
+// asksLeaves says whether anything that was given may ask for single leaves of packs, or for
+// roots of sizes that none ends with.
+func (v *verification) asksLeaves() bool { return v.expected || !v.proofs.empty() }
+
 // pack verifies the pack that a file holds.
 func (v *verification) pack(ctx context.Context, f *FileReport, h *history) *packCheck {
-	c := &packCheck{trust: v.trust, rate: v.rate}
+	c := &packCheck{trust: v.trust, rate: v.rate, leaves: v.asksLeaves()}
 	c.seen = func(index int, d *RecordedDelivery) {
 		v.sight(f, d, c.header.SealedAt, "entry %d of pack %s", index, c.header.PackID)
 	}
@@ -114,6 +124,13 @@ func (c *packCheck) whole() bool {
 		}
 		return !v.OK
 	})
+}
+
+// forget drops what was noted of the entries: nothing is joined.
+func (c *packCheck) forget() {
+	if c != nil && c.ledger != nil {
+		c.ledger.history = nil
+	}
 }
 
 // link judges how the pack stands to those before it in the order of leaves.

@@ -1,6 +1,7 @@
 package sealer
 
 import (
+	"slices"
 	"time"
 	"unique"
 
@@ -37,12 +38,24 @@ type keyStop struct {
 	at  time.Time
 }
 
-// decided is what a delivery says of the right and the API key that it was decided by.
-type decided struct {
+// decision is what a delivery was decided by.
+type decision struct {
 	right, key keptID // key is zero if no API key asked for it
 	revision   int64
-	leaf       uint64
-	at         time.Time
+}
+
+// decided is a delivery with its decision.
+type decided struct {
+	decision
+	leaf uint64
+	at   time.Time
+}
+
+// noted is a delivery as a conduct keeps it, by the million: what many share stands
+// once.
+type noted struct {
+	decision, entry uint32 // in the list of decisions, and in the file
+	at              int64  // in milliseconds
 }
 
 // conduct is what the entries of one file say of rights and API keys.
@@ -54,7 +67,9 @@ type conduct struct {
 	moves      []rightMove
 	parents    map[keptID][]keptID // named by events of a right
 	keys       []keyStop
-	deliveries []decided
+	deliveries []noted
+	decisions  []decision
+	places     map[decision]uint32 // in decisions
 	seals      []seal
 }
 
@@ -66,7 +81,7 @@ type seal struct {
 }
 
 func newConduct(tenantID string, first uint64) *conduct {
-	return &conduct{tenantID: tenantID, first: first, parents: make(map[keptID][]keptID)}
+	return &conduct{tenantID: tenantID, first: first, parents: make(map[keptID][]keptID), places: make(map[decision]uint32)}
 }
 
 // note takes in the next entry.
@@ -76,16 +91,35 @@ func (c *conduct) note(f *finding) {
 	switch {
 	case f.code != "": // the file fails, and is not asked
 	case f.delivery != nil:
-		d := decided{right: unique.Make(f.delivery.RightID), revision: f.delivery.RightRevision, leaf: leaf, at: e.At}
+		d := decision{right: unique.Make(f.delivery.RightID), revision: f.delivery.RightRevision}
 		if e.Actor.Kind == subjectKey {
 			d.key = unique.Make(e.Actor.ID)
 		}
-		c.deliveries = append(c.deliveries, d)
+		c.deliver(d, e.At)
 	case e.Subject.Kind == subjectKey && e.Type == apiKeyRevoked:
 		c.keys = append(c.keys, keyStop{unique.Make(e.Subject.ID), e.At})
 	case e.Subject.Kind == subjectRight:
 		c.noteRight(leaf, e)
 	}
+}
+
+// deliver takes in a delivery, the last entry.
+func (c *conduct) deliver(d decision, at time.Time) {
+	place, known := c.places[d]
+	if !known {
+		place = uint32(len(c.decisions))
+		c.places[d], c.decisions = place, append(c.decisions, d)
+	}
+	c.deliveries = append(c.deliveries, noted{place, uint32(c.entries - 1), at.UnixMilli()})
+}
+
+// close gives back what only more entries would need.
+func (c *conduct) close() { c.places, c.deliveries = nil, slices.Clone(c.deliveries) }
+
+// delivery is the i-th delivery.
+func (c *conduct) delivery(i int) *decided {
+	d := &c.deliveries[i]
+	return &decided{c.decisions[d.decision], c.first + uint64(d.entry), time.UnixMilli(d.at).UTC()}
 }
 
 // sealed takes in when a pack of some entries was sealed. A full one may have been cut off:

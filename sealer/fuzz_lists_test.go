@@ -61,7 +61,7 @@ func FuzzContradiction(f *testing.F) {
 		var all []delivery
 		for leaf := uint64(first); len(said) >= 3 && leaf < 40; leaf, said = leaf+1, said[3:] {
 			d := delivery{Hash{said[0] % 3}, epoch.Add(time.Duration(said[1]%60) * time.Hour), uint64(said[2]) % (leaf + 1)}
-			l.history.sight(d.hash, leaf, d.at)
+			l.history.sight(sighting{l.history.digest(d.hash), leaf, d.at.UnixMilli()})
 			if d.first >= first { // what is in the pack is no matter of this
 				d.first = leaf
 			} else {

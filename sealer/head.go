@@ -115,20 +115,20 @@ type seenRoot struct {
 type span struct {
 	file   *FileReport
 	before *Tree
-	leaves []Hash
-	end    Hash // the root behind the last leaf
+	last   uint64 // the size of the log behind the last leaf
+	end    Hash   // its root
+	leaves []Hash // empty if nobody asks for them
 	by     time.Time
 }
 
 // root recomputes the log's root of a size, if the span reaches it.
 func (s *span) root(size uint64) (Hash, bool) {
 	first := s.before.Size()
-	last := first + uint64(len(s.leaves))
-	if size < first || size > last {
-		return Hash{}, false
-	}
-	if size == last {
+	switch {
+	case size == s.last:
 		return s.end, true
+	case size < first, size > first+uint64(len(s.leaves)):
+		return Hash{}, false
 	}
 	tree := s.before.Clone()
 	for _, leaf := range s.leaves[:size-first] {
@@ -139,7 +139,7 @@ func (s *span) root(size uint64) (Hash, bool) {
 
 // span is what the entries of a file were folded into, from before on.
 func (l *ledger) span(f *FileReport, before *Tree, by time.Time) *span {
-	return &span{f, before, l.leaves, l.tree.Root(), by}
+	return &span{f, before, l.next(), l.tree.Root(), l.leaves, by}
 }
 
 // known is what the given files prove about one log.

@@ -3,24 +3,30 @@ package sealer
 import (
 	"bytes"
 	"cmp"
+	"crypto/rand"
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/oklog/ulid/v2"
 )
 
 // history is what the entries of one log tell about a later one: which event ids and
 // idempotency hashes stood before, and which settlement rules. It grows with the log:
-// about 150 bytes an entry.
+// 48 bytes an entry.
 //
 // The entries of a pack are noted in a history of their own, above that of the packs
 // before it. What does not turn out sound is dropped with that; the rest is joined.
 type history struct {
-	below *history // of the entries before, only read; nil if none are known
-	ids   map[ulid.ULID]struct{}
-	seen  map[Hash][]sighting
+	below  *history // of the entries before, only read; nil if none are known
+	secret [16]byte // that digests are made with, one for all
+	ids    sorted[ulid.ULID]
+	// seen are the deliveries with an idempotency hash that are younger than all of theirs
+	// before, so that leaves and times of one hash rise together; late are the others, which
+	// are never the lowest that something repeats. Those of joined packs are forgotten.
+	seen sorted[sighting]
+	late []sighting
 	// known are the leaves that were joined, rising, with gaps in between.
 	known []leafRange
 	// rules are those of the log at the size settled, by id: of leaves that are known, or
@@ -32,21 +38,37 @@ type history struct {
 // leafRange is the leaves from first to below end.
 type leafRange struct{ first, end uint64 }
 
-// sighting is a delivery among those of one idempotency hash, which rise by leaf.
+// sighting is a delivery with an idempotency hash, of which it holds a digest.
 type sighting struct {
+	hash digest
 	leaf uint64
-	at   time.Time
-	// latest is the latest at of those up to it, so that it rises as well.
-	latest time.Time
+	at   int64 // in milliseconds
+}
+
+// digest stands for an idempotency hash in half of its length. Whoever makes up hashes can't
+// make two of one digest, not knowing the secret.
+type digest [16]byte
+
+func (h *history) digest(hash Hash) digest {
+	sum := sha256.Sum256(append(h.secret[:], hash[:]...))
+	return digest(sum[:16])
+}
+
+func (s *sighting) compare(t *sighting) int {
+	return cmp.Or(bytes.Compare(s.hash[:], t.hash[:]), cmp.Compare(s.leaf, t.leaf))
 }
 
 // newHistory begins to note entries above those that are known, which may be nil.
 func newHistory(below *history) *history {
-	h := &history{below: below, ids: make(map[ulid.ULID]struct{}), seen: make(map[Hash][]sighting), rules: make(map[string]SettlementRule)}
-	if below != nil {
-		maps.Copy(h.rules, below.rules)
-		h.settled = below.settled
+	h := &history{below: below, rules: make(map[string]SettlementRule)}
+	h.ids.compare = func(a, b *ulid.ULID) int { return bytes.Compare(a[:], b[:]) }
+	h.seen.compare = (*sighting).compare
+	if below == nil {
+		rand.Read(h.secret[:])
+		return h
 	}
+	maps.Copy(h.rules, below.rules)
+	h.settled, h.secret = below.settled, below.secret
 	return h
 }
 
@@ -54,12 +76,8 @@ func newHistory(below *history) *history {
 func (h *history) join(l *ledger) {
 	above, first, end := l.history, l.first, l.tree.Size()
 	l.history = nil
-	maps.Copy(h.ids, above.ids)
-	for hash, list := range above.seen {
-		for _, s := range list {
-			h.sight(hash, s.leaf, s.at)
-		}
-	}
+	h.ids.merge(&above.ids, func(before, id *ulid.ULID) bool { return *before != *id })
+	h.seen.merge(&above.seen, func(before, s *sighting) bool { return before.hash != s.hash || before.at < s.at })
 	if n := len(h.known); n > 0 && h.known[n-1].end == first {
 		h.known[n-1].end = end
 	} else {
@@ -81,14 +99,16 @@ func (h *history) complete(leaf uint64) bool {
 // repeated notes an event id and reports whether it stood before.
 func (h *history) repeated(eventID string) bool {
 	id, err := parseID(eventPrefix, eventID)
-	before := h.met(id)
-	h.ids[id] = struct{}{}
-	return err == nil && before
-}
-
-func (h *history) met(id ulid.ULID) bool {
-	for ; h != nil; h = h.below {
-		if _, ok := h.ids[id]; ok {
+	if err != nil {
+		return false
+	}
+	p, own := h.ids.find(&id)
+	if own {
+		return true
+	}
+	h.ids.insert(p, id)
+	for b := h.below; b != nil; b = b.below {
+		if _, before := b.ids.find(&id); before {
 			return true
 		}
 	}
@@ -102,34 +122,50 @@ func (h *history) first(leaf uint64, d *RecordedDelivery) (first uint64, ok bool
 	if err != nil {
 		return 0, false // given without a key
 	}
-	first, ok = h.sighted(hash, d.Event.At)
-	h.sight(hash, leaf, d.Event.At)
+	s := sighting{h.digest(hash), leaf, d.Event.At.UnixMilli()}
+	first, ok = h.sighted(&s)
+	h.sight(s)
 	return first, ok
 }
 
-func (h *history) sight(hash Hash, leaf uint64, at time.Time) {
-	list, latest := h.seen[hash], at
-	if n := len(list); n > 0 && list[n-1].latest.After(at) {
-		latest = list[n-1].latest
+// sight notes a delivery at a leaf behind all others.
+func (h *history) sight(s sighting) {
+	p := h.seen.search(func(t *sighting) bool { return t.compare(&s) < 0 })
+	if last := h.seen.before(p); last != nil && last.hash == s.hash && last.at >= s.at {
+		h.late = append(h.late, s)
+		return
 	}
-	h.seen[hash] = append(list, sighting{leaf, at, latest})
+	h.seen.insert(p, s)
 }
 
-func (h *history) sighted(hash Hash, at time.Time) (leaf uint64, ok bool) {
+// sighted returns the lowest leaf whose delivery has the hash of one, and is at most
+// DuplicateWindow older.
+func (h *history) sighted(s *sighting) (leaf uint64, ok bool) {
 	if h == nil {
 		return 0, false
 	}
-	if leaf, ok = h.below.sighted(hash, at); ok {
+	if leaf, ok = h.below.sighted(s); ok {
 		return leaf, true
 	}
-	// The first one up to which there is one that is young enough is that itself. To walk
-	// them all would take hours for a pack that was made to.
-	list, oldest := h.seen[hash], at.Add(-DuplicateWindow)
-	i, _ := slices.BinarySearchFunc(list, oldest, func(s sighting, oldest time.Time) int { return s.latest.Compare(oldest) })
-	if i == len(list) {
+	oldest := s.at - DuplicateWindow.Milliseconds()
+	first := h.seen.at(h.seen.search(func(t *sighting) bool {
+		return cmp.Or(bytes.Compare(t.hash[:], s.hash[:]), cmp.Compare(t.at, oldest)) < 0
+	}))
+	if first == nil || first.hash != s.hash {
 		return 0, false
 	}
-	return list[i].leaf, true
+	return first.leaf, true
+}
+
+// sightings are all deliveries of the pack that have an idempotency hash, by hash and leaf.
+func (h *history) sightings() []sighting {
+	all := make([]sighting, 0, h.seen.count+len(h.late))
+	h.seen.each(func(s *sighting) { all = append(all, *s) })
+	if len(h.late) > 0 {
+		all = append(all, h.late...)
+		slices.SortFunc(all, func(a, b sighting) int { return a.compare(&b) })
+	}
+	return all
 }
 
 // amend notes the rule whose record the event at leaf holds, in place of the one of its id.

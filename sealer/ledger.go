@@ -12,11 +12,12 @@ type ledger struct {
 	// builder's knowledge of earlier packs, or the header that is verified.
 	claim func(e *Event, leaf uint64) (first uint64, ok bool)
 
-	// settles is set if settlement is going to be asked for.
-	settles bool
+	// settles is set if settlement is going to be asked for, keeps if leaves are.
+	settles, keeps bool
 
 	tree       *Tree
 	first      uint64
+	entries    int
 	leaves     []Hash
 	meter      Meter
 	rated      []rated
@@ -32,8 +33,11 @@ func newLedger(tenantID string, first uint64, before *Tree, h *history) *ledger 
 }
 
 func (l *ledger) fold(f finding) {
-	leaf := l.first + uint64(len(l.leaves))
-	l.leaves = append(l.leaves, f.leaf)
+	leaf := l.next()
+	l.entries++
+	if l.keeps {
+		l.leaves = append(l.leaves, f.leaf)
+	}
 	l.tree.Append(f.leaf)
 	switch {
 	case f.code != "":
@@ -66,12 +70,18 @@ func (l *ledger) fold(f finding) {
 	}
 }
 
+// next is the leaf of the next entry.
+func (l *ledger) next() uint64 { return l.first + uint64(l.entries) }
+
 // unknown reports whether the leaf is an earlier one, of which the history knows nothing.
 func (l *ledger) unknown(leaf uint64) bool { return leaf < l.first && !l.history.below.holds(leaf) }
 
+// close drops what only the verdicts on the pack itself need.
+func (l *ledger) close() { l.claim, l.rated, l.duplicates, l.meter = nil, nil, nil, Meter{} }
+
 // fault notes what is wrong with the entry that was folded last.
 func (l *ledger) fault(code Code, message string) {
-	index := len(l.leaves) - 1
+	index := l.entries - 1
 	l.faults = append(l.faults, Verdict{Code: code, Index: &index, Message: message})
 }
 

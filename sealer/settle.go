@@ -84,7 +84,7 @@ func (s *Settlement) unrated() (n int64) {
 // are few, those that a stranger makes up would take hours.
 func (c *packCheck) settlement() {
 	h, l := c.header, c.ledger
-	if !c.signed || len(l.faults) > 0 || len(l.leaves) != h.Count {
+	if !c.signed || len(l.faults) > 0 || l.entries != h.Count {
 		return
 	}
 	computed, err := l.settlement(c.rate)

@@ -79,13 +79,15 @@ func (f *FileReport) ok() bool {
 // verification verifies many files together: packs of one log prove each other,
 // and packs, proofs and exports prove receipts.
 type verification struct {
-	trust  *trust
-	rate   Rate
-	files  []FileReport
-	wanted map[string][]*sighted // by receipt id; empty until it was seen
-	logs   map[string]*known     // by origin
-	packs  map[string][]*packFile
-	proofs proofFiles
+	trust *trust
+	rate  Rate
+	// expected is set if a checkpoint was held outside.
+	expected bool
+	files    []FileReport
+	wanted   map[string][]*sighted // by receipt id; empty until it was seen
+	logs     map[string]*known     // by origin
+	packs    map[string][]*packFile
+	proofs   proofFiles
 	// directories are judged once all are known.
 	directories []directoryFile
 	// stopped is by tenant, once all but the receipts are judged.
@@ -104,7 +106,7 @@ type directoryFile struct {
 // order.
 func verifyFiles(ctx context.Context, t *trust, o *Options) Report {
 	v := verification{
-		trust: t, rate: o.Rate, files: make([]FileReport, len(o.Files)), wanted: make(map[string][]*sighted), logs: make(map[string]*known),
+		trust: t, rate: o.Rate, expected: o.Expect != "", files: make([]FileReport, len(o.Files)), wanted: make(map[string][]*sighted), logs: make(map[string]*known),
 		packs: make(map[string][]*packFile), receipts: make(map[*FileReport]*signedReceipt),
 	}
 	for i, name := range o.Files {

@@ -40,10 +40,7 @@ func differingDuplicate(computed, stated []Duplicate) string {
 // unproven remarks that the packs at hand don't tell all duplicates.
 func (c *packCheck) unproven() {
 	h, l := c.header, c.ledger
-	keyed, unproven := 0, 0
-	for _, list := range l.history.seen {
-		keyed += len(list)
-	}
+	keyed, unproven := l.history.seen.count+len(l.history.late), 0
 	for _, d := range h.Duplicates {
 		if l.unknown(d.First) {
 			unproven++
@@ -86,32 +83,35 @@ func (l *ledger) contradiction() (fault string) {
 	for _, d := range l.duplicates {
 		firsts[d.Leaf] = d.First
 	}
-	hashes := make(map[uint64]Hash) // of leaves that are not at hand
-	for hash, seen := range l.history.seen {
-		same := make([]keyedDelivery, 0, len(seen))
-		for _, s := range seen {
-			first, duplicate := firsts[s.leaf]
-			if !duplicate {
-				first = s.leaf
-			}
-			if other, told := hashes[first]; told && other != hash {
-				tell(fmt.Sprintf("leaf %d is listed as what deliveries of two idempotency keys repeat", first))
-			}
-			if l.unknown(first) {
-				hashes[first] = hash
-			}
-			same = append(same, keyedDelivery{s, first})
+	hashes := make(map[uint64]digest) // of leaves that are not at hand
+	all, same := l.history.sightings(), []keyedDelivery(nil)
+	for i := range all {
+		s := all[i]
+		first, duplicate := firsts[s.leaf]
+		if !duplicate {
+			first = s.leaf
+		}
+		if other, told := hashes[first]; told && other != s.hash {
+			tell(fmt.Sprintf("leaf %d is listed as what deliveries of two idempotency keys repeat", first))
+		}
+		if l.unknown(first) {
+			hashes[first] = s.hash
+		}
+		same = append(same, keyedDelivery{s, first})
+		if i+1 < len(all) && all[i+1].hash == s.hash {
+			continue
 		}
 		if f := l.missed(same); f != "" {
 			tell(f)
 		}
+		same = same[:0]
 	}
 	return fault
 }
 
 // missed finds, among deliveries of one hash, one that does not repeat a leaf that it has to.
 func (l *ledger) missed(same []keyedDelivery) string {
-	slices.SortFunc(same, func(a, b keyedDelivery) int { return cmp.Or(b.at.Compare(a.at), cmp.Compare(a.first, b.first)) })
+	slices.SortFunc(same, func(a, b keyedDelivery) int { return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(a.first, b.first)) })
 	var lowest *keyedDelivery // of those from the youngest on, that repeats a leaf that is not at hand
 	for i := range same {
 		d := &same[i]

@@ -128,6 +128,7 @@ func (e *exportCheck) run(ctx context.Context, v *verification, file io.Reader) 
 	}
 	l := newLedger(h.TenantID, h.FirstIndex, before, newHistory(nil))
 	e.conduct = newConduct(h.TenantID, h.FirstIndex)
+	l.keeps = true
 	l.claim = func(*Event, uint64) (uint64, bool) { return 0, false }
 	var covered uint64 // by the pack before, or less
 	for i, c := range e.heads {
@@ -153,13 +154,13 @@ func (e *exportCheck) section(ctx context.Context, v *verification, r *ExportRea
 	in := &inspector{v.trust.newer, e.heads[i].head.receipts(), e.by[i]}
 	crew := newCrew(in.inspect, func(f finding) {
 		if f.delivery != nil && f.code == "" {
-			v.sight(e.FileReport, f.delivery, e.by[i], "leaf %d of %s, in %s", l.first+uint64(len(l.leaves)), e.heads[i].head.Origin, e.File)
+			v.sight(e.FileReport, f.delivery, e.by[i], "leaf %d of %s, in %s", l.next(), e.heads[i].head.Origin, e.File)
 		}
 		l.fold(f)
 		e.conduct.note(&f)
 	})
 	defer crew.wait()
-	for leaf := l.first + uint64(len(l.leaves)); leaf < end; leaf++ {
+	for leaf := l.next(); leaf < end; leaf++ {
 		event, err := r.Next()
 		if err != nil {
 			return err

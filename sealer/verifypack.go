@@ -16,6 +16,8 @@ type packCheck struct {
 	rate  Rate
 	// inspect overrides how an entry is examined; nil for inspector.inspect.
 	inspect func(*inspector, []byte) finding
+	// leaves is set if the leaves are going to be asked for.
+	leaves bool
 	// seen is called with each delivery and its place in the pack.
 	seen func(index int, d *RecordedDelivery)
 
@@ -69,7 +71,7 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, h *history) error {
 	c.ledger = newLedger(c.header.TenantID, c.header.FirstIndex, c.before, h)
 	c.conduct = newConduct(c.header.TenantID, c.header.FirstIndex)
 	c.conduct.sealed(uint64(c.header.Count), c.header.TreeSize, c.header.SealedAt)
-	c.ledger.claim, c.ledger.settles = c.header.claim(), true
+	c.ledger.claim, c.ledger.settles, c.ledger.keeps = c.header.claim(), true, c.leaves
 	c.ledger.adopt(c.header.Rules())
 	if err := c.entries(ctx, p, &inspector{directory, receipts, c.header.SealedAt}); err != nil {
 		c.fail(FormatInvalid, "%v", err)
@@ -84,6 +86,8 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, h *history) error {
 	c.faults()
 	c.metering()
 	c.settlement()
+	c.ledger.close()
+	c.conduct.close()
 	return nil
 }
 
@@ -161,7 +165,7 @@ func (c *packCheck) entries(ctx context.Context, p *PackReader, in *inspector) e
 	}
 	crew := newCrew(inspect, func(f finding) {
 		if c.seen != nil && f.delivery != nil && f.code == "" {
-			c.seen(len(c.ledger.leaves), f.delivery)
+			c.seen(c.ledger.entries, f.delivery)
 		}
 		c.ledger.fold(f)
 		c.conduct.note(&f)
@@ -226,8 +230,8 @@ func (c *packCheck) checkpoint(pub ed25519.PublicKey) {
 func (c *packCheck) tree() {
 	h, l := c.header, c.ledger
 	switch {
-	case len(l.leaves) != h.Count:
-		c.fail(CountMismatch, "%s, the header states %d", count(len(l.leaves), "entry"), h.Count)
+	case l.entries != h.Count:
+		c.fail(CountMismatch, "%s, the header states %d", count(l.entries, "entry"), h.Count)
 	case l.tree.Root() != h.RootHash:
 		c.fail(RootMismatch, "the entries make root %s, the header states %s", l.tree.Root(), h.RootHash)
 	default:
@@ -258,7 +262,7 @@ func namedFaults(faults []Verdict) []Verdict {
 // because they are at fault themselves.
 func (c *packCheck) metering() {
 	h, l := c.header, c.ledger
-	if len(l.faults) > 0 || len(l.leaves) != h.Count {
+	if len(l.faults) > 0 || l.entries != h.Count {
 		return
 	}
 	c.duplicates()

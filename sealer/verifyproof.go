@@ -18,6 +18,10 @@ type proofFiles struct {
 	exports       []*exportCheck
 }
 
+func (p *proofFiles) empty() bool {
+	return len(p.checkpoints)+len(p.consistencies)+len(p.inclusions)+len(p.events)+len(p.exports) == 0
+}
+
 // headFile is a file with one signed checkpoint.
 type headFile struct {
 	*FileReport

@@ -96,7 +96,7 @@ func (s *stopped) judge(f *FileReport) {
 	}
 	var faults, late, unproven []Verdict
 	for i := range f.conduct.deliveries {
-		d := &f.conduct.deliveries[i]
+		d := f.conduct.delivery(i)
 		v := s.delivery(d)
 		if v.Code == "" {
 			continue

@@ -1,0 +1,63 @@
+package sealer
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// memoryFiles tells a process of the test's own what to verify: a root key and files.
+const memoryFiles = "MUNIMENT_TEST_VERIFY"
+
+// TestVerifyMemory verifies a chain of full packs, in which each receipt has an idempotency
+// key, in a process of its own, and asks how much memory that took.
+func TestVerifyMemory(t *testing.T) {
+	if given := os.Getenv(memoryFiles); given != "" {
+		files := strings.Split(given, "\n")
+		o := Options{Root: files[0], Files: files[1:], Rate: testRate}
+		os.Exit(VerifyFiles(t.Context(), o, io.Discard))
+	}
+	packs, entries := 3, 1_000
+	if os.Getenv("MUNIMENT_TEST_FULL") != "" {
+		packs, entries = 15, MaxPackEntries
+	}
+	vkey, files := writeChain(t, t.TempDir(), packs, entries)
+	verify := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestVerifyMemory$")
+	verify.Env = append(os.Environ(), memoryFiles+"="+strings.Join(append([]string{vkey}, files...), "\n"))
+	out, err := verify.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	used := verify.ProcessState.SysUsage().(*syscall.Rusage).Maxrss >> 10
+	t.Logf("%d packs of %d entries: %d MiB, %v of CPU", packs, entries, used, verify.ProcessState.UserTime()+verify.ProcessState.SystemTime())
+	require.LessOrEqual(t, used, int64(190)) // 200 MB
+}
+
+// writeChain makes a chain of packs, and the root key that they are verified by.
+func writeChain(t testing.TB, dir string, packs, entries int) (vkey string, files []string) {
+	w := newWorld(t)
+	for range packs {
+		file := filepath.Join(dir, fmt.Sprint(w.packs)+".ndjson")
+		writePack(t, w, file, entries)
+		files = append(files, file)
+	}
+	return w.vkey, files
+}
+
+// writePack seals the next pack of some entries into a file.
+func writePack(t testing.TB, w *world, name string, entries int) {
+	events := w.run(entries)
+	file, err := os.Create(name)
+	require.NoError(t, err)
+	to := NewBundleWriter(file, w.seal(events))
+	for _, e := range events {
+		require.NoError(t, to.Add(e))
+	}
+	require.NoError(t, to.Close())
+	require.NoError(t, file.Close())
+}
