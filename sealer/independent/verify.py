@@ -13,6 +13,7 @@ what no other file proves, or "bad FILE CODE", the code being that of the first 
 failed; the exit status is 1 if any file is bad.
 """
 import argparse, base64, bisect, datetime, hashlib, json, math, re, sys
+from array import array
 from collections import defaultdict
 from decimal import Decimal
 from itertools import combinations
@@ -391,6 +392,67 @@ def check_delivery(event):
     need(metered or metering["reasons"][0] == metering["reason"], code)
 
 
+class Wanted:
+    """What other files ask for among the entries of packs and the like: events in files of
+    their own, by text, and receipts, by id."""
+
+    def __init__(self, texts=(), receipts=()):
+        self.texts, self.unordered, self.receipts = texts, set(texts), set(receipts)
+
+
+class Said:
+    """What the entries of a file say, as far as something asks for it later. A pack may have
+    100,000, so that of deliveries only columns are kept; what many have in common stands once."""
+
+    GROUP = ("rightId", "substrate", "basisId", "meteringBasis", "reason", "metered", "revision", "key")
+
+    def __init__(self, wanted=Wanted()):
+        self.wanted, self.count, self.tenant = wanted, 0, None
+        self.found, self.lines = [], []  # what is wanted: (event, by), and texts
+        self.ids, self.leaves = [], bytearray()
+        self.moves, self.keys, self.rules = [], [], []  # other events that matter, with their places
+        self.groups, self.group = {}, array("I")  # of each delivery, as all of these
+        self.place, self.at, self.quantity, self.rendered = array("I"), array("q"), array("q"), array("q")
+        self.hashes = []
+
+    def note(self, event, line, by=None):
+        place, at, data = self.count, millis(event["at"]), event["data"]
+        subject, actor = event["subject"], event["actor"]
+        self.count, self.tenant = place + 1, event["tenantId"]
+        self.ids.append(event["eventId"])
+        self.leaves += leaf_hash(line)
+        if line in self.wanted.unordered:
+            self.lines.append(line)
+        if event["type"] == "delivery.recorded":
+            metering, receipt = data["metering"], data["receipt"]
+            if receipt["receiptId"] in self.wanted.receipts:
+                self.found.append((event, by))
+            group = tuple(data[name] for name in ("rightId", "substrate", "basisId"))
+            group += tuple(metering[name] for name in ("basis", "reason", "metered"))
+            group += data["rightRevision"], actor["id"] if actor["kind"] == "key" else None
+            self.group.append(self.groups.setdefault(group, len(self.groups)))
+            self.place.append(place)
+            self.at.append(at)
+            self.quantity.append(metering["quantityMs"])
+            self.rendered.append(millis(receipt["renderedAt"]))
+            self.hashes.append(decode(data["idempotency"]) if "idempotency" in data else None)
+        elif subject["kind"] == "key" and event["type"] == "key.revoked":
+            self.keys.append((subject["id"], at))
+        elif subject["kind"] == "right" and event["type"] in MOVES:
+            self.moves.append((place, event["type"], subject["id"], data.get("parentRightId"), data.get("revision"), at))
+        elif event["type"].startswith("settlement_rule."):
+            self.rules.append((place, data))
+
+    def deliveries(self):
+        """All deliveries: the place of each, what it has in common with others, and when it was."""
+        groups = [dict(zip(self.GROUP, group)) for group in self.groups]
+        return ((place, groups[group], at) for place, group, at in zip(self.place, self.group, self.at))
+
+    def close(self):
+        """Drops what only the totals of a pack need."""
+        self.ids, self.leaves, self.hashes, self.quantity, self.rendered, self.rules = (), (), (), (), (), ()
+
+
 # --- The Merkle log and its checkpoints -------------------------------------------------
 
 
@@ -519,23 +581,41 @@ def answered(content):
     return m[1], key
 
 
+def bundled(name):
+    """The entries of a bundle, between its header and its signature."""
+    with open(name, "rb") as file:
+        file.readline()
+        entry = file.readline()
+        for behind in file:
+            yield entry[:-1]
+            entry = behind
+
+
 class Pack:
-    def __init__(self, content):
+    """A pack, in a file whose name it may keep: the lines of a bundle are read when they are
+    checked, and none is kept."""
+
+    def __init__(self, file):
         self.beside = None  # the key that the sandbox answers with
-        if not content.startswith(b'{"checkpoint":'):
+        if not file.peek(16).startswith(b'{"checkpoint":'):
+            content = file.read(2**28 + 1)
             need(len(content) <= 2**28)
             if not content.startswith(b'{"entries":'):
                 content, self.beside = answered(content)
             pack = parse(content)
             need(fits(pack, {"entries": [text], "header": HEADER, "signature": SIGNATURE}))
-            self.header, self.lines = pack["header"], [entry.encode() for entry in pack["entries"]]
+            self.header, entries = pack["header"], [entry.encode() for entry in pack["entries"]]
+            self.texts, count = lambda: iter(entries), len(entries)
         else:
-            head, *self.lines, last, end = content.split(b"\n")
-            self.header, pack = parse(head), parse(last)
-            need(fits(self.header, HEADER) and fits(pack, {"signature": SIGNATURE}) and end == b"")
+            self.header, self.texts, count = parse(file.readline().removesuffix(b"\n")), lambda: bundled(file.name), -1
+            for last in file:
+                count += 1
+            need(count >= 0 and last.endswith(b"\n"))
+            pack = parse(last[:-1])
+            need(fits(self.header, HEADER) and fits(pack, {"signature": SIGNATURE}))
         h, self.signature = self.header, pack["signature"]
         self.tenant, self.first, self.end, self.previous = h["tenantId"], h["firstIndex"], h["treeSize"], h["previous"]
-        need(self.end == self.first + h["count"] and 1 <= h["count"] <= FULL and len(self.lines) <= h["count"])
+        need(self.end == self.first + h["count"] and 1 <= h["count"] <= FULL and count <= h["count"])
         need(self.previous["treeSize"] == self.first > 0 if self.previous else self.first == 0)
         need(self.signature["keyId"] == h["signingKeyId"])
         listed = [(d["leaf"], d["first"]) for d in h["duplicates"]]
@@ -545,7 +625,7 @@ class Pack:
         self.rules = h["settlement"][0]["rules"] if h["settlement"] else []
         leaves = [r["leaf"] for r in self.rules]
         need(leaves == sorted(set(leaves)) and all(leaf < self.end for leaf in leaves))
-        self.events, self.unproven = [], []
+        self.said, self.unproven = Said(), []
         self.seals = [(self.end, millis(h["sealedAt"]))] if h["count"] < FULL else []
         self.revoked = False  # its key is, but after sealedAt: the next pack has to vouch for it
 
@@ -566,8 +646,9 @@ class Pack:
         name = {k: p.header[k] for k in ("packId", "rootHash", "treeSize")} | {"headerHash": encode(hash)}
         return self.tenant == p.tenant and self.previous == name
 
-    def check(self, keys):
+    def check(self, keys, wanted):
         """Checks all that the pack says by itself, but for duplicates and totals."""
+        self.said = said = Said(wanted)
         h, sealed, root = self.header, self.header["sealedAt"], decode(self.header["rootHash"])
         public = signing_key(keys, h["signingKeyId"], PURPOSES, sealed, sealed)
         key = keys[h["signingKeyId"]]
@@ -583,9 +664,9 @@ class Pack:
         except (Bad, ValueError, ArithmeticError):
             raise Bad("checkpoint.mismatch") from None
 
-        for line in self.lines:
-            self.events.append((check_event(line, self.tenant, keys, PURPOSES[key["purpose"]], sealed), sealed))
-        need(len(self.events) == h["count"], "count.mismatch")
+        for line in self.texts():
+            said.note(check_event(line, self.tenant, keys, PURPOSES[key["purpose"]], sealed), line, sealed)
+        need(said.count == h["count"], "count.mismatch")
 
         proof, parts = [decode(hash) for hash in h["consistency"]], []
         if self.previous:
@@ -595,36 +676,41 @@ class Pack:
         else:
             need(proof == [], "consistency.mismatch")
         tree = Tree(self.first, parts)
-        for line in self.lines:
-            tree.append(leaf_hash(line))
+        for i in range(0, len(said.leaves), 32):
+            tree.append(bytes(said.leaves[i : i + 32]))
         need(tree.root() == root, "root.mismatch")
 
     def check_totals(self, log):
         """Checks event ids, duplicates, totals and settlement, in the light of the packs before."""
-        listed = dict(self.repeated)
-        rows, metered, ids, deliveries = defaultdict(lambda: [0, 0]), [], {}, defaultdict(Sightings)
-        for leaf, (event, _) in enumerate(self.events, self.first):
-            id = event["eventId"]
-            need(log.ids.get(id, leaf) == ids.setdefault(id, leaf) == leaf, "entry.repeated")
-            if event["type"] != "delivery.recorded":
-                continue
-            data, first = event["data"], None
-            if "idempotency" in data:
-                at, hash = millis(event["at"]), data["idempotency"]
-                same = log.deliveries[hash].first(at), deliveries[hash].first(at)
+        listed, said = dict(self.repeated), self.said
+        rows, metered, deliveries = defaultdict(lambda: [0, 0]), [], defaultdict(Sightings)
+        ids = set()
+
+        def check_ids(end):
+            for leaf in range(self.first + len(ids), end):
+                id = said.ids[leaf - self.first]
+                need(id not in ids and log.leaf(id) in (None, leaf), "entry.repeated")
+                ids.add(id)
+
+        for i, (place, group, at) in enumerate(said.deliveries()):
+            leaf, hash, first = self.first + place, said.hashes[i], None
+            check_ids(leaf + 1)
+            if hash is not None:
+                same = log.repeats(hash, at), deliveries[hash].first(at)
                 first = min((l for l in same if l is not None and l < leaf), default=None)
                 deliveries[hash].add(leaf, at)
                 claimed = listed.get(leaf)
                 if claimed is not None and claimed < self.first and claimed not in log:
                     first = claimed if first is None else min(first, claimed)  # can't be told
             need(listed.pop(leaf, None) == first, "duplicates.mismatch")
-            basis, reason, quantity = (data["metering"][k] for k in ("basis", "reason", "quantityMs"))
+            basis, reason, quantity = group["meteringBasis"], group["reason"], said.quantity[i]
             if first is not None:
                 basis, reason, quantity = "none", "DUPLICATE", 0
-            elif data["metering"]["metered"]:
-                metered.append(data)
-            row = rows[data["rightId"], data["substrate"], data["basisId"], basis, reason]
+            elif group["metered"]:
+                metered.append(i)
+            row = rows[group["rightId"], group["substrate"], group["basisId"], basis, reason]
             row[:] = row[0] + 1, row[1] + quantity
+        check_ids(self.end)
         need(not listed, "duplicates.mismatch")
         self.check_repeated(log, deliveries)
         repetitions = [row["receipts"] for row in self.header["metering"] if (row["meteringBasis"], row["reason"]) == ("none", "DUPLICATE")]
@@ -636,7 +722,8 @@ class Pack:
         rules = self.check_settlement(log, metered)
         if not log.complete(self.first):  # what the other leaves hold is the header's word
             self.unproven = ["duplicates.unproven"] * bool(deliveries) + ["settlement.unproven"]
-        log.note(range(self.first, self.end), ids, deliveries, rules)  # unless something is wrong
+        log.note(range(self.first, self.end), said.ids, deliveries, rules)  # unless something is wrong
+        said.close()
 
     def check_repeated(self, log, deliveries):
         """Of leaves that are not at hand the list can say much, but not that one holds two
@@ -645,7 +732,7 @@ class Pack:
         hashes = {}
         for hash, same in deliveries.items():
             lowest = self.end
-            for _, first in sorted((-at, self.repeated.get(leaf, leaf)) for leaf, at in same.all):
+            for _, first in sorted((-at, self.repeated.get(leaf, leaf)) for at, leaf in [*same.rising, *same.others]):
                 need(first <= lowest and hashes.setdefault(first, hash) == hash, "duplicates.mismatch")
                 if first < self.first and first not in log:
                     lowest = first
@@ -659,15 +746,14 @@ class Pack:
             if log.settled <= r["leaf"] < self.first:
                 rules.pop(r["rule"]["id"], None)
                 rules[r["rule"]["id"]] = r
-        for leaf, (event, _) in enumerate(self.events, self.first):
-            if event["type"].startswith("settlement_rule."):
-                id = event["data"].get("id")
-                need(text(id), code)
-                rules.pop(id, None)
-                rules[id] = {"leaf": leaf, "rule": event["data"]}
+        for place, rule in self.said.rules:
+            id = rule.get("id")
+            need(text(id), code)
+            rules.pop(id, None)
+            rules[id] = {"leaf": self.first + place, "rule": rule}
         need(canonical(list(rules.values())) == canonical(self.rules), code)
         if rules:
-            lines, unrated = rate([r["rule"] for r in self.rules], metered)
+            lines, unrated = rate([r["rule"] for r in self.rules], self.said, metered)
             want = {"lines": lines, "rules": self.rules, "unrated": unrated}
             need(canonical([want]) == canonical(self.header["settlement"]), code)
         return rules
@@ -713,20 +799,21 @@ def shares(rule, total):
     return [decimal(n + (i in first[:left])) for i, (n, _) in enumerate(parts)]
 
 
-def rate(rules, deliveries):
-    """What rules make of metered deliveries: lines, and what is unrated."""
+def rate(rules, said, metered):
+    """What rules make of deliveries, of which metered are the indexes: lines, and what is unrated."""
     prices, names = {r["id"]: check_rule(r) for r in rules}, ("rightId", "basisId", "substrate", "meteringBasis")
     need(len(prices) == len(rules), "settlement.mismatch")
     rules = sorted(rules, key=lambda r: (-r["priority"], [r["match"][n] is None for n in names], r["id"].encode()))
     groups, lines, unrated = defaultdict(lambda: [0, 0]), [], defaultdict(lambda: [0, 0])
-    for data in deliveries:
-        said, at = data | {"meteringBasis": data["metering"]["basis"]}, data["receipt"]["renderedAt"]
+    shared = [dict(zip(said.GROUP, group)) for group in said.groups]
+    for d in metered:
+        group, at = shared[said.group[d]], spell(said.rendered[d])
         fitting = (
             i for i, r in enumerate(rules)
-            if all(r["match"][n] in (None, said[n]) for n in names) and covers(r["effectiveFrom"], r["effectiveUntil"], at)
+            if all(r["match"][n] in (None, group[n]) for n in names) and covers(r["effectiveFrom"], r["effectiveUntil"], at)
         )
-        tally = groups[said["rightId"], said["meteringBasis"], next(fitting, None)]
-        tally[:] = tally[0] + 1, tally[1] + data["metering"]["quantityMs"]
+        tally = groups[group["rightId"], group["meteringBasis"], next(fitting, None)]
+        tally[:] = tally[0] + 1, tally[1] + said.quantity[d]
     for (right, basis, i), (n, ms) in groups.items():
         total = None if i is None else amount(rules[i], prices[rules[i]["id"]], n, ms)
         if total is None or total > MOST:
@@ -751,12 +838,12 @@ def rate(rules, deliveries):
 class Note:
     """A checkpoint by itself, or evidence that rests on some."""
 
-    events, lines, unproven, seals = (), (), [], []
+    unproven, seals = [], []
 
     def __init__(self, note):
-        self.notes = [note]
+        self.notes, self.said = [note], Said()
 
-    def check(self, keys, loose):
+    def check(self, keys, wanted):
         """Opens the checkpoints. Each is by a key that was valid in its second, and is not
         revoked: that something else may vouch for one is left to our own verifier."""
         self.heads = [Checkpoint(note, keys) for note in self.notes]
@@ -764,9 +851,10 @@ class Note:
         for c in self.heads:
             began = c.key["notBefore"]
             signing_key(keys, c.key["keyId"], PURPOSES, began if c.first <= began <= c.latest else c.first)
-        self.judge(keys, loose)
+        self.said = Said(wanted)
+        self.judge(keys)
 
-    def judge(self, keys, loose):
+    def judge(self, keys):
         pass
 
 
@@ -776,7 +864,8 @@ class Proof(Note):
     def __init__(self, event, proof):
         m = re.fullmatch(r"c2sp.org/tlog-proof@v1\nindex (0|[1-9][0-9]*)\n((?:[^\n]+\n)*)\n(.*)", proof, re.DOTALL)
         need(m)
-        self.event, self.index, self.notes = event, int(m[1]), [m[3]]
+        super().__init__(m[3])
+        self.event, self.index = event, int(m[1])
         self.hashes = [decode_standard(line) for line in m[2].splitlines()]
         need(all(len(hash) == 32 for hash in self.hashes))
 
@@ -784,15 +873,15 @@ class Proof(Note):
         c = self.heads[0]
         return self.index < c.size and included(self.index, c.size, leaf_hash(event), self.hashes) == c.root
 
-    def judge(self, keys, loose):
-        c = self.heads[0]
+    def judge(self, keys):
+        c, loose = self.heads[0], self.said.wanted.texts
         if self.event is None:
             matching = [event for event in loose if self.leads(event)] or (loose if len(loose) == 1 else [])
             need(matching, "event.missing")
             self.event = matching[0]
         need(self.leads(self.event), "inclusion.mismatch")
-        self.events, self.first = [(check_event(self.event, c.tenant, keys, c.receipts, c.latest), c.latest)], self.index
-        self.lines = [self.event]
+        self.first = self.index
+        self.said.note(check_event(self.event, c.tenant, keys, c.receipts, c.latest), self.event, c.latest)
 
 
 class Growth(Note):
@@ -801,10 +890,11 @@ class Growth(Note):
     def __init__(self, content):
         proof = parse(content)
         need(fits(proof, {"consistency": [HASH], "from": text, "to": text}))
+        super().__init__(proof["to"])
         self.hashes = [decode(hash) for hash in proof["consistency"]]
-        self.notes = [proof["to"], proof["from"]]
+        self.notes += [proof["from"]]
 
-    def judge(self, keys, loose):
+    def judge(self, keys):
         to, old = self.heads
         need(to.tenant == old.tenant, "tenant.mismatch")
         need(0 < old.size <= to.size, "consistency.mismatch")
@@ -815,13 +905,13 @@ class Export(Note):
     """Sealed events, and the checkpoints of their packs."""
 
     def __init__(self, content):
-        head, *self.lines, end = content.split(b"\n")
+        head, *self.entries, end = content.split(b"\n")
         self.header = h = parse(head)
-        need(fits(h, EXPORT) and end == b"" and len(self.lines) == h["count"] > 0 and h["checkpoints"])
-        self.notes, self.events = h["checkpoints"], []
+        need(fits(h, EXPORT) and end == b"" and len(self.entries) == h["count"] > 0 and h["checkpoints"])
+        self.notes, self.said = h["checkpoints"], Said()
         self.first, self.end = h["firstIndex"], h["firstIndex"] + h["count"]
 
-    def judge(self, keys, loose):
+    def judge(self, keys):
         h, covered = self.header, self.first
         for c in self.heads:
             need(c.tenant == h["tenantId"], "tenant.mismatch")
@@ -834,11 +924,11 @@ class Export(Note):
         tree, ids = Tree(self.first, [decode(hash) for hash in h["before"]]), set()
         after = [decode(hash) for hash in h["after"]]
         for c in self.heads:
-            for line in self.lines[tree.size - self.first : c.size - self.first]:
+            for line in self.entries[tree.size - self.first : c.size - self.first]:
                 event = check_event(line, c.tenant, keys, c.receipts, c.latest)
                 need(event["eventId"] not in ids, "entry.repeated")
                 ids.add(event["eventId"])
-                self.events.append((event, c.latest))
+                self.said.note(event, line, c.latest)
                 tree.append(leaf_hash(line))
             while tree.size < c.size:  # behind the last entry
                 width = tree.size & -tree.size
@@ -893,13 +983,12 @@ class Stops:
         self.parents, self.keys = defaultdict(set), {}
         moves, seals = defaultdict(set), set()
         for f in sorted(files, key=lambda f: f.holds.first):
-            first, end = f.holds.first, f.holds.first + len(f.holds.events)
+            first, end = f.holds.first, f.holds.first + f.holds.said.count
             if self.ranges and first <= self.ranges[-1].stop:
                 first, end = self.ranges[-1].start, max(self.ranges.pop().stop, end)
             self.ranges.append(range(first, end))
             seals.update(f.holds.seals)
-            for leaf, (event, _) in enumerate(f.holds.events, f.holds.first):
-                self.learn(leaf, event, moves)
+            self.learn(f.holds.first, f.holds.said, moves)
         self.moves = defaultdict(lambda: Moves(()), {right: Moves(of) for right, of in moves.items()})
         self.seals = []  # sizes, and the latest at of those from there on in the range
         for r in reversed(self.ranges):
@@ -909,15 +998,14 @@ class Stops:
                 self.seals.append((size, latest))
         self.seals.reverse()
 
-    def learn(self, leaf, event, moves):
-        id, data, at = event["subject"]["id"], event["data"], millis(event["at"])
-        if event["subject"]["kind"] == "key" and event["type"] == "key.revoked":
+    def learn(self, first, said, moves):
+        for id, at in said.keys:
             self.keys[id] = min(self.keys.get(id, at), at)
-        elif event["subject"]["kind"] == "right" and event["type"] in MOVES:
-            if text(data.get("parentRightId")):
-                self.parents[id].add(data["parentRightId"])
-            if whole(data.get("revision")):
-                moves[id].add((data["revision"], event["type"], leaf, at))
+        for place, kind, id, parent, revision, at in said.moves:
+            if text(parent):
+                self.parents[id].add(parent)
+            if whole(revision):
+                moves[id].add((revision, kind, first + place, at))
 
     def ancestors(self, right):
         found = [right]
@@ -944,11 +1032,10 @@ class Stops:
         ended = behind and behind[1] == "right.resumed" and self.complete(last[2], behind[2])
         return "right.stopped" if ended or self.sealed(last[2]) > issued + self.bound + HOUR else "right.unproven"
 
-    def codes(self, event):
+    def codes(self, delivery, issued):
         """All codes of what is to be said of a delivery."""
-        data, issued = event["data"], millis(event["at"])
-        right, revision = data["rightId"], data["rightRevision"]
-        if event["actor"]["kind"] == "key" and issued > self.keys.get(event["actor"]["id"], issued) + self.bound:
+        right, revision, key = (delivery[name] for name in ("rightId", "revision", "key"))
+        if key is not None and issued > self.keys.get(key, issued) + self.bound:
             yield "apikey.revoked"
         own = self.moves[right]
         yield self.within(own, revision, issued)
@@ -973,58 +1060,80 @@ def check_stops(files, bound):
     by tenant. Files that are not sound tell nothing."""
     logs, stops = defaultdict(list), {}
     for f in files:
-        if f.code is None and f.holds.events:
-            logs[f.holds.events[0][0]["tenantId"]].append(f)
+        if f.code is None and f.holds.said.count:
+            logs[f.holds.said.tenant].append(f)
     for tenant, together in logs.items():
         stops[tenant] = Stops(together, bound)
         for f in together:
-            judge(f, stops[tenant], [event for event, _ in f.holds.events])
+            judge(f, stops[tenant], f.holds.said)
     return stops
 
 
-def judge(f, stops, events):
+def judge(f, stops, said):
     """Notes what is to be said of the deliveries of a sound file."""
-    said = {code for event in events if event["type"] == "delivery.recorded" for code in judged(stops, event)}
-    f.holds.unproven = f.holds.unproven + [code for code in ("right.late", "right.unproven") if code in said]
-    f.code = next((code for code in ("apikey.revoked", "right.stopped") if code in said), None)
+    codes = {code for _, delivery, at in said.deliveries() for code in judged(stops, delivery, at)}
+    f.holds.unproven = f.holds.unproven + [code for code in ("right.late", "right.unproven") if code in codes]
+    f.code = next((code for code in ("apikey.revoked", "right.stopped") if code in codes), None)
 
 
-def judged(stops, event):
+def judged(stops, delivery, issued):
     """What is said of a delivery: of several codes, the first of these."""
-    said = set(stops.codes(event))
-    return [code for code in ("apikey.revoked", "right.stopped", "right.late", "right.unproven") if code in said][:1]
+    codes = set(stops.codes(delivery, issued))
+    return [code for code in ("apikey.revoked", "right.stopped", "right.late", "right.unproven") if code in codes][:1]
 
 
 # --- Files that are verified together ------------------------------------------------------
 
 
 class Sightings:
-    """The deliveries of one idempotency hash, by rising leaf."""
+    """The deliveries of one idempotency hash in a pack, by rising leaf."""
+
+    __slots__ = ("rising", "others")
 
     def __init__(self):
-        self.all = []
-        self.leaves, self.moments = [], []  # of those that are younger than all before
+        self.rising, self.others = [], []  # (at, leaf): those that are younger than all before, and others
 
     def add(self, leaf, at):
-        self.all.append((leaf, at))
-        if not self.moments or at > self.moments[-1]:
-            self.leaves.append(leaf)
-            self.moments.append(at)
+        younger = not self.rising or at > self.rising[-1][0]
+        (self.rising if younger else self.others).append((at, leaf))
 
     def first(self, at):
         """The lowest leaf that is at most 24 h older, or younger."""
-        i = bisect.bisect_left(self.moments, at - DAY)
-        return self.leaves[i] if i < len(self.leaves) else None
+        i = bisect.bisect_left(self.rising, (at - DAY,))
+        return self.rising[i][1] if i < len(self.rising) else None
+
+
+EPOCH = 2**62  # makes a time positive, so that its bytes compare as it does
 
 
 class Log:
-    """What the packs at hand tell of one tenant's log."""
+    """What the packs at hand tell of one tenant's log. Event ids with their leaves, and
+    idempotency hashes with their times and leaves, are texts of bytes in their order: a
+    long log has millions."""
 
     def __init__(self):
         self.ranges = []  # of leaves, rising, with gaps in between
-        self.ids = {}  # leaf by event id
-        self.deliveries = defaultdict(Sightings)  # by idempotency hash
+        self.ids, self.sightings = [], []
         self.rules, self.settled = {}, 0  # settlement rules by id, as of a size
+
+    def leaf(self, id):
+        """Where an event stands."""
+        return self.behind(self.ids, id.encode())
+
+    def repeats(self, hash, at):
+        """The lowest leaf with that hash that is at most 24 h older, or younger."""
+        return self.behind(self.sightings, hash, (at - DAY + EPOCH).to_bytes(8, "big"))
+
+    @staticmethod
+    def behind(ordered, start, rest=b""):
+        """The leaf at the end of the first text from one on, if it starts alike."""
+        i = bisect.bisect_left(ordered, start + rest)
+        return int.from_bytes(ordered[i][-8:], "big") if i < len(ordered) and ordered[i].startswith(start) else None
+
+    def rises(self, hash, at):
+        """Whether a delivery is younger than all with its hash."""
+        i = bisect.bisect_left(self.sightings, hash + (at + EPOCH).to_bytes(8, "big"))
+        return i == len(self.sightings) or not self.sightings[i].startswith(hash)
 
     def __contains__(self, leaf):
         return any(leaf in r for r in self.ranges)
@@ -1040,11 +1149,22 @@ class Log:
             self.ranges[-1:] = [range(last.start, leaves.stop)]
         elif leaves.start > last.stop:
             self.ranges.append(leaves)
-        self.ids.update(ids)
-        for hash, same in deliveries.items():
-            for leaf, at in same.all:
-                self.deliveries[hash].add(leaf, at)
+        order(self.ids, [id.encode() + leaf.to_bytes(8, "big") for leaf, id in enumerate(ids, leaves.start)])
+        order(self.sightings, [
+            hash + (at + EPOCH).to_bytes(8, "big") + leaf.to_bytes(8, "big")
+            for hash, same in deliveries.items() for at, leaf in same.rising if self.rises(hash, at)
+        ])
         self.rules, self.settled = rules, leaves.stop
+
+
+def order(all, more):
+    """Puts more texts among those that are in order."""
+    if len(more) < len(all) // 100:
+        for m in more:
+            bisect.insort(all, m)
+    else:
+        all += more
+        all.sort()
 
 
 class Directory:
@@ -1066,7 +1186,7 @@ class Event:
         self.text = content
 
     def check(self, sound):
-        proofs = [proof for proof in sound if self.text in proof.lines]
+        proofs = [proof for proof in sound if self.text in proof.said.lines]
         need(proofs, "inclusion.mismatch")
         self.sandbox = any(proof.sandbox for proof in proofs)
 
@@ -1109,8 +1229,8 @@ class Receipt:
         if "event" in self.beside:
             self.stands(read_event(canonical(self.beside["event"]).encode()))
         for f in others:
-            for event, by in f.holds.events:
-                if event["type"] == "delivery.recorded" and event["data"]["receipt"]["receiptId"] == self.receipt["receiptId"]:
+            for event, by in f.holds.said.found:
+                if event["data"]["receipt"]["receiptId"] == self.receipt["receiptId"]:
                     self.stands(event)
                     unsound = unsound or f.code is not None
                     proven = min(proven or by, by) if f.code is None else proven
@@ -1160,9 +1280,9 @@ PROVEN = re.compile(rb'{"event":({.*}),"proof":("(?:[^"\\]|\\.)*")}', re.DOTALL)
 def read(name):
     """What is in a file is told by its beginning."""
     with open(name, "rb") as f:
+        if f.peek(64).startswith((b'{"checkpoint":', b'{"entries":', b'{"pack":{"entries":', b'{"ok":true,"data":{"pack":{"entries":')):
+            return Pack(f)
         content = f.read()
-    if content.startswith((b'{"checkpoint":', b'{"entries":', b'{"pack":{"entries":', b'{"ok":true,"data":{"pack":{"entries":')):
-        return Pack(content)
     if content.startswith(b'{"after":'):
         return Export(content)
     need(len(content) <= 2**24)
@@ -1197,9 +1317,10 @@ def verify(names, root, listed, bound=BOUND):
             f.attempt(f.holds.check, listed)
     keys = listed
 
-    check_packs(sorted(of(Pack), key=lambda f: (f.holds.first, f.holds.end)), keys)
+    wanted = Wanted([f.holds.text for f in of(Event)], [f.holds.receipt["receiptId"] for f in of(Receipt)])
+    check_packs(sorted(of(Pack), key=lambda f: (f.holds.first, f.holds.end)), keys, wanted)
     for f in of(Note):
-        f.attempt(f.holds.check, keys, [g.holds.text for g in of(Event)])
+        f.attempt(f.holds.check, keys, wanted)
     for f in of(Event):
         f.attempt(f.holds.check, [g.holds for g in of(Pack, Note) if g.code is None])
     stops = check_stops(of(Pack, Note), bound)
@@ -1207,13 +1328,15 @@ def verify(names, root, listed, bound=BOUND):
         f.attempt(f.holds.check, keys, of(Pack, Note))
         event = f.holds.beside.get("event")
         if event and f.code is None and event["tenantId"] in stops:
-            judge(f, stops[event["tenantId"]], [event])
+            said = Said()
+            said.note(event, b"")
+            judge(f, stops[event["tenantId"]], said)
     return files
 
 
-def check_packs(packs, keys):
+def check_packs(packs, keys, wanted):
     for f in packs:
-        f.attempt(f.holds.check, keys)
+        f.attempt(f.holds.check, keys, wanted)
     for f, g in list(combinations([f for f in packs if f.code is None], 2)):
         p, q = f.holds, g.holds
         if p.tenant == q.tenant and p.header != q.header:
