@@ -16,9 +16,10 @@ type filter struct{ rightID, state string }
 
 // list lists the tenant's challenges, newest first.
 func list(ctx context.Context, q store.Querier, tenantID string, f filter, s store.Slice) (page []Challenge, next string, err error) {
-	return store.ListPage(ctx, q, s, "the tenant's challenges", func(c Challenge) string { return c.ID }, challenges.Scan,
-		challenges.Select()+` WHERE tenant_id = $3 AND ($1 = '' OR challenge_id < $1)
-		AND ($4 = '' OR right_id = $4) AND ($5 = '' OR state = $5) ORDER BY challenge_id DESC LIMIT $2`, tenantID, f.rightID, f.state)
+	var w store.Where
+	w.Is("right_id", f.rightID)
+	w.Is("state", f.state)
+	return challenges.Page(ctx, q, tenantID, w, s)
 }
 
 // Count counts the tenant's challenges, in whatever state.

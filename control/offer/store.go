@@ -16,10 +16,18 @@ type filter struct{ rightID, state string }
 
 // list lists the tenant's offers, newest first. The state is that of a moment.
 func list(ctx context.Context, q store.Querier, tenantID string, f filter, now store.Instant, s store.Slice) (page []Offer, next string, err error) {
-	return store.ListPage(ctx, q, s, "the tenant's offers", func(o Offer) string { return o.ID }, offers.Scan,
-		offers.Select()+` WHERE tenant_id = $3 AND ($1 = '' OR offer_id < $1)
-		AND ($4 = '' OR right_id = $4) AND ($5 = '' OR CASE WHEN state = 'PROPOSED' AND expires_at <= $6 THEN 'EXPIRED' ELSE state END = $5)
-		ORDER BY offer_id DESC LIMIT $2`, tenantID, f.rightID, f.state, now)
+	var w store.Where
+	w.Is("right_id", f.rightID)
+	switch f.state {
+	case "PROPOSED":
+		w.Is("state", f.state)
+		w.And("expires_at > $", now)
+	case "EXPIRED": // not all that are due are written down yet
+		w.And("(state = 'EXPIRED' OR state = 'PROPOSED' AND expires_at <= $)", now)
+	default:
+		w.Is("state", f.state)
+	}
+	return offers.Page(ctx, q, tenantID, w, s)
 }
 
 // listDue returns offers of all tenants whose time has come and that nobody has

@@ -22,8 +22,7 @@ var rights = store.Machine[Right, Action, api.RightState]{
 
 // listBases lists the tenant's bases, newest first.
 func listBases(ctx context.Context, q store.Querier, tenantID string, s store.Slice) (page []Basis, next string, err error) {
-	return store.ListPage(ctx, q, s, "the tenant's bases", func(b Basis) string { return b.ID }, bases.Scan,
-		bases.Select()+` WHERE tenant_id = $3 AND ($1 = '' OR basis_id < $1) ORDER BY basis_id DESC LIMIT $2`, tenantID)
+	return bases.Page(ctx, q, tenantID, store.Where{}, s)
 }
 
 // filter keeps the rights that have each given value.
@@ -31,10 +30,12 @@ type filter struct{ basisID, substrate, state, parentID string }
 
 // listRights is listBases for rights.
 func listRights(ctx context.Context, q store.Querier, tenantID string, f filter, s store.Slice) (page []Right, next string, err error) {
-	return store.ListPage(ctx, q, s, "the tenant's rights", func(r Right) string { return r.ID }, rights.Scan,
-		rights.Select()+` WHERE tenant_id = $3 AND ($1 = '' OR right_id < $1)
-		AND ($4 = '' OR basis_id = $4) AND ($5 = '' OR substrate = $5) AND ($6 = '' OR state = $6) AND ($7 = '' OR parent_right_id = $7)
-		ORDER BY right_id DESC LIMIT $2`, tenantID, f.basisID, f.substrate, f.state, f.parentID)
+	var w store.Where
+	w.Is("basis_id", f.basisID)
+	w.Is("substrate", f.substrate)
+	w.Is("state", f.state)
+	w.Is("parent_right_id", f.parentID)
+	return rights.Page(ctx, q, tenantID, w, s)
 }
 
 // stateOf reads the state of an ancestor, which is of the same tenant.

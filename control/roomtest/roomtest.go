@@ -4,6 +4,9 @@ package roomtest
 
 import (
 	"context"
+	"database/sql"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,6 +37,58 @@ func Right(t *testing.T, db *store.DB, id, scope string) {
 	t.Helper()
 	write(t, db, `INSERT INTO rights (right_id, tenant_id, basis_id, substrate, scope, effective_from, ancestors, holder_org_id, state, created_at, updated_at, revision)
 		VALUES ($1, 'tnt_a', 'bas_a', 'CTV', $2, 0, '', 'org_a', 'ACTIVE', 0, 0, 0) ON CONFLICT DO NOTHING`, id, scope)
+}
+
+// Plans asks that indexes find what a list reads: none of its queries walks a table, nor
+// sorts rows on SQLite, which knows nothing of how few they are. It returns how the database
+// answers them.
+func Plans(t *testing.T, db *store.DB, list func(store.Querier) error) (plan string) {
+	t.Helper()
+	explain, detail, slow := "EXPLAIN QUERY PLAN ", 3, []string{"SCAN", "TEMP B-TREE"}
+	if os.Getenv("MUNIMENT_TEST_POSTGRES") != "" {
+		explain, detail, slow = "EXPLAIN ", 0, []string{"Seq Scan"}
+	}
+	asked := recorder{Querier: db.Read()}
+	require.NoError(t, list(&asked))
+	for i, query := range asked.queries {
+		steps, err := store.List(t.Context(), db.Read(), "the plan", func(row store.Row) (string, error) {
+			columns := make([]string, detail+1)
+			into := make([]any, len(columns))
+			for i := range columns {
+				into[i] = &columns[i]
+			}
+			err := row.Scan(into...)
+			return columns[detail], err
+		}, explain+query, asked.args[i]...)
+		require.NoError(t, err)
+		plan += strings.Join(steps, "\n") + "\n"
+	}
+	for _, word := range slow {
+		require.NotContains(t, plan, word)
+	}
+	return plan
+}
+
+// recorder notes the queries that are made.
+type recorder struct {
+	store.Querier
+	queries []string
+	args    [][]any
+}
+
+func (r *recorder) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	r.queries, r.args = append(r.queries, query), append(r.args, args)
+	return r.Querier.QueryContext(ctx, query, args...)
+}
+
+// Fill writes many rows of a table: columns are what an INSERT names, values an expression
+// for each, in which i is the number of the row. A database that plans by statistics has
+// them then.
+func Fill(t *testing.T, db *store.DB, rows int, table, columns, values string) {
+	t.Helper()
+	write(t, db, `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < CAST($1 AS INTEGER))
+		INSERT INTO `+table+` (`+columns+`) SELECT `+values+` FROM n`, rows)
+	write(t, db, "ANALYZE "+table)
 }
 
 func write(t *testing.T, db *store.DB, statement string, args ...any) {

@@ -1,6 +1,10 @@
 package store
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"strings"
+)
 
 // Slice is which records of a list are read: the Limit first ones behind that with the key
 // Behind, or of all where it is empty.
@@ -9,11 +13,36 @@ type Slice struct {
 	Limit  int
 }
 
-// ListPage is List for a slice. The query has as $1 the key that the slice begins behind, and
-// as $2 how many rows to read. next is the key that the next slice begins behind, empty when
-// there is none.
-func ListPage[T any](ctx context.Context, q Querier, s Slice, what string, key func(T) string, scan func(Row) (T, error), query string, args ...any) (page []T, next string, err error) {
-	rows, err := List(ctx, q, what, scan, query, append([]any{s.Behind, s.Limit + 1}, args...)...)
+// Where are the conditions of a query, with their arguments. One that is not asked for is
+// left out, so that each query says what an index can answer: of a condition that may be
+// none, no database knows which.
+type Where struct {
+	conditions []string
+	args       []any
+}
+
+// And adds a condition, in which $ stands for the value.
+func (w *Where) And(condition string, value any) {
+	w.args = append(w.args, value)
+	w.conditions = append(w.conditions, strings.ReplaceAll(condition, "$", fmt.Sprintf("$%d", len(w.args))))
+}
+
+// Is adds that a column has a value, unless that is empty.
+func (w *Where) Is(column, value string) {
+	if value != "" {
+		w.And(column+" = $", value)
+	}
+}
+
+// ListPage lists a slice of the rows of a query that meet all conditions, the highest key
+// first, of which the column is by. next is the key that the next slice begins behind, empty
+// when there is none. A column of a condition needs an index in which by comes next.
+func ListPage[T any](ctx context.Context, q Querier, s Slice, what string, key func(T) string, scan func(Row) (T, error), query, by string, w Where) (page []T, next string, err error) {
+	if s.Behind != "" {
+		w.And(by+" < $", s.Behind)
+	}
+	query += " WHERE " + strings.Join(w.conditions, " AND ") + fmt.Sprintf(" ORDER BY %s DESC LIMIT %d", by, s.Limit+1)
+	rows, err := List(ctx, q, what, scan, query, w.args...)
 	page, next = Cut(rows, s.Limit, key)
 	return page, next, err
 }

@@ -89,6 +89,13 @@ func (k *Records[R]) Find(ctx context.Context, q Querier, tenantID, id string) (
 	return Find(ctx, q, k.Noun, id, k.Scan, k.Select()+" WHERE tenant_id = $1 AND "+key+" = $2", tenantID, id)
 }
 
+// Page lists a slice of the tenant's records that meet the conditions, newest first.
+func (k *Records[R]) Page(ctx context.Context, q Querier, tenantID string, w Where, s Slice) (page []R, next string, err error) {
+	key := columnsOf(new(R))[0].name
+	w.Is("tenant_id", tenantID)
+	return ListPage(ctx, q, s, "the "+k.Table+" of "+tenantID, func(r R) string { return columnsOf(&r).id() }, k.Scan, k.Select(), key, w)
+}
+
 // Insert writes a record that the room has filled in, with the revision of this change, and
 // publishes it.
 func (k *Records[R]) Insert(ctx context.Context, tx *Tx, r *R) error {

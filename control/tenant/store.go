@@ -77,11 +77,13 @@ func listTenants(ctx context.Context, q store.Querier, s store.Slice) (page []Li
 	scan := func(row store.Row) (t Listed, err error) {
 		return t, row.Scan(&t.TenantID, &t.OrgID, &t.CreatedAt, &t.Email, &t.Keys)
 	}
+	var w store.Where
+	w.And("t.sandbox = $", 0)
 	return store.ListPage(ctx, q, s, "the tenants", func(t Listed) string { return t.TenantID }, scan,
 		`SELECT t.tenant_id, t.org_id, t.created_at,
 			COALESCE((SELECT d.email FROM developers d WHERE d.tenant_id = t.tenant_id ORDER BY d.developer_id LIMIT 1), ''),
 			(SELECT COUNT(*) FROM api_keys k WHERE k.tenant_id = t.tenant_id AND k.revoked_at IS NULL)
-		FROM tenants t WHERE t.sandbox = 0 AND ($1 = '' OR t.tenant_id < $1) ORDER BY t.tenant_id DESC LIMIT $2`)
+		FROM tenants t`, "t.tenant_id", w)
 }
 
 // Any says whether an operator has made a tenant yet.
@@ -147,8 +149,7 @@ func (r *Room) TenantIDs(ctx context.Context, purpose string) ([]string, error) 
 
 // listKeys lists the tenant's keys, newest first.
 func listKeys(ctx context.Context, q store.Querier, tenantID string, s store.Slice) (page []Key, next string, err error) {
-	return store.ListPage(ctx, q, s, "the keys of "+tenantID, func(k Key) string { return k.KeyID }, keys.Scan,
-		keys.Select()+` WHERE tenant_id = $3 AND ($1 = '' OR key_id < $1) ORDER BY key_id DESC LIMIT $2`, tenantID)
+	return keys.Page(ctx, q, tenantID, store.Where{}, s)
 }
 
 // mostMadeKeys is how many keys that a key made a revocation names.

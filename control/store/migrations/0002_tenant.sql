@@ -10,6 +10,7 @@ CREATE TABLE tenants (
     updated_at BIGINT  NOT NULL,
     revision   BIGINT  NOT NULL
 );
+CREATE INDEX tenants_by_sandbox ON tenants (sandbox, tenant_id);
 
 -- email is personal data: it stands here only, never in an event.
 CREATE TABLE developers (

@@ -39,5 +39,7 @@ CREATE TABLE rights (
     revision        BIGINT NOT NULL
 );
 CREATE INDEX rights_by_tenant ON rights (tenant_id, right_id);
-CREATE INDEX rights_by_parent ON rights (parent_right_id, right_id);
-CREATE INDEX rights_by_basis ON rights (basis_id);
+CREATE INDEX rights_by_parent ON rights (parent_right_id, tenant_id, right_id);
+CREATE INDEX rights_by_basis ON rights (basis_id, tenant_id, right_id);
+CREATE INDEX rights_by_state ON rights (tenant_id, state, right_id);
+CREATE INDEX rights_by_substrate ON rights (tenant_id, substrate, right_id);

@@ -21,5 +21,6 @@ CREATE TABLE offers (
     revision          BIGINT NOT NULL
 );
 CREATE INDEX offers_by_tenant ON offers (tenant_id, offer_id);
-CREATE INDEX offers_by_right ON offers (right_id, offer_id);
+CREATE INDEX offers_by_right ON offers (right_id, tenant_id, offer_id);
+CREATE INDEX offers_by_state ON offers (tenant_id, state, offer_id);
 CREATE INDEX offers_due ON offers (expires_at, offer_id) WHERE state = 'PROPOSED';

@@ -13,4 +13,5 @@ CREATE TABLE challenges (
     revision          BIGINT NOT NULL
 );
 CREATE INDEX challenges_by_tenant ON challenges (tenant_id, challenge_id);
-CREATE INDEX challenges_by_right ON challenges (right_id, challenge_id);
+CREATE INDEX challenges_by_right ON challenges (right_id, tenant_id, challenge_id);
+CREATE INDEX challenges_by_state ON challenges (tenant_id, state, challenge_id);

@@ -1,0 +1,54 @@
+package right
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/roomtest"
+	"muniment/control/store"
+)
+
+// TestFiltersHaveIndexes: whatever is asked of many rights, the newest of them are found
+// without a look at the others. Of two filters one index serves one.
+func TestFiltersHaveIndexes(t *testing.T) {
+	room, basis := newRoom(t)
+	rows := 5_000
+	if os.Getenv("MUNIMENT_TEST_FULL") != "" {
+		rows = 50_000
+	}
+	const columns = `tenant_id, scope, effective_from, ancestors, holder_org_id, created_at, updated_at, revision, right_id, basis_id, parent_right_id, substrate, state`
+	fill := func(rows int, id, parent string) {
+		roomtest.Fill(t, room.db, rows, "rights", columns, `'`+tenantID+`', '{}', 0, '', 'org_a', 0, 0, 0, '`+id+`' || CAST(i AS TEXT),
+			CASE WHEN i % 1000 = 5 THEN 'bas_a' ELSE '`+basis.ID+`' END, `+parent+`,
+			CASE WHEN i % 500 = 7 THEN 'DOOH' ELSE 'CTV' END, CASE WHEN i % 700 = 9 THEN 'REVOKED' ELSE 'ACTIVE' END`)
+	}
+	fill(rows/10, "rgh_b", "NULL")
+	fill(rows, "rgh_a", "'rgh_b' || CAST(i % 400 + 1 AS TEXT)")
+	for f, index := range map[filter]string{
+		{}:                                     "rights_by_tenant",
+		{basisID: "bas_a"}:                     "rights_by_basis",
+		{substrate: "DOOH"}:                    "rights_by_substrate",
+		{state: "REVOKED"}:                     "rights_by_state",
+		{parentID: "rgh_b7"}:                   "rights_by_parent",
+		{parentID: "rgh_b7", substrate: "CTV"}: "rights_by_",
+		{basisID: "bas_a", state: "ACTIVE"}:    "rights_by_",
+		{substrate: "DOOH", state: "ACTIVE"}:   "rights_by_",
+	} {
+		for _, behind := range []string{"", "rgh_a3"} {
+			plan := roomtest.Plans(t, room.db, func(q store.Querier) error {
+				_, _, err := listRights(t.Context(), q, tenantID, f, store.Slice{Behind: behind, Limit: 50})
+				return err
+			})
+			require.Contains(t, plan, index, "%+v", f)
+			if behind != "" {
+				require.Contains(t, plan, "right_id", "%+v: a page behind others", f)
+			}
+		}
+	}
+	require.Contains(t, roomtest.Plans(t, room.db, func(q store.Querier) error {
+		_, _, err := listBases(t.Context(), q, tenantID, store.Slice{Behind: "bas_z", Limit: 50})
+		return err
+	}), "bases")
+}
