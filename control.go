@@ -45,6 +45,7 @@ type controlCmd struct {
 	AdminTLS certs.ServerFlags `embed:"" prefix:"admin-tls-" group:"TLS of the address for operators:"`
 
 	Sandbox sandbox.Flags `embed:"" prefix:"sandbox-" group:"Sandbox:"`
+	Seal    sealFlags     `embed:"" group:"Sealing:"`
 
 	AcceptRollback bool `env:"-" help:"Go on although the database or the log was restored from an older copy than the other."`
 }
@@ -141,7 +142,7 @@ func (c *controlCmd) Run() (err error) {
 		return err
 	}
 	ctl, err := openPlane(ctx, planeConfig{
-		DB: db, Log: eventLog, Warehouse: warehouse, Data: c.Data, Bound: c.Bound, Token: access.Token, Sandbox: c.Sandbox, Shared: true, Logger: logger, Registerer: registry,
+		DB: db, Log: eventLog, Warehouse: warehouse, Data: c.Data, Bound: c.Bound, Token: access.Token, Sandbox: c.Sandbox, Seal: c.Seal, Shared: true, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err

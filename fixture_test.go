@@ -33,6 +33,8 @@ import (
 // TestMain lets the test binary be muniment, or the part of curl that the README uses, when
 // it is called by that name. Commands of those names come first in PATH.
 func TestMain(m *testing.M) {
+	// Nothing is sealed by itself but where a test wants it.
+	_, _ = os.Setenv("MUNIMENT_SEAL_EVERY", "0"), os.Setenv("MUNIMENT_SEAL_AT", "0")
 	testscript.Main(endsShared{m}, map[string]func(){"muniment": main, "curl": func() {
 		if err := curl(os.Args[1:]); err != nil {
 			fmt.Fprintln(os.Stderr, "curl:", err)

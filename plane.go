@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -24,6 +25,7 @@ import (
 	"muniment/gateway"
 	"muniment/gateway/auth"
 	"muniment/pipeline"
+	"muniment/sealer"
 )
 
 // planeConfig is what the control plane stands on.
@@ -36,11 +38,26 @@ type planeConfig struct {
 	Bound   time.Duration
 	Token   string // of operators
 	Sandbox sandbox.Flags
+	Seal    sealFlags
 	LogKeep time.Duration // 0: 7 days
 	// Shared says that other processes may have the same database.
 	Shared     bool
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
+}
+
+// sealFlags say when tenants are sealed without being asked for it.
+type sealFlags struct {
+	SealEvery time.Duration `default:"1h" help:"How old an event may be before its tenant is sealed by itself; 0 is never. Not those of the sandbox's visitors."`
+	SealAt    int           `default:"100000" help:"How many events of a tenant may be in no proof pack before it is sealed by itself; 0 is any number." placeholder:"N"`
+}
+
+// Validate refuses what would only fail once the service runs.
+func (f *sealFlags) Validate() error {
+	if f.SealEvery < 0 || f.SealAt < 0 {
+		return errors.New("--seal-every and --seal-at must not be negative")
+	}
+	return nil
 }
 
 // plane is control with all of its rooms.
@@ -73,9 +90,13 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
+	var tenants *tenant.Room
 	packs, err := proof.New(proof.Config{
 		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: nodes, Nodes: nodes, Purpose: tenant.PackPurpose, Rate: settle.Rate, Dir: filepath.Join(cfg.Data, "packs"),
-		Logger: cfg.Logger, Registerer: cfg.Registerer,
+		Tenants: func(ctx context.Context) ([]string, error) {
+			return tenants.TenantIDs(ctx, sealer.PackPurpose(false))
+		},
+		SealEvery: cfg.Seal.SealEvery, SealAt: cfg.Seal.SealAt, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {
 		return nil, err
@@ -84,7 +105,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	tenants, err := tenant.New(tenant.Config{DB: cfg.DB, Nodes: nodes, Counters: tenant.Counters{
+	tenants, err = tenant.New(tenant.Config{DB: cfg.DB, Nodes: nodes, Counters: tenant.Counters{
 		Bases: rights.CountBases, Rights: rights.CountRights, Offers: offers.Count, Challenges: challenges.Count,
 		ProofPacks: packs.CountPacks, Events: packs.CountEvents,
 	}})
@@ -97,6 +118,9 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 	sweeps := []control.Sweep{
 		{Name: "expire offers", Every: time.Second, Do: offers.Expire},
 		{Name: "renew the directory key", Every: time.Minute, Do: nodes.Renew},
+	}
+	if every := packs.DueEvery(); every > 0 {
+		sweeps = append(sweeps, control.Sweep{Name: "seal what is due", Every: every, Do: packs.SealDue})
 	}
 	workers := []control.Worker{{Kind: proof.DropJob, Do: packs.RunDrop, AtOnce: 1}}
 	var visitors *sandbox.Room

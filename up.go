@@ -40,6 +40,7 @@ type upCmd struct {
 	AdminTLS certs.ServerFlags `embed:"" prefix:"admin-tls-" group:"TLS of the address for operators:"`
 
 	Sandbox sandbox.Flags `embed:"" prefix:"sandbox-" group:"Sandbox:"`
+	Seal    sealFlags     `embed:"" group:"Sealing:"`
 
 	TenantCap      int `help:"How many deliveries of one tenant are in hand at a time, more are answered 429; default: a quarter of what the node takes." placeholder:"N"`
 	TrustedProxies int `help:"How many proxies of your own stand before this address, each adding to X-Forwarded-For: the sandbox limits callers by what they tell. Of 0 the header is ignored." placeholder:"N"`
@@ -151,7 +152,7 @@ func (c *upCmd) Run() (err error) {
 
 	token := rand.Text()
 	ctl, err := openPlane(ctx, planeConfig{
-		DB: db, Log: eventLog, Warehouse: warehouse, Data: c.Data, Bound: c.Bound, Token: token, Sandbox: c.Sandbox, LogKeep: c.Keep, Logger: logger, Registerer: registry,
+		DB: db, Log: eventLog, Warehouse: warehouse, Data: c.Data, Bound: c.Bound, Token: token, Sandbox: c.Sandbox, Seal: c.Seal, LogKeep: c.Keep, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err

@@ -55,3 +55,17 @@ func (m *metrics) register(to prometheus.Registerer) error {
 	}
 	return nil
 }
+
+// newUnsealedGauge is the age of the oldest event that no pack has, as SealDue has seen it: it
+// may be sealed since.
+func newUnsealedGauge(r *Room) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "muniment_proof_unsealed_age_seconds", Help: "Age of the oldest event that is in no proof pack, as it was seen last.",
+	}, func() float64 {
+		at := r.due.oldest()
+		if at.IsZero() {
+			return 0
+		}
+		return max(0, r.now().Sub(at).Seconds())
+	})
+}

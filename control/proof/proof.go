@@ -137,6 +137,11 @@ type Config struct {
 	WorkFor time.Duration
 	// SpoolWait is how much of that it waits for the spools of live nodes. Default 2 s.
 	SpoolWait time.Duration
+	// Tenants lists those that SealDue seals: once one of them has had something to seal for
+	// SealEvery, or SealAt such events, of which 0 is never. Default: none.
+	Tenants   func(ctx context.Context) ([]string, error)
+	SealEvery time.Duration
+	SealAt    int
 	// MaxEntries is the most entries of one pack, 1 to 100,000. Default 100,000.
 	MaxEntries int
 }
@@ -160,6 +165,8 @@ func (c *Config) validate() error {
 		return errors.New("no Dir is given")
 	case c.WaitFor < 0 || c.WorkFor < 0 || c.SpoolWait < 0:
 		return errors.New("negative WaitFor, WorkFor or SpoolWait")
+	case c.SealEvery < 0 || c.SealAt < 0:
+		return errors.New("negative SealEvery or SealAt")
 	case c.MaxEntries < 0 || c.MaxEntries > maxEntries:
 		return fmt.Errorf("a MaxEntries of %d is not within 1 and %d", c.MaxEntries, maxEntries)
 	}
@@ -197,6 +204,7 @@ type Room struct {
 	cfg       Config
 	metrics   *metrics
 	sealing   locks
+	due       schedule
 	watch     spoolWatch
 	// releasing is held while a record is released: it is told of once.
 	releasing sync.Mutex
@@ -236,7 +244,10 @@ func (r *Room) open(ctx context.Context) error {
 	if err := r.metrics.register(r.cfg.Registerer); err != nil || r.cfg.Registerer == nil {
 		return err
 	}
-	return r.cfg.Registerer.Register(newHeldGauge(r))
+	if err := r.cfg.Registerer.Register(newHeldGauge(r)); err != nil || r.DueEvery() == 0 {
+		return err
+	}
+	return r.cfg.Registerer.Register(newUnsealedGauge(r))
 }
 
 func (r *Room) now() time.Time { return r.cfg.Now().UTC().Truncate(time.Millisecond) }

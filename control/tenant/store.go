@@ -131,7 +131,7 @@ func owner(ctx context.Context, q store.Querier, tenantID string) (*Key, error) 
 }
 
 // TenantIDs lists, oldest first, the tenants that are sealed before a key of a purpose is
-// revoked. A directory key signs none of their packs, and those stay sound under the next
+// revoked; the system's own is the last of those that are not of the sandbox. A directory key signs none of their packs, and those stay sound under the next
 // directory, so that strangers' tenants, of the sandbox, have no part in its revocation. No
 // evidence of anybody rests on a key for webhooks.
 func (r *Room) TenantIDs(ctx context.Context, purpose string) ([]string, error) {
@@ -144,7 +144,11 @@ func (r *Room) TenantIDs(ctx context.Context, purpose string) ([]string, error) 
 	case p.Sandbox:
 		sandbox = 1
 	}
-	return store.List(ctx, r.db.Read(), "the tenants", store.Text, `SELECT tenant_id FROM tenants WHERE sandbox = $1 ORDER BY tenant_id`, sandbox)
+	ids, err := store.List(ctx, r.db.Read(), "the tenants", store.Text, `SELECT tenant_id FROM tenants WHERE sandbox = $1 ORDER BY tenant_id`, sandbox)
+	if err == nil && sandbox == 0 {
+		ids = append(ids, api.SystemTenant)
+	}
+	return ids, err
 }
 
 // listKeys lists the tenant's keys, newest first.
