@@ -34,6 +34,9 @@ type WarehouseEngine struct {
 	// Reopen ends the warehouse as a crash would, as far as the engine can be made
 	// to crash in process, and returns it opened again.
 	Reopen func() pipeline.Warehouse
+	// Other opens the same warehouse beside the first, as another process does. nil: the
+	// engine belongs to one process.
+	Other func() pipeline.Warehouse
 }
 
 // Log runs the suite of pipeline.Log. Each case opens an empty log of its own;

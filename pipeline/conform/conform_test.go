@@ -25,6 +25,10 @@ func TestMemoryWarehouseConforms(t *testing.T) {
 	Warehouse(t, func(testing.TB) WarehouseEngine { return memoryWarehouse() })
 }
 
+func TestMemoryWarehouseLoadsExactlyOnce(t *testing.T) {
+	ExactlyOnce(t, func(testing.TB) WarehouseEngine { return memoryWarehouse() })
+}
+
 func memoryLog() LogEngine {
 	l := &MemoryLog{}
 	return LogEngine{Log: l, Reopen: func() pipeline.Log { return l }, Retire: l.Retire}
@@ -1015,6 +1019,74 @@ func TestWarehouseSuiteCatches(t *testing.T) {
 				e.Warehouse, e.Reopen = w, func() pipeline.Warehouse { return w }
 				fault.spoil(w, &e)
 				return e
+			})
+		})
+	}
+}
+
+func TestExactlyOnceCatches(t *testing.T) {
+	alone := func(w *wrongWarehouse) {
+		w.decides(func(d decisions, b pipeline.Batch, _ []pipeline.Row, _ error) { d.decide(b.Rows, b.Rows) })
+	}
+	for _, fault := range []struct {
+		name   string
+		caught string
+		spoil  func(w *wrongWarehouse)
+	}{
+		{"batches decided alone", "retries across three nodes", alone},
+		{"a late batch decided alone", "zombie loaders", func(w *wrongWarehouse) {
+			w.decides(func(d decisions, b pipeline.Batch, before []pipeline.Row, _ error) {
+				if next, _, _ := w.MemoryWarehouse.Resume(context.Background(), 0); b.Next.Compare(next) < 0 {
+					before = nil
+				}
+				d.decide(b.Rows, slices.Concat(before, b.Rows))
+			})
+		}},
+		{"a replay decided alone", "the whole topic again, days later", func(w *wrongWarehouse) {
+			w.decides(func(d decisions, b pipeline.Batch, before []pipeline.Row, _ error) {
+				if len(b.Rows) == 17 {
+					before = nil
+				}
+				d.decide(b.Rows, slices.Concat(before, b.Rows))
+			})
+		}},
+		{"a filter of the last day that says new of what is older", "a spool of last week", func(w *wrongWarehouse) {
+			w.decides(func(d decisions, b pipeline.Batch, before []pipeline.Row, _ error) {
+				known := slices.Concat(before, b.Rows)
+				floor := slices.MaxFunc(known, func(a, b pipeline.Row) int { return a.At.Compare(b.At) }).At.Add(-day)
+				d.decide(b.Rows, slices.DeleteFunc(known, func(r pipeline.Row) bool { return r.At.Before(floor) }))
+			})
+		}},
+		{"the last copy wins", "a new generation", func(w *wrongWarehouse) {
+			w.load = func(ctx context.Context, b pipeline.Batch) error {
+				w.rows = slices.DeleteFunc(slices.Clone(w.rows), func(have pipeline.Row) bool {
+					return slices.ContainsFunc(b.Rows, func(r pipeline.Row) bool { return r.EventID == have.EventID })
+				})
+				return w.MemoryWarehouse.Load(ctx, b)
+			}
+		}},
+		{"gaps let pass", "an older warehouse under a loader that runs", func(w *wrongWarehouse) {
+			w.load = func(ctx context.Context, b pipeline.Batch) error {
+				b.From = sealer.Position{}
+				return w.MemoryWarehouse.Load(ctx, b)
+			}
+		}},
+		{"nothing decided anew at a release", "a forged record among duplicates", func(w *wrongWarehouse) {
+			w.decides(func(d decisions, b pipeline.Batch, before []pipeline.Row, _ error) {
+				d.decide(b.Rows, slices.Concat(before, b.Rows))
+			})
+		}},
+		{"batches decided alone, whatever happens", "all of it", alone},
+	} {
+		t.Run(fault.name, func(t *testing.T) {
+			requireCaught(t, stories, fault.caught, func() func() WarehouseEngine {
+				return func() WarehouseEngine {
+					e := memoryWarehouse()
+					w := &wrongWarehouse{MemoryWarehouse: e.Warehouse.(*MemoryWarehouse)}
+					e.Warehouse, e.Reopen = w, func() pipeline.Warehouse { return w }
+					fault.spoil(w)
+					return e
+				}
 			})
 		})
 	}

@@ -17,6 +17,9 @@ import (
 // no disk; inside testing/synctest too, as it waits on channels only. Its zero
 // value is ready to use.
 type MemoryLog struct {
+	// Generation is that of all records. Default 1.
+	Generation uint32
+
 	mu      sync.Mutex
 	entries []sealer.Entry // from first on
 	first   int64
@@ -56,14 +59,19 @@ func (l *MemoryLog) append(ctx context.Context, r sealer.Record) (sealer.Positio
 	return at, nil
 }
 
-// position makes a position of an offset.
+// position is one of generation 1 and partition 0.
 func position(offset int64) sealer.Position {
 	return sealer.Position{Generation: 1, Offset: offset}
 }
 
+// position makes a position of an offset.
+func (l *MemoryLog) position(offset int64) sealer.Position {
+	return sealer.Position{Generation: cmp.Or(l.Generation, 1), Offset: offset}
+}
+
 // end is the position behind the last entry. The caller holds l.mu.
 func (l *MemoryLog) end() sealer.Position {
-	return position(l.first + int64(len(l.entries)))
+	return l.position(l.first + int64(len(l.entries)))
 }
 
 // Retire drops the entries before an offset.
@@ -89,7 +97,7 @@ func (l *MemoryLog) Bounds(ctx context.Context, partition int32) (first, end sea
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return position(l.first), l.end(), ctx.Err()
+	return l.position(l.first), l.end(), ctx.Err()
 }
 
 // Read implements pipeline.Reader.
@@ -103,7 +111,7 @@ func (l *MemoryLog) entry(at sealer.Position) (sealer.Entry, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case at.Compare(position(l.first)) < 0:
+	case at.Compare(l.position(l.first)) < 0:
 		return sealer.Entry{}, fmt.Errorf("%w: %s", pipeline.ErrGone, at)
 	case at.Compare(l.end()) >= 0:
 		return sealer.Entry{}, fmt.Errorf("%w: %s", pipeline.ErrBeyondEnd, at)

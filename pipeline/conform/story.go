@@ -1,0 +1,276 @@
+package conform
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// ExactlyOnce runs the suite of what happens to a loader and its warehouse: whatever it is,
+// in the end the warehouse holds the rows of the log once each, the duplicates that a model
+// names, and its sums. Loaders are stopped and started in each story, and their calls fail
+// before the warehouse has heard of them and after it was done. open is as for Warehouse.
+func ExactlyOnce(t *testing.T, open func(tb testing.TB) WarehouseEngine) {
+	run(t, stories, func(tb testing.TB) func() WarehouseEngine {
+		return func() WarehouseEngine { return open(tb) }
+	})
+}
+
+// stories are the things that happen, each to warehouses of its own.
+var stories = []testCase[func() WarehouseEngine]{
+	{"retries across three nodes", tell(tellRetries)},
+	{"zombie loaders", tell(tellZombies)},
+	{"a partition that goes away and comes back", tell(tellRebalance)},
+	{"the whole topic again, days later", tell(tellReplay)},
+	{"a loader away for days", tell(tellAbsence)},
+	{"a spool of last week", tell(tellSpool)},
+	{"a new generation", tell(tellGeneration)},
+	{"an older warehouse under a loader that runs", tell(tellOlderWarehouse)},
+	{"a forged record among duplicates", tell(tellRelease)},
+	{"all of it", tell(tellAll)},
+}
+
+func tell(story func(s *scene)) func(testing.TB, context.Context, func() WarehouseEngine) {
+	return func(tb testing.TB, ctx context.Context, open func() WarehouseEngine) { story(newScene(tb, ctx, open)) }
+}
+
+// tellRetries: callers whom nobody answered in time ask another node, and nodes whom the
+// log didn't answer in time append once more.
+func tellRetries(s *scene) {
+	for range 4 {
+		s.deliver(60)
+		s.load(s.warehouse)
+	}
+	s.require()
+}
+
+// tellZombies: a loader that was thought dead brings its batch when others are far ahead,
+// and two load side by side.
+func tellZombies(s *scene) {
+	s.deliver(40)
+	dead := &grave{Sink: s.warehouse}
+	s.load(dead)
+	late := dead.batches
+	s.deliver(120)
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() { s.load(s.warehouse) })
+	}
+	both.Wait()
+	s.Shuffle(len(late), func(i, j int) { late[i], late[j] = late[j], late[i] })
+	for _, b := range late {
+		require.NoError(s, s.warehouse.Load(s.ctx, b))
+	}
+	s.require()
+}
+
+// tellRebalance: the partition is another process's for a while, and what was decided there
+// counts when it comes back.
+func tellRebalance(s *scene) {
+	other := s.warehouse
+	if s.engine.Other != nil {
+		other = s.engine.Other()
+	}
+	for range 4 {
+		s.deliver(40)
+		s.load(s.warehouse)
+		s.deliver(40)
+		s.load(other)
+	}
+	s.require()
+}
+
+// tellReplay: the log is loaded from its start, as if nothing were known of it, when its
+// keys are long out of any filter.
+func tellReplay(s *scene) {
+	s.deliver(80)
+	s.load(s.warehouse)
+	s.now = s.now.Add(3 * day)
+	s.deliver(40)
+	s.load(s.warehouse)
+	s.require()
+	s.replay()
+	s.require()
+	s.deliver(40)
+	s.load(s.warehouse)
+	s.require()
+}
+
+// tellAbsence: nothing is loaded for five days, and then by a process that is new.
+func tellAbsence(s *scene) {
+	s.deliver(40)
+	s.load(s.warehouse)
+	for range 5 {
+		s.now = s.now.Add(20 * time.Hour)
+		s.deliver(40)
+	}
+	s.reopen()
+	s.load(s.warehouse)
+	s.require()
+}
+
+// tellSpool: a node comes back with what it could not append a week ago. What was asked of
+// other nodes meanwhile has lower positions and later times.
+func tellSpool(s *scene) {
+	s.deliver(40)
+	spool := s.records(40)
+	s.now = s.now.Add(7 * day)
+	s.deliver(60)
+	s.load(s.warehouse)
+	s.append(spool...)
+	s.deliver(20)
+	s.load(s.warehouse)
+	s.append(spool...) // the spool didn't hear that they were taken
+	s.load(s.warehouse)
+	s.require()
+}
+
+// tellGeneration: the topic was made anew of what somebody had kept of it. All its records
+// stand at other offsets, and some are missing.
+func tellGeneration(s *scene) {
+	s.deliver(80)
+	s.load(s.warehouse)
+	s.renew()
+	s.deliver(40)
+	s.load(s.warehouse)
+	s.require()
+	s.reopen()
+	s.load(s.warehouse)
+	s.replay()
+	s.require()
+}
+
+// tellOlderWarehouse: the warehouse is replaced by what it was, or by an empty one.
+func tellOlderWarehouse(s *scene) {
+	s.deliver(60)
+	older, empty := s.open(), s.open()
+	s.load(older)
+	s.deliver(60)
+	s.load(s.warehouse)
+	for _, w := range []pipeline.Warehouse{older, empty} {
+		s.deliver(90)
+		s.load(&replaced{Sink: s.warehouse, by: w, after: 2})
+		s.warehouse = w
+		s.require()
+	}
+}
+
+// tellRelease: a record that others repeat turns out to be forged, and is released, while
+// more of its key come.
+func tellRelease(s *scene) {
+	for range 3 {
+		s.deliver(60)
+		s.load(s.warehouse)
+		s.release()
+		s.deliver(10)
+		s.load(s.warehouse)
+		s.require()
+	}
+	s.replay()
+	s.require()
+}
+
+// tellAll draws what happens.
+func tellAll(s *scene) {
+	for range 25 {
+		switch s.IntN(8) {
+		case 0:
+			s.now = s.now.Add(time.Duration(s.IntN(40)) * time.Hour)
+		case 1:
+			s.renew()
+		case 2:
+			s.reopen()
+		case 3:
+			s.load(s.warehouse)
+			s.release()
+		case 4:
+			s.load(s.warehouse)
+			s.replay()
+		default:
+			s.deliver(s.IntN(30))
+			s.load(s.warehouse)
+		}
+	}
+	s.load(s.warehouse)
+	s.require()
+}
+
+var errLost = errors.New("nobody answered")
+
+// lossy fails a call in ten before it is made, and one in ten behind that.
+type lossy struct {
+	pipeline.Sink
+	chance *rand.Rand
+}
+
+func (l *lossy) Load(ctx context.Context, b pipeline.Batch) error {
+	n := l.chance.IntN(10)
+	if n == 0 {
+		return errLost
+	}
+	if err := l.Sink.Load(ctx, b); err != nil {
+		return err
+	}
+	if n == 1 {
+		return errLost
+	}
+	return nil
+}
+
+// grave keeps the batches of a loader.
+type grave struct {
+	pipeline.Sink
+	batches []pipeline.Batch
+}
+
+func (g *grave) Load(ctx context.Context, b pipeline.Batch) error {
+	g.batches = append(g.batches, b)
+	return g.Sink.Load(ctx, b)
+}
+
+// replaced is a warehouse that is another one after some loads. Only of one that is empty
+// the loader has to notice that its connection is gone: it would take anything.
+type replaced struct {
+	pipeline.Sink
+	by    pipeline.Sink
+	after int
+}
+
+func (r *replaced) Load(ctx context.Context, b pipeline.Batch) error {
+	if r.after--; r.after == 0 {
+		r.Sink = r.by
+		if _, ok, err := r.by.Resume(ctx, b.Partition); err != nil || !ok {
+			return errors.Join(errLost, err)
+		}
+	}
+	return r.Sink.Load(ctx, b)
+}
+
+// forgetful knows nothing of what was loaded, so that everything comes again.
+type forgetful struct{ pipeline.Sink }
+
+func (forgetful) Resume(context.Context, int32) (sealer.Position, bool, error) {
+	return sealer.Position{}, false, nil
+}
+
+// until is a log whose end ends the loader.
+type until struct {
+	pipeline.Reader
+	end  sealer.Position
+	stop func()
+}
+
+func (u until) Wait(ctx context.Context, at sealer.Position) error {
+	if at.Offset >= u.end.Offset {
+		u.stop()
+	}
+	return u.Reader.Wait(ctx, at)
+}
