@@ -98,7 +98,7 @@ func newAudited(tb testing.TB, ctx context.Context, w AuditedEngine) *audited {
 	a.bring(nil, a.plain, a.first, a.repeat, other)
 	gone := delivery("tnt_c", position(6), noon, "")
 	a.bring([]pipeline.SetAside{unloaded("tnt_b", "evt_moved", position(4)), unloaded("", "", position(5))},
-		gone, again(a.first, position(7)), again(other, position(8)))
+		gone, again(a.plain, position(7)), again(other, position(8)))
 	forged, dependent := delivery("tnt_b", position(9), noon, "key 2"), delivery("tnt_b", position(10), noon.Add(time.Second), "key 2")
 	dropped := audit("tnt_c", position(11), of(pipeline.TypeDropped), func(e *sealer.Event) { e.Subject = sealer.Ref{Kind: "tenant", ID: "tnt_c"} })
 	a.bring(nil, forged, dependent, dropped)
@@ -181,7 +181,7 @@ func checkInvented(tb testing.TB, ctx context.Context, w AuditedEngine) {
 
 func checkMoved(tb testing.TB, ctx context.Context, w AuditedEngine) {
 	a := newAudited(tb, ctx, w)
-	w.Delete(a.first)
+	w.Delete(a.plain)
 	require.NoError(tb, w.Load(ctx, a.batches[1])) // with the copy
 	a.requireDrift(map[string]float64{drift.KindMissing: 1, drift.KindPack: 1})
 }
