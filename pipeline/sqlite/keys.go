@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// spanKeys is how many keys a span holds before the next one begins: a look-up asks each
+	// spanRows is how many rows a span has before the next one begins: a look-up asks each
 	// span of a day, an insert dirties pages of the last one.
-	spanKeys = 100_000
+	spanRows = 100_000
 	// mostFilters is how many spans, the newest, have a filter in memory, 256 KB each.
 	mostFilters = 64
 
@@ -25,7 +25,7 @@ const (
 
 // span is a row of the table of that name.
 type span struct {
-	number, keys, latest int64
+	number, rows, latest int64
 	filter               *bloom
 }
 
@@ -76,7 +76,7 @@ func (l *load) readSpans() error {
 	if l.spans != nil {
 		return nil
 	}
-	rows, err := l.QueryContext(l.ctx, `SELECT span, keys, latest FROM spans ORDER BY span`)
+	rows, err := l.QueryContext(l.ctx, `SELECT span, rows, latest FROM spans ORDER BY span`)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (l *load) readSpans() error {
 	spans := []*span{}
 	for rows.Next() {
 		s := &span{}
-		if err := rows.Scan(&s.number, &s.keys, &s.latest); err != nil {
+		if err := rows.Scan(&s.number, &s.rows, &s.latest); err != nil {
 			return err
 		}
 		spans = append(spans, s)
@@ -183,20 +183,13 @@ func (l *load) storeDuplicate(tenant int64, p, first place) error {
 		VALUES (?, ?, ?, ?, ?, ?, ?)`, tenant, p.generation, p.position, p.partition, first.generation, first.position, first.partition)
 }
 
-// storeKeys stores the keys of the new rows in the last span, or in a new one.
-func (l *load) storeKeys() error {
-	var keyed []*newRow
-	var latest int64
-	for _, n := range l.rows {
-		if n.key != nil {
-			keyed = append(keyed, n)
-			latest = max(latest, n.At.UnixMilli())
-		}
-	}
-	if len(keyed) == 0 {
+// storeFinds stores what finds the new rows, their keys and marks, in the last span, or in a
+// new one.
+func (l *load) storeFinds() error {
+	if len(l.rows) == 0 {
 		return nil
 	}
-	if len(l.spans) == 0 || l.spans[len(l.spans)-1].keys >= spanKeys {
+	if len(l.spans) == 0 || l.spans[len(l.spans)-1].rows >= spanRows {
 		l.spans = append(l.spans, &span{number: int64(len(l.spans)), filter: &bloom{}})
 		if i := len(l.spans) - 1 - mostFilters; i >= 0 {
 			l.spans[i].filter = nil
@@ -208,17 +201,28 @@ func (l *load) storeKeys() error {
 			return err
 		}
 	}
-	s.keys, s.latest = s.keys+int64(len(keyed)), max(s.latest, latest)
-	err := l.exec(`INSERT INTO spans (span, keys, latest) VALUES (?, ?, ?)
-		ON CONFLICT (span) DO UPDATE SET keys = excluded.keys, latest = excluded.latest`, s.number, s.keys, s.latest)
+	s.rows += int64(len(l.rows))
+	var keyed []*newRow
+	for _, n := range l.rows {
+		if n.key != nil {
+			keyed = append(keyed, n)
+			s.latest = max(s.latest, n.At.UnixMilli())
+		}
+	}
+	err := l.exec(`INSERT INTO spans (span, rows, latest) VALUES (?, ?, ?)
+		ON CONFLICT (span) DO UPDATE SET rows = excluded.rows, latest = excluded.latest`, s.number, s.rows, s.latest)
 	if err != nil {
 		return err
 	}
 	slices.SortFunc(keyed, func(a, b *newRow) int {
 		return cmp.Or(cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.hash, b.hash))
 	})
-	return insert(l, l.keys, keyed, func(args []any, n *newRow) []any {
+	err = insert(l, l.keys, keyed, func(args []any, n *newRow) []any {
 		s.filter.add(n.hash)
 		return append(args, s.number, n.tenant, n.hash, n.generation, n.position, n.partition)
 	})
+	if err != nil {
+		return err
+	}
+	return l.storeMarks(s)
 }

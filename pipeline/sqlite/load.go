@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -24,8 +25,8 @@ const mostCached = 1 << 16
 type writer struct {
 	turn chan struct{}
 	// Prepared statements, of one row and of rowsAStatement.
-	events, texts, keys, hours [2]*sql.Stmt
-	key, known                 *sql.Stmt
+	events, texts, keys, marks, times, sums [2]*sql.Stmt
+	key, known                              *sql.Stmt
 
 	tenants map[string]tenant
 	commons map[common]int64
@@ -40,20 +41,25 @@ type tenant struct {
 func (w *writer) prepare(ctx context.Context, db *sql.DB) (err error) {
 	w.turn = make(chan struct{}, 1)
 	w.forget()
+	// OR FAIL: what a failed statement has done needn't be undone, all is rolled back.
 	for _, p := range []struct {
-		stmt         *[2]*sql.Stmt
-		into, behind string
+		stmt               *[2]*sql.Stmt
+		verb, into, behind string
 	}{
-		{&w.events, "events (" + columns + ")", ""},
-		{&w.texts, "texts (text, event, private)", ""},
-		{&w.keys, "keys (span, tenant, hash, generation, position, log_partition)", ""},
-		{&w.hours, "hours (tenant, hour, common, duplicate, receipts, quantity_ms, first, last)",
+		{&w.events, "INSERT OR FAIL", "events (" + columns + ")", ""},
+		{&w.texts, "INSERT OR FAIL", "texts (text, event, private)", ""},
+		{&w.keys, "INSERT OR FAIL", "keys (span, tenant, hash, generation, position, log_partition)", ""},
+		{&w.marks, "INSERT OR IGNORE", "search_marks (span, tenant, hash, generation, block)", ""},
+		{&w.times, "INSERT OR FAIL", "search_times (tenant, generation, block, earliest, latest, rendered_first, rendered_last)",
+			`ON CONFLICT DO UPDATE SET earliest = min(earliest, excluded.earliest), latest = max(latest, excluded.latest),
+				rendered_first = min(rendered_first, excluded.rendered_first), rendered_last = max(rendered_last, excluded.rendered_last)`},
+		{&w.sums, "INSERT OR FAIL", "sums (tenant, unit, start, common, duplicate, receipts, quantity_ms, first, last)",
 			`ON CONFLICT DO UPDATE SET receipts = receipts + excluded.receipts, quantity_ms = quantity_ms + excluded.quantity_ms,
 				first = min(first, excluded.first), last = max(last, excluded.last)`},
 	} {
 		one := "(?" + strings.Repeat(", ?", strings.Count(p.into, ",")) + ")"
 		for i, n := range []int{1, rowsAStatement} {
-			text := "INSERT OR FAIL INTO " + p.into + " VALUES " + one + strings.Repeat(", "+one, n-1) + " " + p.behind
+			text := p.verb + " INTO " + p.into + " VALUES " + one + strings.Repeat(", "+one, n-1) + " " + p.behind
 			if p.stmt[i], err = db.PrepareContext(ctx, text); err != nil {
 				return fmt.Errorf("cannot prepare load: %w", err)
 			}
@@ -285,10 +291,10 @@ func (l *load) store(pipeline.Batch) error {
 		err = insert(l, l.events, l.rows, appendRow)
 	}
 	if err == nil {
-		err = l.storeKeys()
+		err = l.storeFinds()
 	}
 	if err == nil {
-		err = l.sum()
+		err = l.storeSums()
 	}
 	for _, n := range l.replaced {
 		if err == nil && n.key != nil {
@@ -298,39 +304,31 @@ func (l *load) store(pipeline.Batch) error {
 	return err
 }
 
-// sum adds the rows to the sums of their hours.
-func (l *load) sum() error {
+// storeSums adds the rows to the sums of their hours, and of their longer units.
+func (l *load) storeSums() error {
 	type key struct {
-		tenant, hour, common int64
-		duplicate            bool
+		tenant, unit, start, common int64
+		duplicate                   bool
 	}
-	type sum struct {
-		key
-		receipts, quantity, first, last int64
-	}
-	at := map[key]int{}
-	var sums []sum
+	sums := map[key]sum{}
 	for _, n := range l.rows {
 		if n.class != classDelivery {
 			continue
 		}
 		rendered := n.Delivery.RenderedAt.UnixMilli()
-		k := key{n.tenant, hourOf(rendered), n.common, n.duplicate}
-		i, ok := at[k]
-		if !ok {
-			i, at[k] = len(sums), len(sums)
-			sums = append(sums, sum{k, 0, 0, rendered, rendered})
+		for _, unit := range units {
+			k := key{n.tenant, unit, startOf(rendered, unit), n.common, n.duplicate}
+			s := sums[k]
+			s.add(sum{1, n.Delivery.QuantityMs, rendered, rendered})
+			sums[k] = s
 		}
-		s := &sums[i]
-		s.receipts++
-		s.quantity += n.Delivery.QuantityMs
-		s.first, s.last = min(s.first, rendered), max(s.last, rendered)
 	}
-	slices.SortFunc(sums, func(a, b sum) int {
-		return cmp.Or(cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.hour, b.hour), cmp.Compare(a.common, b.common))
+	keys := slices.SortedFunc(maps.Keys(sums), func(a, b key) int {
+		return cmp.Or(cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.unit, b.unit), cmp.Compare(a.start, b.start), cmp.Compare(a.common, b.common))
 	})
-	return insert(l, l.hours, sums, func(args []any, s sum) []any {
-		return append(args, s.tenant, s.hour, s.common, s.duplicate, s.receipts, s.quantity, s.first, s.last)
+	return insert(l, l.sums, keys, func(args []any, k key) []any {
+		s := sums[k]
+		return append(args, k.tenant, k.unit, k.start, k.common, k.duplicate, s.receipts, s.quantity, s.first, s.last)
 	})
 }
 

@@ -1,8 +1,12 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -13,37 +17,60 @@ import (
 // Metering sums the recorded decisions by bucket, right, substrate, basis and
 // reason.
 func (w *Warehouse) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
-	from, args := decisions(q, q.Buckets)
-	rows, err := collect(ctx, w.read, func(scan func(...any) error) (r pipeline.MeterRow, err error) {
-		var bucket int64
-		err = scan(&bucket, &r.RightID, &r.Substrate, &r.BasisID, &r.MeteringBasis, &r.Reason, &r.Receipts, &r.QuantityMs)
-		r.Bucket = bucketAt(bucket, q.Buckets)
-		return r, err
-	}, `SELECT bucket, right_id, substrate, basis_id,
-			CASE WHEN duplicate THEN 'none' ELSE metering_basis END AS metering_basis,
-			CASE WHEN duplicate THEN '`+pipeline.ReasonDuplicate+`' ELSE reason END AS reason,
-			SUM(receipts), SUM(CASE WHEN duplicate THEN 0 ELSE quantity_ms END)
-		FROM `+from+`
-		GROUP BY 1, 2, 3, 4, 5, 6
-		ORDER BY 1, 2, 3, 4, 5, 6 LIMIT ? OFFSET ?`, append(args, atMost(q.Limit), q.Skip)...)
+	sums, texts, err := w.sums(ctx, q, q.Buckets)
 	if err != nil {
 		return nil, fmt.Errorf("cannot sum metering of %s: %w", q.TenantID, err)
 	}
-	return rows, nil
+	lines := map[pipeline.MeterRow]*pipeline.MeterRow{}
+	for of, sum := range sums {
+		line := texts[of.common].MeterRow
+		line.Bucket = bucketAt(of.bucket, q.Buckets)
+		if of.duplicate {
+			line.MeteringBasis, line.Reason, sum.quantity = "none", pipeline.ReasonDuplicate, 0
+		}
+		total := lines[line]
+		if total == nil {
+			own := line
+			total = &own
+			lines[line] = total
+		}
+		total.Receipts += sum.receipts
+		total.QuantityMs += sum.quantity
+	}
+	list := make([]pipeline.MeterRow, 0, len(lines))
+	for _, total := range lines {
+		list = append(list, *total)
+	}
+	slices.SortFunc(list, func(a, b pipeline.MeterRow) int {
+		return cmp.Or(a.Bucket.Compare(b.Bucket),
+			cmp.Compare(a.RightID, b.RightID), cmp.Compare(a.Substrate, b.Substrate), cmp.Compare(a.BasisID, b.BasisID),
+			cmp.Compare(a.MeteringBasis, b.MeteringBasis), cmp.Compare(a.Reason, b.Reason))
+	})
+	list = list[min(q.Skip, len(list)):]
+	if q.Limit > 0 {
+		list = list[:min(q.Limit, len(list))]
+	}
+	return list, nil
 }
 
 // MeterTotals sums all deliveries of a window.
 func (w *Warehouse) MeterTotals(ctx context.Context, q pipeline.MeterQuery) (t pipeline.MeterTotals, err error) {
-	from, args := decisions(q, nil)
-	var first, last int64
-	err = w.read.QueryRowContext(ctx, `SELECT COALESCE(SUM(receipts), 0),
-			COALESCE(SUM(CASE WHEN metered AND NOT duplicate THEN receipts END), 0),
-			COALESCE(SUM(CASE WHEN duplicate THEN receipts END), 0),
-			COALESCE(SUM(CASE WHEN NOT duplicate THEN quantity_ms END), 0),
-			COALESCE(MIN(first), 0), COALESCE(MAX(last), 0)
-		FROM `+from, args...).Scan(&t.Receipts, &t.Metered, &t.Duplicates, &t.QuantityMs, &first, &last)
+	sums, texts, err := w.sums(ctx, q, nil)
 	if err != nil {
 		return pipeline.MeterTotals{}, fmt.Errorf("cannot total metering of %s: %w", q.TenantID, err)
+	}
+	first, last := int64(math.MaxInt64), int64(math.MinInt64)
+	for of, sum := range sums {
+		t.Receipts += sum.receipts
+		first, last = min(first, sum.first), max(last, sum.last)
+		if of.duplicate {
+			t.Duplicates += sum.receipts
+			continue
+		}
+		t.QuantityMs += sum.quantity
+		if texts[of.common].metered {
+			t.Metered += sum.receipts
+		}
 	}
 	if t.Receipts > 0 {
 		t.First, t.Last = instant(first), instant(last)
@@ -51,29 +78,99 @@ func (w *Warehouse) MeterTotals(ctx context.Context, q pipeline.MeterQuery) (t p
 	return t, nil
 }
 
-// decisions is what metering sums: sums of the selected deliveries, each with its bucket,
-// what its deliveries have in common and whether they are duplicates. Whole hours are
-// summed already; as of a position they are not.
-func decisions(q pipeline.MeterQuery, buckets []time.Time) (from string, args []any) {
+// of says which deliveries a sum is of.
+type of struct {
+	bucket, common int64
+	duplicate      bool
+}
+
+type sum struct{ receipts, quantity, first, last int64 }
+
+func (s *sum) add(t sum) {
+	if s.receipts == 0 {
+		s.first, s.last = t.first, t.last
+	}
+	s.receipts, s.quantity = s.receipts+t.receipts, s.quantity+t.quantity
+	s.first, s.last = min(s.first, t.first), max(s.last, t.last)
+}
+
+// meterTexts are what the deliveries with a number of common have in common.
+type meterTexts struct {
+	pipeline.MeterRow
+	metered bool
+}
+
+// sums sums the selected deliveries. Whole units are summed already; as of a position
+// they are not. Here, as SQLite would sort all of them to group them.
+func (w *Warehouse) sums(ctx context.Context, q pipeline.MeterQuery, buckets []time.Time) (map[of]sum, map[int64]meterTexts, error) {
+	tx, err := w.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // one state for all queries
+	if err != nil {
+		return nil, nil, err
+	}
+	defer tx.Rollback()
 	var f filter
 	f.add("e.tenant = (SELECT tenant FROM tenants WHERE tenant_id = ?)", q.TenantID)
 	if q.RightID != "" {
 		f.add(`e.common IN (SELECT common FROM common WHERE tenant = (SELECT tenant FROM tenants WHERE tenant_id = ?) AND right_id = ?)`, q.TenantID, q.RightID)
 	}
-	g := f
+	sums := map[of]sum{}
+	add := func(k of, s sum) {
+		have := sums[k]
+		have.add(s)
+		sums[k] = have
+	}
+	rest := stretches(buckets, q.From, q.To)
+	for _, unit := range slices.Backward(units) {
+		if q.AsOf != nil {
+			break
+		}
+		var whole stretchList
+		whole, rest = rest.split(unit)
+		err := each(ctx, tx, func(scan func(...any) error) error {
+			var k of
+			var s sum
+			err := scan(&k.bucket, &k.common, &k.duplicate, &s.receipts, &s.quantity, &s.first, &s.last)
+			add(k, s)
+			return err
+		}, `SELECT b.bucket, e.common, e.duplicate, e.receipts, e.quantity_ms, e.first, e.last
+			FROM `+stretchesOf+` CROSS JOIN sums AS e
+			WHERE e.unit = ? AND e.start >= b.low AND e.start < b.high AND `+f.String(),
+			slices.Concat([]any{whole.String(), unit}, f.args)...)
+		if err != nil {
+			return nil, nil, err
+		}
+	}
 	f.before(q.AsOf)
-	hours, rest := stretches(buckets, q.From, q.To).split(q.AsOf == nil)
-	const group = ` GROUP BY b.bucket, e.common, e.duplicate`
-	from = `(SELECT * FROM (
-			SELECT b.bucket, e.common, e.duplicate, SUM(e.receipts) AS receipts, SUM(e.quantity_ms) AS quantity_ms, MIN(e.first) AS first, MAX(e.last) AS last
-			FROM ` + stretchesOf + ` CROSS JOIN hours AS e
-			WHERE e.hour >= b.low AND e.hour < b.high AND ` + g.String() + group + `
-			UNION ALL
-			SELECT b.bucket, e.common, e.duplicate, COUNT(*), SUM(e.quantity_ms), MIN(e.rendered_at), MAX(e.rendered_at)
-			FROM ` + stretchesOf + ` CROSS JOIN events AS e INDEXED BY deliveries_by_time
-			WHERE e.class = 0 AND e.rendered_at >= b.low AND e.rendered_at < b.high AND ` + f.String() + group + `
-		) CROSS JOIN common USING (common))`
-	return from, slices.Concat([]any{hours.String()}, g.args, []any{rest.String()}, f.args)
+	err = each(ctx, tx, func(scan func(...any) error) error {
+		var k of
+		s := sum{receipts: 1}
+		err := scan(&k.bucket, &k.common, &k.duplicate, &s.quantity, &s.first)
+		s.last = s.first
+		add(k, s)
+		return err
+	}, `SELECT b.bucket, e.common, e.duplicate, e.quantity_ms, e.rendered_at
+		FROM `+stretchesOf+` CROSS JOIN events AS e INDEXED BY deliveries_by_time
+		WHERE e.class = 0 AND e.rendered_at >= b.low AND e.rendered_at < b.high AND `+f.String(),
+		append([]any{rest.String()}, f.args...)...)
+	if err != nil {
+		return nil, nil, err
+	}
+	texts := map[int64]meterTexts{}
+	for k := range sums {
+		texts[k.common] = meterTexts{}
+	}
+	numbers, err := json.Marshal(slices.Collect(maps.Keys(texts)))
+	if err != nil {
+		return nil, nil, err
+	}
+	return sums, texts, each(ctx, tx, func(scan func(...any) error) error {
+		var number int64
+		var t meterTexts
+		err := scan(&number, &t.RightID, &t.Substrate, &t.BasisID, &t.MeteringBasis, &t.Reason, &t.metered)
+		texts[number] = t
+		return err
+	}, `SELECT common, right_id, substrate, basis_id, metering_basis, reason, metered FROM common
+		WHERE common IN (SELECT value FROM json_each(?))`, string(numbers))
 }
 
 // Refusals sums the counts of gate.refusals events by bucket, right and rule.
@@ -165,26 +262,24 @@ func (s *stretchList) add(bucket, low, high int64) {
 	}
 }
 
-// split cuts the whole hours out of the stretches, in hours; without whole, none.
-func (s stretchList) split(whole bool) (hours, rest stretchList) {
+// split cuts the whole units out of the stretches.
+func (s stretchList) split(unit int64) (whole, rest stretchList) {
 	for _, b := range s {
-		low, high := hourOf(b.low), hourOf(b.high)
-		if low*hourMs < b.low && b.low > math.MinInt64 {
-			low++
+		low, high := b.low, startOf(b.high, unit)
+		if low > math.MinInt64 {
+			low = startOf(low-1, unit) + unit
 		}
-		if !whole || low >= high {
+		if low >= high {
 			rest = append(rest, b)
 			continue
 		}
-		hours.add(b.bucket, low, high)
-		if b.low > math.MinInt64 {
-			rest.add(b.bucket, b.low, low*hourMs)
-		}
+		whole.add(b.bucket, low, high)
+		rest.add(b.bucket, b.low, low)
 		if b.high < math.MaxInt64 {
-			rest.add(b.bucket, high*hourMs, b.high)
+			rest.add(b.bucket, high, b.high)
 		}
 	}
-	return hours, rest
+	return whole, rest
 }
 
 // String is a JSON list of [bucket, low, high).

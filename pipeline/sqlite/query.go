@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -55,8 +56,29 @@ func (w *Warehouse) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeli
 	if q.Limit <= 0 {
 		return nil, fmt.Errorf("cannot list events: limit %d is not positive", q.Limit)
 	}
+	rows, err := w.events(ctx, q)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list events of %s: %w", q.TenantID, err)
+	}
+	for i := range rows {
+		rows[i].TenantID = q.TenantID
+	}
+	return rows, nil
+}
+
+func (w *Warehouse) events(ctx context.Context, q pipeline.EventQuery) (all []pipeline.Row, err error) {
+	tx, err := w.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // one state for all queries
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback()
+	var tenant int64
+	err = tx.QueryRowContext(ctx, `SELECT tenant FROM tenants WHERE tenant_id = ?`, q.TenantID).Scan(&tenant)
+	if err != nil {
+		return nil, none(err)
+	}
 	var f filter
-	f.add("e.tenant = (SELECT tenant FROM tenants WHERE tenant_id = ?)", q.TenantID)
+	f.add("e.tenant = ?", tenant)
 	if q.After != nil {
 		f.add("(e.generation, e.position) > (?, ?)", q.After.Generation, q.After.Offset)
 	}
@@ -77,26 +99,37 @@ func (w *Warehouse) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeli
 	f.is("e.spatial_anchor_id", q.SpatialAnchorID)
 	f.is("e.correlation_id", q.CorrelationID)
 	f.since("e.rendered_at", q.RenderedFrom, q.RenderedTo)
-	// Walking what isn't a delivery is far less than walking all.
-	index := ""
-	if len(q.Types) > 0 && !slices.Contains(q.Types, sealer.TypeDelivery) {
-		index = " INDEXED BY audit_by_position"
-		f.add("e.class > 0")
-	}
 	order := "e.generation, e.position"
 	if q.Newest {
 		order = "e.generation DESC, e.position DESC"
 	}
-	rows, err := collect(ctx, w.read, scanRow, `SELECT `+selected+` FROM events AS e`+index+`
-			CROSS JOIN common AS c USING (common) CROSS JOIN texts AS x USING (text)
-		WHERE `+f.String()+` ORDER BY `+order+` LIMIT ?`, append(f.args, q.Limit)...)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list events of %s: %w", q.TenantID, err)
+	list := func(index string, f filter) error {
+		rows, err := collect(ctx, tx, scanRow, `SELECT `+selected+` FROM events AS e `+index+`
+				CROSS JOIN common AS c USING (common) CROSS JOIN texts AS x USING (text)
+			WHERE `+f.String()+` ORDER BY `+order+` LIMIT ?`, append(f.args, q.Limit-len(all))...)
+		all = append(all, rows...)
+		return err
 	}
-	for i := range rows {
-		rows[i].TenantID = q.TenantID
+	if len(q.Types) > 0 && !slices.Contains(q.Types, sealer.TypeDelivery) {
+		// Walking what isn't a delivery is far less than walking all.
+		f.add("e.class > 0")
+		return all, list("INDEXED BY audit_by_position", f)
 	}
-	return rows, nil
+	blocks, ok, err := places(ctx, tx, tenant, q)
+	if err != nil || !ok {
+		return all, cmp.Or(err, list("", f))
+	}
+	for _, b := range blocks {
+		if len(all) == q.Limit {
+			break
+		}
+		g := filter{slices.Clone(f.where), slices.Clone(f.args)}
+		g.add("e.generation = ? AND e.position >= ? AND e.position < ?", b.generation, b.number*blockRows, (b.number+1)*blockRows)
+		if err := list("", g); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // AuditEvents hands over, in no order, the texts of all loaded events but deliveries. A text
@@ -136,7 +169,8 @@ func (w *Warehouse) Event(ctx context.Context, tenantID, eventID string) (pipeli
 
 // CountEvents counts the loaded events of a tenant.
 func (w *Warehouse) CountEvents(ctx context.Context, tenantID string) (n int64, err error) {
-	err = w.read.QueryRowContext(ctx, `SELECT COUNT(*) FROM tenants CROSS JOIN events USING (tenant) WHERE tenant_id = ?`, tenantID).Scan(&n)
+	err = w.read.QueryRowContext(ctx, `SELECT (SELECT COUNT(*) FROM tenants CROSS JOIN events AS e INDEXED BY audit_by_position USING (tenant) WHERE tenant_id = ?1 AND e.class > 0)
+		+ (SELECT COALESCE(SUM(receipts), 0) FROM tenants CROSS JOIN sums USING (tenant) WHERE tenant_id = ?1 AND unit = ?2)`, tenantID, slices.Max(units)).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("cannot count events of %s: %w", tenantID, err)
 	}
@@ -212,19 +246,34 @@ func scanSetAside(scan func(...any) error) (s pipeline.SetAside, err error) {
 }
 
 // collect runs a query and reads all of its rows.
-func collect[T any](ctx context.Context, db *sql.DB, scan func(func(...any) error) (T, error), query string, args ...any) ([]T, error) {
-	rows, err := db.QueryContext(ctx, query, args...)
+func collect[T any](ctx context.Context, db querier, scan func(func(...any) error) (T, error), query string, args ...any) (all []T, err error) {
+	err = each(ctx, db, func(columns func(...any) error) error {
+		one, err := scan(columns)
+		all = append(all, one)
+		return err
+	}, query, args...)
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	var all []T
-	for rows.Next() {
-		one, err := scan(rows.Scan)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, one)
+	return all, nil
+}
+
+// querier is a database or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// each runs a query and calls take for each of its rows.
+func each(ctx context.Context, db querier, take func(scan func(...any) error) error, query string, args ...any) error {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
 	}
-	return all, rows.Err()
+	defer rows.Close()
+	for rows.Next() {
+		if err := take(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
 }

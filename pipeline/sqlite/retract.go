@@ -93,9 +93,10 @@ func none(err error) error {
 // remove takes a row away, with all that was made of it, and decides anew what has its key.
 func (l *load) remove(tenant int64, p place) error {
 	var hash any
-	var class, rendered sql.NullInt64
-	err := l.QueryRowContext(l.ctx, `SELECT class, rendered_at, idempotency FROM events WHERE (tenant, generation, position, log_partition) = (?, ?, ?, ?)`,
-		tenant, p.generation, p.position, p.partition).Scan(&class, &rendered, &hash)
+	var class, common int64
+	var rendered sql.NullInt64
+	err := l.QueryRowContext(l.ctx, `SELECT class, common, rendered_at, idempotency FROM events WHERE (tenant, generation, position, log_partition) = (?, ?, ?, ?)`,
+		tenant, p.generation, p.position, p.partition).Scan(&class, &common, &rendered, &hash)
 	if err != nil {
 		return err
 	}
@@ -110,10 +111,10 @@ func (l *load) remove(tenant int64, p place) error {
 			return err
 		}
 	}
-	if class.Int64 != classDelivery {
+	if class != classDelivery {
 		return nil
 	}
-	if err := l.sumAnew(tenant, rendered.Int64); err != nil || hash == nil {
+	if err := l.sumAnew(tenant, common, rendered.Int64); err != nil || hash == nil {
 		return err
 	}
 	if err := l.exec(`DELETE FROM keys`+here+` AND hash = ? AND span IN (SELECT span FROM spans)`, append(at, hashOf(hash))...); err != nil {
@@ -126,10 +127,10 @@ func (l *load) remove(tenant int64, p place) error {
 func (l *load) decideAnew(tenant int64, key any) error {
 	type one struct {
 		place
-		at, rendered int64
-		duplicate    bool
+		at, common, rendered int64
+		duplicate            bool
 	}
-	rows, err := l.QueryContext(l.ctx, `SELECT e.generation, e.position, e.log_partition, e.at, e.rendered_at, e.duplicate
+	rows, err := l.QueryContext(l.ctx, `SELECT e.generation, e.position, e.log_partition, e.at, e.common, e.rendered_at, e.duplicate
 		FROM spans AS s CROSS JOIN keys AS k ON k.span = s.span AND k.tenant = ? AND k.hash = ?
 			CROSS JOIN events AS e USING (tenant, generation, position, log_partition)
 		WHERE e.idempotency = ? ORDER BY 1, 2`, tenant, hashOf(key), key)
@@ -140,7 +141,7 @@ func (l *load) decideAnew(tenant int64, key any) error {
 	var all []one
 	for rows.Next() {
 		var o one
-		if err := rows.Scan(&o.generation, &o.position, &o.partition, &o.at, &o.rendered, &o.duplicate); err != nil {
+		if err := rows.Scan(&o.generation, &o.position, &o.partition, &o.at, &o.common, &o.rendered, &o.duplicate); err != nil {
 			return err
 		}
 		all = append(all, o)
@@ -170,24 +171,31 @@ func (l *load) decideAnew(tenant int64, key any) error {
 		if err := l.exec(`UPDATE events SET duplicate = ?`+here, append([]any{duplicate}, at...)...); err != nil {
 			return err
 		}
-		if err := l.sumAnew(tenant, o.rendered); err != nil {
+		if err := l.sumAnew(tenant, o.common, o.rendered); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// sumAnew sums the hour of a time from the rows.
-func (l *load) sumAnew(tenant, rendered int64) error {
-	hour := hourOf(rendered)
-	if err := l.exec(`DELETE FROM hours WHERE tenant = ? AND hour = ?`, tenant, hour); err != nil {
-		return err
+// sumAnew sums the units of a time anew for the deliveries with a number of common: the
+// shortest from the rows, each longer one from the one before.
+func (l *load) sumAnew(tenant, common, rendered int64) error {
+	from := `SELECT tenant, ?, ?, common, duplicate, COUNT(*), SUM(quantity_ms), MIN(rendered_at), MAX(rendered_at)
+		FROM events INDEXED BY deliveries_by_time WHERE class = 0 AND rendered_at >= ? AND rendered_at < ?`
+	for _, unit := range units {
+		start := startOf(rendered, unit)
+		if err := l.exec(`DELETE FROM sums WHERE tenant = ? AND unit = ? AND start = ? AND common = ?`, tenant, unit, start, common); err != nil {
+			return err
+		}
+		if err := l.exec(`INSERT INTO sums (tenant, unit, start, common, duplicate, receipts, quantity_ms, first, last) `+from+`
+			AND tenant = ? AND common = ? GROUP BY duplicate`, unit, start, start, start+unit, tenant, common); err != nil {
+			return err
+		}
+		from = fmt.Sprintf(`SELECT tenant, ?, ?, common, duplicate, SUM(receipts), SUM(quantity_ms), MIN(first), MAX(last)
+			FROM sums WHERE unit = %d AND start >= ? AND start < ?`, unit)
 	}
-	return l.exec(`INSERT INTO hours (tenant, hour, common, duplicate, receipts, quantity_ms, first, last)
-		SELECT tenant, ?, common, duplicate, COUNT(*), SUM(quantity_ms), MIN(rendered_at), MAX(rendered_at)
-		FROM events INDEXED BY deliveries_by_time
-		WHERE class = 0 AND tenant = ? AND rendered_at >= ? AND rendered_at < ?
-		GROUP BY common, duplicate`, hour, tenant, hour*hourMs, (hour+1)*hourMs)
+	return nil
 }
 
 // drop deletes all that there is of tenants that are dropped (pipeline.TypeDropped), and
@@ -209,8 +217,10 @@ func (l *load) drop(b pipeline.Batch) error {
 			`DELETE FROM texts WHERE text IN (SELECT text FROM events WHERE tenant = ?)`,
 			`DELETE FROM events WHERE tenant = ?`,
 			`DELETE FROM duplicates WHERE tenant = ?`,
-			`DELETE FROM hours WHERE tenant = ?`,
+			`DELETE FROM sums WHERE tenant = ?`,
 			`DELETE FROM keys WHERE tenant = ? AND span IN (SELECT span FROM spans)`,
+			`DELETE FROM search_marks WHERE tenant = ? AND span IN (SELECT span FROM spans)`,
+			`DELETE FROM search_times WHERE tenant = ?`,
 			`DELETE FROM common WHERE tenant = ?`,
 			`UPDATE tenants SET dropped = TRUE WHERE tenant = ?`,
 		} {

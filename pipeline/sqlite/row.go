@@ -218,12 +218,15 @@ func scanRow(scan func(...any) error) (pipeline.Row, error) {
 
 func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-const hourMs = 3_600_000
+// units are the lengths of the stretches of rendered_at that are summed, in milliseconds,
+// the shortest first: an hour and, for years of sums, 30 days.
+var units = []int64{dayMs / 24, 30 * dayMs}
 
-// hourOf is the hour of a time in milliseconds, also of one before 1970.
-func hourOf(ms int64) int64 {
-	if ms%hourMs < 0 {
-		return ms/hourMs - 1
+// startOf is the start of the unit that a time in milliseconds is in.
+func startOf(ms, unit int64) int64 {
+	over := ms % unit
+	if over < 0 {
+		over += unit
 	}
-	return ms / hourMs
+	return ms - over
 }

@@ -97,16 +97,17 @@ CREATE TABLE duplicates (
 	PRIMARY KEY (tenant, generation, position, log_partition)
 ) WITHOUT ROWID;
 
--- Whether an idempotency hash was there before: the start of a digest of it, and the row.
--- Digests come in random order, so that each insert would dirty another page of a large index.
--- So the keys stand in spans of some 100,000, in the order in which they came, and only the pages
--- of the last one are written. latest is the time of its youngest event: a span whose events
--- are all too old isn't looked at.
+-- Digests come in random order: each insert would dirty another page of a large index of them.
+-- So they stand in spans of some 100,000 rows, in the order in which these came, and only the
+-- pages of the last span are written. latest is the time of its youngest event with a key.
 CREATE TABLE spans (
 	span   INTEGER PRIMARY KEY,
-	keys   BIGINT NOT NULL,
+	rows   BIGINT NOT NULL,
 	latest BIGINT NOT NULL
 );
+
+-- Whether an idempotency hash was there before: the start of a digest of it, and the row. A
+-- span whose events are all too old isn't looked at.
 CREATE TABLE keys (
 	span          BIGINT NOT NULL,
 	tenant        BIGINT NOT NULL,
@@ -117,18 +118,43 @@ CREATE TABLE keys (
 	PRIMARY KEY (span, tenant, hash, generation, position, log_partition)
 ) WITHOUT ROWID;
 
--- Sums of the deliveries of whole hours of rendered_at, in hours since 1970. They change in the transaction that
--- changes the rows.
-CREATE TABLE hours (
+-- Listings look into blocks of 512 positions of the log. In which of them a value stands, as actor,
+-- kind of actor, subject, right, anchor or correlation: hash is the start of its digest. One
+-- row for many events that have the same. What was taken away may still be marked.
+CREATE TABLE search_marks (
+	span       BIGINT NOT NULL,
+	tenant     BIGINT NOT NULL,
+	hash       BIGINT NOT NULL,
+	generation BIGINT NOT NULL,
+	block      BIGINT NOT NULL,
+	PRIMARY KEY (span, tenant, hash, generation, block)
+) WITHOUT ROWID;
+
+-- The times of a block's events, and of renderedAt: they may be wider than what is left.
+CREATE TABLE search_times (
+	tenant         BIGINT NOT NULL,
+	generation     BIGINT NOT NULL,
+	block          BIGINT NOT NULL,
+	earliest       BIGINT NOT NULL,
+	latest         BIGINT NOT NULL,
+	rendered_first BIGINT NOT NULL,
+	rendered_last  BIGINT NOT NULL,
+	PRIMARY KEY (tenant, generation, block)
+) WITHOUT ROWID;
+
+-- Sums of the deliveries of each whole unit of rendered_at, from start on: of an hour, and of
+-- longer ones. They change in the transaction that changes the rows.
+CREATE TABLE sums (
 	tenant      BIGINT  NOT NULL,
-	hour        BIGINT  NOT NULL,
+	unit        BIGINT  NOT NULL, -- how long
+	start       BIGINT  NOT NULL,
 	common      BIGINT  NOT NULL,
 	duplicate   BOOLEAN NOT NULL,
 	receipts    BIGINT  NOT NULL,
 	quantity_ms BIGINT  NOT NULL,
 	first       BIGINT  NOT NULL, -- the earliest rendered_at
 	last        BIGINT  NOT NULL,
-	PRIMARY KEY (tenant, hour, common, duplicate)
+	PRIMARY KEY (tenant, unit, start, common, duplicate)
 ) WITHOUT ROWID;
 
 -- Records that can't be loaded, as sealer.AppendRecord encodes them.

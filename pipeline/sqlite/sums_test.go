@@ -1,0 +1,115 @@
+package sqlite
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// sumsOfRows are the sums, worked out from the rows.
+const sumsOfRows = `SELECT tenant, unit, rendered_at - (rendered_at % unit + unit) % unit, common, duplicate,
+		COUNT(*), SUM(quantity_ms), MIN(rendered_at), MAX(rendered_at)
+	FROM events, (SELECT DISTINCT unit FROM sums) WHERE class = 0 GROUP BY 1, 2, 3, 4, 5`
+
+const storedSums = `SELECT tenant, unit, start, common, duplicate, receipts, quantity_ms, first, last FROM sums`
+
+// Whatever is loaded, again, retracted or dropped, in whatever batches: the sums are those of
+// the rows, a row is marked as what the table of duplicates says, and nothing is left of what went.
+func TestSumsAreThoseOfTheRows(t *testing.T) {
+	runs := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		runs++
+		path := filepath.Join(t.TempDir(), fmt.Sprint(runs))
+		t := rt
+		w, err := Open(t.Context(), Config{Path: path})
+		require.NoError(t, err)
+		defer w.Close()
+		noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+		var log []pipeline.Row
+		var seen []pipeline.SetAside
+		end := func() sealer.Position { return sealer.Position{Generation: 1, Offset: int64(len(log))} }
+		t.Repeat(map[string]func(*rapid.T){
+			"deliver": func(t *rapid.T) {
+				from := end()
+				for range rapid.IntRange(1, 8).Draw(t, "rows") {
+					if len(log) > 0 && rapid.IntRange(0, 5).Draw(t, "copy") == 0 {
+						again := log[rapid.IntRange(0, len(log)-1).Draw(t, "of")]
+						again.Position = end()
+						log = append(log, again)
+						continue
+					}
+					r := deliveries(len(log), 1)[0]
+					r.TenantID = fmt.Sprintf("tnt_%d", rapid.IntRange(0, 1).Draw(t, "tenant"))
+					r.At = noon.Add(time.Duration(rapid.IntRange(0, 50).Draw(t, "at")) * time.Hour)
+					r.Delivery.RenderedAt = r.At.Add(-time.Duration(rapid.IntRange(0, 1000).Draw(t, "late")) * time.Hour / 7)
+					if rapid.IntRange(0, 9).Draw(t, "old") == 0 {
+						r.Delivery.RenderedAt = time.UnixMilli(rapid.Int64Range(-1e8, 1e8).Draw(t, "rendered"))
+					}
+					r.Delivery.QuantityMs = rapid.Int64Range(0, 1000).Draw(t, "quantity")
+					r.Delivery.Idempotency = rapid.SampledFrom([]string{"", "a", "b", r.Delivery.Idempotency}).Draw(t, "key")
+					log = append(log, r)
+				}
+				require.NoError(t, w.Load(t.Context(), pipeline.Batch{From: from, Rows: log[from.Offset:], Next: end()}))
+			},
+			"replay": func(t *rapid.T) {
+				from := rapid.IntRange(0, len(log)).Draw(t, "from")
+				to := rapid.IntRange(from, len(log)).Draw(t, "to")
+				require.NoError(t, w.Load(t.Context(), pipeline.Batch{
+					From: sealer.Position{Generation: 1, Offset: int64(from)}, Rows: log[from:to], SetAside: seen, Next: sealer.Position{Generation: 1, Offset: int64(to)},
+				}))
+			},
+			"retract": func(t *rapid.T) {
+				if len(log) == 0 {
+					return
+				}
+				r := rapid.SampledFrom(log).Draw(t, "row")
+				seen = append(seen, pipeline.SetAside{Position: r.Position, TenantID: r.TenantID, EventID: r.EventID, Reason: "forged", Record: []byte{1}})
+				from := end()
+				release := deliveries(len(log), 1)[0]
+				release.TenantID, release.Type, release.Delivery = r.TenantID, pipeline.TypeReleased, nil
+				release.SubjectKind, release.SubjectID = pipeline.KindRecord, r.Position.String()
+				log = append(log, release)
+				require.NoError(t, w.Load(t.Context(), pipeline.Batch{From: from, Rows: log[from.Offset:], SetAside: seen, Next: end()}))
+			},
+			"drop": func(t *rapid.T) {
+				if rapid.IntRange(0, 9).Draw(t, "rarely") > 0 {
+					return
+				}
+				from := end()
+				dropped := deliveries(len(log), 1)[0]
+				dropped.TenantID, dropped.Type, dropped.Delivery = "tnt_1", pipeline.TypeDropped, nil
+				dropped.SubjectKind, dropped.SubjectID = "tenant", "tnt_1"
+				log = append(log, dropped)
+				require.NoError(t, w.Load(t.Context(), pipeline.Batch{From: from, Rows: log[from.Offset:], Next: end()}))
+			},
+			"reopen": func(t *rapid.T) {
+				require.NoError(t, w.Close())
+				w, err = Open(t.Context(), Config{Path: path})
+				require.NoError(t, err)
+			},
+			"": func(t *rapid.T) {
+				const here = `(tenant, generation, position, log_partition)`
+				for what, query := range map[string]string{
+					"sums without rows":    storedSums + ` EXCEPT ` + sumsOfRows,
+					"rows without sums":    sumsOfRows + ` EXCEPT ` + storedSums,
+					"marks":                `SELECT 1 FROM events WHERE class = 0 AND duplicate <> (` + here + ` IN (SELECT tenant, generation, position, log_partition FROM duplicates))`,
+					"duplicates of none":   `SELECT 1 FROM duplicates WHERE ` + here + ` NOT IN (SELECT tenant, generation, position, log_partition FROM events)`,
+					"firsts that are none": `SELECT 1 FROM duplicates WHERE (tenant, first_generation, first_position, first_partition) NOT IN (SELECT tenant, generation, position, log_partition FROM events)`,
+					"texts of none":        `SELECT 1 FROM texts WHERE text NOT IN (SELECT text FROM events)`,
+					"keys of none":         `SELECT 1 FROM keys WHERE ` + here + ` NOT IN (SELECT tenant, generation, position, log_partition FROM events)`,
+				} {
+					var wrong int
+					require.NoError(t, w.read.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM (`+query+`)`).Scan(&wrong))
+					require.Zero(t, wrong, what)
+				}
+			},
+		})
+	})
+}
