@@ -7,6 +7,7 @@ import (
 	"muniment/control/store"
 	"muniment/pipeline"
 	"muniment/pipeline/segment"
+	"muniment/pipeline/sqlite"
 	"muniment/sealer"
 )
 
@@ -37,7 +38,7 @@ func (l reservedLog) AppendAll(ctx context.Context, rs []*sealer.Record) (at []s
 // reservedSink is the warehouse for the loader of an embedded service: what the log holds
 // can wait.
 type reservedSink struct {
-	pipeline.Sink
+	*sqlite.Warehouse
 	db *store.DB
 }
 
@@ -46,5 +47,5 @@ func (s reservedSink) Load(ctx context.Context, b pipeline.Batch) error {
 	if err := s.db.Reserved(); err != nil {
 		return err
 	}
-	return s.Sink.Load(ctx, b)
+	return s.Warehouse.Load(ctx, b)
 }

@@ -366,10 +366,11 @@ func (l *load) setAside(b pipeline.Batch) error {
 
 // advance stores where the loader resumes; it never goes back.
 func (l *load) advance(b pipeline.Batch) error {
-	return l.exec(`INSERT INTO positions (log_partition, generation, position) VALUES (?, ?, ?)
-		ON CONFLICT (log_partition) DO UPDATE SET generation = excluded.generation, position = excluded.position
+	return l.exec(`INSERT INTO positions (log_partition, generation, position, chain) VALUES (?, ?, ?, ?)
+		ON CONFLICT (log_partition) DO UPDATE
+			SET generation = excluded.generation, position = excluded.position, chain = excluded.chain
 		WHERE (excluded.generation, excluded.position) > (positions.generation, positions.position)`,
-		int64(b.Partition), int64(b.Next.Generation), b.Next.Offset)
+		int64(b.Partition), int64(b.Next.Generation), b.Next.Offset, b.Chain)
 }
 
 // Resume returns where the partition's loader goes on.
@@ -384,4 +385,13 @@ func (w *Warehouse) Resume(ctx context.Context, partition int32) (next sealer.Po
 		return sealer.Position{}, false, fmt.Errorf("cannot read the position of partition %d: %w", partition, err)
 	}
 	return next, true, nil
+}
+
+// Chain implements pipeline.ChainKeeper.
+func (w *Warehouse) Chain(ctx context.Context, partition int32) (chain []byte, err error) {
+	err = w.read.QueryRowContext(ctx, `SELECT chain FROM positions WHERE log_partition = ?`, partition).Scan(&chain)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, fmt.Errorf("cannot read the chain of partition %d: %w", partition, err)
+	}
+	return chain, nil
 }

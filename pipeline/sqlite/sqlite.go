@@ -66,7 +66,10 @@ type Warehouse struct {
 	writer writer
 }
 
-var _ pipeline.Warehouse = (*Warehouse)(nil)
+var (
+	_ pipeline.Warehouse   = (*Warehouse)(nil)
+	_ pipeline.ChainKeeper = (*Warehouse)(nil)
+)
 
 // Open opens the warehouse at cfg.Path, creates it when it doesn't exist, and
 // brings its schema up to date. The caller closes it.

@@ -20,16 +20,19 @@ func mustOpen(tb testing.TB, path string) *Warehouse {
 	return w
 }
 
-func TestConformance(t *testing.T) {
-	conform.Warehouse(t, func(tb testing.TB) conform.WarehouseEngine {
-		path := filepath.Join(tb.TempDir(), "warehouse.db")
-		return conform.WarehouseEngine{
-			Warehouse: mustOpen(tb, path),
-			// The one before stays open: what it has not written to the file is not seen.
-			Reopen: func() pipeline.Warehouse { return mustOpen(tb, path) },
-		}
-	})
+// engine is a warehouse in a file of its own.
+func engine(tb testing.TB) conform.WarehouseEngine {
+	path := filepath.Join(tb.TempDir(), "warehouse.db")
+	return conform.WarehouseEngine{
+		Warehouse: mustOpen(tb, path),
+		// The one before stays open: what it has not written to the file is not seen.
+		Reopen: func() pipeline.Warehouse { return mustOpen(tb, path) },
+	}
 }
+
+func TestConformance(t *testing.T) { conform.Warehouse(t, engine) }
+
+func TestExactlyOnce(t *testing.T) { conform.ExactlyOnce(t, engine) }
 
 func TestOpenRefusesANewerSchema(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "warehouse.db")

@@ -188,9 +188,10 @@ CREATE TABLE withdrawn (
 	PRIMARY KEY (event_id, tenant)
 ) WITHOUT ROWID;
 
--- Where each partition's loader resumes.
+-- Where each partition's loader resumes, and what the log says of all before that.
 CREATE TABLE positions (
 	log_partition BIGINT NOT NULL PRIMARY KEY,
 	generation    BIGINT NOT NULL,
-	position      BIGINT NOT NULL
+	position      BIGINT NOT NULL,
+	chain         BLOB
 );
