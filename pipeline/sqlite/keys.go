@@ -221,7 +221,7 @@ func (l *load) storeFinds() error {
 		s.filter.add(n.hash)
 		return append(args, s.number, n.tenant, n.hash, n.generation, n.position, n.partition)
 	})
-	if err != nil {
+	if err != nil || l.unsearched {
 		return err
 	}
 	return l.storeMarks(s)

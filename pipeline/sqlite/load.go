@@ -28,6 +28,10 @@ type writer struct {
 	events, texts, keys, marks, times, sums [2]*sql.Stmt
 	key, known                              *sql.Stmt
 
+	unsearched bool
+
+	// version is the file's, as SQLite counts what others have written.
+	version int64
 	tenants map[string]tenant
 	commons map[common]int64
 	spans   []*span // nil: not read yet
@@ -129,7 +133,7 @@ func (w *Warehouse) Load(ctx context.Context, b pipeline.Batch) (err error) {
 		}
 	}()
 	l := &load{writer: &w.writer, Tx: tx, ctx: context.WithoutCancel(ctx)}
-	for _, step := range []func(pipeline.Batch) error{l.inOrder, l.drop, l.pick, l.decide, l.store, l.setAside, l.withdraw, l.advance} {
+	for _, step := range []func(pipeline.Batch) error{l.notice, l.inOrder, l.drop, l.pick, l.decide, l.store, l.setAside, l.withdraw, l.advance} {
 		if err := cmp.Or(ctx.Err(), step(b)); err != nil {
 			return err
 		}
@@ -140,6 +144,19 @@ func (w *Warehouse) Load(ctx context.Context, b pipeline.Batch) (err error) {
 func (l *load) exec(query string, args ...any) error {
 	_, err := l.ExecContext(l.ctx, query, args...)
 	return err
+}
+
+// notice empties the caches where another process has written to the file.
+func (l *load) notice(pipeline.Batch) error {
+	var version int64
+	if err := l.QueryRowContext(l.ctx, `PRAGMA data_version`).Scan(&version); err != nil {
+		return err
+	}
+	if version != l.version {
+		l.forget()
+		l.version = version
+	}
+	return nil
 }
 
 // inOrder refuses a batch that would leave a gap.

@@ -115,6 +115,9 @@ func (w *Warehouse) events(ctx context.Context, q pipeline.EventQuery) (all []pi
 		f.add("e.class > 0")
 		return all, list("INDEXED BY audit_by_position", f)
 	}
+	if w.writer.unsearched {
+		return all, list("", f)
+	}
 	blocks, ok, err := places(ctx, tx, tenant, q)
 	if err != nil || !ok {
 		return all, cmp.Or(err, list("", f))

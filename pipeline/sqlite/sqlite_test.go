@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"muniment/pipeline"
 	"muniment/pipeline/conform"
+	"muniment/sealer"
 )
 
 // mustOpen opens the warehouse in a file; the test closes it.
@@ -159,4 +161,27 @@ func TestDroppedTenantsRowsGo(t *testing.T) {
 	load(late)
 	require.Zero(t, count(gone), "nor does what was under way stay")
 	require.Equal(t, kept+1, count(stays))
+}
+
+// What one process has loaded another finds, whatever it knew before.
+func TestTwoWritersSeeEachOther(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "warehouse.db")
+	one, two := mustOpen(t, path), mustOpen(t, path)
+	var want []pipeline.Duplicate
+	for i := range 6 {
+		row := deliveries(i, 1)[0]
+		row.TenantID, row.Delivery.Idempotency = "tnt_a", fmt.Sprint("key ", i/2)
+		if i%2 == 1 {
+			first := deliveries(i-1, 1)[0]
+			want = append(want, pipeline.Duplicate{EventID: row.EventID, FirstEventID: first.EventID, Position: row.Position, First: first.Position})
+		}
+		w := one
+		if i%2 == 1 {
+			w = two
+		}
+		require.NoError(t, w.Load(t.Context(), pipeline.Batch{From: row.Position, Rows: []pipeline.Row{row}, Next: row.Next()}))
+	}
+	list, err := one.Duplicates(t.Context(), "tnt_a", sealer.Position{}, sealer.Position{Generation: 1, Offset: 9})
+	require.NoError(t, err)
+	require.Equal(t, want, list)
 }
