@@ -21,7 +21,7 @@ func TestFiltersHaveIndexes(t *testing.T) {
 	for f, index := range map[filter]string{
 		{}:                                      "offers_by_tenant",
 		{rightID: "rgh_few"}:                    "offers_by_right",
-		{state: "PROPOSED"}:                     "offers_by_state",
+		{state: "PROPOSED"}:                     "offers_",
 		{state: "WITHDRAWN"}:                    "offers_by_state",
 		{rightID: "rgh_few", state: "REJECTED"}: "offers_by_",
 	} {
