@@ -245,14 +245,28 @@ func (s *scanner) object() string {
 				return s.text[start:s.at]
 			}
 		case '"':
-			for s.at++; s.at < len(s.text) && s.text[s.at] != '"'; s.at++ {
-				if s.text[s.at] == '\\' {
-					s.at++
-				}
-			}
+			s.at = endOfString(s.text, s.at+1)
 		}
 	}
 	s.at = len(s.text)
 	s.fail("the end of an object")
 	return ""
+}
+
+// endOfString is where the quotation mark stands that ends the string whose inside begins
+// at from, or the end of the text or behind it.
+func endOfString(text string, from int) int {
+	for from < len(text) {
+		n := strings.IndexByte(text[from:], '"')
+		if n < 0 {
+			return len(text)
+		}
+		quote := from + n
+		escape := strings.IndexByte(text[from:quote], '\\')
+		if escape < 0 {
+			return quote
+		}
+		from += escape + 2 // what is escaped may be a quotation mark
+	}
+	return from
 }

@@ -1,0 +1,28 @@
+package sealer
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestObjectEnds: a brace or a quotation mark inside a string ends nothing.
+func TestObjectEnds(t *testing.T) {
+	for text, object := range map[string]string{
+		`{"a":"}"}rest`:          `{"a":"}"}`,
+		`{"a":"\"}","b":[{}]}}`:  `{"a":"\"}","b":[{}]}`,
+		`{"a":"\\"}"`:            `{"a":"\\"}`,
+		`{"a":"\\\"\\"},"b":"x"`: `{"a":"\\\"\\"}`,
+		`{"":{"b":""}},`:         `{"":{"b":""}}`,
+		`{"a":"`:                 "",
+		`{"a":"\`:                "",
+		`{"a":"\"`:               "",
+		`{"a":"\"}`:              "",
+		`{"a":"b"`:               "",
+		`["a"]`:                  "",
+	} {
+		s := scanner{text: text}
+		require.Equal(t, object, s.object(), text)
+		require.Equal(t, object == "", s.fault != nil, text)
+	}
+}
