@@ -18,7 +18,7 @@ import (
 const searchIndex = "search_"
 
 // sqliteWays makes a warehouse with all of its indexes, one without those for searches, one
-// with each of them alone, and a file with nothing but the table of events.
+// with each of them alone, and a file with nothing but the tables of events and their texts.
 func (c *RowCost) sqliteWays(ctx context.Context, report *RowCosts, group int) (_ *ways, err error) {
 	dir, err := os.MkdirTemp(c.Dir, "sqlite-")
 	if err != nil {
@@ -45,8 +45,13 @@ type sqliteFiles struct {
 	warehouses []*sqlite.Warehouse
 	bare       *sql.DB
 	product    *sql.DB // reads the file of the product
-	insert     string
-	columns    []string
+	tables     []plainTable
+}
+
+// plainTable is one of those that hold what an event is, without its indexes.
+type plainTable struct {
+	name, where string // the rows of positions from one up to another
+	columns     []string
 }
 
 func (f *sqliteFiles) ways(ctx context.Context, each bool) (all []way, err error) {
@@ -134,7 +139,7 @@ func openFile(path string) (*sql.DB, error) {
 	return db, err
 }
 
-// openBare makes the copy of the table.
+// openBare makes copies of the tables.
 func (f *sqliteFiles) openBare(ctx context.Context) (err error) {
 	if f.product, err = openFile(f.file(product)); err != nil {
 		return err
@@ -142,17 +147,24 @@ func (f *sqliteFiles) openBare(ctx context.Context) (err error) {
 	if f.bare, err = openFile(f.file(bareInsert)); err != nil {
 		return err
 	}
-	var table string
-	if err := f.product.QueryRowContext(ctx, "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = 'events'").Scan(&table); err != nil {
-		return err
+	const rows = "position >= ? AND position < ?"
+	f.tables = []plainTable{
+		{name: "events", where: rows + " ORDER BY position"},
+		{name: "texts", where: "text IN (SELECT text FROM events WHERE " + rows + ") ORDER BY text"},
 	}
-	if _, err := f.bare.ExecContext(ctx, table); err != nil {
-		return err
+	for i := range f.tables {
+		t := &f.tables[i]
+		var made string
+		if err := f.product.QueryRowContext(ctx, "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?", t.name).Scan(&made); err != nil {
+			return err
+		}
+		if _, err := f.bare.ExecContext(ctx, made); err != nil {
+			return err
+		}
+		if err := list(ctx, f.product, &t.columns, "SELECT name FROM pragma_table_info(?)", t.name); err != nil {
+			return err
+		}
 	}
-	if err := list(ctx, f.product, &f.columns, "SELECT name FROM pragma_table_info('events')"); err != nil {
-		return err
-	}
-	f.insert = "INSERT INTO events (" + strings.Join(f.columns, ", ") + ") VALUES (?" + strings.Repeat(", ?", len(f.columns)-1) + ")"
 	return nil
 }
 
@@ -176,26 +188,28 @@ func list(ctx context.Context, db *sql.DB, to *[]string, query string, args ...a
 // prepare reads what the product has stored of batches.
 func (f *sqliteFiles) prepare(ctx context.Context, batches []pipeline.Batch) (steps []func(context.Context) error, err error) {
 	for _, b := range batches {
-		rows, err := f.read(ctx, b)
-		if err != nil {
-			return nil, err
+		stored := make([][][]any, len(f.tables))
+		for i, t := range f.tables {
+			if stored[i], err = f.read(ctx, t, b); err != nil {
+				return nil, err
+			}
+			if len(stored[i]) != len(b.Rows) {
+				return nil, fmt.Errorf("the product has stored %d of %d rows in %s", len(stored[i]), len(b.Rows), t.name)
+			}
 		}
-		if len(rows) != len(b.Rows) {
-			return nil, fmt.Errorf("the product has stored %d of %d rows", len(rows), len(b.Rows))
-		}
-		steps = append(steps, func(ctx context.Context) error { return f.add(ctx, rows) })
+		steps = append(steps, func(ctx context.Context) error { return f.add(ctx, stored) })
 	}
 	return steps, nil
 }
 
-func (f *sqliteFiles) read(ctx context.Context, b pipeline.Batch) (all [][]any, err error) {
-	rows, err := f.product.QueryContext(ctx, "SELECT "+strings.Join(f.columns, ", ")+" FROM events WHERE position >= ? AND position < ? ORDER BY position", b.From.Offset, b.Next.Offset)
+func (f *sqliteFiles) read(ctx context.Context, t plainTable, b pipeline.Batch) (all [][]any, err error) {
+	rows, err := f.product.QueryContext(ctx, "SELECT "+strings.Join(t.columns, ", ")+" FROM "+t.name+" WHERE "+t.where, b.From.Offset, b.Next.Offset)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		values, into := make([]any, len(f.columns)), make([]any, len(f.columns))
+		values, into := make([]any, len(t.columns)), make([]any, len(t.columns))
 		for i := range values {
 			into[i] = &values[i]
 		}
@@ -208,19 +222,21 @@ func (f *sqliteFiles) read(ctx context.Context, b pipeline.Batch) (all [][]any, 
 }
 
 // add inserts in one transaction.
-func (f *sqliteFiles) add(ctx context.Context, rows [][]any) error {
+func (f *sqliteFiles) add(ctx context.Context, stored [][][]any) error {
 	tx, err := f.bare.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback() //nolint:errcheck // of no use after Commit
-	insert, err := tx.PrepareContext(ctx, f.insert)
-	if err != nil {
-		return err
-	}
-	for _, values := range rows {
-		if _, err := insert.ExecContext(ctx, values...); err != nil {
+	for i, t := range f.tables {
+		insert, err := tx.PrepareContext(ctx, "INSERT INTO "+t.name+" ("+strings.Join(t.columns, ", ")+") VALUES (?"+strings.Repeat(", ?", len(t.columns)-1)+")")
+		if err != nil {
 			return err
+		}
+		for _, values := range stored[i] {
+			if _, err := insert.ExecContext(ctx, values...); err != nil {
+				return err
+			}
 		}
 	}
 	return tx.Commit()
