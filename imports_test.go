@@ -77,6 +77,7 @@ var adapters = map[string][]string{
 	"github.com/pressly/goose":         {"control/store", "pipeline/clickhouse", "pipeline/sqlite"},
 	"github.com/segmentio/kafka-go":    {"pipeline/kafka"},
 	"github.com/ClickHouse/clickhouse": {"pipeline/clickhouse", "bench"}, // what the product is held against
+	"github.com/cespare/xxhash":        {"pipeline/clickhouse"},
 }
 
 // TestImportMap holds every import of shipped code against the map of the house.

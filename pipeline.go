@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"slices"
 	"time"
 
 	"muniment/gateway"
@@ -84,7 +83,7 @@ func (c *pipelineCmd) Run() (err error) {
 	if err != nil {
 		return err
 	}
-	where.Away = true
+	where.Away, where.Registerer = true, registry
 	warehouse, err := clickhouse.Open(ctx, where)
 	if err != nil {
 		return err
@@ -111,13 +110,6 @@ func (c *pipelineCmd) Run() (err error) {
 	if err != nil {
 		return err
 	}
-	// One process is enough to check the rollups: the one that loads the first partition.
-	reconciler, err := clickhouse.NewReconciler(clickhouse.ReconcilerConfig{
-		Warehouse: warehouse, Active: func() bool { return slices.Contains(fleet.Partitions(), 0) }, Logger: logger, Registerer: registry,
-	})
-	if err != nil {
-		return err
-	}
 
 	operators := gateway.Admin{
 		Gatherer: registry, Token: token,
@@ -131,7 +123,6 @@ func (c *pipelineCmd) Run() (err error) {
 		return serve(ctx, secured(listener, adminTLS), gateway.LoopbackOnly(listener.Addr(), operators))
 	})
 	background.run("the loaders", fleet.Run)
-	background.run("the reconciler", reconciler.Run)
 
 	started = true
 	<-ctx.Done()

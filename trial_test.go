@@ -20,7 +20,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/bench"
-	"muniment/pipeline/clickhouse"
 )
 
 // trial is a cluster under the load of some tenants.
@@ -166,13 +165,6 @@ func (tr *trial) balance(what string, args ...any) *bench.Audit {
 	audit, err := tr.Audit(ctx, log, tr.callers...)
 	require.NoError(tr, err)
 	require.Greater(tr, audit.Acknowledged, 1000)
-	warehouse, err := clickhouse.Open(ctx, clickhouse.Config{URL: tr.ClickHouse})
-	require.NoError(tr, err)
-	defer warehouse.Close()
-	receipts, quantityMs, err := warehouse.Drift(ctx, "", time.Time{}, time.Time{})
-	require.NoError(tr, err)
-	require.Zero(tr, receipts, "drift of the rollups in receipts")
-	require.Zero(tr, quantityMs, "drift of the rollups in milliseconds")
 	for _, l := range tr.Loaders {
 		if drift, err := metric(l, "muniment_metering_drift"); err == nil { // else it is not running
 			require.Zero(tr, drift)

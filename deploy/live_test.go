@@ -160,11 +160,9 @@ func serveScaled(t *testing.T) (admin string) {
 		Log: topic, Warehouse: warehouse, RetentionUsed: topic.RetentionUsed, RetentionEvery: time.Second, Registerer: all,
 	}})
 	require.NoError(t, err)
-	away, err := clickhouse.Open(t.Context(), clickhouse.Config{URL: "clickhouse://u:p@127.0.0.1:1/muniment", Away: true})
+	away, err := clickhouse.Open(t.Context(), clickhouse.Config{URL: "clickhouse://u:p@127.0.0.1:1/muniment", Away: true, Registerer: all})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, away.Close()) })
-	_, err = clickhouse.NewReconciler(clickhouse.ReconcilerConfig{Warehouse: away, Registerer: all})
-	require.NoError(t, err)
 	joinControl(t, all, dir)
 	cert, key := certificate(t, dir)
 	_, err = certs.Server(certs.Options{Use: "api", Registerer: all}, certs.ServerFlags{Cert: cert, Key: key})

@@ -162,11 +162,9 @@ func registered(t *testing.T) shown {
 	_, err = topic.Group(kafka.GroupConfig{})
 	require.NoError(t, err)
 
-	away, err := clickhouse.Open(ctx, clickhouse.Config{URL: "clickhouse://u:p@127.0.0.1:1/muniment", Away: true})
+	away, err := clickhouse.Open(ctx, clickhouse.Config{URL: "clickhouse://u:p@127.0.0.1:1/muniment", Away: true, Registerer: all})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, away.Close()) })
-	_, err = clickhouse.NewReconciler(clickhouse.ReconcilerConfig{Warehouse: away, Registerer: all})
-	require.NoError(t, err)
 
 	nodes, err := node.New(ctx, node.Config{DB: db, Dir: filepath.Join(dir, "keys"), Registerer: all})
 	require.NoError(t, err)

@@ -6,12 +6,12 @@
 -- A row policy lets the role see its own tenant's rows in every table that is read
 -- for the views. Servers may be set up so that whoever no policy of a table names
 -- sees nothing of it: so the service itself is named first.
-CREATE ROW POLICY IF NOT EXISTS service ON muniment.events, muniment.idempotency_keys, muniment.metering_hours
+CREATE ROW POLICY IF NOT EXISTS service ON muniment.events, muniment.duplicates, muniment.withdrawn
 	USING 1 TO muniment;
 
 CREATE ROLE IF NOT EXISTS analyst_tnt SETTINGS PROFILE 'readonly';
 
-CREATE ROW POLICY IF NOT EXISTS analyst_tnt ON muniment.events, muniment.idempotency_keys, muniment.metering_hours
+CREATE ROW POLICY IF NOT EXISTS analyst_tnt ON muniment.events, muniment.duplicates, muniment.withdrawn
 	USING tenant_id = 'tnt_…' TO analyst_tnt;
 
 -- Nothing else: no private parts, no records set aside, no positions.
@@ -20,7 +20,7 @@ GRANT SELECT ON muniment.metering_hourly TO analyst_tnt;
 GRANT SELECT ON muniment.metering_daily TO analyst_tnt;
 GRANT SELECT ON muniment.refusals TO analyst_tnt;
 GRANT SELECT ON muniment.events TO analyst_tnt;
-GRANT SELECT ON muniment.idempotency_keys TO analyst_tnt;
-GRANT SELECT ON muniment.metering_hours TO analyst_tnt;
+GRANT SELECT ON muniment.duplicates TO analyst_tnt;
+GRANT SELECT ON muniment.withdrawn TO analyst_tnt;
 
 CREATE USER IF NOT EXISTS ada IDENTIFIED WITH sha256_hash BY '…' DEFAULT ROLE analyst_tnt;

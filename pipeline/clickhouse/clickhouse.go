@@ -5,12 +5,19 @@
 // tables are ReplacingMergeTree and their version is falling position. Every
 // answer is read with FINAL, which collapses copies that no merge has met yet.
 //
-// A Load writes what an event needs before the event, the rollups after it, and
-// the loader's position last. Each insert is one block into one month, so it is
-// there as a whole or not at all, and it is synced to disk before the server
-// answers. Whatever stops a Load half-way, the position says that the batch was
-// not loaded: it comes again and changes nothing that is there. An insert whose
-// outcome is unknown is thus never repeated as such; the whole batch is built anew.
+// A Load writes what an event needs before the event, and the loader's position last.
+// Whatever stops a Load half-way, the position says that the batch was not loaded: it comes
+// again and changes nothing that is there. An insert whose outcome is unknown is thus never
+// repeated as such; the whole batch is built anew.
+//
+// What is a duplicate is decided before anything of a group is written: first by a filter
+// in memory of the newest idempotency keys (see keyFilter), and where that can't tell, by
+// the keys in the warehouse. A decision is a row of duplicates, by the delivery's position;
+// the event stays as it is, and a question leaves out what is there. A decision is never
+// deleted: where its first event is retracted it holds no more, and the Load that retracts
+// has written the one that holds in its place, at a higher first event, by then. Before its
+// position is written, each Load asks whether anything was retracted since it began, and
+// then does the same for its own rows.
 //
 // The batches of several partitions that come while others are being loaded go
 // together: a statement costs the server more than the rows of a small batch. All of a
@@ -24,14 +31,8 @@
 // its content in the same step in which they would add it, which spares the work
 // without a token.
 //
-// Rollups (metering_hours) are not summed up but recomputed, from deduplicated
-// rows, and replaced as a whole: for each hour and slice of the log whose decisions a
-// batch can have changed. Of two that were computed at once the one that has read the
-// higher position counts, then the one that began to read later. They are for
-// analysts (migrations/0002_views.sql, queries.sql, analyst.sql); the answers of this
-// package are never read from them. Drift compares the two, a Reconciler does so all
-// the time and repairs the one difference that a loader can leave. Loading the log
-// again computes all of them anew.
+// The views are for analysts (migrations/0002_views.sql, queries.sql, dashboards.sql,
+// analyst.sql): plain sums over deduplicated rows, as the answers of this package are.
 //
 // A server that is away or full makes Load and every question return an error; the
 // loader keeps the batch and tries again. Every call has a deadline.
@@ -40,18 +41,18 @@
 // of the replicas, and a question to any of them sees every write that was answered
 // before it, or is refused. For the sake of that, quorum inserts are not parallel: while
 // one into a table is under way, the servers refuse another, which then takes its turn
-// (see quorum.go). Loaders of several processes, and repairs of rollups, are right beside
-// each other, and together slower than one of them. Of two replicas both are the
-// majority: while one is away nothing is loaded, and all is read. Withdrawing an event whose
-// record was set aside and released takes all replicas: while one is away, a batch that
-// brings such a record, or a release, is not loaded. The replicas' clocks should agree: of
-// two rollups of the same rows the one with the later time counts.
+// (see quorum.go). Loaders of several processes are right beside each other, and together
+// slower than one of them. Of two replicas both are the majority: while one is away nothing
+// is loaded, and all is read. Retracting an event whose record was set aside and released
+// takes all replicas: while one is away, a batch that brings such a record, or a release, is
+// not loaded.
 //
 // Not here: shards (one tenant's rows are on every replica) and retention (drop a
 // month with ALTER TABLE … DROP PARTITION).
 package clickhouse
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"embed"
@@ -59,10 +60,12 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"muniment/pipeline"
 )
@@ -88,8 +91,16 @@ type Config struct {
 	Cluster string
 	// Timeout bounds each call to the warehouse. Default 1 min.
 	Timeout time.Duration
+	// FilterBytes bounds the memory of the filters of idempotency keys, which take some 4
+	// bytes for each key of the last one to three days. With less than that more keys are
+	// looked up in the warehouse, which costs it up to half a millisecond each. Default 256 MiB.
+	FilterBytes int64
+	// Registerer takes the metrics; nil keeps them to ourselves.
+	Registerer prometheus.Registerer
 	// Away has Open not ask the servers, which may be away: Ready tells how they are.
 	Away bool
+
+	maybeAlways bool // the filters call no key new; for tests
 }
 
 func (c Config) timeout() time.Duration {
@@ -122,6 +133,8 @@ func (c Config) options() (*clickhouse.Options, error) {
 		return nil, errors.New("clickhouse warehouse: URL names no database")
 	case c.Timeout < 0:
 		return nil, errors.New("clickhouse warehouse: Timeout is negative")
+	case c.FilterBytes < 0:
+		return nil, errors.New("clickhouse warehouse: FilterBytes is negative")
 	}
 	if c.TLS != nil {
 		opt.TLS = c.TLS("")
@@ -141,7 +154,8 @@ func (c Config) options() (*clickhouse.Options, error) {
 	opt.ReadTimeout = c.timeout()
 	// The server's defaults are not ours to know: an insert is answered when it is
 	// written, and copies collapse wherever they are.
-	settings := clickhouse.Settings{"async_insert": 0, "do_not_merge_across_partitions_select_final": 0}
+	settings := clickhouse.Settings{"async_insert": 0, "do_not_merge_across_partitions_select_final": 0,
+		"max_partitions_per_insert_block": 0} // nodes decide which days a batch is of
 	if c.Cluster != "" {
 		settings["insert_quorum"] = "auto"
 		settings["insert_quorum_parallel"] = 0
@@ -170,6 +184,13 @@ type Warehouse struct {
 	opt     *clickhouse.Options
 	timeout time.Duration
 	groups  *groups
+	stored  stored
+	memory  *filterMemory
+
+	maybeAlways bool
+
+	mu      sync.Mutex
+	filters map[int32]*keyFilter // of partitions; guarded by mu
 }
 
 var _ pipeline.Warehouse = (*Warehouse)(nil)
@@ -186,7 +207,11 @@ func Open(ctx context.Context, cfg Config) (_ *Warehouse, err error) {
 			err = fmt.Errorf("cannot open ClickHouse database %s: %w", opt.Auth.Database, err)
 		}
 	}()
-	w := &Warehouse{cluster: cfg.Cluster, opt: opt, timeout: cfg.timeout()}
+	w := &Warehouse{cluster: cfg.Cluster, opt: opt, timeout: cfg.timeout(),
+		maybeAlways: cfg.maybeAlways, filters: map[int32]*keyFilter{}}
+	if w.memory, err = newFilterMemory(cmp.Or(cfg.FilterBytes, 256<<20), cfg.Registerer); err != nil {
+		return nil, err
+	}
 	w.groups = newGroups(w.load)
 	if w.probes, err = openProbes(opt); err != nil {
 		return nil, err

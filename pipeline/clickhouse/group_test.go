@@ -64,7 +64,7 @@ func await[T any](t *testing.T, c <-chan T) (next T) {
 func batchOf(partition int32) pipeline.Batch {
 	r := delivery("tnt_"+string('a'+rune(partition)), 100+int64(partition), midnight, "")
 	r.Partition = partition
-	return pipeline.Batch{Partition: partition, Rows: []pipeline.Row{r}, Next: r.Next()}
+	return pipeline.Batch{Partition: partition, From: r.Position, Rows: []pipeline.Row{r}, Next: r.Next()}
 }
 
 // later calls f, and tells what it returns.
@@ -262,7 +262,7 @@ func TestServerKilledInAGroup(t *testing.T) {
 	for p := range int32(partitions) {
 		loaders.Go(func() {
 			for next := 0; next < len(rows[p]); {
-				b := pipeline.Batch{Partition: p, Rows: rows[p][next:min(next+size, len(rows[p]))]}
+				b := pipeline.Batch{Partition: p, From: rows[p][max(next, 1)-1].Next(), Rows: rows[p][next:min(next+size, len(rows[p]))]}
 				b.Next = b.Rows[len(b.Rows)-1].Next()
 				if w.Load(t.Context(), b) != nil && !assertEventually(func() bool { return w.Ping(t.Context()) == nil }, comeback) {
 					errs[p] = errors.New("the server doesn't come back")

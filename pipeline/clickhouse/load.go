@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,18 +14,80 @@ import (
 	"muniment/sealer"
 )
 
-// columns of events, in the order in which appendRow and scanRow go through them.
-var columns = []string{
-	"tenant_id", "event_id", "generation", "log_partition", "position", "node", "epoch", "seq", "event",
-	"type", "at", "actor_kind", "actor_id", "subject_kind", "subject_id",
-	"receipt_id", "right_id", "right_revision", "basis_id", "substrate", "rendered_at", "issued_at",
-	"signing_key_id", "metered", "reason", "metering_basis", "quantity_ms", "idempotency",
+// columns of events, in the order in which scanRow goes through them.
+var columns = []column[pipeline.Row]{
+	of("tenant_id", func(r *pipeline.Row) string { return r.TenantID }),
+	of("event_id", func(r *pipeline.Row) string { return r.EventID }),
+	of("generation", func(r *pipeline.Row) uint32 { return r.Generation }),
+	of("log_partition", func(r *pipeline.Row) int32 { return r.Partition }),
+	of("position", func(r *pipeline.Row) int64 { return r.Offset }),
+	of("node", func(r *pipeline.Row) string { return r.Node }),
+	of("epoch", func(r *pipeline.Row) uint64 { return r.Epoch }),
+	of("seq", func(r *pipeline.Row) uint64 { return r.Seq }),
+	of("event", func(r *pipeline.Row) string { return text(r.Event) }),
+	of("type", func(r *pipeline.Row) string { return r.Type }),
+	of("at", func(r *pipeline.Row) time.Time { return r.At }),
+	of("actor_kind", func(r *pipeline.Row) string { return r.ActorKind }),
+	of("actor_id", func(r *pipeline.Row) string { return r.ActorID }),
+	of("subject_kind", func(r *pipeline.Row) string { return r.SubjectKind }),
+	of("subject_id", func(r *pipeline.Row) string { return r.SubjectID }),
+	ofDelivery("receipt_id", func(d *pipeline.Delivery) string { return d.ReceiptID }),
+	ofDelivery("right_id", func(d *pipeline.Delivery) string { return d.RightID }),
+	ofDelivery("right_revision", func(d *pipeline.Delivery) int64 { return d.RightRevision }),
+	ofDelivery("basis_id", func(d *pipeline.Delivery) string { return d.BasisID }),
+	ofDelivery("substrate", func(d *pipeline.Delivery) string { return d.Substrate }),
+	ofDelivery("rendered_at", func(d *pipeline.Delivery) time.Time { return d.RenderedAt }),
+	ofDelivery("issued_at", func(d *pipeline.Delivery) time.Time { return d.IssuedAt }),
+	ofDelivery("signing_key_id", func(d *pipeline.Delivery) string { return d.SigningKeyID }),
+	ofDelivery("metered", func(d *pipeline.Delivery) bool { return d.Metered }),
+	ofDelivery("reason", func(d *pipeline.Delivery) string { return d.Reason }),
+	ofDelivery("metering_basis", func(d *pipeline.Delivery) string { return d.MeteringBasis }),
+	ofDelivery("quantity_ms", func(d *pipeline.Delivery) int64 { return d.QuantityMs }),
+	ofDelivery("idempotency", func(d *pipeline.Delivery) string { return d.Idempotency }),
+	ofDelivery("spatial_anchor_id", func(d *pipeline.Delivery) string { return d.SpatialAnchorID }),
+	ofDelivery("correlation_id", func(d *pipeline.Delivery) string { return d.CorrelationID }),
 }
 
-// Load stores rows and set-aside records, then the rollups, then Next. After an
-// error any of it may be there, Next only if all is. What other goroutines load
-// meanwhile may go with it (see groups); the error is about b alone. When ctx is done it
-// returns, and b may still be loaded with the others.
+// noDelivery stands for that of a row without one.
+var noDelivery = &pipeline.Delivery{RenderedAt: time.UnixMilli(0), IssuedAt: time.UnixMilli(0)}
+
+func ofDelivery[V any](name string, value func(*pipeline.Delivery) V) column[pipeline.Row] {
+	return of(name, func(r *pipeline.Row) V {
+		if r.Delivery == nil {
+			return value(noDelivery)
+		}
+		return value(r.Delivery)
+	})
+}
+
+// selected are the columns that scanRow reads: what a receipt is searched by is in its event.
+var selected = strings.Join(names(columns[:len(columns)-2]), ", ")
+
+var privateColumns = []column[pipeline.Row]{
+	columns[0], columns[1], columns[2], columns[4], columns[10],
+	of("private", func(r *pipeline.Row) string { return text(r.Private) }),
+}
+
+var asideColumns = []column[pipeline.SetAside]{
+	of("generation", func(s *pipeline.SetAside) uint32 { return s.Position.Generation }),
+	of("log_partition", func(s *pipeline.SetAside) int32 { return s.Position.Partition }),
+	of("position", func(s *pipeline.SetAside) int64 { return s.Position.Offset }),
+	of("tenant_id", func(s *pipeline.SetAside) string { return s.TenantID }),
+	of("event_id", func(s *pipeline.SetAside) string { return s.EventID }),
+	of("reason", func(s *pipeline.SetAside) string { return s.Reason }),
+	of("record", func(s *pipeline.SetAside) string { return text(s.Record) }),
+}
+
+var positionColumns = []column[sealer.Position]{
+	of("generation", func(p *sealer.Position) uint32 { return p.Generation }),
+	of("log_partition", func(p *sealer.Position) int32 { return p.Partition }),
+	of("position", func(p *sealer.Position) int64 { return p.Offset }),
+}
+
+// Load stores what b's rows need, the rows, and then Next. After an error any of it may be
+// there, Next only if all is. What other goroutines load meanwhile may go with it (see
+// groups); the error is about b alone. When ctx is done it returns, and b may still be
+// loaded with the others.
 func (w *Warehouse) Load(ctx context.Context, b pipeline.Batch) error {
 	ctx, cancel := w.deadline(ctx)
 	defer cancel()
@@ -36,138 +99,81 @@ func (w *Warehouse) Load(ctx context.Context, b pipeline.Batch) error {
 
 // load brings batches in with one set of statements. No position is written before
 // everything of all batches is there.
-func (w *Warehouse) load(ctx context.Context, batches []*pipeline.Batch) error {
-	var brought []pipeline.Row
-	var aside []pipeline.SetAside
-	for _, b := range batches {
-		brought = append(brought, b.Rows...)
-		aside = append(aside, b.SetAside...)
-	}
-	rows, err := w.standing(ctx, brought)
+func (w *Warehouse) load(ctx context.Context, batches []*pipeline.Batch) (err error) {
+	defer func() {
+		if err != nil {
+			w.stored.forget()
+		}
+	}()
+	known, err := w.known(ctx, batches)
 	if err != nil {
 		return err
 	}
-	for _, rows := range months(rows) {
-		if err := w.loadMonth(ctx, rows); err != nil {
+	from, err := starts(batches, known.positions)
+	if err != nil {
+		return err
+	}
+	var rows []pipeline.Row
+	var aside []pipeline.SetAside
+	released := false
+	for _, b := range batches {
+		rows = append(rows, b.Rows...)
+		aside = append(aside, b.SetAside...)
+		released = released || len(b.SetAside) > 0 ||
+			slices.ContainsFunc(b.Rows, func(r pipeline.Row) bool { return r.Type == pipeline.TypeReleased })
+	}
+	rows = standing(rows, known.retracted)
+	keys := withKeys(rows)
+	decisions, err := w.decide(ctx, keys, from, known.retracted)
+	if err != nil {
+		return fmt.Errorf("cannot look for duplicates: %w", err)
+	}
+	if err := w.insertAll(ctx, decisions, keys, rows, aside); err != nil {
+		return err
+	}
+	if released {
+		if err := w.retract(ctx); err != nil {
+			return fmt.Errorf("cannot retract what was released: %w", err)
+		}
+	}
+	// What was retracted by another loader meanwhile has been loaded, and repeated, here.
+	now, err := w.ask(ctx, batches, known)
+	if err != nil {
+		return err
+	}
+	if released || len(now.retracted) > len(known.retracted) {
+		if err := w.forget(ctx, now.retracted); err != nil {
 			return err
 		}
 	}
-	err = w.insert(ctx, "set_aside", []string{"log_partition", "generation", "position", "tenant_id", "event_id", "reason", "record"},
-		func(add func(...any) error) error {
-			for _, s := range aside {
-				p := s.Position
-				if err := add(p.Partition, p.Generation, p.Offset, s.TenantID, s.EventID, s.Reason, string(s.Record)); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	if err != nil {
+	next := ends(batches)
+	if err := insert(ctx, w, "positions", positionColumns, slices.Collect(maps.Values(next))); err != nil {
 		return err
 	}
-	if len(aside) > 0 || slices.ContainsFunc(brought, func(r pipeline.Row) bool { return r.Type == pipeline.TypeReleased }) {
-		withdrawn, err := w.withdraw(ctx)
-		if err != nil {
-			return fmt.Errorf("cannot withdraw what was released: %w", err)
-		}
-		rows = slices.Concat(rows, withdrawn)
-	}
-	if err := w.rollUp(ctx, rows); err != nil {
-		return err
-	}
-	return w.insert(ctx, "positions", []string{"log_partition", "generation", "position"}, func(add func(...any) error) error {
-		for _, b := range batches {
-			if err := add(b.Partition, b.Next.Generation, b.Next.Offset); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// months cuts rows by the month of their events, as the tables are cut: what is
-// inserted into one month is there as a whole or not at all.
-func months(rows []pipeline.Row) map[string][]pipeline.Row {
-	cut := map[string][]pipeline.Row{}
-	for _, r := range rows {
-		month := r.At.UTC().Format("200601")
-		cut[month] = append(cut[month], r)
-	}
-	return cut
-}
-
-// loadMonth inserts what the events of one month need, and then the events.
-func (w *Warehouse) loadMonth(ctx context.Context, rows []pipeline.Row) error {
-	err := w.insert(ctx, "private_parts", []string{"tenant_id", "event_id", "generation", "position", "at", "private"},
-		func(add func(...any) error) error {
-			for _, r := range rows {
-				if len(r.Private) == 0 {
-					continue
-				}
-				if err := add(r.TenantID, r.EventID, r.Generation, r.Offset, r.At.UnixMilli(), string(r.Private)); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	if err != nil {
-		return err
-	}
-	err = w.insert(ctx, "idempotency_keys", []string{"tenant_id", "idempotency", "event_id", "generation", "position", "at", "rendered_at"},
-		func(add func(...any) error) error {
-			for _, r := range rows {
-				if r.Delivery == nil || r.Delivery.Idempotency == "" {
-					continue
-				}
-				if err := add(r.TenantID, r.Delivery.Idempotency, r.EventID, r.Generation, r.Offset,
-					r.At.UnixMilli(), r.Delivery.RenderedAt.UnixMilli()); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	if err != nil {
-		return err
-	}
-	return w.insert(ctx, "events", columns, func(add func(...any) error) error {
-		args := make([]any, 0, len(columns))
-		for i := range rows {
-			args = appendRow(args[:0], &rows[i])
-			if err := add(args...); err != nil {
-				return fmt.Errorf("event %s: %w", rows[i].EventID, err)
-			}
-		}
-		return nil
-	})
-}
-
-// insert sends what fill adds as one block; without a row it sends nothing. After
-// an error the outcome is unknown.
-func (w *Warehouse) insert(ctx context.Context, table string, columns []string, fill func(add func(...any) error) error) error {
-	err := w.send(ctx, "INSERT INTO "+table+" ("+strings.Join(columns, ", ")+")", fill)
-	if err != nil {
-		return fmt.Errorf("cannot insert into %s: %w", table, err)
+	w.stored.learn(state{positions: next, retracted: now.retracted})
+	for partition, p := range next {
+		own := slices.DeleteFunc(slices.Clone(keys), func(k keyed) bool { return k.position.Partition != partition })
+		w.filter(partition).loaded(from[partition], p, own)
 	}
 	return nil
 }
 
-func (w *Warehouse) send(ctx context.Context, statement string, fill func(add func(...any) error) error) error {
-	// Most batches have nothing for some table: that costs no round trip.
-	some := errors.New("there is a row")
-	if err := fill(func(...any) error { return some }); err == nil {
-		return nil
+// insertAll inserts what the events need, and then the events.
+func (w *Warehouse) insertAll(ctx context.Context, decisions []decision, keys []keyed, rows []pipeline.Row, aside []pipeline.SetAside) error {
+	if err := insert(ctx, w, "duplicates", decisionColumns, decisions); err != nil {
+		return err
 	}
-	return w.inTurn(ctx, func() error {
-		batch, err := w.conn.PrepareBatch(ctx, statement)
-		if err != nil {
-			return err
-		}
-		defer batch.Close()
-		if err := fill(batch.Append); err != nil {
-			return err
-		}
-		return batch.Send()
-	})
+	if err := insert(ctx, w, "idempotency_keys", keyColumns, keys); err != nil {
+		return err
+	}
+	private := slices.DeleteFunc(slices.Clone(rows), func(r pipeline.Row) bool { return len(r.Private) == 0 })
+	if err := insert(ctx, w, "private_parts", privateColumns, private); err != nil {
+		return err
+	}
+	if err := insert(ctx, w, "events", columns, rows); err != nil {
+		return err
+	}
+	return insert(ctx, w, "set_aside", asideColumns, aside)
 }
 
 // Resume returns where the partition's loader goes on.
@@ -186,26 +192,13 @@ func (w *Warehouse) Resume(ctx context.Context, partition int32) (next sealer.Po
 	return next, true, nil
 }
 
-// appendRow appends r's values in the order of columns.
-func appendRow(args []any, r *pipeline.Row) []any {
-	d := r.Delivery
-	if d == nil {
-		d = &pipeline.Delivery{RenderedAt: time.UnixMilli(0), IssuedAt: time.UnixMilli(0)}
-	}
-	return append(args,
-		r.TenantID, r.EventID, r.Generation, r.Partition, r.Offset, r.Node, r.Epoch, r.Seq, string(r.Event),
-		r.Type, r.At.UnixMilli(), r.ActorKind, r.ActorID, r.SubjectKind, r.SubjectID,
-		d.ReceiptID, d.RightID, d.RightRevision, d.BasisID, d.Substrate, d.RenderedAt.UnixMilli(), d.IssuedAt.UnixMilli(),
-		d.SigningKeyID, d.Metered, d.Reason, d.MeteringBasis, d.QuantityMs, d.Idempotency)
-}
-
 // scanRow reads a row of columns; the private part is read apart.
 func scanRow(scan func(...any) error) (pipeline.Row, error) {
 	var (
 		r                        pipeline.Row
 		d                        pipeline.Delivery
 		event                    string
-		at, renderedAt, issuedAt int64
+		at, renderedAt, issuedAt time.Time
 	)
 	err := scan(
 		&r.TenantID, &r.EventID, &r.Generation, &r.Partition, &r.Offset, &r.Node, &r.Epoch, &r.Seq, &event,
@@ -215,12 +208,15 @@ func scanRow(scan func(...any) error) (pipeline.Row, error) {
 	if err != nil {
 		return pipeline.Row{}, err
 	}
-	r.Event, r.At = []byte(event), instant(at)
+	r.Event, r.At = []byte(event), at.UTC()
 	if d.ReceiptID != "" {
-		d.RenderedAt, d.IssuedAt = instant(renderedAt), instant(issuedAt)
+		d.RenderedAt, d.IssuedAt = renderedAt.UTC(), issuedAt.UTC()
 		r.Delivery = &d
 	}
 	return r, nil
 }
 
 func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// moment is a time as a statement has it.
+func moment(ms int64) string { return fmt.Sprintf("fromUnixTimestamp64Milli(%d, 'UTC')", ms) }

@@ -62,10 +62,10 @@ func spread(from int64, n int) (rows []pipeline.Row, metered, quantityMs int64) 
 }
 
 func batch(rows []pipeline.Row) pipeline.Batch {
-	return pipeline.Batch{Partition: 3, Rows: rows, Next: rows[len(rows)-1].Next()}
+	return pipeline.Batch{Partition: 3, From: rows[0].Position, Rows: rows, Next: rows[len(rows)-1].Next()}
 }
 
-// requireSums holds rows, sums and rollups of all tenants against what was made.
+// requireSums holds rows, sums and views of all tenants against what was made.
 func requireSums(tb testing.TB, w *Warehouse, rows, metered, quantityMs int64) {
 	tb.Helper()
 	var got pipeline.MeterTotals
@@ -85,12 +85,8 @@ func requireSums(tb testing.TB, w *Warehouse, rows, metered, quantityMs int64) {
 	require.Equal(tb, metered, got.Metered, "metered")
 	require.Equal(tb, quantityMs, got.QuantityMs, "quantity")
 	require.NoError(tb, w.conn.QueryRow(tb.Context(), `SELECT toInt64(sum(receipts)), sum(quantity_ms) FROM metering_hourly`).Scan(&lines, &got.QuantityMs))
-	require.Equal(tb, rows, lines, "receipts of the rollups")
-	require.Equal(tb, quantityMs, got.QuantityMs, "quantity of the rollups")
-	receipts, quantity, err := w.Drift(tb.Context(), "", time.Time{}, time.Time{})
-	require.NoError(tb, err)
-	require.Zero(tb, receipts, "drift in receipts")
-	require.Zero(tb, quantity, "drift in quantity")
+	require.Equal(tb, rows, lines, "receipts of the view")
+	require.Equal(tb, quantityMs, got.QuantityMs, "quantity of the view")
 }
 
 // One batch that spans two months, three times, by two loaders at once.
@@ -121,9 +117,9 @@ func TestLoadAgainAndTwiceAtOnce(t *testing.T) {
 	}
 }
 
-// A loader that was thought dead goes on with old batches while its successor loads:
-// rollups end as the rows do.
-func TestRollupsBesideAZombie(t *testing.T) {
+// A loader that was thought dead goes on with old batches while its successor loads: what
+// is a duplicate is decided once.
+func TestDuplicatesBesideAZombie(t *testing.T) {
 	cfg := fresh(t, variable(t, native))
 	rows, metered, quantity := spread(0, 900)
 	loaders := []*Warehouse{mustOpen(t, cfg), mustOpen(t, cfg), mustOpen(t, cfg)}
@@ -132,8 +128,8 @@ func TestRollupsBesideAZombie(t *testing.T) {
 	for i, w := range loaders {
 		wg.Go(func() {
 			size := 60 + 30*i
-			for from := 0; from < len(rows); from += size {
-				errs[i] = errors.Join(errs[i], w.Load(t.Context(), batch(rows[from:min(from+size, len(rows))])))
+			for from := 0; from < len(rows) && errs[i] == nil; from += size {
+				errs[i] = w.Load(t.Context(), batch(rows[from:min(from+size, len(rows))]))
 			}
 		})
 	}
@@ -142,34 +138,12 @@ func TestRollupsBesideAZombie(t *testing.T) {
 	requireSums(t, loaders[0], 900, metered, quantity)
 }
 
-// A copy at a lower position takes over, and what repeats it changes sides: the
-// rollups of other slices and hours, which no row of the batch is in, follow.
-func TestRollupsFollowALateCopy(t *testing.T) {
-	w := mustOpen(t, fresh(t, variable(t, native)))
-	early, late := delivery("tnt_a", 20_000, midnight.Add(-2*time.Hour), "key"), delivery("tnt_a", 10_000, midnight.Add(2*time.Hour), "key")
-	require.NoError(t, w.Load(t.Context(), batch([]pipeline.Row{late})))
-	require.NoError(t, w.Load(t.Context(), batch([]pipeline.Row{early})))
-	requireSums(t, w, 2, 1, late.Delivery.QuantityMs)
-
-	early.Position = at(5)
-	require.NoError(t, w.Load(t.Context(), batch([]pipeline.Row{early})))
-	requireSums(t, w, 2, 1, early.Delivery.QuantityMs)
-
-	keyless := delivery("tnt_b", 30_000, midnight, "")
-	require.NoError(t, w.Load(t.Context(), batch([]pipeline.Row{keyless})))
-	keyless.Position = at(6)
-	require.NoError(t, w.Load(t.Context(), batch([]pipeline.Row{keyless})))
-	requireSums(t, w, 3, 2, early.Delivery.QuantityMs+keyless.Delivery.QuantityMs)
-	require.Equal(t, map[string]int64{"tnt_a 0": 1, "tnt_a 1": 1, "tnt_a 2": 0, "tnt_b 0": 1, "tnt_b 3": 0}, twoColumns(t, w.conn,
-		`SELECT concat(tenant_id, ' ', toString(slice)), toInt64(length(lines)) FROM metering_hours FINAL`), "lines of each slice")
-}
-
 // What an event repeats may be a day older to the millisecond, and out of view.
 func TestDuplicateOfTheDayBefore(t *testing.T) {
 	w := mustOpen(t, fresh(t, variable(t, native)))
 	for i, older := range []time.Duration{24 * time.Hour, 24*time.Hour + time.Millisecond} {
 		tenant := fmt.Sprint("tnt_", i)
-		offset := int64(10 * i)
+		offset := int64(2 * i)
 		require.NoError(t, w.Load(t.Context(), batch([]pipeline.Row{
 			delivery(tenant, offset, midnight.Add(-older), "key"), delivery(tenant, offset+1, midnight, "key")})))
 		totals, err := w.MeterTotals(t.Context(), pipeline.MeterQuery{TenantID: tenant, From: midnight.Add(-time.Hour)})
@@ -177,23 +151,6 @@ func TestDuplicateOfTheDayBefore(t *testing.T) {
 		require.EqualValues(t, 1, totals.Receipts)
 		require.EqualValues(t, 1-i, totals.Duplicates, "%s older", older)
 	}
-}
-
-// Drift is what a rollup lacks.
-func TestDriftIsSeen(t *testing.T) {
-	w := mustOpen(t, fresh(t, variable(t, native)))
-	require.NoError(t, w.Load(t.Context(), batch([]pipeline.Row{delivery("tnt_a", 1, midnight, ""), delivery("tnt_b", 2, midnight, "")})))
-	require.NoError(t, w.conn.Exec(t.Context(), `INSERT INTO metering_hours (tenant_id, hour, generation, slice, place, stamp, lines)
-		SELECT tenant_id, hour, generation, slice, place, stamp + 1, [] FROM metering_hours WHERE tenant_id = 'tnt_b'`))
-	for tenant, want := range map[string]int64{"tnt_a": 0, "tnt_b": 1, "": 1} {
-		receipts, quantity, err := w.Drift(t.Context(), tenant, midnight.Add(-time.Hour), midnight)
-		require.NoError(t, err)
-		require.Equal(t, want, receipts, tenant)
-		require.Equal(t, want*1002, quantity, tenant)
-	}
-	receipts, _, err := w.Drift(t.Context(), "", midnight, time.Time{})
-	require.NoError(t, err)
-	require.Zero(t, receipts, "out of the window")
 }
 
 func TestLoadEndsWithItsContextOrItsTimeout(t *testing.T) {

@@ -37,7 +37,7 @@ func (w *Warehouse) MeterTotals(ctx context.Context, q pipeline.MeterQuery) (t p
 	ctx, cancel := w.deadline(ctx)
 	defer cancel()
 	from, args := metered(q, cut{})
-	var first, last int64
+	var first, last time.Time
 	err = w.conn.QueryRow(ctx, `SELECT toInt64(count()), toInt64(countIf(metered AND NOT duplicate)), toInt64(countIf(duplicate)),
 			sum(counted_ms), min(rendered_at), max(rendered_at)
 		FROM `+from, args...).Scan(&t.Receipts, &t.Metered, &t.Duplicates, &t.QuantityMs, &first, &last)
@@ -45,7 +45,7 @@ func (w *Warehouse) MeterTotals(ctx context.Context, q pipeline.MeterQuery) (t p
 		return pipeline.MeterTotals{}, fmt.Errorf("cannot total metering of %s: %w", q.TenantID, err)
 	}
 	if t.Receipts > 0 {
-		t.First, t.Last = instant(first), instant(last)
+		t.First, t.Last = first.UTC(), last.UTC()
 	}
 	return t, nil
 }
@@ -57,44 +57,18 @@ func metered(q pipeline.MeterQuery, c cut) (from string, args []any) {
 	c.limit(&f, "rendered_at")
 	f.is("right_id", q.RightID)
 	f.before(q.AsOf)
-	return decisions(f)
+	return decisions(q.TenantID, f)
 }
-
-// decided is what decisions reads of events.
-const decided = `tenant_id, event_id, generation, position, place, right_id, substrate, basis_id, rendered_at, at, metered,
-	reason, metering_basis, quantity_ms, idempotency`
 
 // decisions is what metering sums: the deliveries that f keeps, each with whether
 // it is a duplicate and what it counts for.
-func decisions(f filter) (from string, args []any) {
-	chosen := `(SELECT ` + decided + ` FROM events FINAL WHERE receipt_id != '' AND ` + f.String() + `)`
-	return judged(chosen, chosen), slices.Concat(f.args, f.args, f.args)
-}
-
-// judged tells which of the chosen rows are duplicates. keys is chosen, or more
-// rows of which no harm comes; its arguments come twice, before those of chosen.
-//
-// An event is a duplicate when one of those before it that have its hash is not
-// more than 24 h older, so the youngest of them decides. What is a day older than
-// every chosen event decides nothing: old partitions need not be read.
-func judged(chosen, keys string) string {
-	return `(SELECT *, if(duplicate, 'none', toString(metering_basis)) AS counted_basis,
-			if(duplicate, '` + pipeline.ReasonDuplicate + `', toString(reason)) AS counted_reason,
+func decisions(tenantID string, f filter) (from string, args []any) {
+	return `(SELECT *, if(duplicate, toLowCardinality('none'), metering_basis) AS counted_basis,
+			if(duplicate, toLowCardinality('` + pipeline.ReasonDuplicate + `'), reason) AS counted_reason,
 			if(duplicate, 0, quantity_ms) AS counted_ms
-		FROM (SELECT tenant_id, event_id, generation, position, place, right_id, substrate, basis_id, rendered_at, metered,
-				metering_basis, reason, quantity_ms,
-				(tenant_id, event_id) IN (
-					SELECT tenant_id, event_id FROM (
-						SELECT tenant_id, event_id, at, count() OVER earlier AS others, max(at) OVER earlier AS youngest
-						FROM (
-							SELECT tenant_id, idempotency, event_id, any(k.at) AS at, min(k.place) AS lowest FROM idempotency_keys AS k
-							WHERE k.at >= (SELECT min(at) - 86400000 FROM ` + keys + ` WHERE idempotency != '')
-								AND (tenant_id, idempotency) IN (SELECT tenant_id, idempotency FROM ` + keys + ` WHERE idempotency != '')
-							GROUP BY tenant_id, idempotency, event_id)
-						WINDOW earlier AS (PARTITION BY tenant_id, idempotency ORDER BY lowest
-							ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))
-					WHERE others > 0 AND youngest >= at - 86400000) AS duplicate
-			FROM ` + chosen + `))`
+		FROM (SELECT right_id, substrate, basis_id, rendered_at, metered, metering_basis, reason, quantity_ms,
+				(generation, position) IN (SELECT generation, position FROM duplicates WHERE tenant_id = ? AND ` + holds + `) AS duplicate
+			FROM events FINAL WHERE receipt_id != '' AND ` + f.String() + `))`, slices.Concat([]any{tenantID}, f.args)
 }
 
 // Refusals sums the counts of gate.refusals events by bucket, right and rule.
@@ -120,14 +94,15 @@ func (w *Warehouse) RefusalTotals(ctx context.Context, q pipeline.RefusalQuery) 
 	ctx, cancel := w.deadline(ctx)
 	defer cancel()
 	from, args := refusals(q, cut{})
-	var n, first, last int64
+	var n int64
+	var first, last time.Time
 	err = w.conn.QueryRow(ctx, `SELECT toInt64(count()), sum(refusals), min(at), max(at) FROM `+from, args...).
 		Scan(&n, &t.Refusals, &first, &last)
 	if err != nil {
 		return pipeline.RefusalTotals{}, fmt.Errorf("cannot total refusals of %s: %w", q.TenantID, err)
 	}
 	if n > 0 {
-		t.First, t.Last = instant(first), instant(last)
+		t.First, t.Last = first.UTC(), last.UTC()
 	}
 	return t, nil
 }
@@ -172,7 +147,7 @@ func newCut(buckets []time.Time) cut {
 // limit leaves out what is before the first bucket.
 func (c cut) limit(f *filter, column string) {
 	if len(c.starts) > 0 {
-		f.add(column+" >= ?", c.starts[0])
+		f.add(column + " >= " + moment(c.starts[0]))
 	}
 }
 
@@ -181,7 +156,7 @@ func (c cut) bucket(column string) string {
 	if len(c.starts) == 0 {
 		return "toInt64(0)"
 	}
-	list := []byte("roundDown(" + column + ", [")
+	list := []byte("roundDown(toUnixTimestamp64Milli(" + column + "), [")
 	for i, ms := range c.starts {
 		if i > 0 {
 			list = append(list, ", "...)

@@ -32,9 +32,3 @@ SELECT toDate(at) AS day, rule, right_id, sum(refusals) AS refused
 FROM refusals
 GROUP BY day, rule, right_id
 ORDER BY refused DESC;
-
--- Rollups and receipts agree: no line is the answer.
-SELECT toStartOfHour(rendered_at) AS hour, count() AS receipts, sum(quantity_ms) AS quantity_ms
-FROM receipts GROUP BY hour
-EXCEPT
-SELECT hour, toUInt64(sum(receipts)), sum(quantity_ms) FROM metering_hourly GROUP BY hour;

@@ -43,10 +43,10 @@ func (f *filter) before(p *sealer.Position) {
 // during keeps the rows whose time, in a column of milliseconds, is in a window.
 func (f *filter) during(column string, from, to time.Time) {
 	if !from.IsZero() {
-		f.add(column+" >= ?", pipeline.CeilMilli(from))
+		f.add(column + " >= " + moment(pipeline.CeilMilli(from)))
 	}
 	if !to.IsZero() {
-		f.add(column+" < ?", pipeline.CeilMilli(to))
+		f.add(column + " < " + moment(pipeline.CeilMilli(to)))
 	}
 }
 
@@ -76,12 +76,19 @@ func (w *Warehouse) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeli
 	f.is("subject_id", q.SubjectID)
 	f.is("actor_kind", q.ActorKind)
 	f.is("actor_id", q.ActorID)
+	f.is("right_id", q.RightID)
+	f.is("spatial_anchor_id", q.SpatialAnchorID)
+	f.is("correlation_id", q.CorrelationID)
+	f.during("rendered_at", q.RenderedFrom, q.RenderedTo)
+	if !q.RenderedFrom.IsZero() || !q.RenderedTo.IsZero() {
+		f.add("receipt_id != ''")
+	}
 	order := "place"
 	if q.Newest {
 		order = "place DESC"
 	}
 	// The page is found by narrow columns; the texts of its rows alone are read.
-	rows, err := w.rows(ctx, q.TenantID, `SELECT `+strings.Join(columns, ", ")+` FROM events FINAL
+	rows, err := w.rows(ctx, q.TenantID, `SELECT `+selected+` FROM events FINAL
 		WHERE tenant_id = ? AND event_id IN (
 			SELECT event_id FROM events FINAL WHERE `+f.String()+` ORDER BY `+order+` LIMIT ?)
 		ORDER BY `+order, append(append([]any{q.TenantID}, f.args...), q.Limit)...)
@@ -93,7 +100,7 @@ func (w *Warehouse) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeli
 
 // Event returns one row by its id, or pipeline.ErrNoEvent.
 func (w *Warehouse) Event(ctx context.Context, tenantID, eventID string) (pipeline.Row, error) {
-	rows, err := w.rows(ctx, tenantID, `SELECT `+strings.Join(columns, ", ")+` FROM events FINAL
+	rows, err := w.rows(ctx, tenantID, `SELECT `+selected+` FROM events FINAL
 		WHERE tenant_id = ? AND event_id = ?`, tenantID, eventID)
 	switch {
 	case err != nil:
@@ -149,27 +156,29 @@ func (w *Warehouse) CountEvents(ctx context.Context, tenantID string) (n int64, 
 
 // Duplicates lists the duplicates in after < pos ≤ upTo with what they repeat.
 func (w *Warehouse) Duplicates(ctx context.Context, tenantID string, after, upTo sealer.Position) ([]pipeline.Duplicate, error) {
-	chosen := ` FROM events FINAL WHERE tenant_id = ? AND idempotency != ''
-		AND place > ` + place(after) + ` AND place <= ` + place(upTo)
 	list, err := collect(ctx, w, func(scan func(...any) error) (d pipeline.Duplicate, err error) {
-		err = scan(&d.EventID, &d.FirstEventID)
+		err = scan(&d.EventID, &d.FirstEventID, &d.Position.Generation, &d.Position.Partition, &d.Position.Offset,
+			&d.First.Generation, &d.First.Offset)
+		d.First.Partition = d.Position.Partition
 		return d, err
-	}, `SELECT e.event_id, argMin(p.event_id, p.place)
-		FROM (SELECT event_id, idempotency, place, at`+chosen+`) AS e
-		INNER JOIN (SELECT event_id, idempotency, place, at FROM idempotency_keys FINAL
-			WHERE tenant_id = ? AND idempotency IN (SELECT idempotency`+chosen+`)) AS p ON p.idempotency = e.idempotency
-		WHERE p.place < e.place AND p.at >= e.at - 86400000
-		GROUP BY e.event_id, e.place ORDER BY e.place`, tenantID, tenantID, tenantID)
+	}, `SELECT event_id, first_event_id, generation, log_partition, position, first_generation, first_position FROM duplicates FINAL
+		WHERE tenant_id = ? AND `+holds+` AND (tenant_id, event_id) NOT IN (SELECT tenant_id, event_id FROM withdrawn)
+			AND (generation, position) > (?, ?) AND (generation, position) <= (?, ?)
+		ORDER BY generation, position`, tenantID, after.Generation, after.Offset, upTo.Generation, upTo.Offset)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list duplicates of %s: %w", tenantID, err)
 	}
 	return list, nil
 }
 
-const asideColumns = "generation, log_partition, position, tenant_id, event_id, reason, record"
+// holds keeps the decisions that hold: where a first is retracted, there is another decision
+// about another first, or none. The views say the same.
+const holds = `(tenant_id, first_event_id) NOT IN (SELECT tenant_id, event_id FROM withdrawn)`
+
+const asides = "generation, log_partition, position, tenant_id, event_id, reason, record"
 
 // held are the records set aside that no event has released.
-const held = `(SELECT ` + asideColumns + `, concat(toString(generation), '.', toString(log_partition), '.', toString(position)) AS subject
+const held = `(SELECT ` + asides + `, concat(toString(generation), '.', toString(log_partition), '.', toString(position)) AS subject
 	FROM set_aside FINAL
 	WHERE (tenant_id, subject) NOT IN (SELECT tenant_id, subject_id FROM events
 			WHERE tenant_id IN (SELECT tenant_id FROM set_aside) AND ` + isRelease + `)
@@ -187,7 +196,7 @@ func (w *Warehouse) SetAsides(ctx context.Context, tenantID string) ([]pipeline.
 	}
 	var list []pipeline.SetAside
 	if err == nil {
-		list, err = collect(ctx, w, scanSetAside, `SELECT `+asideColumns+`
+		list, err = collect(ctx, w, scanSetAside, `SELECT `+asides+`
 			FROM `+held+` WHERE (`+strings.Join(f.where, ") AND (")+`) ORDER BY log_partition, generation, position`, f.args...)
 	}
 	if err != nil {
@@ -204,7 +213,7 @@ func (w *Warehouse) Held(ctx context.Context, q pipeline.HeldQuery) (list []pipe
 		f.add("log_partition = ? AND generation = ? AND position = ?", p.Partition, p.Generation, p.Offset)
 	}
 	if q.Limit > 0 {
-		list, err = collect(ctx, w, scanSetAside, `SELECT `+asideColumns+` FROM `+held+` WHERE `+f.String()+`
+		list, err = collect(ctx, w, scanSetAside, `SELECT `+asides+` FROM `+held+` WHERE `+f.String()+`
 			ORDER BY log_partition, generation, position LIMIT ?`, append(f.args, q.Limit)...)
 	}
 	// A list that is not full is all there is: nothing comes or goes between two reads.

@@ -2,62 +2,84 @@ package clickhouse
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"muniment/pipeline"
 )
 
-// standing are the rows whose events were not withdrawn.
-func (w *Warehouse) standing(ctx context.Context, rows []pipeline.Row) ([]pipeline.Row, error) {
-	withdrawn, err := w.withdrawn(ctx)
-	if err != nil || len(withdrawn) == 0 {
-		return rows, err
+// eventKey names an event.
+type eventKey struct{ tenantID, eventID string }
+
+// standing are the rows whose events were not retracted.
+func standing(rows []pipeline.Row, retracted map[eventKey]keyID) []pipeline.Row {
+	if len(retracted) == 0 {
+		return rows
 	}
-	gone := map[[2]string]bool{}
-	for _, r := range withdrawn {
-		gone[[2]string{r.TenantID, r.EventID}] = true
-	}
-	return slices.DeleteFunc(slices.Clone(rows), func(r pipeline.Row) bool { return gone[[2]string{r.TenantID, r.EventID}] }), nil
+	return slices.DeleteFunc(rows, func(r pipeline.Row) bool {
+		_, gone := retracted[eventKey{r.TenantID, r.EventID}]
+		return gone
+	})
 }
 
-// withdrawn lists what was withdrawn, with as much of each row as rollups need.
-func (w *Warehouse) withdrawn(ctx context.Context) ([]pipeline.Row, error) {
-	return collect(ctx, w, func(scan func(...any) error) (r pipeline.Row, err error) {
-		var at, renderedAt int64
-		var delivery bool
+// retracted lists what was retracted, with the keys of deliveries.
+func (w *Warehouse) retracted(ctx context.Context) (map[eventKey]keyID, error) {
+	all := map[eventKey]keyID{}
+	_, err := collect(ctx, w, func(scan func(...any) error) (none struct{}, err error) {
+		var e eventKey
 		var idempotency string
-		err = scan(&r.TenantID, &r.EventID, &r.Generation, &r.Offset, &at, &renderedAt, &delivery, &idempotency)
-		r.At = instant(at)
-		if delivery {
-			r.Delivery = &pipeline.Delivery{RenderedAt: instant(renderedAt), Idempotency: idempotency}
-		}
-		return r, err
-	}, `SELECT tenant_id, event_id, generation, position, at, rendered_at, delivery, idempotency FROM withdrawn FINAL`)
+		err = scan(&e.tenantID, &e.eventID, &idempotency)
+		all[e] = keyID{e.tenantID, idempotency}
+		return none, err
+	}, `SELECT tenant_id, event_id, idempotency FROM withdrawn`)
+	return all, err
 }
 
-// withdraw takes the rows away whose record is set aside and released, and returns
-// all that ever were: a call that failed half-way is made good by the next one.
-func (w *Warehouse) withdraw(ctx context.Context) ([]pipeline.Row, error) {
-	err := w.exec(ctx, `INSERT INTO withdrawn (tenant_id, event_id, generation, position, at, rendered_at, delivery, idempotency)
-		SELECT tenant_id, event_id, generation, position, at, rendered_at, receipt_id != '', idempotency FROM events FINAL
+// retract notes for good the rows whose record is set aside and released.
+func (w *Warehouse) retract(ctx context.Context) error {
+	return w.exec(ctx, `INSERT INTO withdrawn (tenant_id, event_id, generation, log_partition, position, idempotency)
+		SELECT tenant_id, event_id, generation, log_partition, position, idempotency FROM events FINAL
 		WHERE (tenant_id, event_id) IN (SELECT tenant_id, event_id FROM set_aside)
 			AND (tenant_id, event_id, generation, log_partition, position) IN (
 				SELECT tenant_id, event_id, generation, log_partition, position FROM set_aside
 				WHERE (log_partition, generation, position) NOT IN (SELECT log_partition, generation, position FROM `+held+`))`)
-	if err != nil {
-		return nil, err
+}
+
+// forget deletes the rows of what was retracted, and decides again about the deliveries
+// with their keys. It does so for all that ever were: a call that failed half-way is made
+// good by the next one.
+func (w *Warehouse) forget(ctx context.Context, retracted map[eventKey]keyID) error {
+	if len(retracted) == 0 {
+		return nil
 	}
-	rows, err := w.withdrawn(ctx)
-	if err != nil {
-		return nil, err
+	var events []string
+	keys := map[keyID]bool{}
+	for _, e := range slices.SortedFunc(maps.Keys(retracted), func(a, b eventKey) int {
+		return strings.Compare(a.tenantID+a.eventID, b.tenantID+b.eventID)
+	}) {
+		events = append(events, "("+literal(e.tenantID)+", "+literal(e.eventID)+")")
+		if key := retracted[e]; key.idempotency != "" {
+			keys[key] = true
+		}
 	}
-	for _, r := range rows {
-		// What the event needs goes after it: where it is seen, that is there.
-		for _, table := range []string{"events", "idempotency_keys", "private_parts"} {
-			if err := w.conn.Exec(ctx, `DELETE FROM `+table+` WHERE tenant_id = ? AND event_id = ?`, r.TenantID, r.EventID); err != nil {
-				return nil, err
+	// What the event needs goes after it: where it is seen, that is there.
+	for _, table := range []string{"events", "idempotency_keys", "private_parts"} {
+		for some := range slices.Chunk(events, 1000) {
+			if err := w.conn.Exec(ctx, `DELETE FROM `+table+` WHERE (tenant_id, event_id) IN (`+strings.Join(some, ", ")+`)`); err != nil {
+				return fmt.Errorf("cannot delete what was retracted from %s: %w", table, err)
 			}
 		}
 	}
-	return rows, nil
+	rows, err := w.withAnyOf(ctx, keys, retracted)
+	if err != nil {
+		return err
+	}
+	return insert(ctx, w, "duplicates", decisionColumns, repeats(rows, slices.Clone(rows)))
+}
+
+// literal is a text in a statement that takes no arguments.
+func literal(text string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(text) + "'"
 }

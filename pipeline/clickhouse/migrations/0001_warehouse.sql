@@ -7,9 +7,8 @@
 --
 -- A position is (generation, log_partition, position). place is the same as one
 -- rising number, version as one falling number: of the copies of an event the
--- lowest place, which is the highest version, stays. Times are milliseconds since
--- 1970, UTC. A table's partitions are months of the event's own time, which all
--- copies share, so copies always meet.
+-- lowest place, which is the highest version, stays. A table's partitions are months
+-- of the event's own time, which all copies share, so copies always meet.
 --
 -- Inserted and merged parts are synced, and so are their folders: old parts may be
 -- deleted as soon as a merge is done.
@@ -30,7 +29,7 @@ CREATE TABLE IF NOT EXISTS events (
 	seq            UInt64 CODEC(Delta, LZ4),
 	event          String CODEC(ZSTD),
 	type           LowCardinality(String),
-	at             Int64 CODEC(Delta, LZ4),
+	at             DateTime64(3, 'UTC') CODEC(Delta, LZ4),
 	actor_kind     LowCardinality(String),
 	actor_id       String,
 	subject_kind   LowCardinality(String),
@@ -40,23 +39,25 @@ CREATE TABLE IF NOT EXISTS events (
 	right_revision Int64,
 	basis_id       String,
 	substrate      LowCardinality(String),
-	rendered_at    Int64 CODEC(Delta, LZ4),
-	issued_at      Int64 CODEC(Delta, LZ4),
+	rendered_at    DateTime64(3, 'UTC') CODEC(Delta, LZ4),
+	issued_at      DateTime64(3, 'UTC') CODEC(Delta, LZ4),
 	signing_key_id LowCardinality(String),
 	metered        Bool,
 	reason         LowCardinality(String),
 	metering_basis LowCardinality(String),
 	quantity_ms    Int64,
 	idempotency    String,             -- empty without a key
-	place          UInt128 MATERIALIZED bitShiftLeft(toUInt128(generation), 64) + toUInt128(position),
+	spatial_anchor_id String,
+	correlation_id String,
 	version        UInt128 MATERIALIZED bitNot(bitShiftLeft(toUInt128(generation), 64) + toUInt128(position)),
-	INDEX by_place place TYPE minmax GRANULARITY 1,
+	place          UInt128 ALIAS bitNot(version),
+	INDEX by_version version TYPE minmax GRANULARITY 1,
 	INDEX by_at at TYPE minmax GRANULARITY 1,
 	INDEX by_rendered_at rendered_at TYPE minmax GRANULARITY 1,
 	INDEX by_type type TYPE set(100) GRANULARITY 1,
 	INDEX by_subject subject_id TYPE bloom_filter GRANULARITY 4
 ) ENGINE = ReplacingMergeTree(version)
-PARTITION BY toYYYYMM(fromUnixTimestamp64Milli(at, 'UTC'))
+PARTITION BY toYYYYMM(at)
 ORDER BY (tenant_id, event_id)
 SETTINGS index_granularity = 1024,
 	fsync_after_insert = 1, fsync_part_directory = 1,
@@ -70,33 +71,53 @@ CREATE TABLE IF NOT EXISTS private_parts (
 	event_id   String,
 	generation UInt32,
 	position   Int64,
-	at         Int64 CODEC(Delta, LZ4),
+	at         DateTime64(3, 'UTC') CODEC(Delta, LZ4),
 	private    String CODEC(ZSTD),
 	version    UInt128 MATERIALIZED bitNot(bitShiftLeft(toUInt128(generation), 64) + toUInt128(position))
 ) ENGINE = ReplacingMergeTree(version)
-PARTITION BY toYYYYMM(fromUnixTimestamp64Milli(at, 'UTC'))
+PARTITION BY toYYYYMM(at)
 ORDER BY (tenant_id, event_id)
 SETTINGS index_granularity = 1024,
 	fsync_after_insert = 1, fsync_part_directory = 1,
 	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
 
--- Deliveries by the hash of their idempotency key, to tell duplicates. Written
--- before the event: where the event is seen, what it repeats is.
+-- Deliveries by a hash of their idempotency key, to tell duplicates; a look-up reads the
+-- days from the one before on. Written before the event: where the event is seen, what it
+-- repeats is.
 CREATE TABLE IF NOT EXISTS idempotency_keys (
-	tenant_id   String,
-	idempotency String,
-	event_id    String,
-	generation  UInt32,
-	position    Int64,
-	at          Int64,
-	rendered_at Int64,
-	place       UInt128 MATERIALIZED bitShiftLeft(toUInt128(generation), 64) + toUInt128(position),
-	version     UInt128 MATERIALIZED bitNot(bitShiftLeft(toUInt128(generation), 64) + toUInt128(position))
+	tenant_id     String,
+	idempotency   String,
+	event_id      String,
+	generation    UInt32,
+	log_partition Int32,
+	position      Int64,
+	at            DateTime64(3, 'UTC') CODEC(Delta, LZ4),
+	key           UInt64 MATERIALIZED xxHash64(idempotency),
+	version       UInt128 MATERIALIZED bitNot(bitShiftLeft(toUInt128(generation), 64) + toUInt128(position))
 ) ENGINE = ReplacingMergeTree(version)
-PARTITION BY toYYYYMM(fromUnixTimestamp64Milli(at, 'UTC'))
-ORDER BY (tenant_id, idempotency, event_id)
+PARTITION BY toDate(at)
+PRIMARY KEY key
+ORDER BY (key, tenant_id, event_id)
 SETTINGS index_granularity = 128, min_compress_block_size = 8192, -- it is asked for thousands of keys that lie apart
 	fsync_after_insert = 1, fsync_part_directory = 1,
+	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
+
+-- What is a duplicate, and the first event that makes it one: decided when it is loaded,
+-- and written before the event. Where that event is withdrawn the decision holds no more; if
+-- there is another one, its first stands at a higher place.
+CREATE TABLE IF NOT EXISTS duplicates (
+	tenant_id        String,
+	event_id         String,
+	generation       UInt32,
+	log_partition    Int32,
+	position         Int64,
+	first_event_id   String,
+	first_generation UInt32,
+	first_position   Int64,
+	first_place      UInt128 MATERIALIZED bitShiftLeft(toUInt128(first_generation), 64) + toUInt128(first_position)
+) ENGINE = ReplacingMergeTree(first_place)
+ORDER BY (tenant_id, generation, position)
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1,
 	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
 
 -- Records that can't be loaded, as sealer.AppendRecord encodes them. tenant_id is
@@ -125,26 +146,6 @@ ORDER BY log_partition
 SETTINGS fsync_after_insert = 1, fsync_part_directory = 1,
 	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
 
--- What a tenant's deliveries of one hour of renderedAt add up to, in slices of 8,192
--- log positions, so that a batch costs what it holds and not what its hours hold. All
--- lines of a slice are in one row, which is replaced as a whole. place is the highest
--- that was read, stamp the time in nanoseconds before reading.
-CREATE TABLE IF NOT EXISTS metering_hours (
-	tenant_id  String,
-	hour       Int64,
-	generation UInt32,
-	slice      Int64,
-	place      UInt128,
-	stamp      UInt64,
-	lines      Array(Tuple(right_id String, substrate String, basis_id String, metering_basis String, reason String,
-		receipts Int64, quantity_ms Int64)),
-	version    UInt256 MATERIALIZED bitShiftLeft(toUInt256(place), 64) + toUInt256(stamp)
-) ENGINE = ReplacingMergeTree(version)
-PARTITION BY toYYYYMM(fromUnixTimestamp64Milli(hour, 'UTC'))
-ORDER BY (tenant_id, hour, generation, slice)
-SETTINGS fsync_after_insert = 1, fsync_part_directory = 1,
-	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
-
 -- Events that were rows until their record was set aside and released. They are
 -- deleted from the other tables, and never inserted again. generation and position
 -- are where the event stood.
@@ -152,11 +153,9 @@ CREATE TABLE IF NOT EXISTS withdrawn (
 	tenant_id   String,
 	event_id    String,
 	generation  UInt32,
+	log_partition Int32,
 	position    Int64,
-	at          Int64,
-	rendered_at Int64,
-	delivery    Bool,
-	idempotency String
+	idempotency String -- empty without a key
 ) ENGINE = ReplacingMergeTree
 ORDER BY (tenant_id, event_id)
 SETTINGS fsync_after_insert = 1, fsync_part_directory = 1,

@@ -16,19 +16,16 @@ SELECT
 	e.right_id       AS right_id,
 	e.right_revision AS right_revision,
 	e.basis_id       AS basis_id,
-	toString(e.substrate)                          AS substrate,
-	fromUnixTimestamp64Milli(e.rendered_at, 'UTC') AS rendered_at,
-	fromUnixTimestamp64Milli(e.issued_at, 'UTC')   AS issued_at,
-	toString(e.signing_key_id)                     AS signing_key_id,
-	(e.tenant_id, e.event_id) IN (
-		SELECT k.tenant_id, k.event_id FROM (
-			SELECT tenant_id, event_id, at, count() OVER earlier AS others, max(at) OVER earlier AS youngest
-			FROM idempotency_keys FINAL
-			WINDOW earlier AS (PARTITION BY tenant_id, idempotency ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-		) AS k WHERE k.others > 0 AND k.youngest >= k.at - 86400000) AS duplicate,
+	e.substrate                          AS substrate,
+	e.rendered_at AS rendered_at,
+	e.issued_at  AS issued_at,
+	e.signing_key_id                     AS signing_key_id,
+	(e.log_partition, e.generation, e.position) IN (
+		SELECT log_partition, generation, position FROM duplicates
+		WHERE (tenant_id, first_event_id) NOT IN (SELECT tenant_id, event_id FROM withdrawn)) AS duplicate,
 	e.metered AND NOT duplicate                       AS metered,
-	if(duplicate, 'DUPLICATE', toString(e.reason))    AS reason,
-	if(duplicate, 'none', toString(e.metering_basis)) AS metering_basis,
+	if(duplicate, toLowCardinality('DUPLICATE'), e.reason)    AS reason,
+	if(duplicate, toLowCardinality('none'), e.metering_basis) AS metering_basis,
 	if(duplicate, 0, e.quantity_ms)                   AS quantity_ms,
 	e.generation    AS generation,
 	e.log_partition AS log_partition,
@@ -36,31 +33,26 @@ SELECT
 FROM events AS e FINAL
 WHERE e.receipt_id != '';
 
--- Sums by hour of rendered_at, as they were when the newest batch was loaded.
+-- Sums by hour of rendered_at.
 CREATE OR REPLACE VIEW metering_hourly AS
 SELECT
 	tenant_id,
-	toDateTime(intDiv(h.hour, 1000), 'UTC') AS hour,
-	line.right_id         AS right_id,
-	line.substrate        AS substrate,
-	line.basis_id         AS basis_id,
-	line.metering_basis   AS metering_basis,
-	line.reason           AS reason,
-	sum(line.receipts)    AS receipts,
-	sum(line.quantity_ms) AS quantity_ms
-FROM metering_hours AS h FINAL
-ARRAY JOIN h.lines AS line
+	toStartOfHour(r.rendered_at) AS hour,
+	right_id, substrate, basis_id, metering_basis, reason,
+	toInt64(count())   AS receipts,
+	sum(r.quantity_ms) AS quantity_ms
+FROM receipts AS r
 GROUP BY tenant_id, hour, right_id, substrate, basis_id, metering_basis, reason;
 
 -- The same by day.
 CREATE OR REPLACE VIEW metering_daily AS
 SELECT
 	tenant_id,
-	toDate(h.hour) AS day,
+	toDate(r.rendered_at) AS day,
 	right_id, substrate, basis_id, metering_basis, reason,
-	sum(h.receipts)    AS receipts,
-	sum(h.quantity_ms) AS quantity_ms
-FROM metering_hourly AS h
+	toInt64(count())   AS receipts,
+	sum(r.quantity_ms) AS quantity_ms
+FROM receipts AS r
 GROUP BY tenant_id, day, right_id, substrate, basis_id, metering_basis, reason;
 
 -- One line a count of a gate.refusals event: how many deliveries a rule has refused
@@ -70,7 +62,7 @@ CREATE OR REPLACE VIEW refusals AS
 SELECT
 	tenant_id,
 	event_id,
-	fromUnixTimestamp64Milli(at, 'UTC') AS at,
+	at,
 	JSONExtractString(one, 'rightId') AS right_id,
 	JSONExtractString(one, 'rule')    AS rule,
 	JSONExtractInt(one, 'count')      AS refusals

@@ -1,0 +1,73 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+)
+
+// column is one of a table that rows of type T are inserted into: the driver takes the
+// values of all rows at once.
+type column[T any] struct {
+	name string
+	fill func(driver.BatchColumn, []T) error
+}
+
+// of is the column whose values value takes from the rows. Its buffers are used again.
+func of[T, V any](name string, value func(*T) V) column[T] {
+	var buffers sync.Pool
+	return column[T]{name, func(c driver.BatchColumn, rows []T) error {
+		buffer, _ := buffers.Get().(*[]V)
+		if buffer == nil {
+			buffer = new([]V)
+		}
+		values := (*buffer)[:0]
+		for i := range rows {
+			values = append(values, value(&rows[i]))
+		}
+		err := c.Append(values)
+		clear(values)
+		*buffer = values
+		buffers.Put(buffer)
+		return err
+	}}
+}
+
+// text is b as a string that shares its bytes: the driver copies them before it returns.
+func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// insert sends the rows as one block; without a row it sends nothing. After an error the
+// outcome is unknown.
+func insert[T any](ctx context.Context, w *Warehouse, table string, columns []column[T], rows []T) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	err := w.inTurn(ctx, func() error {
+		batch, err := w.conn.PrepareBatch(ctx, "INSERT INTO "+table+" ("+strings.Join(names(columns), ", ")+")")
+		if err != nil {
+			return err
+		}
+		defer batch.Close()
+		for i, c := range columns {
+			if err := c.fill(batch.Column(i), rows); err != nil {
+				return fmt.Errorf("column %s: %w", c.name, err)
+			}
+		}
+		return batch.Send()
+	})
+	if err != nil {
+		return fmt.Errorf("cannot insert into %s: %w", table, err)
+	}
+	return nil
+}
+
+func names[T any](columns []column[T]) (names []string) {
+	for _, c := range columns {
+		names = append(names, c.name)
+	}
+	return names
+}

@@ -1,0 +1,176 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/stretchr/testify/require"
+
+	"muniment/pipeline"
+	"muniment/sealer"
+)
+
+// repeating makes the log of one tenant over some days, in which most keys are used again,
+// clocks differ by hours, and some events come twice.
+func repeating(n int) (rows []pipeline.Row) {
+	random := rand.New(rand.NewPCG(7, uint64(n)))
+	for i := range int64(n) {
+		if i > 0 && random.IntN(10) == 0 {
+			again := rows[random.IntN(len(rows))]
+			again.Position = at(i)
+			rows = append(rows, again)
+			continue
+		}
+		issued := midnight.Add(time.Duration(i)*10*time.Minute - time.Duration(random.IntN(300))*time.Minute)
+		rows = append(rows, delivery("tnt_a", i, issued, fmt.Sprint("key ", random.IntN(n/4))))
+	}
+	return rows
+}
+
+// first is the rule, worked out the plain way.
+func first(rows []pipeline.Row, r pipeline.Row) (first pipeline.Row, ok bool) {
+	for _, p := range rows {
+		switch {
+		case p.Offset >= r.Offset:
+			return first, ok
+		case p.EventID == r.EventID: // a copy is no row
+			return pipeline.Row{}, false
+		case !ok && p.Delivery.Idempotency == r.Delivery.Idempotency && r.At.Sub(p.At) <= 24*time.Hour:
+			first, ok = p, true
+		}
+	}
+	return first, ok
+}
+
+func duplicatesOf(rows []pipeline.Row) (list []pipeline.Duplicate) {
+	for _, r := range rows {
+		if p, ok := first(rows, r); ok {
+			list = append(list, pipeline.Duplicate{EventID: r.EventID, Position: r.Position, FirstEventID: p.EventID, First: p.Position})
+		}
+	}
+	return list
+}
+
+func requireDuplicates(t *testing.T, w *Warehouse, rows []pipeline.Row, args ...any) {
+	t.Helper()
+	list, err := w.Duplicates(t.Context(), "tnt_a", sealer.Position{}, at(1<<40))
+	require.NoError(t, err)
+	require.Equal(t, duplicatesOf(rows), list, args...)
+	totals, err := w.MeterTotals(t.Context(), pipeline.MeterQuery{TenantID: "tnt_a"})
+	require.NoError(t, err)
+	require.EqualValues(t, len(list), totals.Duplicates, args...)
+}
+
+// Whatever the filter says, and whenever a process starts, the same are duplicates.
+func TestFiltersDecideNothing(t *testing.T) {
+	rows := repeating(1200)
+	require.Greater(t, len(duplicatesOf(rows)), 300)
+	for name, change := range map[string]func(*Config){
+		"as it is":     func(*Config) {},
+		"always maybe": func(c *Config) { c.maybeAlways = true },
+		"too small":    func(c *Config) { c.FilterBytes = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := fresh(t, variable(t, native))
+			change(&cfg)
+			w := mustOpen(t, cfg)
+			for from := 0; from < len(rows); from += 75 {
+				if from%300 == 0 { // another loader takes over
+					w = mustOpen(t, cfg)
+				}
+				b := batch(rows[max(0, from-from%50):min(from+75, len(rows))])
+				require.NoError(t, w.Load(t.Context(), b))
+			}
+			requireDuplicates(t, w, rows)
+			for from := 0; from < len(rows); from += 400 { // once more
+				require.NoError(t, w.Load(t.Context(), batch(rows[from:min(from+400, len(rows))])))
+			}
+			requireDuplicates(t, w, rows)
+		})
+	}
+}
+
+// beside calls something before one of the statements of a load.
+type beside struct {
+	driver.Conn
+	left int
+	call func()
+}
+
+func (c *beside) next() {
+	if c.left == 0 {
+		c.call()
+	}
+	c.left--
+}
+
+func (c *beside) Query(ctx context.Context, query string, args ...any) (driver.Rows, error) {
+	c.next()
+	return c.Conn.Query(ctx, query, args...)
+}
+
+func (c *beside) PrepareBatch(ctx context.Context, query string, opts ...driver.PrepareBatchOption) (driver.Batch, error) {
+	c.next()
+	return c.Conn.PrepareBatch(ctx, query, opts...)
+}
+
+// A row is retracted before each statement of a load that brings it again, and rows that
+// repeat it: it stays away, and what repeats it repeats the next one, or nothing.
+func TestRetractedDuringALoad(t *testing.T) {
+	for at := 0; ; at++ {
+		cfg := fresh(t, variable(t, native))
+		w, other := mustOpen(t, cfg), mustOpen(t, cfg)
+		forged, next, free := delivery("tnt_a", 0, midnight, "key"), delivery("tnt_a", 1, midnight, "key"), delivery("tnt_a", 2, midnight, "other")
+		require.NoError(t, w.Load(t.Context(), batch([]pipeline.Row{forged, next, free})))
+		more := []pipeline.Row{forged, next, free, delivery("tnt_a", 3, midnight, "key"), delivery("tnt_a", 4, midnight, "other")}
+		retracted := false
+		w.conn = &beside{w.conn, at, func() {
+			retracted = true
+			require.NoError(t, other.Load(t.Context(), withdrawing(forged)))
+		}}
+		require.NoError(t, w.Load(t.Context(), batch(more)))
+		w.conn = w.conn.(*beside).Conn
+		if !retracted {
+			require.Greater(t, at, 6, "statements")
+			return
+		}
+		_, err := w.Event(t.Context(), "tnt_a", forged.EventID)
+		require.ErrorIs(t, err, pipeline.ErrNoEvent, "before statement %d", at)
+		requireDuplicates(t, w, more[1:], "before statement %d", at)
+	}
+}
+
+// A loader is cut off at each of its statements, before the server has it or after, and
+// another one loads the batch: all is there once.
+func TestCutAtEachStatement(t *testing.T) {
+	rows := repeating(40)
+	for _, before := range []bool{true, false} {
+		for left := 0; ; left++ {
+			cfg := fresh(t, variable(t, native))
+			w, successor := mustOpen(t, cfg), mustOpen(t, cfg)
+			require.NoError(t, w.Load(t.Context(), batch(rows[:20])))
+			b := withdrawing(rows[0])
+			b.Rows = append(rows[20:len(rows):len(rows)], b.Rows...)
+			b.From = b.Rows[0].Position
+			conn := w.conn
+			w.conn = &severed{Conn: conn, left: left, before: before}
+			err := w.Load(t.Context(), b)
+			w.conn = conn
+			require.NoError(t, successor.Load(t.Context(), b))
+			requireDuplicates(t, successor, slices.DeleteFunc(slices.Clone(rows), func(r pipeline.Row) bool {
+				return r.EventID == rows[0].EventID
+			}), "cut at %d", left)
+			if err == nil {
+				require.Greater(t, left, 7, "statements")
+				break
+			}
+			require.ErrorIs(t, err, errCut)
+		}
+	}
+}
