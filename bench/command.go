@@ -146,7 +146,7 @@ func (c *Command) MeasureScale(ctx context.Context, exe, python string, server *
 	small := &Scale{Exe: exe, Dir: dir, Out: out, Receipts: 1_500_000, Rights: 50_000, Python: python, Window: 20 * time.Second}
 	large := &ScaleWarehouse{Out: out, Config: server, Deliveries: 10_000_000, Copies: 100}
 	if c.Quick {
-		small.Receipts, small.Rights, small.Window, large.Deliveries, large.Copies = 1000, 20, 200*time.Millisecond, 4000, 2
+		small.Receipts, small.Rights, small.Window, large.Deliveries, large.Copies = 1000, 20, 200*time.Millisecond, 40_000, 2
 	}
 	var verdicts []Verdict
 	if server != nil {

@@ -176,20 +176,25 @@ func (s *ScaleWarehouse) valueOf(c column, t stored) string {
 	case "first_position":
 		return fmt.Sprintf("first_position + n * %d", s.templates())
 	case "at", "issued_at":
-		return "came"
+		return c.moment("came")
 	case "rendered_at":
-		return fmt.Sprintf("if(place %% 5 = 0, came - toInt64(cityHash64(place) %% %d), came - 500)", late)
+		return c.moment(fmt.Sprintf("if(place %% 5 = 0, came - toInt64(cityHash64(place) %% %d), came - 500)", late))
 	case "event_id", "receipt_id":
 		if t.has("at") { // else it names another delivery, or is only shown
 			return "concat(substring(" + c.name + ", 1, 4), " + timeOfULID("came") + ", substring(" + c.name + ", 15))"
 		}
 	case "idempotency":
-		if c.kind == "String" {
-			return "concat(leftPad(toString(n), 4, '0'), substring(idempotency, 5))"
-		}
-		return "CAST(concat(leftPad(toString(n), 4, '0'), substring(toString(idempotency), 5)) AS " + c.kind + ")"
+		return "concat(leftPad(toString(n), 4, '0'), substring(idempotency, 5))"
 	}
 	return c.name
+}
+
+// moment is a time in milliseconds, as the column has it.
+func (c column) moment(ms string) string {
+	if strings.HasPrefix(c.kind, "DateTime64(3") {
+		return "fromUnixTimestamp64Milli(" + ms + ", 'UTC')"
+	}
+	return ms
 }
 
 // timeOfULID is the part of a ULID that tells its time, in SQL.
@@ -222,6 +227,9 @@ func (s *ScaleWarehouse) views(ctx context.Context) error {
 		totals, err := s.warehouse.MeterTotals(ctx, pipeline.MeterQuery{TenantID: s.tenantID, From: from, To: from.Add(window.lasts)})
 		if err != nil {
 			return err
+		}
+		if totals.Receipts == 0 || totals.Duplicates == 0 {
+			return fmt.Errorf("the copies say nothing: %s", spell(totals))
 		}
 		bounds := fmt.Sprintf("tenant_id = '%s' AND %%[1]s >= toDateTime(%d, 'UTC') AND %%[1]s < toDateTime(%d, 'UTC')", s.tenantID, from.Unix(), from.Add(window.lasts).Unix())
 		for view, query := range map[string]string{
