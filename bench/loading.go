@@ -15,8 +15,8 @@ type Loading struct {
 	Rows      int
 	Seconds   float64
 	PerSecond float64
-	// LoaderMicros is the loader's CPU for a row, AllMicros that of everything on the
-	// machine: broker and warehouse too.
+	// LoaderMicros is the loader's CPU for a row, AllMicros that of all processes of the
+	// service and its engines: broker and warehouse too.
 	LoaderMicros, AllMicros float64
 	Loss
 	Lag Lag
@@ -156,7 +156,7 @@ func (c *StackComparison) backlog(ctx context.Context, edge *target, ends map[in
 			rows := float64(max(1, l.Rows))
 			l.PerSecond = rows / max(l.Seconds, lookEvery.Seconds())
 			l.LoaderMicros = micros(now.server-begin.server) / rows
-			l.AllMicros = micros(now.machine.sub(begin.machine).worked) / rows
+			l.AllMicros = micros(now.server-begin.server+now.beside-begin.beside) / rows
 			return l, nil
 		}
 		if err := pause(ctx, lookEvery); err != nil {
