@@ -87,7 +87,7 @@ func serve(t *testing.T, w Warehouse, log route.Ended) http.Handler {
 
 // load adds deliveries to the end of the log and loads them.
 func (b *bench) load(tb require.TestingT, tenantID string, deliveries ...pipeline.Delivery) {
-	batch := pipeline.Batch{Partition: b.homes[tenantID]}
+	batch := pipeline.Batch{Partition: b.homes[tenantID], From: b.end(tenantID)}
 	for _, d := range deliveries {
 		row := pipeline.Row{Type: sealer.TypeDelivery, At: d.IssuedAt, Delivery: &d}
 		row.Position = b.end(tenantID)

@@ -21,7 +21,7 @@ func (b *bench) refused(t *testing.T, tenantID, eventID string, at time.Time, co
 	row.TenantID, row.EventID = tenantID, eventID
 	row.Event = []byte(`{"data":{"counts":[` + counts + `],"from":"","to":""}}`)
 	b.loaded[row.Partition]++
-	require.NoError(t, b.warehouse.Load(context.Background(), pipeline.Batch{Partition: row.Partition, Rows: []pipeline.Row{row}, Next: row.Next()}))
+	require.NoError(t, b.warehouse.Load(context.Background(), pipeline.Batch{Partition: row.Partition, From: row.Position, Rows: []pipeline.Row{row}, Next: row.Next()}))
 }
 
 func askRefusals(b *bench, tenantID, query string) *httptest.ResponseRecorder {

@@ -137,7 +137,7 @@ func TestReleaseOutlivesTheWarehouse(t *testing.T) {
 		rows = append(rows, row)
 		return err
 	}))
-	require.NoError(t, another.Load(t.Context(), pipeline.Batch{Rows: rows, Next: end}))
+	require.NoError(t, another.Load(t.Context(), pipeline.Batch{From: rows[0].Position, Rows: rows, Next: end}))
 	h.room.warehouse = another
 	sealed, err := h.room.Seal(t.Context(), tenant, operator)
 	require.NoError(t, err)

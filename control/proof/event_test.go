@@ -132,7 +132,7 @@ func TestEventPagesWhileEventsArrive(t *testing.T) {
 				r.TenantID, r.EventID = tenant, fmt.Sprint("evt_", n)
 				r.Event = fmt.Appendf(nil, `{"n":%d}`, n)
 				all = append(all, r)
-				require.NoError(rt, w.Load(t.Context(), pipeline.Batch{Rows: all[n:], Next: r.Next()}))
+				require.NoError(rt, w.Load(t.Context(), pipeline.Batch{From: r.Position, Rows: all[n:], Next: r.Next()}))
 			}
 		}
 		arrive()

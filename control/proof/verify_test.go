@@ -135,7 +135,7 @@ func TestEveryForgeryIsFound(t *testing.T) {
 		rows = append(rows, row)
 	}
 	next := rows[len(rows)-1].Position.Next()
-	require.NoError(t, h.warehouse.Load(t.Context(), pipeline.Batch{Rows: rows, Next: next}))
+	require.NoError(t, h.warehouse.Load(t.Context(), pipeline.Batch{From: rows[0].Position, Rows: rows, Next: next}))
 	s := &session{Room: h.room, tenantID: tenant, by: operator, end: next}
 	require.NoError(t, s.prepare(t.Context()))
 	_, err := s.sealNext(t.Context())
