@@ -7,10 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -248,4 +252,31 @@ func private(t *testing.T, dir string) {
 		}
 		return err
 	}))
+}
+
+// TestRestoredServiceGoesOn: what the backup's warehouse has loaded is not loaded again.
+func TestRestoredServiceGoesOn(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	h.receipts(60)
+	h.metered()
+	to := filepath.Join(t.TempDir(), "backup")
+	h.backUp(to)
+	h.stop()
+	other, _ := h.restored(to)
+	other.start()
+	other.receipts(3)
+	require.Equal(t, 63, other.metered())
+	resp, err := http.Get(other.server.Admin + "/metrics")
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	rows := regexp.MustCompile(`\nmuniment_loader_rows_total{partition="0"} (\d+)\n`).FindSubmatch(text)
+	require.NotNil(t, rows)
+	loaded, err := strconv.Atoi(string(rows[1]))
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, loaded, 3)
+	require.Less(t, loaded, 60)
+	other.stop()
 }

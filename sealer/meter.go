@@ -8,7 +8,10 @@ import (
 )
 
 // A delivery is a duplicate if another with the same idempotency hash stands at a
-// lower leaf and is at most DuplicateWindow older; First is the lowest such leaf.
+// lower leaf and is at most DuplicateWindow older, by the events' own times: also if it is
+// younger, by a clock ahead. First is the lowest such leaf. It is the rule by which a
+// warehouse decides as it loads (pipeline.Sink), for leaves are events at their lowest
+// positions, in that order.
 // A duplicate is kept as evidence and metered zero, with ReasonDuplicate and
 // basis BasisNone in place of its own.
 const (
