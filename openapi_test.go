@@ -85,6 +85,7 @@ func TestDocumentedOperations(t *testing.T) {
 	d.visit("get-checkpoint", "", "")
 	d.visit("prove-consistency", "?from={packId}", "")
 	d.visit("get-receipt", "", "")
+	d.visit("list-receipts", "?correlationId=play-0001&rightId={rightId}", "")
 	d.visit("prove-receipt", "", "")
 	d.visit("list-events", "?rightId={rightId}&limit=2", "")
 	d.visit("export-events", "", "")

@@ -2,6 +2,7 @@ package proof
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -244,6 +245,9 @@ type delivery struct {
 	dwellMs   float64
 	key       string         // idempotency key
 	subject   string         // data subject, of the private part
+	anchor    string         // in space
+	trace     string         // correlation id
+	rendered  time.Duration  // before it was issued
 	signer    *sealer.Signer // another than the node's
 }
 
@@ -273,8 +277,11 @@ func (h *house) event(d delivery) *sealer.Record {
 
 	now := h.Now()
 	receipt := sealer.Receipt{
-		ReceiptID: api.NewID(api.PrefixReceipt, now), SpatialAnchorID: "anchor",
-		IssuedAt: now, RenderedAt: now, DwellMs: d.dwellMs, Nonce: base64.RawURLEncoding.EncodeToString(make([]byte, 16)),
+		ReceiptID: api.NewID(api.PrefixReceipt, now), SpatialAnchorID: cmp.Or(d.anchor, "anchor"),
+		IssuedAt: now, RenderedAt: now.Add(-d.rendered), DwellMs: d.dwellMs, Nonce: base64.RawURLEncoding.EncodeToString(make([]byte, 16)),
+	}
+	if d.trace != "" {
+		receipt.CorrelationID = &d.trace
 	}
 	what := sealer.Delivery{
 		TenantID: d.tenant, Actor: sealer.Ref{Kind: "key", ID: "key_test"}, RightID: d.right, RightRevision: 1,

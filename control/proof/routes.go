@@ -34,6 +34,7 @@ func (r *Room) Routes(a route.API) {
 		Summary: "Download a pack as it was sealed", Heavy: true, Content: route.Content{Type: bundleType, Note: "The pack"},
 		Description: "NDJSON of canonical lines: header, entries, signature. Byte for byte what was sealed."}, r.download)
 	r.checkpointRoutes(a)
+	r.searchRoutes(a)
 	r.receiptRoutes(a)
 	r.eventRoutes(a)
 	r.exportRoutes(a)
