@@ -21,6 +21,7 @@ type backupCmd struct {
 	To          string `required:"" help:"Folder to make, or file to make if it ends in .tar." placeholder:"DIR|FILE" type:"path"`
 	WithoutKeys bool   `help:"Leave the private keys out." xor:"keys"`
 	WithRoot    bool   `help:"Take keys/root.skey along: whoever has it can sign as this service, and it can't be revoked." xor:"keys"`
+	Rate        int64  `default:"16" help:"Most MiB a second to read and write, so that a server beside it goes on as before; 0 is no limit."`
 	JSON        bool   `help:"Print the manifest."`
 }
 
@@ -29,7 +30,7 @@ func (c *backupCmd) Run() error {
 	ctx, stop := interrupted()
 	defer stop()
 	made, err := backup.Backup{
-		Data: c.Data, To: c.To, WithoutKeys: c.WithoutKeys, WithRoot: c.WithRoot, Progress: os.Stderr,
+		Data: c.Data, To: c.To, WithoutKeys: c.WithoutKeys, WithRoot: c.WithRoot, Rate: c.Rate << 20, Progress: os.Stderr,
 		OpenLog: func(dir string) (backup.LogCopier, error) { return segment.OpenReader(dir) },
 	}.Run(ctx)
 	switch {

@@ -27,8 +27,8 @@ func (w *backupWriter) pack(ctx context.Context) error {
 		return err
 	}
 	draft := filepath.Join(w.dir, "backup"+tarSuffix)
-	err = createDurably(draft, 0o600, func(to io.Writer) error {
-		archive := tar.NewWriter(to)
+	err = createDurably(draft, 0o600, func(to *os.File) error {
+		archive := tar.NewWriter(w.pace.writer(ctx, to))
 		for _, f := range append([]File{{Name: manifestFile}}, w.m.Files...) {
 			if err := errors.Join(ctx.Err(), w.packFile(archive, f.Name, at)); err != nil {
 				return err
@@ -161,7 +161,7 @@ func hashCopy(to io.Writer, from io.Reader) (size int64, sum []byte, err error) 
 
 // createDurably makes a new file, and the folders above it, out of what fill
 // writes; its bytes are on disk when it returns nil.
-func createDurably(name string, mode os.FileMode, fill func(io.Writer) error) error {
+func createDurably(name string, mode os.FileMode, fill func(*os.File) error) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func createDurably(name string, mode os.FileMode, fill func(io.Writer) error) er
 }
 
 func writeDurably(name string, text []byte) error {
-	return createDurably(name, 0o600, func(w io.Writer) error {
+	return createDurably(name, 0o600, func(w *os.File) error {
 		_, err := w.Write(text)
 		return err
 	})

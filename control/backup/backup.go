@@ -114,7 +114,8 @@ type LogCopier interface {
 	io.Closer
 	// Copy writes the log into a new folder, up to the last group that ends at or
 	// before limit, and returns where the copy ends.
-	Copy(ctx context.Context, dir string, limit sealer.Position) (end sealer.Position, err error)
+	// What it writes to a file goes through what through returns for that.
+	Copy(ctx context.Context, dir string, limit sealer.Position, through func(*os.File) io.Writer) (end sealer.Position, err error)
 }
 
 // Backup is one run of the backup command.
@@ -129,7 +130,9 @@ type Backup struct {
 	WithRoot bool
 	// OpenLog opens the log in a folder for reading, beside whoever appends to it.
 	OpenLog func(dir string) (LogCopier, error)
-	// Progress gets a line for each part; nil is silent.
+	// Rate is how many bytes a second it reads and writes at most; 0 is no limit.
+	Rate int64
+	// Progress gets a line for each part, and every ten seconds; nil is silent.
 	Progress io.Writer
 }
 
@@ -163,6 +166,7 @@ func (b Backup) run(ctx context.Context) (m *Manifest, err error) {
 		}
 	}()
 	w := &backupWriter{Backup: b, dir: partial, m: &Manifest{Format: manifestFormat, Keys: !b.WithoutKeys}}
+	w.pace = pace{rate: b.Rate, say: func(done int64) { w.say("%-13s %s read or written", "…", megabytes(done)) }}
 	if err := w.fill(ctx); err != nil {
 		return nil, err
 	}
@@ -175,8 +179,9 @@ func (b Backup) run(ctx context.Context) (m *Manifest, err error) {
 // backupWriter fills a folder.
 type backupWriter struct {
 	Backup
-	dir string
-	m   *Manifest
+	dir  string
+	m    *Manifest
+	pace pace
 }
 
 // fill copies the parts in the order that makes them one point in time.
@@ -204,22 +209,22 @@ func (w *backupWriter) warehouse(ctx context.Context) error { return w.database(
 // database copies a SQLite file.
 func (w *backupWriter) database(ctx context.Context, name string) error {
 	to := filepath.Join(w.dir, name)
-	if err := copyDatabase(ctx, filepath.Join(w.Data, name), to); err != nil {
+	if err := copyDatabase(ctx, &w.pace, filepath.Join(w.Data, name), to); err != nil {
 		return fmt.Errorf("cannot copy %s: %w", name, err)
 	}
-	size, err := w.list(name)
+	size, err := w.list(ctx, name)
 	w.say("%-13s %s", name, megabytes(size))
 	return err
 }
 
 // list takes a file of the backup into the manifest.
-func (w *backupWriter) list(name string) (size int64, err error) {
+func (w *backupWriter) list(ctx context.Context, name string) (size int64, err error) {
 	f, err := os.Open(filepath.Join(w.dir, filepath.FromSlash(name)))
 	if err != nil {
 		return 0, err
 	}
 	defer f.Close()
-	return w.add(name, io.Discard, f)
+	return w.add(name, io.Discard, w.pace.reader(ctx, f))
 }
 
 // add copies a file and takes it into the manifest.
@@ -230,14 +235,14 @@ func (w *backupWriter) add(name string, to io.Writer, from io.Reader) (size int6
 }
 
 // copy copies a file of the data folder.
-func (w *backupWriter) copy(name string) (size int64, err error) {
+func (w *backupWriter) copy(ctx context.Context, name string) (size int64, err error) {
 	from, err := os.Open(filepath.Join(w.Data, filepath.FromSlash(name)))
 	if err != nil {
 		return 0, err
 	}
 	defer from.Close()
-	err = createDurably(filepath.Join(w.dir, filepath.FromSlash(name)), 0o600, func(to io.Writer) (err error) {
-		size, err = w.add(name, to, from)
+	err = createDurably(filepath.Join(w.dir, filepath.FromSlash(name)), 0o600, func(to *os.File) (err error) {
+		size, err = w.add(name, w.pace.writer(ctx, to), from)
 		return err
 	})
 	return size, err
@@ -282,7 +287,7 @@ func (w *backupWriter) packs(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		size, err := w.copy(path.Join(packsFolder, p.Name))
+		size, err := w.copy(ctx, path.Join(packsFolder, p.Name))
 		if p.Sandbox && errors.Is(err, fs.ErrNotExist) {
 			continue // its visitor is gone since the database was copied
 		}
@@ -345,7 +350,7 @@ func (w *backupWriter) key(name string) (whole bool, err error) {
 		return false, nil
 	}
 	if err == nil {
-		err = createDurably(filepath.Join(w.dir, filepath.FromSlash(name)), 0o600, func(to io.Writer) error {
+		err = createDurably(filepath.Join(w.dir, filepath.FromSlash(name)), 0o600, func(to *os.File) error {
 			_, err := w.add(name, to, bytes.NewReader(text))
 			return err
 		})
@@ -380,7 +385,7 @@ func (w *backupWriter) log(ctx context.Context) error {
 	}); err != nil {
 		return fmt.Errorf("cannot find where the log meets the database: %w", err)
 	}
-	end, err := log.Copy(ctx, filepath.Join(w.dir, logFolder), limit)
+	end, err := log.Copy(ctx, filepath.Join(w.dir, logFolder), limit, func(f *os.File) io.Writer { return w.pace.writer(ctx, f) })
 	if err != nil {
 		return err
 	}
@@ -389,7 +394,7 @@ func (w *backupWriter) log(ctx context.Context) error {
 	var total int64
 	for _, name := range names {
 		var size int64
-		if size, err = w.list(name); err != nil {
+		if size, err = w.list(ctx, name); err != nil {
 			break
 		}
 		total += size

@@ -194,7 +194,7 @@ func (w *restoreWriter) copyFile(from archive, f File) error {
 	if f.Name == rootFile {
 		mode = 0o644
 	}
-	return createDurably(filepath.Join(w.dir, filepath.FromSlash(f.Name)), mode, func(to io.Writer) error {
+	return createDurably(filepath.Join(w.dir, filepath.FromSlash(f.Name)), mode, func(to *os.File) error {
 		size, sum, err := hashCopy(to, io.LimitReader(source, f.Bytes+1)) // it may have grown
 		if err == nil && (size != f.Bytes || hex.EncodeToString(sum) != f.SHA256) {
 			err = altered

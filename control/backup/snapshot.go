@@ -14,19 +14,24 @@ import (
 	"muniment/sealer/keyfile"
 )
 
-// stepPages is how many pages are copied before ctx is looked at again.
-const stepPages = 256
+// stepPages is how many pages of SQLite's default size make a piece.
+const stepPages = pieceBytes / 4096
 
 // copyDatabase copies a SQLite database, which others may be writing to, into a
 // new file: one committed state, on disk when it returns. The copy runs in one read
 // transaction: writers go on, and the source's WAL is kept as long.
-func copyDatabase(ctx context.Context, from, to string) (err error) {
+func copyDatabase(ctx context.Context, p *pace, from, to string) (err error) {
 	if _, err := os.Stat(from); err != nil {
 		return err // SQLite would make it
 	}
 	if err := createDurably(to, 0o600, nil); err != nil {
 		return err
 	}
+	file, err := os.OpenFile(to, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
 	db, err := sql.Open("sqlite", "file:"+escaped(from)+"?_pragma=busy_timeout(5000)")
 	if err != nil {
 		return err
@@ -53,13 +58,16 @@ func copyDatabase(ctx context.Context, from, to string) (err error) {
 		if !ok {
 			return fmt.Errorf("a %T makes no backup", driver)
 		}
-		backup, err := source.NewBackup("file:" + escaped(to))
+		backup, err := source.NewBackup("file:" + escaped(to) + "?_pragma=synchronous(off)") // it is synced below
 		if err != nil {
 			return err
 		}
 		for more := true; more && err == nil; {
-			if err = ctx.Err(); err == nil {
-				more, err = backup.Step(stepPages)
+			if more, err = backup.Step(stepPages); err == nil {
+				err = flush(file, 0, 0) // to the end of the file
+			}
+			if err == nil {
+				err = p.spend(ctx, pieceBytes)
 			}
 		}
 		return errors.Join(err, backup.Finish())

@@ -49,7 +49,7 @@ CREATE TABLE last AS SELECT 0 AS amount`, pages)
 			}
 			_, err := db.ExecContext(t.Context(), `BEGIN; UPDATE first SET amount = amount - 1; UPDATE last SET amount = amount + 1; COMMIT`)
 			return err
-		}}, from, to))
+		}}, new(pace), from, to))
 		require.GreaterOrEqual(t, moved.Load(), int64(pages/stepPages), "nothing was written meanwhile")
 		require.NoError(t, checkDatabase(t.Context(), to))
 		info, err := os.Stat(to)
@@ -66,11 +66,11 @@ CREATE TABLE last AS SELECT 0 AS amount`, pages)
 	require.NoError(t, err)
 	require.Empty(t, left, "a copy is one file")
 
-	require.ErrorIs(t, copyDatabase(t.Context(), from, filepath.Join(dir, "one.db")), os.ErrExist)
-	require.ErrorIs(t, copyDatabase(t.Context(), filepath.Join(dir, "none.db"), filepath.Join(dir, "three.db")), os.ErrNotExist)
+	require.ErrorIs(t, copyDatabase(t.Context(), new(pace), from, filepath.Join(dir, "one.db")), os.ErrExist)
+	require.ErrorIs(t, copyDatabase(t.Context(), new(pace), filepath.Join(dir, "none.db"), filepath.Join(dir, "three.db")), os.ErrNotExist)
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	require.ErrorIs(t, copyDatabase(ctx, from, filepath.Join(dir, "four.db")), context.Canceled)
+	require.ErrorIs(t, copyDatabase(ctx, new(pace), from, filepath.Join(dir, "four.db")), context.Canceled)
 }
 
 func TestDamagedDatabaseIsNamed(t *testing.T) {

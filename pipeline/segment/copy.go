@@ -15,13 +15,14 @@ import (
 // Copy writes the log, as r shows it when Copy is called, into a folder that it
 // makes, and returns where the copy ends: at the last group that ends at or before
 // limit. A group is never split, for it became durable as a whole, so a limit
-// within one leaves all of it out. Every group is checked on the way, and a
+// within one leaves all of it out. What it writes to a file goes through what through
+// returns for that. Every group is checked on the way, and a
 // damaged one is pipeline.ErrDamaged.
 //
 // The copy is a log that Open takes, without room for more, and on disk when Copy
 // returns. What stands in the folder after an error is no log. Retention may
 // remove segments meanwhile: they are open, and so copied all the same.
-func (r *Reader) Copy(ctx context.Context, dir string, limit sealer.Position) (end sealer.Position, err error) {
+func (r *Reader) Copy(ctx context.Context, dir string, limit sealer.Position, through func(*os.File) io.Writer) (end sealer.Position, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("cannot copy log to %s: %w", dir, err)
@@ -48,7 +49,7 @@ func (r *Reader) Copy(ctx context.Context, dir string, limit sealer.Position) (e
 			break
 		}
 		*v = view{file: s.file, limit: s.pos, ahead: readAhead, buf: v.buf[:0]}
-		copied, err := s.copyTo(ctx, dir, v, offset)
+		copied, err := s.copyTo(ctx, dir, v, offset, through)
 		if errors.Is(err, os.ErrClosed) {
 			err = r.fault(s, 0, err)
 		}
@@ -62,12 +63,12 @@ func (r *Reader) Copy(ctx context.Context, dir string, limit sealer.Position) (e
 
 // copyTo writes the header of a segment and its groups up to an offset into a file
 // of the same name. It returns the offset behind them.
-func (s *segment) copyTo(ctx context.Context, dir string, v *view, limit int64) (end int64, err error) {
+func (s *segment) copyTo(ctx context.Context, dir string, v *view, limit int64, through func(*os.File) io.Writer) (end int64, err error) {
 	f, err := os.OpenFile(filepath.Join(dir, s.name()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
 		return 0, err
 	}
-	w := bufio.NewWriterSize(f, readAhead)
+	w := bufio.NewWriterSize(through(f), readAhead)
 	end, err = s.copyGroups(ctx, w, v, limit)
 	if err == nil {
 		err = w.Flush()

@@ -3,6 +3,7 @@ package segment
 import (
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -25,7 +26,7 @@ func TestCopyAtEveryLimit(t *testing.T) {
 	for n := 1; n <= len(d.records); n++ { // the first group is of one record
 		limit := sealer.Position{Generation: 1, Offset: int64(n)}
 		dir := filepath.Join(t.TempDir(), "copy")
-		end, err := log.Copy(t.Context(), dir, limit)
+		end, err := log.Copy(t.Context(), dir, limit, direct)
 		require.NoError(t, err)
 		require.LessOrEqual(t, end.Offset, limit.Offset)
 		require.Greater(t, end.Offset+4, limit.Offset, "no more than one group is left out")
@@ -68,7 +69,7 @@ func TestCopyBesideAppendsAndRetention(t *testing.T) {
 	require.Positive(t, removed)
 
 	dir := filepath.Join(t.TempDir(), "copy")
-	end, err := reader.Copy(t.Context(), dir, sealer.Position{Generation: 9})
+	end, err := reader.Copy(t.Context(), dir, sealer.Position{Generation: 9}, direct)
 	require.NoError(t, err)
 	require.Equal(t, sealer.Position{Generation: 1, Offset: 200}, end)
 	require.Len(t, readAll(t, mustOpen(t, Config{Dir: dir})), 200)
@@ -89,7 +90,7 @@ func TestCopyOfSeveralGenerations(t *testing.T) {
 		{Generation: 3, Offset: 12}: {Generation: 3, Offset: 12},
 		{Generation: 4}:             {Generation: 3, Offset: 20},
 	} {
-		end, err := log.Copy(t.Context(), filepath.Join(t.TempDir(), "copy"), limit)
+		end, err := log.Copy(t.Context(), filepath.Join(t.TempDir(), "copy"), limit, direct)
 		require.NoError(t, err)
 		require.Equal(t, want, end, "%s", limit)
 	}
@@ -101,7 +102,7 @@ func TestCopyRefusesDamage(t *testing.T) {
 	require.NoError(t, err)
 	defer log.Close()
 	d.fs.flip(d.fs.segments()[1], 1000, 1)
-	_, err = log.Copy(t.Context(), filepath.Join(t.TempDir(), "copy"), d.end)
+	_, err = log.Copy(t.Context(), filepath.Join(t.TempDir(), "copy"), d.end, direct)
 	require.ErrorIs(t, err, pipeline.ErrDamaged)
 	requireNamed(t, err, d.fs.segments()[1])
 }
@@ -112,12 +113,15 @@ func TestCopyStopsAndOverwritesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "copy")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := log.Copy(ctx, dir, log.end)
+	_, err := log.Copy(ctx, dir, log.end, direct)
 	require.ErrorIs(t, err, context.Canceled)
-	_, err = log.Copy(t.Context(), dir, log.end)
+	_, err = log.Copy(t.Context(), dir, log.end, direct)
 	require.ErrorIs(t, err, os.ErrExist)
 
 	require.NoError(t, log.Close())
-	_, err = log.Copy(t.Context(), filepath.Join(t.TempDir(), "copy"), log.end)
+	_, err = log.Copy(t.Context(), filepath.Join(t.TempDir(), "copy"), log.end, direct)
 	require.ErrorIs(t, err, pipeline.ErrClosed)
 }
+
+// direct has a copy written as it is.
+func direct(f *os.File) io.Writer { return f }
