@@ -245,7 +245,7 @@ func TestBackupNamesAMissingPack(t *testing.T) {
 	h.receipts(1)
 	h.metered()
 	h.stop()
-	files, err := filepath.Glob(filepath.Join(h.data, "packs", "*", "*.ndjson"))
+	files, err := filepath.Glob(filepath.Join(h.data, "packs", "*", "*.ndjson.zst"))
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(files[0]))
 	to := filepath.Join(t.TempDir(), "backup")

@@ -265,7 +265,7 @@ func TestMissingPack(t *testing.T) {
 	var list struct{ Packs []struct{ ID string } }
 	h.get("/v1/proof-packs", &list)
 	require.Len(t, list.Packs, 1)
-	files, err := filepath.Glob(filepath.Join(h.data, "packs", "*", "*.ndjson"))
+	files, err := filepath.Glob(filepath.Join(h.data, "packs", "*", "*.ndjson.zst"))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
 	h.stop()

@@ -257,7 +257,7 @@ func TestVerifyFindsWhatWasRevived(t *testing.T) {
 
 // verifyPacks are the arguments that verify all packs of the tenant.
 func (h *stoppedService) verifyPacks() []string {
-	packs, err := filepath.Glob(filepath.Join(h.data, "packs", "*", "*.ndjson"))
+	packs, err := filepath.Glob(filepath.Join(h.data, "packs", "*", "*.ndjson.zst"))
 	require.NoError(h.t, err)
 	return append([]string{"verify", "--root", filepath.Join(h.data, "keys", "root.vkey")}, packs...)
 }

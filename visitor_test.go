@@ -202,7 +202,7 @@ func TestSandboxTakesWhatItCounts(t *testing.T) {
 	next.does("POST", "/run-demo", "", &struct{}{})
 
 	// A backup takes time, and visitors leave meanwhile.
-	files, err := filepath.Glob(filepath.Join(h.data, "packs", made.TenantID, "*.ndjson"))
+	files, err := filepath.Glob(filepath.Join(h.data, "packs", made.TenantID, "*.ndjson.zst"))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
 	require.NoError(t, os.Remove(files[0]))

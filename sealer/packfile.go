@@ -86,7 +86,7 @@ func AppendPackObject(dst []byte, p *SealedPack, entries [][]byte) []byte {
 }
 
 // PackReader reads a pack of any form, strictly: whatever is not the one spelling of
-// a pack is ErrNotCanonical. A bundle is streamed.
+// a pack is ErrNotCanonical. A bundle is streamed, and may be compressed with zstd.
 type PackReader struct {
 	header     PackHeader
 	headerText []byte
@@ -126,6 +126,9 @@ func inObject(start []byte) bool {
 }
 
 func (p *PackReader) begin(r *bufio.Reader) (err error) {
+	if r, err = plain(r); err != nil {
+		return err
+	}
 	start, err := r.Peek(len(answerStart + besideStart + objectStart))
 	if err != nil && err != io.EOF {
 		return err

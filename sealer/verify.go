@@ -145,7 +145,7 @@ func verifyFiles(ctx context.Context, t *trust, o *Options) Report {
 func (v *verification) open(f *FileReport) {
 	text, err := f.open()
 	switch {
-	case errors.Is(err, errTooLarge):
+	case errors.Is(err, errTooLarge), errors.Is(err, ErrNotCanonical):
 		f.fail(FormatInvalid, "%v", err)
 	case err != nil:
 		f.unreadable(err)
@@ -215,7 +215,10 @@ func (f *FileReport) open() ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	r := bufio.NewReader(file)
+	r, err := plain(bufio.NewReader(file))
+	if err != nil {
+		return nil, err
+	}
 	start, err := r.Peek(longestStart)
 	if err != nil && err != io.EOF {
 		return nil, err

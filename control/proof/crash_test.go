@@ -86,7 +86,7 @@ func TestSweepSparesWhatMayBeAPack(t *testing.T) {
 	h.deliver(deliveries(3)...)
 	h.seal()
 	h.deliver(deliveries(3)...)
-	require.NoError(t, os.WriteFile(h.room.folder.name(tenant, "ppk_notes.ndjson"), []byte("mine"), 0o600))
+	require.NoError(t, os.WriteFile(h.room.folder.name(tenant, "ppk_notes"+packSuffix), []byte("mine"), 0o600))
 	h.room.step = func(name string) error {
 		if name == "commit" {
 			panic(errInjected)
@@ -101,7 +101,7 @@ func TestSweepSparesWhatMayBeAPack(t *testing.T) {
 	h.seal()
 	h.reopen(Config{})
 	require.Len(t, h.files(), 3, "two packs and a file that is none")
-	require.Contains(t, h.files(), "ppk_notes.ndjson")
+	require.Contains(t, h.files(), "ppk_notes"+packSuffix)
 	h.check()
 }
 

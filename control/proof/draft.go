@@ -36,8 +36,8 @@ type draft struct {
 	// promised. Only then may the key sign.
 	promised bool
 	pack     *sealer.SealedPack
-	bytes    int64
-	sum      sealer.Hash
+	lines    Sum
+	file     Sum
 }
 
 func newDraft(s *session, old head) *draft {
@@ -273,7 +273,7 @@ func (d *draft) blame(ctx context.Context, cause error) error {
 
 // write makes the pack's file, and beside it that of its nodes.
 func (d *draft) write() (err error) {
-	d.bytes, d.sum, err = d.folder.write(d.tenantID, d.packID, func(w io.Writer) error {
+	d.lines, d.file, err = d.folder.write(d.tenantID, d.packID, func(w io.Writer) error {
 		bundle := sealer.NewBundleWriter(w, d.pack)
 		if err := d.scratch.each(bundle.Add); err != nil {
 			return err
@@ -344,6 +344,6 @@ func (d *draft) record(revision int64) Pack {
 		FirstIndex: h.FirstIndex, Count: h.Count, RootHash: h.RootHash.String(),
 		First: d.first, Last: d.next.position,
 		SealedAt: store.At(h.SealedAt), SigningKeyID: h.SigningKeyID,
-		Bytes: d.bytes, SHA256: d.sum.String(), Header: d.pack.HeaderText, counts: countsOf(h),
+		Bytes: d.lines.Bytes, SHA256: d.lines.SHA256, File: d.file, Header: d.pack.HeaderText, counts: countsOf(h),
 	}
 }

@@ -43,7 +43,7 @@ type run struct {
 	bytes       int64 // of all slices
 }
 
-// slice is the part of a pack's file that an export holds.
+// slice is the part of a pack's lines that an export holds.
 type slice struct {
 	pack     Pack
 	from, to int64
@@ -78,7 +78,13 @@ func (r *Room) writeExport(w io.Writer, header []byte, events *run) error {
 		if err != nil {
 			return err
 		}
-		_, err = io.Copy(w, io.NewSectionReader(file, s.from, s.to-s.from))
+		lines, err := unpack(file)
+		if err == nil {
+			_, err = io.CopyN(io.Discard, lines, s.from)
+		}
+		if err == nil {
+			_, err = io.CopyN(w, lines, s.to-s.from)
+		}
 		if err = errors.Join(err, file.Close()); err != nil {
 			return err
 		}
@@ -186,7 +192,11 @@ func (r *Room) cut(p Pack, events *run) (s slice, err error) {
 		return s, err
 	}
 	defer file.Close()
-	lines := bufio.NewReaderSize(file, 1<<16)
+	unpacked, err := unpack(file)
+	if err != nil {
+		return s, err
+	}
+	lines := bufio.NewReaderSize(unpacked, 1<<16)
 	at, err := skipLine(lines)
 	if err != nil {
 		return s, err

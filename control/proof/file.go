@@ -5,10 +5,13 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/klauspost/compress/zstd"
 
 	"muniment/gateway/api"
 	"muniment/sealer"
@@ -17,11 +20,12 @@ import (
 
 // packSuffix ends the name of a pack's file, draftSuffix that of one being written.
 const (
-	packSuffix  = ".ndjson"
+	packSuffix  = ".ndjson.zst"
 	draftSuffix = ".draft"
 )
 
-// folder keeps the packs, one file each: <dir>/<tenantId>/<packId>.ndjson. A file
+// folder keeps the packs, one file each: <dir>/<tenantId>/<packId>.ndjson.zst, one frame
+// of zstd (RFC 8878) that any reader of the content coding can read. A file
 // is complete and on disk before it has that name, and never changes after.
 type folder struct {
 	dir string
@@ -34,16 +38,22 @@ func (f folder) name(tenantID, base string) string { return filepath.Join(f.dir,
 
 func (f folder) path(tenantID, packID string) string { return f.name(tenantID, packID+packSuffix) }
 
-// write makes the file of a pack out of what fill writes, in large pieces. When
+// Sum is what tells one text from all others.
+type Sum struct {
+	Bytes  int64
+	SHA256 string // base64url
+}
+
+// write makes the file of a pack out of the lines that fill writes. When
 // it returns nil, file and name survive a crash of the machine. After an error
 // nothing is left.
-func (f folder) write(tenantID, packID string, fill func(io.Writer) error) (size int64, sum sealer.Hash, err error) {
+func (f folder) write(tenantID, packID string, fill func(io.Writer) error) (lines, file Sum, err error) {
 	home := f.name(tenantID, "")
 	if err := keyfile.MakeDir(home); err != nil {
-		return 0, sum, err
+		return lines, file, err
 	}
 	draft := f.name(tenantID, packID+draftSuffix)
-	size, sum, err = f.writeDraft(draft, fill)
+	lines, file, err = f.writeDraft(draft, fill)
 	if err == nil {
 		err = f.step("rename")
 	}
@@ -51,60 +61,72 @@ func (f folder) write(tenantID, packID string, fill func(io.Writer) error) (size
 		err = os.Rename(draft, f.path(tenantID, packID))
 	}
 	if err != nil {
-		return 0, sum, errors.Join(err, removeIfThere(draft))
+		return lines, file, errors.Join(err, removeIfThere(draft))
 	}
 	if err = f.step("sync folder"); err == nil {
 		err = keyfile.Sync(home)
 	}
 	if err != nil {
-		return 0, sum, errors.Join(err, f.remove(tenantID, packID))
+		return lines, file, errors.Join(err, f.remove(tenantID, packID))
 	}
-	return size, sum, nil
+	return lines, file, nil
 }
 
+// window is how far back a pack's file may refer: what its readers need in memory.
+const window = 1 << 20
+
 // writeDraft writes a file and brings its bytes to disk.
-func (f folder) writeDraft(name string, fill func(io.Writer) error) (size int64, sum sealer.Hash, err error) {
+func (f folder) writeDraft(name string, fill func(io.Writer) error) (lines, packed Sum, err error) {
 	if err := f.step("create file"); err != nil {
-		return 0, sum, err
+		return lines, packed, err
 	}
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return 0, sum, err
+		return lines, packed, err
 	}
-	hash := sha256.New()
-	count := &counter{w: io.MultiWriter(file, hash)}
+	out := newCounter(file)
+	to, err := zstd.NewWriter(out, zstd.WithWindowSize(window), zstd.WithEncoderLevel(zstd.SpeedFastest))
+	if err != nil {
+		return lines, packed, errors.Join(err, file.Close())
+	}
+	in := newCounter(to)
 	if err = f.step("write file"); err == nil {
-		err = fill(count)
+		err = fill(in)
 	}
+	err = errors.Join(err, to.Close())
 	if err == nil {
 		err = f.step("sync file")
 	}
 	if err == nil {
 		err = file.Sync()
 	}
-	hash.Sum(sum[:0])
-	return count.n, sum, errors.Join(err, file.Close())
+	return in.sum(), out.sum(), errors.Join(err, file.Close())
 }
 
 // open opens the file of a sealed pack, at its beginning, after it has read all of
-// it: what isn't byte for byte what was sealed is refused.
+// it: what isn't byte for byte what was written is refused.
 func (f folder) open(p Pack) (*os.File, error) {
 	file, err := os.Open(f.path(p.TenantID, p.ID))
 	if err != nil {
 		return nil, fmt.Errorf("cannot open pack %s: %w", p.ID, err)
 	}
-	hash := sha256.New()
-	size, err := io.Copy(hash, file)
+	found := newCounter(io.Discard)
+	_, err = io.Copy(found, file)
 	if err == nil {
 		_, err = file.Seek(0, io.SeekStart)
 	}
-	if err == nil && (size != p.Bytes || sealer.Hash(hash.Sum(nil)).String() != p.SHA256) {
+	if err == nil && found.sum() != p.File {
 		err = errors.New("its file is damaged")
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot open pack %s: %w", p.ID, err), file.Close())
 	}
 	return file, nil
+}
+
+// unpack reads the canonical lines out of a pack's file.
+func unpack(file io.Reader) (io.Reader, error) {
+	return zstd.NewReader(file, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window))
 }
 
 // remove deletes the files of a pack that did not come to be.
@@ -119,17 +141,23 @@ func removeIfThere(name string) error {
 	return nil
 }
 
-// counter counts the bytes written through it.
+// counter counts and hashes the bytes written through it.
 type counter struct {
-	w io.Writer
-	n int64
+	w    io.Writer
+	n    int64
+	hash hash.Hash
 }
+
+func newCounter(w io.Writer) *counter { return &counter{w: w, hash: sha256.New()} }
 
 func (c *counter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	c.n += int64(n)
+	c.hash.Write(p[:n])
 	return n, err
 }
+
+func (c *counter) sum() Sum { return Sum{c.n, sealer.Hash(c.hash.Sum(nil)).String()} }
 
 // PackEvents hands over the events of all packs in a folder, verbatim: the log may hold
 // them no more. A folder that is not there holds none.

@@ -427,7 +427,7 @@ func (h *house) check() [][]byte {
 		require.EqualValues(h.t, len(entries), header.FirstIndex)
 		require.Equal(h.t, previous, header.Previous)
 		require.Equal(h.t, string(p.Header), string(reader.HeaderText()))
-		require.EqualValues(h.t, len(text), p.Bytes)
+		require.EqualValues(h.t, len(text), p.File.Bytes)
 		for {
 			entry, err := reader.Next()
 			if err == io.EOF {

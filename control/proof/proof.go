@@ -5,9 +5,16 @@
 // order of the events' lowest log positions, with all that a stranger needs to
 // check it offline (see sealer). Sealing promises:
 //
-//   - A pack covers every event that was acknowledged into the log before the
+//   - A seal covers every event that was acknowledged into the log before the
 //     call. It drains the outbox, takes the log's end, and waits, bounded, until
-//     the warehouse has loaded up to there: else 503 WAREHOUSE_BEHIND.
+//     the warehouse has loaded up to there. Who needs the whole gets it, or fails; who
+//     can't wait (SealSome) gets some packs and more, and calls again with upTo until more
+//     is false. upTo is what has to be covered, never where a pack ends: a pack ends at such
+//     an end of the log, is full, or ends at what is loaded while that is fresh (see
+//     raggedFor), or else a verifier would conclude from it what isn't so. 503
+//     WAREHOUSE_BEHIND if nothing new could be sealed, as the warehouse lacks it.
+//   - Events are sealed by themselves (SealDue) when they are old or many, so that nobody
+//     has to ask for it; those of the sandbox's visitors are not.
 //   - What a node has promised in its spool alone is not in the log: a seal waits a
 //     little for the spools of live nodes, and then names in pending each node that
 //     still had records there, by its newest word, which is at most a second old while
@@ -50,8 +57,10 @@
 // otherwise each seal would make something to seal. Such events ride along with
 // the next pack that has something else in it.
 //
-// A pack is served byte for byte as it was sealed: its file is read through and
-// compared with its hash first, and a damaged one is 500, named in the log.
+// A pack is canonical lines, which are what is hashed, and served byte for byte as they were
+// sealed. Its file holds them compressed with zstd, and is sent so to who accepts that. The
+// file is read through and compared with its hash first, and a damaged one is 500, named in
+// the log.
 //
 // What a pack holds can be proven by itself: a receipt's inclusion, the growth of the
 // log from one pack to another, a run of events as an export. A proof reads as many
@@ -65,7 +74,8 @@
 // loaded first, bounded like a seal, and then 503 WAREHOUSE_BEHIND rather than 404.
 //
 // State is the database's (heads, roots, packs) and the folder's (one file a
-// pack, and its nodes). There is no state in memory but a lock for each tenant that is sealing.
+// pack, and its nodes). In memory there is a lock for each tenant that is sealing, and
+// when to look again at each that is sealed by itself.
 // The database away, the disk full, or what is left of it reserved: 503, and nothing has
 // happened.
 //

@@ -360,10 +360,10 @@ func TestNodesAreSwept(t *testing.T) {
 		return all
 	}
 	h.reopen(Config{})
-	require.ElementsMatch(t, []string{pack + ".ndjson", pack + ".nodes", pack + ".nodes.17.draft"}, names(), "a young draft may be in work")
+	require.ElementsMatch(t, []string{pack + packSuffix, pack + ".nodes", pack + ".nodes.17.draft"}, names(), "a young draft may be in work")
 	h.advance(2 * draftAge)
 	h.reopen(Config{})
-	require.ElementsMatch(t, []string{pack + ".ndjson", pack + ".nodes"}, names())
+	require.ElementsMatch(t, []string{pack + packSuffix, pack + ".nodes"}, names())
 }
 
 // TestSealWithoutNodes: that the hashes can't be kept fails no seal.

@@ -3,9 +3,11 @@ package proof
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"muniment/control/route"
 	"muniment/control/store"
@@ -32,7 +34,8 @@ func (r *Room) Routes(a route.API) {
 			"receipts of one right and metering basis, with the amounts of its shares; and unrated, the metered receipts without a line."}, r.get)
 	route.AddFile(a, route.Operation{ID: "download-proof-pack", Method: http.MethodGet, Path: "/v1/proof-packs/{packId}/bundle", Tag: "Proof packs", Access: route.Scope(api.AuditRead),
 		Summary: "Download a pack as it was sealed", Heavy: true, Content: route.Content{Type: bundleType, Note: "The pack"},
-		Description: "NDJSON of canonical lines: header, entries, signature. Byte for byte what was sealed."}, r.download)
+		Description: "NDJSON of canonical lines: header, entries, signature. Byte for byte what was sealed. Who accepts the content coding zstd gets it compressed, " +
+			"to about a quarter; muniment verify takes the file either way."}, r.download)
 	r.checkpointRoutes(a)
 	r.searchRoutes(a)
 	r.receiptRoutes(a)
@@ -170,7 +173,12 @@ func (r *Room) find(ctx context.Context, packID string) (Pack, error) {
 // bundleType is the media type of a pack's file.
 const bundleType = "application/x-ndjson"
 
-func (r *Room) download(ctx context.Context, in *packRequest) (*route.File, error) {
+type downloadRequest struct {
+	PackID         string `path:"packId"`
+	AcceptEncoding string `header:"Accept-Encoding" maxLength:"1024" doc:"With zstd the file is sent compressed, as it is kept."`
+}
+
+func (r *Room) download(ctx context.Context, in *downloadRequest) (*route.File, error) {
 	p, err := r.find(ctx, in.PackID)
 	if err != nil {
 		return nil, err
@@ -179,10 +187,32 @@ func (r *Room) download(ctx context.Context, in *packRequest) (*route.File, erro
 	if err != nil {
 		return nil, err
 	}
-	return &route.File{Name: p.ID + packSuffix, Size: p.Bytes, Write: func(to io.Writer) {
+	answer := &route.File{Name: p.ID + ".ndjson", Size: p.Bytes, Vary: "Accept-Encoding"}
+	var lines io.Reader = file
+	if accepts(in.AcceptEncoding, "zstd") {
+		answer.Coding, answer.Size = "zstd", p.File.Bytes
+	} else if lines, err = unpack(file); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	answer.Write = func(to io.Writer) {
 		defer file.Close()
-		if _, err := io.Copy(to, file); err != nil { // a caller who leaves is the usual reason
+		if _, err := io.Copy(to, lines); err != nil { // a caller who leaves is the usual reason
 			r.cfg.Logger.Info("a download broke off", "packId", p.ID, "err", err)
 		}
-	}}, nil
+	}
+	return answer, nil
+}
+
+// accepts says whether the header Accept-Encoding names a coding (RFC 9110, section 12.5.3).
+func accepts(header, coding string) bool {
+	for one := range strings.SplitSeq(header, ",") {
+		name, weight, _ := strings.Cut(one, ";")
+		if !strings.EqualFold(strings.TrimSpace(name), coding) {
+			continue
+		}
+		q, weighted := strings.CutPrefix(strings.ToLower(strings.TrimSpace(weight)), "q=")
+		n, err := strconv.ParseFloat(q, 64)
+		return !weighted || err == nil && n > 0
+	}
+	return false
 }

@@ -1,6 +1,8 @@
 package proof
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -153,10 +155,12 @@ func TestBundleIsTheFile(t *testing.T) {
 
 	server := httptest.NewServer(h.serve())
 	defer server.Close()
+	accept := "gzip"
 	get := func() (*http.Response, []byte, error) {
 		r, err := http.NewRequest("GET", server.URL+"/v1/proof-packs/"+pack.ID+"/bundle", nil)
 		require.NoError(t, err)
 		r.Header.Set("Tenant", tenant)
+		r.Header.Set("Accept-Encoding", accept)
 		answer, err := http.DefaultClient.Do(r)
 		require.NoError(t, err)
 		defer answer.Body.Close()
@@ -166,10 +170,26 @@ func TestBundleIsTheFile(t *testing.T) {
 	answer, body, err := get()
 	require.NoError(t, err)
 	require.Equal(t, 200, answer.StatusCode)
-	require.Equal(t, string(sealed), string(body))
-	require.EqualValues(t, len(sealed), answer.ContentLength)
+	require.EqualValues(t, pack.Bytes, len(body))
+	require.Equal(t, pack.SHA256, sealer.Hash(sha256.Sum256(body)).String())
+	require.EqualValues(t, len(body), answer.ContentLength)
 	require.Equal(t, "application/x-ndjson", answer.Header.Get("Content-Type"))
 	require.Equal(t, `attachment; filename="`+pack.ID+`.ndjson"`, answer.Header.Get("Content-Disposition"))
+	require.Empty(t, answer.Header.Get("Content-Encoding"))
+	require.Equal(t, "Accept-Encoding", answer.Header.Get("Vary"))
+
+	accept = "gzip, zstd;q=0.5"
+	answer, packed, err := get()
+	require.NoError(t, err)
+	require.Equal(t, "zstd", answer.Header.Get("Content-Encoding"))
+	require.Equal(t, "Accept-Encoding", answer.Header.Get("Vary"))
+	require.EqualValues(t, len(sealed), answer.ContentLength)
+	require.Equal(t, sealed, packed)
+	lines, err := unpack(bytes.NewReader(packed))
+	require.NoError(t, err)
+	plain, err := io.ReadAll(lines)
+	require.NoError(t, err)
+	require.Equal(t, string(body), string(plain), "it is the same")
 
 	damage := map[string][]byte{"cut": sealed[:len(sealed)-1], "longer": append(sealed[:len(sealed):len(sealed)], '\n'), "empty": nil}
 	for _, at := range []int{0, len(sealed) / 2, len(sealed) - 1} {

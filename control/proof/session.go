@@ -28,9 +28,11 @@ type Pack struct {
 	First, Last  sealer.Position
 	SealedAt     store.Instant
 	SigningKeyID string
-	// Bytes and SHA256 (base64url) are of the pack's file.
+	// Bytes and SHA256 (base64url) are of the pack's canonical lines; File of the file that
+	// holds them.
 	Bytes  int64
 	SHA256 string
+	File   Sum
 	// Header is verbatim, as the file's first line has it; empty in a list of summaries.
 	Header json.RawMessage
 	counts counts

@@ -85,11 +85,12 @@ func advance(ctx context.Context, tx *store.Tx, next head, p Pack) error {
 		return errors.Join(err, errMoved)
 	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO proof_packs (pack_id, tenant_id, sequence, revision, first_index, entries, root_hash,
-			first_position, last_generation, last_offset, sealed_at, signing_key_id, bytes, sha256, duplicates, rated, unrated, header)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`,
+			first_position, last_generation, last_offset, sealed_at, signing_key_id, bytes, sha256, file_bytes, file_sha256,
+			duplicates, rated, unrated, header)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`,
 		p.ID, p.TenantID, p.Sequence, p.Revision, int64(p.FirstIndex), int64(p.Count), root,
 		p.First.String(), int64(p.Last.Generation), p.Last.Offset, p.SealedAt, p.SigningKeyID, p.Bytes, p.SHA256,
-		p.counts.duplicates, p.counts.rated, p.counts.unrated, string(p.Header))
+		p.File.Bytes, p.File.SHA256, p.counts.duplicates, p.counts.rated, p.counts.unrated, string(p.Header))
 	return err
 }
 
@@ -131,7 +132,8 @@ func promised(ctx context.Context, db *sql.DB, tenantID string, above uint64) (m
 
 const (
 	packFields = `pack_id, tenant_id, sequence, revision, first_index, entries, root_hash,
-		first_position, last_generation, last_offset, sealed_at, signing_key_id, bytes, sha256, duplicates, rated, unrated`
+		first_position, last_generation, last_offset, sealed_at, signing_key_id, bytes, sha256, file_bytes, file_sha256,
+		duplicates, rated, unrated`
 	packColumns = packFields + `, header`
 )
 
@@ -174,7 +176,7 @@ func Files(ctx context.Context, q store.Querier) ([]File, error) {
 		f.Name = path.Join(tenantID, packID+packSuffix)
 		return f, err
 	}
-	return store.List(ctx, q, "the sealed packs", scan, `SELECT p.tenant_id, p.pack_id, p.bytes, p.sha256, COALESCE(t.sandbox, 0) = 1
+	return store.List(ctx, q, "the sealed packs", scan, `SELECT p.tenant_id, p.pack_id, p.file_bytes, p.file_sha256, COALESCE(t.sandbox, 0) = 1
 		FROM proof_packs p LEFT JOIN tenants t ON t.tenant_id = p.tenant_id ORDER BY p.tenant_id, p.sequence`)
 }
 
@@ -241,7 +243,7 @@ func onePack(row *sql.Row) (Pack, bool, error) {
 func scanPack(row store.Row) (p Pack, err error) {
 	var first, header string
 	err = row.Scan(&p.ID, &p.TenantID, &p.Sequence, &p.Revision, &p.FirstIndex, &p.Count, &p.RootHash,
-		&first, &p.Last.Generation, &p.Last.Offset, &p.SealedAt, &p.SigningKeyID, &p.Bytes, &p.SHA256,
+		&first, &p.Last.Generation, &p.Last.Offset, &p.SealedAt, &p.SigningKeyID, &p.Bytes, &p.SHA256, &p.File.Bytes, &p.File.SHA256,
 		&p.counts.duplicates, &p.counts.rated, &p.counts.unrated, &header)
 	if err != nil {
 		return Pack{}, err

@@ -34,8 +34,9 @@ func (h *house) position(text string) *sealer.Position {
 func TestCallsUntilMoreIsFalse(t *testing.T) {
 	h := build(t, Config{MaxEntries: 10, WorkFor: time.Nanosecond})
 	h.deliver(deliveries(25)...)
+	end := h.end()
 	first := h.some("")
-	require.Equal(t, h.end().String(), first.UpTo)
+	require.Equal(t, end.String(), first.UpTo)
 	require.True(t, first.More)
 	require.Len(t, first.Packs, 1)
 	h.deliver(deliveries(3)...)

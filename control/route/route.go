@@ -122,6 +122,9 @@ type File struct {
 	// off, which can't be taken for a whole one.
 	Size  int64
 	Write func(io.Writer)
+	// Coding is the content coding of what Write writes; empty for none. Vary names the
+	// header of the request that it depends on.
+	Coding, Vary string
 }
 
 // AddFile adds an operation that answers with a file of the operation's Content.
@@ -135,6 +138,12 @@ func AddFile[I any](a API, op Operation, do func(context.Context, *I) (*File, er
 			to.SetHeader("Content-Type", op.Content.Type)
 			to.SetHeader("Content-Length", strconv.FormatInt(f.Size, 10))
 			to.SetHeader("Content-Disposition", `attachment; filename="`+f.Name+`"`)
+			if f.Coding != "" {
+				to.SetHeader("Content-Encoding", f.Coding)
+			}
+			if f.Vary != "" {
+				to.SetHeader("Vary", f.Vary)
+			}
 			f.Write(to.BodyWriter())
 		}}, nil
 	})

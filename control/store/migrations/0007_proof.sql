@@ -35,8 +35,10 @@ CREATE TABLE proof_packs (
     last_offset     BIGINT NOT NULL,
     sealed_at       BIGINT NOT NULL, -- milliseconds
     signing_key_id  TEXT   NOT NULL,
-    bytes           BIGINT NOT NULL, -- of the pack's file
-    sha256          TEXT   NOT NULL, -- of the pack's file, base64url
+    bytes           BIGINT NOT NULL, -- of the pack's canonical lines
+    sha256          TEXT   NOT NULL, -- of the same, base64url
+    file_bytes      BIGINT NOT NULL, -- of the pack's file, where they are compressed
+    file_sha256     TEXT   NOT NULL,
     duplicates      BIGINT NOT NULL, -- what the header lists, counted: it may be long
     rated           BIGINT NOT NULL,
     unrated         BIGINT NOT NULL,

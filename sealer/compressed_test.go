@@ -1,0 +1,35 @@
+package sealer
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/stretchr/testify/require"
+)
+
+func pressed(t *testing.T, text []byte, opts ...zstd.EOption) []byte {
+	t.Helper()
+	w, err := zstd.NewWriter(nil, opts...)
+	require.NoError(t, err)
+	return w.EncodeAll(text, nil)
+}
+
+// TestCompressedPacks are verified as the packs that they are.
+func TestCompressedPacks(t *testing.T) {
+	w := newWorld(t)
+	events := w.run(20)
+	pack := bundle(t, w.seal(events), events)
+	packed := pressed(t, pack)
+	require.Equal(t, w.verdicts(pack), w.verdicts(packed))
+	for _, at := range []int{5, len(packed) / 2, len(packed) - 1} {
+		flipped := bytes.Clone(packed)
+		flipped[at] ^= 1
+		require.NotEqual(t, w.verdicts(pack), w.verdicts(flipped), "flipped at %d", at)
+	}
+	require.NotEqual(t, w.verdicts(pack), w.verdicts(packed[:len(packed)-1]), "cut")
+	// A small file that would be a long line.
+	begins := append([]byte(headerStart), make([]byte, maxHeaderBytes+1)...)
+	_, err := ReadPack(bytes.NewReader(pressed(t, begins)))
+	require.ErrorContains(t, err, "a line of more than")
+}
