@@ -25,6 +25,7 @@ import (
 	"muniment/gateway"
 	"muniment/gateway/auth"
 	"muniment/pipeline"
+	"muniment/pipeline/drift"
 	"muniment/sealer"
 )
 
@@ -32,7 +33,10 @@ import (
 type planeConfig struct {
 	DB        *store.DB
 	Log       pipeline.Log
-	Warehouse pipeline.Warehouse
+	Warehouse interface {
+		pipeline.Warehouse
+		drift.Auditor
+	}
 	// Data is the folder of keys and packs.
 	Data    string
 	Bound   time.Duration
@@ -115,14 +119,19 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 	issuer := newSandboxNode(tenants.IsSandbox)
 	var ctl *control.Control
 	rooms := []control.Room{nodes, tenants, rights, offers, challenges, packs, metering}
+	check, queueCheck, err := driftCheck(cfg, packs)
+	if err != nil {
+		return nil, err
+	}
 	sweeps := []control.Sweep{
 		{Name: "expire offers", Every: time.Second, Do: offers.Expire},
 		{Name: "renew the directory key", Every: time.Minute, Do: nodes.Renew},
+		queueCheck,
 	}
 	if every := packs.DueEvery(); every > 0 {
 		sweeps = append(sweeps, control.Sweep{Name: "seal what is due", Every: every, Do: packs.SealDue})
 	}
-	workers := []control.Worker{{Kind: proof.DropJob, Do: packs.RunDrop, AtOnce: 1}}
+	workers := []control.Worker{{Kind: proof.DropJob, Do: packs.RunDrop, AtOnce: 1}, check}
 	var visitors *sandbox.Room
 	if cfg.Sandbox.Tenants > 0 {
 		visitors, err = sandbox.New(ctx, sandbox.Config{

@@ -36,6 +36,7 @@ import (
 	"muniment/gateway/snapshot"
 	"muniment/pipeline"
 	"muniment/pipeline/clickhouse"
+	"muniment/pipeline/drift"
 	"muniment/pipeline/edge"
 	"muniment/pipeline/kafka"
 	"muniment/pipeline/segment"
@@ -165,6 +166,8 @@ func registered(t *testing.T) shown {
 	away, err := clickhouse.Open(ctx, clickhouse.Config{URL: "clickhouse://u:p@127.0.0.1:1/muniment", Away: true, Registerer: all})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, away.Close()) })
+	_, err = drift.New(drift.Config{Log: spool, Loaded: away.Resume, Auditor: away, Registerer: all})
+	require.NoError(t, err)
 
 	nodes, err := node.New(ctx, node.Config{DB: db, Dir: filepath.Join(dir, "keys"), Registerer: all})
 	require.NoError(t, err)
