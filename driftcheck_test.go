@@ -5,8 +5,31 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+
+	"muniment/pipeline"
+	"muniment/pipeline/clickhouse"
+	"muniment/pipeline/drift"
 )
+
+// requireNoDrift compares all of a log with a warehouse.
+func requireNoDrift(t *testing.T, log pipeline.Reader, warehouse *clickhouse.Warehouse) {
+	t.Helper()
+	all := prometheus.NewRegistry()
+	check, err := drift.New(drift.Config{Log: log, Loaded: warehouse.Resume, Auditor: warehouse, Registerer: all})
+	require.NoError(t, err)
+	require.NoError(t, check.Whole(t.Context()))
+	families, err := all.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "muniment_metering_drift" {
+				require.Zero(t, m.GetGauge().GetValue(), m.GetLabel())
+			}
+		}
+	}
+}
 
 // TestDriftOfAService: a service that is used shows no drift, and shows it when a row is
 // deleted from its warehouse.

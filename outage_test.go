@@ -22,8 +22,8 @@ import (
 )
 
 // The faults of the scaled service, each under load with clients that keep every
-// answer (make faults). When it is over, log, warehouse, packs, metering and rollups
-// must say what the clients hold: 0 missing, 0 counted twice, no drift.
+// answer (make faults). When it is over, log, warehouse, packs and metering must
+// say what the clients hold: 0 missing, 0 counted twice, no drift.
 
 func TestFaultGatewayKilled(t *testing.T) {
 	tr := newTrial(t)

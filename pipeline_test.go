@@ -152,9 +152,10 @@ func TestLoadersComeAndGoOnTheStack(t *testing.T) {
 		require.EqualValues(t, n, totals.Receipts, "0 missing, 0 twice")
 		require.EqualValues(t, n*(n+1)/2, totals.QuantityMs)
 	}
+	requireNoDrift(t, log, warehouse)
 	for _, p := range append(loaders, zombie) {
 		p.stop(t)
 		require.NotContains(t, p.log(), "no longer loaded")
 	}
-	t.Logf("%d records over some changes of loaders, killed and held still for %v: 0 missing, 0 twice", all, time.Since(begun))
+	t.Logf("%d records over some changes of loaders, killed and held still for %v: 0 missing, 0 twice, no drift", all, time.Since(begun))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/bench"
+	"muniment/pipeline/clickhouse"
 )
 
 // trial is a cluster under the load of some tenants.
@@ -165,8 +166,12 @@ func (tr *trial) balance(what string, args ...any) *bench.Audit {
 	audit, err := tr.Audit(ctx, log, tr.callers...)
 	require.NoError(tr, err)
 	require.Greater(tr, audit.Acknowledged, 1000)
-	for _, l := range tr.Loaders {
-		if drift, err := metric(l, "muniment_metering_drift"); err == nil { // else it is not running
+	warehouse, err := clickhouse.Open(ctx, clickhouse.Config{URL: tr.ClickHouse})
+	require.NoError(tr, err)
+	defer warehouse.Close()
+	requireNoDrift(tr.T, log, warehouse)
+	for _, c := range tr.Controls {
+		if drift, err := metric(c, "muniment_metering_drift"); err == nil { // else it is not running
 			require.Zero(tr, drift)
 		}
 	}
