@@ -3,6 +3,7 @@ package clickhouse
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -123,12 +124,14 @@ func (w *Warehouse) Misjudged(ctx context.Context, from, to sealer.Position) (li
 		return nil, err
 	}
 	var keys []keyed
+	wanted, oldest := map[keyID]bool{}, int64(math.MaxInt64)
 	for _, j := range deliveries {
 		if j.idempotency != "" {
 			keys = append(keys, j.keyed)
+			wanted[j.keyID], oldest = true, min(oldest, j.at-dayMs)
 		}
 	}
-	past, err := w.past(ctx, keys, retracted)
+	past, err := w.withAnyOf(ctx, wanted, retracted, "at >= "+moment(oldest))
 	if err != nil {
 		return nil, err
 	}

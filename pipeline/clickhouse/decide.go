@@ -1,8 +1,8 @@
 package clickhouse
 
 import (
-	"cmp"
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -86,7 +86,11 @@ func (w *Warehouse) decide(ctx context.Context, rows []keyed, start map[int32]se
 		}
 		asked = append(asked, list...)
 	}
-	past, err := w.past(ctx, asked, retracted)
+	keys, oldest := map[keyID]bool{}, int64(math.MaxInt64)
+	for _, k := range asked {
+		keys[k.keyID], oldest = true, min(oldest, k.at-dayMs)
+	}
+	past, err := w.withAnyOf(ctx, keys, retracted, "at >= "+moment(oldest))
 	if err != nil {
 		return nil, err
 	}
@@ -146,20 +150,6 @@ func (w *Warehouse) keysSince(ctx context.Context, partition int32, first int64,
 		return
 	}, `SELECT toInt32(toDate32(at)), key FROM idempotency_keys WHERE log_partition = ? AND at >= `+moment(first*dayMs), partition)
 	return err
-}
-
-// past reads what is loaded with the keys of some deliveries and can make one of them a
-// duplicate.
-func (w *Warehouse) past(ctx context.Context, rows []keyed, retracted map[eventKey]keyID) ([]keyed, error) {
-	if len(rows) == 0 {
-		return nil, nil
-	}
-	keys := map[keyID]bool{}
-	for _, r := range rows {
-		keys[r.keyID] = true
-	}
-	oldest := slices.MinFunc(rows, func(a, b keyed) int { return cmp.Compare(a.at, b.at) }).at - dayMs
-	return w.withAnyOf(ctx, keys, retracted, "at >= "+moment(oldest))
 }
 
 // withAnyOf reads the deliveries with some keys, without those that were retracted.

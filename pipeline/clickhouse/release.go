@@ -3,7 +3,6 @@ package clickhouse
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -56,11 +55,9 @@ func (w *Warehouse) forget(ctx context.Context, retracted map[eventKey]keyID) er
 	}
 	var events []string
 	keys := map[keyID]bool{}
-	for _, e := range slices.SortedFunc(maps.Keys(retracted), func(a, b eventKey) int {
-		return strings.Compare(a.tenantID+a.eventID, b.tenantID+b.eventID)
-	}) {
+	for e, key := range retracted {
 		events = append(events, "("+literal(e.tenantID)+", "+literal(e.eventID)+")")
-		if key := retracted[e]; key.idempotency != "" {
+		if key.idempotency != "" {
 			keys[key] = true
 		}
 	}
