@@ -31,8 +31,7 @@
 // its content in the same step in which they would add it, which spares the work
 // without a token.
 //
-// The views are for analysts (migrations/0002_views.sql, queries.sql, dashboards.sql,
-// analyst.sql): plain sums over deduplicated rows, as the answers of this package are.
+// The views are for analysts (see the .sql files): plain sums over deduplicated rows.
 //
 // A server that is away or full makes Load and every question return an error; the
 // loader keeps the batch and tries again. Every call has a deadline.
@@ -47,8 +46,8 @@
 // takes all replicas: while one is away, a batch that brings such a record, or a release, is
 // not loaded.
 //
-// Not here: shards (one tenant's rows are on every replica) and retention (drop a
-// month with ALTER TABLE … DROP PARTITION).
+// Not here: shards (one tenant's rows are on every replica) and retention (drop old
+// partitions with ALTER TABLE … DROP PARTITION).
 package clickhouse
 
 import (
@@ -91,9 +90,9 @@ type Config struct {
 	Cluster string
 	// Timeout bounds each call to the warehouse. Default 1 min.
 	Timeout time.Duration
-	// FilterBytes bounds the memory of the filters of idempotency keys, which take some 4
-	// bytes for each key of the last one to three days. With less than that more keys are
-	// looked up in the warehouse, which costs it up to half a millisecond each. Default 256 MiB.
+	// FilterBytes bounds the memory of the filters of idempotency keys: some 4 bytes for
+	// each key of the last one to three days. With less, more keys are looked up, which costs
+	// the server up to half a millisecond each. Default 256 MiB.
 	FilterBytes int64
 	// Registerer takes the metrics; nil keeps them to ourselves.
 	Registerer prometheus.Registerer

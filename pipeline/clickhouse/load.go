@@ -110,6 +110,11 @@ func (w *Warehouse) load(ctx context.Context, batches []*pipeline.Batch) (err er
 		return err
 	}
 	from, err := starts(batches, known.positions)
+	if errors.Is(err, pipeline.ErrAhead) { // of what is known: another loader may have come further
+		if known, err = w.ask(ctx, batches, known); err == nil {
+			from, err = starts(batches, known.positions)
+		}
+	}
 	if err != nil {
 		return err
 	}
