@@ -101,7 +101,9 @@ func (f *sqliteFiles) searches(ctx context.Context) (names []string, err error) 
 
 // warehouse opens a new one, without some of its indexes.
 func (f *sqliteFiles) warehouse(ctx context.Context, name string, without []string) (*sqlite.Warehouse, error) {
-	open := func() (*sqlite.Warehouse, error) { return sqlite.Open(ctx, sqlite.Config{Path: f.file(name)}) }
+	open := func() (*sqlite.Warehouse, error) {
+		return sqlite.Open(ctx, sqlite.Config{Path: f.file(name), Unsearched: name == unsearched})
+	}
 	w, err := open()
 	if err == nil && len(without) > 0 {
 		var db *sql.DB
