@@ -98,8 +98,8 @@ var resources = map[string][]string{
 
 // plain are optional parameters that name no resource.
 var plain = []string{
-	"actorKind", "after", "asOf", "before", "bucket", "checkpoint", "cursor", "from", "Idempotency-Key", "limit", "order", "rule",
-	"state", "subjectKind", "substrate", "timeZone", "to", "type", "upTo",
+	"Accept-Encoding", "actorKind", "after", "asOf", "before", "bucket", "checkpoint", "cursor", "from", "Idempotency-Key", "limit", "order", "rule",
+	"correlationId", "spatialAnchorId", "state", "subjectKind", "substrate", "timeZone", "to", "type", "upTo",
 	"bases", "challenges", "events", "offers", "packs", "rights", // cursors of the sandbox's inspection
 }
 

@@ -38,7 +38,8 @@ func TestConfigBecomesOptions(t *testing.T) {
 	require.Same(t, secure, opt.TLS)
 	require.Equal(t, clickhouse.Settings{
 		"async_insert": 0, "do_not_merge_across_partitions_select_final": 0, "max_threads": 3,
-		"insert_quorum": "auto", "insert_quorum_parallel": 0, "insert_quorum_timeout": int64(60_000),
+		"max_partitions_per_insert_block": 0,
+		"insert_quorum":                   "auto", "insert_quorum_parallel": 0, "insert_quorum_timeout": int64(60_000),
 		"lightweight_deletes_sync": 2, "select_sequential_consistency": 1,
 	}, opt.Settings)
 
