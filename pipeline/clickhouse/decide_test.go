@@ -70,11 +70,7 @@ func requireDuplicates(t *testing.T, w *Warehouse, rows []pipeline.Row, args ...
 func TestFiltersDecideNothing(t *testing.T) {
 	rows := repeating(1200)
 	require.Greater(t, len(duplicatesOf(rows)), 300)
-	for name, change := range map[string]func(*Config){
-		"as it is":     func(*Config) {},
-		"always maybe": func(c *Config) { c.maybeAlways = true },
-		"too small":    func(c *Config) { c.FilterBytes = 1 },
-	} {
+	for name, change := range filters {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := fresh(t, variable(t, native))

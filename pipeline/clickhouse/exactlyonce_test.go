@@ -1,0 +1,31 @@
+package clickhouse
+
+import (
+	"testing"
+
+	"muniment/pipeline"
+	"muniment/pipeline/conform"
+)
+
+// filters are what a filter of keys may be like. None may change what is a duplicate.
+var filters = map[string]func(*Config){
+	"as it is":     func(*Config) {},
+	"always maybe": func(c *Config) { c.maybeAlways = true },
+	"too small":    func(c *Config) { c.FilterBytes = 1 },
+}
+
+// Whatever happens to loaders and warehouse, and whatever the filter says.
+func TestExactlyOnce(t *testing.T) {
+	for name, change := range filters {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := variable(t, native)
+			conform.ExactlyOnce(t, func(tb testing.TB) conform.WarehouseEngine {
+				cfg := fresh(tb, server)
+				change(&cfg)
+				open := func() pipeline.Warehouse { return mustOpen(tb, cfg) }
+				return conform.WarehouseEngine{Warehouse: open(), Reopen: open, Other: open}
+			})
+		})
+	}
+}
