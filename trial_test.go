@@ -40,6 +40,7 @@ const (
 	trialTenants = 3 // unless a test sets trial.tenants
 	trialClients = 4 // of each tenant
 	trialPause   = 40 * time.Millisecond
+	trialAgain   = 5 // one delivery in so many is asked of two gateways
 )
 
 // trialDeliveries of a tenant are more than any load gets done.
@@ -83,7 +84,7 @@ func (tr *trial) raise(size bench.Size) {
 func (tr *trial) begin(size bench.Size) {
 	tr.Helper()
 	tr.raise(size)
-	tr.load(bench.Load{Name: "fault", Clients: trialClients, Pause: trialPause})
+	tr.load(bench.Load{Name: "fault", Clients: trialClients, Pause: trialPause, Again: trialAgain})
 	tr.more(1000)
 }
 
@@ -166,6 +167,9 @@ func (tr *trial) balance(what string, args ...any) *bench.Audit {
 	audit, err := tr.Audit(ctx, log, tr.callers...)
 	require.NoError(tr, err)
 	require.Greater(tr, audit.Acknowledged, 1000)
+	if len(tr.Gateways) > 1 {
+		require.Positive(tr, audit.Repeated, "deliveries that two gateways acknowledged")
+	}
 	warehouse, err := clickhouse.Open(ctx, clickhouse.Config{URL: tr.ClickHouse})
 	require.NoError(tr, err)
 	defer warehouse.Close()
@@ -175,8 +179,8 @@ func (tr *trial) balance(what string, args ...any) *bench.Audit {
 			require.Zero(tr, drift)
 		}
 	}
-	tr.Logf("%s: %d acknowledged, 0 missing, 0 counted twice, drift 0; %d recorded but never told, %d copies in the log, %d deliveries sent again; %d metered, %d suppressed, %d ms",
-		fmt.Sprintf(what, args...), audit.Acknowledged, audit.Untold, audit.Copies, audit.Retried, audit.Metered, audit.Suppressed, audit.QuantityMs)
+	tr.Logf("%s: %d acknowledged, 0 missing, 0 counted twice, drift 0; %d acknowledged twice and counted once, %d recorded but never told, %d copies in the log, %d deliveries sent again; %d metered, %d suppressed, %d ms",
+		fmt.Sprintf(what, args...), audit.Acknowledged, audit.Repeated, audit.Untold, audit.Copies, audit.Retried, audit.Metered, audit.Suppressed, audit.QuantityMs)
 	return audit
 }
 

@@ -25,8 +25,10 @@ type Audit struct {
 	// and as the callers hold it.
 	Acknowledged int
 	// Untold receipts are there besides: each was recorded and its gateway killed before
-	// it could answer, so the delivery was sent again. The metering has as many duplicates.
-	Untold int
+	// it could answer, so the delivery was sent again. Repeated ones were acknowledged by
+	// another gateway than the one that had acknowledged the delivery before. The metering
+	// has as many duplicates as both together.
+	Untold, Repeated int
 	// Copies stand in the log besides, of records whose acknowledgement was lost.
 	Copies int
 	// Retried deliveries were sent more than once; Replayed is how many were answered
@@ -62,7 +64,7 @@ func (c *Cluster) Audit(ctx context.Context, log pipeline.Reader, callers ...Cal
 		return nil, errors.Join(append(unequal, errUnequal)...)
 	}
 	return &Audit{
-		Acknowledged: len(b.told.acknowledged), Untold: int(b.metering.Duplicates), Copies: b.copies,
+		Acknowledged: len(b.told.acknowledged), Untold: int(b.metering.Duplicates) - b.told.repeated, Repeated: b.told.repeated, Copies: b.copies,
 		Retried: b.told.retried, Replayed: b.told.replayed,
 		Metered: b.metering.Metered, Suppressed: b.metering.Suppressed, QuantityMs: b.metering.QuantityMs,
 	}, nil

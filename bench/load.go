@@ -32,6 +32,10 @@ type Load struct {
 	// Every, if set, is how far apart the deliveries of a client are due, however long it
 	// waited for their answers: one that is late is sent at once. Clients take turns.
 	Every time.Duration
+	// Again, if set, has one delivery in so many sent once more after a 200, byte for byte and
+	// with the same idempotency key, to the next of Addrs: as a client does that lost the
+	// answer. That server knows nothing of the first, and makes a receipt of its own.
+	Again int
 	// Stop, if set, ends the load early when it is closed: no further delivery is begun.
 	Stop <-chan struct{}
 	// Refused, if set, is called with each answer after which a delivery is sent again,
@@ -56,6 +60,8 @@ type Answer struct {
 	// Replayed says that an earlier attempt had been recorded and its answer was
 	// given again.
 	Replayed bool
+	// Again is what another server answered to the same delivery; nil if none was asked.
+	Again *Answer
 }
 
 // retryPause is how long a client waits before it sends an unanswered delivery again.
@@ -72,12 +78,9 @@ func (l *Load) Run(ctx context.Context) ([]Answer, error) {
 	began := time.Now()
 	for number := range l.Clients {
 		clients.Go(func() {
-			client := &fasthttp.HostClient{
-				Addr: l.Addrs[number%len(l.Addrs)], IsTLS: l.TLS != nil, TLSConfig: l.TLS, MaxConns: 1, RetryIfErr: neverRetry,
-				ReadTimeout: 20 * time.Second, WriteTimeout: 20 * time.Second,
-				NoDefaultUserAgentHeader: true, DisablePathNormalizing: true,
-			}
+			client, other := l.client(number), l.client(number+1)
 			defer client.CloseIdleConnections()
+			defer other.CloseIdleConnections()
 			due := began.Add(l.Every * time.Duration(number) / time.Duration(l.Clients))
 			for l.await(ctx, due) {
 				i := int(next.Add(1)) - 1
@@ -87,6 +90,13 @@ func (l *Load) Run(ctx context.Context) ([]Answer, error) {
 				answers[i] = l.post(ctx, client, i)
 				if answers[i].Client = number; answers[i].Status == 0 {
 					return
+				}
+				if l.Again > 0 && i%l.Again == 0 && answers[i].Status == fasthttp.StatusOK {
+					again := l.post(ctx, other, i)
+					if again.Status == 0 {
+						return
+					}
+					answers[i].Again = &again
 				}
 				due = due.Add(l.Every)
 				if n := done.Add(1); l.Answered != nil {
@@ -108,6 +118,15 @@ func (l *Load) Run(ctx context.Context) ([]Answer, error) {
 		return answers, fmt.Errorf("only %d of %d deliveries were answered: %w", done.Load(), want, context.Cause(ctx))
 	}
 	return answers, nil
+}
+
+// client is the connection of a client to a server.
+func (l *Load) client(number int) *fasthttp.HostClient {
+	return &fasthttp.HostClient{
+		Addr: l.Addrs[number%len(l.Addrs)], IsTLS: l.TLS != nil, TLSConfig: l.TLS, MaxConns: 1, RetryIfErr: neverRetry,
+		ReadTimeout: 20 * time.Second, WriteTimeout: 20 * time.Second,
+		NoDefaultUserAgentHeader: true, DisablePathNormalizing: true,
+	}
 }
 
 // await waits until a delivery is due; false when none is to be begun any more.

@@ -98,6 +98,7 @@ type tally struct {
 	refused             int
 	others              map[int]int // unexpected statuses
 	retried, replayed   int
+	repeated            int // receipts of deliveries that another server had answered with one
 }
 
 func newTally() *tally {
@@ -107,44 +108,62 @@ func newTally() *tally {
 // add counts further answers.
 func (t *tally) add(answers []Answer) error {
 	for _, a := range answers {
-		if a.Attempts > 1 {
-			t.retried++
+		if err := t.addOne(a, false); err != nil {
+			return err
 		}
-		if a.Replayed {
-			t.replayed++
+		if a.Again == nil {
+			continue
 		}
-		var body struct {
-			Data struct {
-				Receipt  json.RawMessage
-				Metering struct {
-					Metered    bool
-					QuantityMs int64
-				}
+		if err := t.addOne(*a.Again, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addOne counts an answer. Of two to the same delivery the metering counts one.
+func (t *tally) addOne(a Answer, again bool) error {
+	if a.Attempts > 1 {
+		t.retried++
+	}
+	if a.Replayed {
+		t.replayed++
+	}
+	var body struct {
+		Data struct {
+			Receipt  json.RawMessage
+			Metering struct {
+				Metered    bool
+				QuantityMs int64
 			}
-			Violations []struct{ Code string }
 		}
-		if err := json.Unmarshal(a.Body, &body); err != nil {
-			return fmt.Errorf("cannot read an answer: %w", err)
+		Violations []struct{ Code string }
+	}
+	if err := json.Unmarshal(a.Body, &body); err != nil {
+		return fmt.Errorf("cannot read an answer: %w", err)
+	}
+	switch a.Status {
+	case 200:
+		if err := t.acknowledged.count(body.Data.Receipt); err != nil {
+			return err
 		}
-		switch a.Status {
-		case 200:
-			if err := t.acknowledged.count(body.Data.Receipt); err != nil {
-				return err
-			}
-			if body.Data.Metering.Metered {
-				t.metered++
-			} else {
-				t.suppressed++
-			}
-			t.quantityMs += body.Data.Metering.QuantityMs
-		case 412:
-			t.refused++
-			for _, v := range body.Violations {
-				t.refusals[v.Code]++
-			}
-		default:
-			t.others[a.Status]++
+		if again {
+			t.repeated++
+			return nil
 		}
+		if body.Data.Metering.Metered {
+			t.metered++
+		} else {
+			t.suppressed++
+		}
+		t.quantityMs += body.Data.Metering.QuantityMs
+	case 412:
+		t.refused++
+		for _, v := range body.Violations {
+			t.refusals[v.Code]++
+		}
+	default:
+		t.others[a.Status]++
 	}
 	return nil
 }
@@ -176,7 +195,7 @@ func (b *books) balance() []entry {
 	m := b.metering
 	want, unanswered := len(b.told.acknowledged), 0
 	if b.several {
-		unanswered = int(m.Duplicates)
+		unanswered = int(m.Duplicates) - b.told.repeated
 		want += unanswered
 	}
 	kept := func(what string, r receipts) entry {

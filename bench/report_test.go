@@ -52,6 +52,7 @@ func TestEveryFaultIsFound(t *testing.T) {
 	requireFault(t, "metered less", "the clients were told 2 metered", func(b *books) { b.metering.Metered = 1 })
 	requireFault(t, "suppressed more", "1 suppressed", func(b *books) { b.metering.Suppressed = 2 })
 	requireFault(t, "billed more", "300 ms", func(b *books) { b.metering.QuantityMs++ })
+	requireFault(t, "a repeated delivery that is metered", "0 never acknowledged", func(b *books) { b.several, b.told.repeated = true, 1 })
 	requireFault(t, "a duplicate", "expected 3", func(b *books) { b.metering.Duplicates = 1 })
 	requireFault(t, "an odd answer", "unexpected", func(b *books) { b.told.others = map[int]int{500: 1} })
 }
@@ -73,10 +74,15 @@ func TestTally(t *testing.T) {
 		{Status: 200, Attempts: 2, Replayed: true, Body: fmt.Appendf(nil, ok, 2, false, 0)},
 		{Status: 412, Attempts: 1, Body: []byte(`{"violations":[{"code":"A"},{"code":"B"}]}`)},
 	}))
+	require.NoError(t, got.add([]Answer{{
+		Status: 200, Attempts: 1, Body: fmt.Appendf(nil, ok, 3, true, 5),
+		Again: &Answer{Status: 200, Attempts: 1, Body: fmt.Appendf(nil, ok, 4, true, 5)},
+	}}))
 	require.NoError(t, got.add([]Answer{{Status: 422, Attempts: 1, Body: []byte(`{}`)}}))
-	require.Len(t, got.acknowledged, 2)
+	require.Len(t, got.acknowledged, 4)
+	require.Equal(t, 1, got.repeated)
 	require.Equal(t, map[string]int{"A": 1, "B": 1}, got.refusals)
-	require.Equal(t, []int64{1, 1, 20}, []int64{got.metered, got.suppressed, got.quantityMs})
+	require.Equal(t, []int64{2, 1, 25}, []int64{got.metered, got.suppressed, got.quantityMs})
 	require.Equal(t, []int{1, 1, 1}, []int{got.refused, got.retried, got.replayed})
 	require.Equal(t, map[int]int{422: 1}, got.others)
 
