@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"net/http"
@@ -40,7 +41,8 @@ func TestPipelineWaitsForItsWarehouse(t *testing.T) {
 	require.NotContains(t, p.log(), "hidden")
 }
 
-// sealedDelivery is the n-th delivery of a tenant, of n+1 ms.
+// sealedDelivery is the n-th delivery of a tenant, of n+1 ms. Every third one has the key of
+// the one before it.
 func sealedDelivery(t *testing.T, tenant string, n int) sealer.Record {
 	t.Helper()
 	seed := sha256.Sum256([]byte("node"))
@@ -53,11 +55,13 @@ func sealedDelivery(t *testing.T, tenant string, n int) sealer.Record {
 	var id ulid.ULID
 	require.NoError(t, id.SetTime(uint64(issued.UnixMilli())))
 	require.NoError(t, id.SetEntropy(salt[6:]))
+	hash := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d", tenant, n-n%3/2))
 	private := sealer.AppendPrivate(nil, &sealer.Private{Salt: salt, Telemetry: []byte(`{"viewable":true}`), AttentionMs: -1})
 	event, err := signer.SealDelivery(nil, &sealer.Delivery{
 		TenantID: tenant, Actor: sealer.Ref{Kind: "key", ID: "key_1"}, RightID: "rgh_1", RightRevision: 3, BasisID: "bas_1",
 		Substrate:         gate.CTV,
 		Metering:          gate.Metering{Metered: true, Reason: gate.ReasonMetered, Basis: gate.BasisViewable, QuantityMs: int64(n + 1), AttentionMs: -1},
+		Idempotency:       base64.RawURLEncoding.EncodeToString(hash[:]),
 		PrivateCommitment: sealer.Commit(salt, private),
 	}, &sealer.Receipt{
 		ReceiptID: "rcp_" + id.String(), SpatialAnchorID: "screen 1", IssuedAt: issued, RenderedAt: issued,
@@ -69,7 +73,8 @@ func sealedDelivery(t *testing.T, tenant string, n int) sealer.Record {
 
 // TestLoadersComeAndGoOnTheStack: four loaders under load, every two seconds another one is told
 // to stop, killed, or held still until its partitions are others' and then let go on.
-// Each record that was acknowledged is in the warehouse, once.
+// Each record that was acknowledged is in the warehouse, once, and is a duplicate if it has
+// the key of another.
 func TestLoadersComeAndGoOnTheStack(t *testing.T) {
 	cfg := eventTopic(t)
 	wh := clickhouse.Config{URL: warehouseAt(t, cfg.Topic)}
@@ -144,18 +149,26 @@ func TestLoadersComeAndGoOnTheStack(t *testing.T) {
 			return err == nil && (ok && next == end || end.Offset == 0)
 		}, "partition %d is not loaded up to %s", p, end)
 	}
-	all := 0
+	all, repeated := 0, 0
 	for i, n := range acknowledged {
 		all += n
 		totals, err := warehouse.MeterTotals(t.Context(), pipeline.MeterQuery{TenantID: fmt.Sprintf("tnt_load%02d", i)})
 		require.NoError(t, err)
 		require.EqualValues(t, n, totals.Receipts, "0 missing, 0 twice")
-		require.EqualValues(t, n*(n+1)/2, totals.QuantityMs)
+		counted := n * (n + 1) / 2
+		for repeat := 3; repeat <= n; repeat += 3 {
+			counted -= repeat
+		}
+		require.EqualValues(t, n/3, totals.Duplicates)
+		require.EqualValues(t, counted, totals.QuantityMs)
+		repeated += n / 3
 	}
 	requireNoDrift(t, log, warehouse)
 	for _, p := range append(loaders, zombie) {
 		p.stop(t)
 		require.NotContains(t, p.log(), "no longer loaded")
 	}
-	t.Logf("%d records over some changes of loaders, killed and held still for %v: 0 missing, 0 twice, no drift", all, time.Since(begun))
+	require.Positive(t, repeated)
+	t.Logf("%d records, %d of them duplicates, over some changes of loaders, killed and held still for %v: 0 missing, 0 twice, no drift",
+		all, repeated, time.Since(begun))
 }
