@@ -150,6 +150,7 @@ func (c *controlCmd) Run() (err error) {
 	background := newParts(ctx, fail)
 	defer background.stop()
 	background.run("the high-water mark", func(ctx context.Context) error { return db.Follow(ctx, eventLog) })
+	background.run("the search for stops", db.SearchStops)
 	background.run("the outbox relay", ctl.Run)
 	background.run("the sandbox's node", func(ctx context.Context) error { return ctl.sandbox.serve(ctx, ctl) })
 	defer served.stop() // before what it needs

@@ -231,6 +231,7 @@ func (c *upCmd) Run() (err error) {
 	background.run("the view of rights", view.Run)
 	background.run("the issuer", issuer.Run)
 	background.run("the high-water mark", func(ctx context.Context) error { return db.Follow(ctx, eventLog) })
+	background.run("the search for stops", db.SearchStops)
 	background.run("the log's retention", retention.Run)
 	background.run("the check of the log", func(ctx context.Context) error { return c.damaged(eventLog.Check(ctx)) })
 	background.run("the outbox relay", ctl.Run)

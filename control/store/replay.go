@@ -17,8 +17,9 @@ import (
 // database is held against the stops that the events tell of, whatever revisions it names:
 //
 //   - a restore reads all events: those of the log, of the packs and of the warehouse;
-//   - a start reads what came into the log since the last start, but at most the newest
-//     startReads records. Only if it can't know where that was, it reads all events;
+//   - a start reads what came into the log since the last start: the newest startReads records
+//     before the service is ready, what stands before them afterwards (SearchStops). Only if
+//     it can't know where the last start was, it reads all events;
 //   - a start that accepts an older database reads from the position that this names.
 //
 // What is missing or undone is in force again, by a change of its own revision. A stop that
@@ -52,7 +53,11 @@ type stops struct {
 	newest   map[subject]int // where in events
 	known    map[string]bool // ids of the events that are not in newest
 	revision int64           // the newest that an event names
+	left     []stretch       // of the log, that were not read yet
 }
+
+// stretch is a part of the log: from ≤ position < to.
+type stretch struct{ from, to sealer.Position }
 
 type replayed struct {
 	sealer.Event
@@ -157,17 +162,20 @@ func (db *DB) findStops(ctx context.Context, h History, m missed, all bool) (*st
 		return nil, err
 	}
 	from := make([]sealer.Position, len(m.parts))
+	var left []stretch
 	for i := range m.parts {
 		mark, marked := marks[int32(i)]
 		var known bool
 		from[i], known = m.parts[i].stopsFrom(mark, startReads/int64(len(m.parts)), m.any())
 		all = all || !marked || !known
-		if marked && known && !m.any() && from[i].Compare(mark) > 0 {
-			db.cfg.Logger.Warn("not all that came into the log since the last start was searched for stops: muniment restore searches all of it",
-				"partition", i, "from", from[i].String(), "lastStart", mark.String())
+		if mark.Offset = max(mark.Offset, m.parts[i].begin.Offset); !m.any() && mark.Compare(from[i]) < 0 {
+			left = append(left, stretch{mark, from[i]})
 		}
 	}
 	s := newStops(h.Replays)
+	if !all {
+		s.left = left
+	}
 	if all && h.Older != nil {
 		if err := h.Older(ctx, s.take); err != nil {
 			return nil, fmt.Errorf("cannot read what was stopped before the log begins: %w", err)
@@ -225,21 +233,32 @@ func (tx *Tx) replay(ctx context.Context, h History, m missed, s *stops, rescan 
 			reapplied = append(reapplied, fmt.Sprintf("%s: %s of %s", e.Type, e.Subject.ID, e.TenantID))
 		}
 	}
-	return reapplied, tx.setPositions(ctx, stopMarks, m.ends()...)
+	ends := slices.DeleteFunc(m.ends(), func(end sealer.Position) bool {
+		return slices.ContainsFunc(s.left, func(l stretch) bool { return l.to.Partition == end.Partition })
+	})
+	return reapplied, tx.setPositions(ctx, stopMarks, ends...)
 }
 
 // errUndone ends a change that would put a stop in force again.
 var errUndone = errors.New("a stop is undone")
 
 // holdStops puts in force again what was stopped since the last start and the database
-// does not show, and tells of it. All other processes wait for a change: it asks the log
-// only if there seems to be something undone.
+// does not show, and tells of it. What it has not read is left to SearchStops.
 func (db *DB) holdStops(ctx context.Context, h History, m missed) error {
 	s, err := db.findStops(ctx, h, m, false)
-	if err != nil {
-		return err
+	if err == nil {
+		err = db.holdAgainst(ctx, h, m, s)
 	}
-	err = db.Change(ctx, func(tx *Tx) error {
+	if err == nil && len(s.left) > 0 {
+		db.unsearched = &unsearched{h, m, s}
+	}
+	return err
+}
+
+// holdAgainst puts in force again what the database does not show of some stops. All other
+// processes wait for a change: it asks the log only if there seems to be something undone.
+func (db *DB) holdAgainst(ctx context.Context, h History, m missed, s *stops) error {
+	err := db.Change(ctx, func(tx *Tx) error {
 		undone, err := tx.replay(ctx, h, m, s, false)
 		if err == nil && len(undone) > 0 {
 			err = errUndone

@@ -3,8 +3,11 @@ package store
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
+	"path/filepath"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -77,17 +80,49 @@ func TestStartReadsWhatCameSince(t *testing.T) {
 	require.Empty(t, start())
 }
 
-// TestStartReadsNoMoreThanItsBound: after a long run, too, a service is ready in seconds.
+// TestStartReadsNoMoreThanItsBound: after a long run, too, a service is ready in seconds. What
+// it has not read is searched afterwards, however often that was broken off.
 func TestStartReadsNoMoreThanItsBound(t *testing.T) {
-	db, log := mustOpen(t, t.TempDir()), newMemoryLog()
-	require.Empty(t, db.replayed(t, log, nil))
-	for _, right := range []string{"rgh_a", "rgh_b"} {
-		db.tell(t, "right.suspended", right)
+	synctest.Test(t, func(t *testing.T) {
+		db, log := mustOpenFile(t, filepath.Join(t.TempDir(), "control.db")), newMemoryLog()
+		defer db.Close() // its goroutines are the test's
+		require.Empty(t, db.replayed(t, log, nil))
+		for _, right := range []string{"rgh_a", "rgh_lifted", "rgh_b"} {
+			db.tell(t, "right.suspended", right)
+			db.relayAll(t, log)
+			log.end.Offset += startReads - 1
+		}
+		log.end = log.entries[2].Next()
+		undone := map[string]string{}
+		h := History{Log: log, Replays: []Replay{ofRights(func(_ context.Context, _ *Tx, e *sealer.Event) (bool, error) {
+			was := undone[e.Subject.ID]
+			undone[e.Subject.ID] = e.Type
+			return was != e.Type, nil
+		})}}
+		for range 2 { // a start that doesn't get to the end of its search
+			clear(undone)
+			require.NoError(t, db.Reconcile(t.Context(), h))
+			require.Equal(t, map[string]string{"rgh_b": "right.suspended"}, undone)
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			require.NoError(t, db.SearchStops(ctx))
+		}
+		db.tell(t, "right.resumed", "rgh_lifted")
 		db.relayAll(t, log)
-		log.end.Offset += startReads - 1
-	}
-	log.end = log.entries[1].Next()
-	require.Equal(t, []string{"right.suspended rgh_b"}, db.replayed(t, log, nil))
+		log.fail(errors.New("away"))
+		searched := make(chan error)
+		go func() { searched <- db.SearchStops(t.Context()) }()
+		synctest.Wait()
+		log.fail(nil)
+		require.NoError(t, <-searched)
+		require.Equal(t, map[string]string{"rgh_a": "right.suspended", "rgh_b": "right.suspended", "rgh_lifted": "right.resumed"}, undone)
+
+		db.relayAll(t, log) // database.stops_reapplied
+		log.scanned = 0
+		require.NoError(t, db.Reconcile(t.Context(), h))
+		require.Less(t, log.scanned, 4, "what was searched is not read again")
+		require.Nil(t, db.unsearched)
+	})
 }
 
 // TestNewestEventCounts wherever it is when the database is held against the stops.

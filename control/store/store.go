@@ -156,6 +156,7 @@ type DB struct {
 	newest     atomic.Int64  // the highest revision that was seen committed
 	back       atomic.Bool   // the database went back: nothing of it counts any more
 	metrics    metrics
+	unsearched *unsearched // what Reconcile has left to SearchStops
 }
 
 // Open opens the database, makes it when there is none, and brings its schema up
