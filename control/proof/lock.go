@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// locks lets one seal of a tenant work at a time in this process. It only spares
+// locks lets one seal of a tenant work at a time in this process (see turn). It only spares
 // work: between processes the head's compare-and-set decides.
 type locks struct {
 	mu   sync.Mutex
@@ -49,13 +49,4 @@ func (l *locks) acquire(ctx context.Context, tenantID string) (release func(), e
 		leave()
 		return nil, ctx.Err()
 	}
-}
-
-// turn waits until nobody else is at work on the tenant, here or in another process.
-func (r *Room) turn(ctx context.Context, tenantID string) (release func(), err error) {
-	leave, err := r.sealing.acquire(ctx, tenantID)
-	if err != nil {
-		return nil, err
-	}
-	return leave, nil
 }

@@ -73,7 +73,8 @@
 // A receipt can be asked for as soon as its caller has it: what the log holds is
 // loaded first, bounded like a seal, and then 503 WAREHOUSE_BEHIND rather than 404.
 //
-// State is the database's (heads, roots, packs) and the folder's (one file a
+// State is the database's (heads, roots, packs, and which process is at work on which
+// tenant, so that no two build the same pack) and the folder's (one file a
 // pack, and its nodes). In memory there is a lock for each tenant that is sealing, and
 // when to look again at each that is sealed by itself.
 // The database away, the disk full, or what is left of it reserved: 503, and nothing has
@@ -214,6 +215,7 @@ type Room struct {
 	cfg       Config
 	metrics   *metrics
 	sealing   locks
+	turns     turns
 	due       schedule
 	watch     spoolWatch
 	// releasing is held while a record is released: it is told of once.
@@ -230,7 +232,7 @@ func New(cfg Config) (*Room, error) {
 	}
 	r := &Room{
 		db: cfg.DB, warehouse: cfg.Warehouse, log: cfg.Log, keys: cfg.Keys, cfg: cfg,
-		metrics: newMetrics(), sealing: locks{held: map[string]*lock{}},
+		metrics: newMetrics(), sealing: locks{held: map[string]*lock{}}, turns: newTurns(cfg.DB),
 		step: func(string) error { return nil },
 	}
 	r.folder = folder{dir: cfg.Dir, step: func(name string) error { return r.step(name) }}

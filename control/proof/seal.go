@@ -131,7 +131,7 @@ func (r *Room) seal(ctx context.Context, tenantID string, q request) (sealed Sea
 func (s *session) work(ctx context.Context, workFor time.Duration, upTo sealer.Position) (more bool, err error) {
 	in, cancel := ctx, context.CancelFunc(func() {})
 	if workFor > 0 {
-		in, cancel = context.WithTimeout(ctx, workFor) // to wait for others
+		in, cancel = context.WithTimeout(ctx, workFor/2) // to wait for others: a pack begins in time, or not at all
 	}
 	defer cancel()
 	began, longest := time.Now(), time.Duration(0)
