@@ -64,11 +64,12 @@ func (r *Room) SealDue(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	work := make(chan string)
+	var behind partitions
 	var workers sync.WaitGroup
 	for range min(len(due), runtime.GOMAXPROCS(0)) {
 		workers.Go(func() {
 			for id := range work {
-				if err := r.lookAt(ctx, id); err != nil {
+				if err := r.lookAt(ctx, id, &behind); err != nil {
 					stop(err)
 				}
 			}
@@ -85,14 +86,46 @@ func (r *Room) SealDue(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// lookAt is look; an error is not that of the tenant alone.
-func (r *Room) lookAt(ctx context.Context, tenantID string) error {
+// partitions are those that the warehouse was found to be behind in. Who waits for one of
+// them keeps other tenants waiting.
+type partitions struct {
+	mu  sync.Mutex
+	all map[int32]bool
+}
+
+func (p *partitions) has(one int32) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.all[one]
+}
+
+func (p *partitions) add(one int32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all == nil {
+		p.all = map[int32]bool{}
+	}
+	p.all[one] = true
+}
+
+// lookAt is look, unless the tenant's partition is known to be behind: then it stays due. An
+// error is not that of the tenant alone.
+func (r *Room) lookAt(ctx context.Context, tenantID string, behind *partitions) error {
+	partition, err := r.log.PartitionOf(ctx, tenantID)
+	if err != nil || behind.has(partition) {
+		return err
+	}
 	own, err := r.look(ctx, tenantID)
-	if err == nil || ctx.Err() != nil {
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return nil
+	case errors.Is(err, errBehind):
+		behind.add(partition)
+		r.due.plan(tenantID, func(p *plan) { p.next = r.now().Add(retryLater) })
 		return nil
 	}
 	fresh := r.due.failed(tenantID, r.now().Add(r.mostIdle()))
-	if !own || store.Away(err) || errors.Is(err, errBehind) {
+	if !own || store.Away(err) {
 		return err
 	}
 	if fresh {

@@ -103,3 +103,36 @@ func TestOneHeldTenantHoldsNoOther(t *testing.T) {
 	_, err := h.room.Seal(t.Context(), stranger, operator)
 	require.Equal(t, api.SetAside, api.From(err).Reason)
 }
+
+// TestAPartitionThatIsBehindHoldsNoOther tenant than its own, and is waited for once.
+func TestAPartitionThatIsBehindHoldsNoOther(t *testing.T) {
+	var tenants []string
+	cfg := byItself(time.Hour, 0)
+	cfg.WaitFor = 50 * time.Millisecond
+	cfg.Tenants = func(context.Context) ([]string, error) { return tenants, nil }
+	h := buildOnKafka(t, cfg)
+	a, b := h.apart()
+	for range 4 { // that wait with b
+		for id := ""; ; {
+			if id = api.NewID(api.PrefixTenant, h.Now()); h.partition(id) == h.partition(b) {
+				tenants = append(tenants, id)
+				break
+			}
+		}
+	}
+	tenants = append(tenants, a)
+	for _, id := range tenants {
+		h.deliver(delivery{tenant: id, dwellMs: 1})
+	}
+	h.pause(h.partition(a))
+	h.pause(h.partition(b))
+	h.loaders[h.partition(a)].Resume()
+	h.deliver(delivery{tenant: b, dwellMs: 1}) // is not loaded
+	h.advance(time.Hour)
+	require.NoError(t, h.room.SealDue(t.Context()))
+	h.tenant = a
+	require.Len(t, h.packs(), 1)
+	due := h.room.due.at(h.Now(), tenants, dueTick)
+	require.NotEmpty(t, due, "not every one has waited")
+	require.NotContains(t, due, a)
+}
