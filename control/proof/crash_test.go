@@ -44,7 +44,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 				h.deliver(deliveries(more)...)
 				h.seal()
 				require.Len(t, deliveriesOf(h.check()), 10+more)
-				onlyOneRootOfASize(t, h)
+				h.onlyOneRootOfASize()
 
 				h.advance(2 * draftAge)
 				h.reopen(Config{})
@@ -74,7 +74,7 @@ func TestFailureAtEveryStep(t *testing.T) {
 			h.room.step = func(string) error { return nil }
 			h.seal()
 			require.Len(t, deliveriesOf(h.check()), 5)
-			onlyOneRootOfASize(t, h)
+			h.onlyOneRootOfASize()
 		})
 	}
 }
@@ -118,25 +118,6 @@ func TestOnlyOldDraftsAreSwept(t *testing.T) {
 	}
 	h.reopen(Config{})
 	require.ElementsMatch(t, []string{pack, young, "ppk_notes" + draftSuffix}, h.files())
-}
-
-// onlyOneRootOfASize opens every checkpoint that was ever signed, those of files
-// without a pack included.
-func onlyOneRootOfASize(t *testing.T, h *house) {
-	t.Helper()
-	roots := map[uint64]sealer.Hash{}
-	for _, name := range h.files() {
-		file, err := os.Open(h.room.folder.dir + "/" + tenant + "/" + name)
-		require.NoError(t, err)
-		pack, err := sealer.ReadPack(file)
-		require.NoError(t, file.Close())
-		if err != nil {
-			continue // a draft that was cut off
-		}
-		root, met := roots[pack.Header().TreeSize]
-		require.True(t, !met || root == pack.Header().RootHash, "two roots of size %d", pack.Header().TreeSize)
-		roots[pack.Header().TreeSize] = pack.Header().RootHash
-	}
 }
 
 // TestForkIsRefused promises a root that this log will not have, as a crashed

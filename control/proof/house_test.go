@@ -471,3 +471,23 @@ func (h *house) files() []string {
 	}
 	return names
 }
+
+// onlyOneRootOfASize opens every checkpoint that was ever signed, those of files
+// without a pack included.
+func (h *house) onlyOneRootOfASize() {
+	h.t.Helper()
+	roots := map[uint64]sealer.Hash{}
+	for _, name := range h.files() {
+		file, err := os.Open(h.room.folder.name(h.tenant, name))
+		require.NoError(h.t, err)
+		pack, err := sealer.ReadPack(file)
+		require.NoError(h.t, file.Close())
+		if err != nil {
+			continue // a draft that was cut off
+		}
+		header := pack.Header()
+		root, met := roots[header.TreeSize]
+		require.True(h.t, !met || root == header.RootHash, "two roots of size %d", header.TreeSize)
+		roots[header.TreeSize] = header.RootHash
+	}
+}
