@@ -106,6 +106,8 @@ class Service:
         path, query, body = self.request(operation, ids)
         if "basisId" in (body or {}):
             body["scope"] = {}
+        if body:
+            body.pop("upTo", None)  # goes on with a seal that came before: this is the first
         answer = self.session.request(
             operation.method, URL + operation.path.format(**path), params=query, json=body, cookies={COOKIE: self.cookie} if self.cookie else None
         )
