@@ -21,7 +21,7 @@ import (
 func (r *Room) Routes(a route.API) {
 	route.Add(a, route.Operation{ID: "seal-proof-packs", Method: http.MethodPost, Path: "/v1/proof-packs/seal", Tag: "Proof packs", Access: route.Scope(api.ProofWrite),
 		Summary: "Seal what was acknowledged before the call",
-		Description: "Answers within 30 s with every pack sealed since the call began, or with the last one when nothing is new. While more is true, call again with the answer's upTo: " +
+		Description: "Answers within some 30 s, once the pack that it is at is done, with every pack sealed since the call began, or with the last one when nothing is new. While more is true, call again with the answer's upTo: " +
 			"once it is false, every event that was acknowledged into the log before the first call is in a pack. Events are sealed by themselves, too, when they are many or old. " +
 			"503 WAREHOUSE_BEHIND, when nothing new could be sealed as the warehouse lacks it, and LOG_UNAVAILABLE may be tried again, 503 SET_ASIDE needs an operator."}, r.postSeal)
 	route.Add(a, route.Operation{ID: "list-proof-packs", Method: http.MethodGet, Path: "/v1/proof-packs", Tag: "Proof packs", Access: route.Scope(api.AuditRead),
