@@ -128,8 +128,14 @@ func (w *Warehouse) Load(ctx context.Context, b pipeline.Batch) (err error) {
 	}
 	defer tx.Rollback() // after a commit this does nothing
 	defer func() {
-		if err != nil || len(w.writer.tenants) > mostCached || len(w.writer.commons) > mostCached {
+		if err != nil {
 			w.writer.forget()
+		}
+		if len(w.writer.tenants) > mostCached {
+			clear(w.writer.tenants)
+		}
+		if len(w.writer.commons) > mostCached { // but not the filters: to fill them takes seconds
+			clear(w.writer.commons)
 		}
 	}()
 	l := &load{writer: &w.writer, Tx: tx, ctx: context.WithoutCancel(ctx)}

@@ -185,3 +185,20 @@ func TestTwoWritersSeeEachOther(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, want, list)
 }
+
+// TestFiltersOutliveTheOtherCaches: to fill them again would take seconds.
+func TestFiltersOutliveTheOtherCaches(t *testing.T) {
+	w := mustOpen(t, filepath.Join(t.TempDir(), "warehouse.db"))
+	w.writer.spans = []*span{}
+	for i := range mostCached + 1 {
+		w.writer.tenants[fmt.Sprint(i)] = tenant{}
+		w.writer.commons[common{node: fmt.Sprint(i)}] = 0
+	}
+	version := int64(0)
+	require.NoError(t, w.write.QueryRowContext(t.Context(), `PRAGMA data_version`).Scan(&version))
+	w.writer.version = version
+	require.NoError(t, w.Load(t.Context(), pipeline.Batch{Next: sealer.Position{Offset: 1}}))
+	require.NotNil(t, w.writer.spans)
+	require.Empty(t, w.writer.tenants)
+	require.Empty(t, w.writer.commons)
+}
