@@ -44,14 +44,15 @@ const (
 func hashOf(idempotency string) uint64 { return xxhash.Sum64String(idempotency) }
 
 // begins is the first day of a filter for some deliveries: half of them, at least, are in
-// its reach.
-func begins(rows []keyed) int64 {
+// its reach. It is none that is yet to come: a node whose clock is ahead must not have all
+// others called "maybe" until then.
+func begins(rows []keyed, now time.Time) int64 {
 	times := make([]int64, len(rows))
 	for i, r := range rows {
 		times[i] = r.at
 	}
 	slices.Sort(times)
-	return dayOf(times[len(times)/2] - filterReach)
+	return dayOf(min(times[len(times)/2], now.UnixMilli()) - filterReach)
 }
 
 func dayOf(ms int64) int64 { return (ms - (ms%dayMs+dayMs)%dayMs) / dayMs }
@@ -64,7 +65,7 @@ func (f *keyFilter) maybe(start sealer.Position, rows []keyed,
 	defer f.mu.Unlock()
 	if !f.filled || start.Compare(f.covers) > 0 {
 		f.empty()
-		f.first = begins(rows)
+		f.first = begins(rows, f.shared.now())
 		if err := fill(f.first, f.add); err != nil {
 			f.empty()
 			return nil, err
@@ -109,7 +110,7 @@ func (f *keyFilter) loaded(start, next sealer.Position, rows []keyed) {
 	for _, r := range rows {
 		f.add(dayOf(r.at), r.hash)
 	}
-	f.first = max(f.first, begins(rows))
+	f.first = max(f.first, begins(rows, f.shared.now()))
 	for day, keys := range f.days {
 		if day < f.first {
 			keys.drop(f.shared)
@@ -212,12 +213,13 @@ const bytesOfBlock = 64
 type filterMemory struct {
 	most        int64
 	bytes, keys atomic.Int64
+	now         func() time.Time
 
 	maybes, misses prometheus.Counter
 }
 
 func newFilterMemory(most int64, registerer prometheus.Registerer) (*filterMemory, error) {
-	m := &filterMemory{most: most}
+	m := &filterMemory{most: most, now: time.Now}
 	gauge := func(name, help string, of *atomic.Int64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "muniment", Subsystem: "clickhouse", Name: name, Help: help},
 			func() float64 { return float64(of.Load()) })

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/pipeline"
 	"muniment/sealer"
 )
 
@@ -51,6 +52,7 @@ func TestFilterIsRight(t *testing.T) {
 func TestFilterKnowsItsReach(t *testing.T) {
 	memory, err := newFilterMemory(1<<20, nil)
 	require.NoError(t, err)
+	memory.now = func() time.Time { return midnight.Add(10 * 24 * time.Hour) }
 	f := &keyFilter{shared: memory}
 	fills := 0
 	fill := func(first int64, add func(int64, uint64)) error {
@@ -90,4 +92,30 @@ func TestFilterKnowsItsReach(t *testing.T) {
 	require.ErrorIs(t, err, failing)
 	maybe(next, someKeys(0, 1, midnight))
 	require.Equal(t, 4, fills, "what failed is made good")
+}
+
+// A node whose clock is a year ahead blinds no filter for a year.
+func TestFilterBesideAClockAhead(t *testing.T) {
+	memory, err := newFilterMemory(1<<20, nil)
+	require.NoError(t, err)
+	memory.now = func() time.Time { return midnight }
+	f := &keyFilter{shared: memory}
+	ahead := someKeys(0, 10, midnight.AddDate(1, 0, 0))
+	list, err := f.maybe(at(0), ahead, nothing)
+	require.NoError(t, err)
+	require.Empty(t, list)
+	f.loaded(at(0), at(10), ahead)
+	list, err = f.maybe(at(10), someKeys(0, 20, midnight), nothing)
+	require.NoError(t, err)
+	require.Equal(t, someKeys(0, 10, midnight), list)
+}
+
+// What is loaded goes on where a group's first batch begins, be it at position zero.
+func TestStartsOfAGroup(t *testing.T) {
+	of := func(from, next int64) *pipeline.Batch {
+		return &pipeline.Batch{From: sealer.Position{Offset: from}, Next: sealer.Position{Offset: next}}
+	}
+	begun, err := starts([]*pipeline.Batch{of(0, 5), of(5, 9)}, map[int32]sealer.Position{})
+	require.NoError(t, err)
+	require.Equal(t, map[int32]sealer.Position{0: {}}, begun)
 }

@@ -121,8 +121,10 @@ func starts(batches []*pipeline.Batch, known map[int32]sealer.Position) (map[int
 			starts[b.Partition] = p
 		case b.From.Compare(p) > 0:
 			return nil, fmt.Errorf("%w: %s is behind %s", pipeline.ErrAhead, b.From, p)
-		case starts[b.Partition] == sealer.Position{}:
-			starts[b.Partition] = p
+		default:
+			if _, begun := starts[b.Partition]; !begun {
+				starts[b.Partition] = p
+			}
 		}
 		if b.Next.Compare(p) > 0 {
 			p = b.Next
