@@ -17,8 +17,9 @@ const (
 	// spanRows is how many rows a span has before the next one begins: a look-up asks each
 	// span of a day, an insert dirties pages of the last one.
 	spanRows = 100_000
-	// mostFilters is how many spans, the newest, have a filter in memory, 256 KB each.
-	mostFilters = 64
+	// mostFilters is how many spans, the newest, have a filter in memory, 256 KB each. Each
+	// older one of a day is looked into for each row: 25 million keys a day have filters.
+	mostFilters = 256
 
 	dayMs = int64(24 * time.Hour / time.Millisecond)
 )

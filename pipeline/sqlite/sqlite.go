@@ -11,7 +11,7 @@
 // metering reads sums, and rows only of what isn't a whole hour, or as of a
 // position. Nothing that a Load does grows with what was loaded before: ids are
 // looked for only where one as high is there, keys first in filters in memory
-// (256 KB for each 100,000 keys, 16 MB at most), and the pages that it writes are
+// (256 KB for each 100,000 keys, 64 MB at most), and the pages that it writes are
 // the last ones of each table and index, or few.
 //
 // A full disk or a failing one makes Load return an error and changes nothing;
