@@ -166,7 +166,6 @@ func (w *Warehouse) Sum(ctx context.Context, tenantID string, first, last sealer
 	lines, err = collect(ctx, w, func(scan func(...any) error) (r pipeline.MeterRow, err error) {
 		err = scan(&r.RightID, &r.Substrate, &r.BasisID, &r.MeteringBasis, &r.Reason, &r.Receipts, &r.QuantityMs)
 		return r, err
-	}, `SELECT right_id, toString(substrate) AS of, basis_id, counted_basis, counted_reason, toInt64(count()), sum(counted_ms)
-		FROM `+from+` GROUP BY 1, 2, 3, 4, 5`, args...)
+	}, `SELECT `+summed+` FROM `+narrowly("0", from)+` GROUP BY 1, 2, 3, 4, 5`, args...)
 	return counts[0], lines, err
 }

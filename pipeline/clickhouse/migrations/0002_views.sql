@@ -29,30 +29,47 @@ SELECT
 	if(duplicate, 0, e.quantity_ms) AS quantity_ms,
 	e.generation    AS generation,
 	e.log_partition AS log_partition,
-	e.position      AS position
+	e.position      AS position,
+	e.metering_basis AS recorded_basis, -- by the node, which knows of no duplicates
+	e.reason        AS recorded_reason,
+	e.line          AS line -- a hash of right, substrate, basis, recorded_basis and recorded_reason
 FROM events AS e FINAL
-WHERE e.receipt_id != '';
+WHERE e.type = 'delivery.recorded';
 
--- Sums by hour of rendered_at.
+-- Sums by hour of rendered_at: by narrow columns first, and by texts what is left.
 CREATE OR REPLACE VIEW metering_hourly AS
 SELECT
-	tenant_id,
-	toStartOfHour(r.rendered_at) AS hour,
-	right_id, substrate, basis_id, metering_basis, reason,
-	toInt64(count())   AS receipts,
-	sum(r.quantity_ms) AS quantity_ms
-FROM receipts AS r
+	tenant_id, hour, right_id, substrate, basis_id,
+	if(duplicate, 'none', recorded_basis)       AS metering_basis,
+	if(duplicate, 'DUPLICATE', recorded_reason) AS reason,
+	sum(n)  AS receipts,
+	sum(ms) AS quantity_ms
+FROM (
+	SELECT r.tenant_id AS tenant_id, toStartOfHour(r.rendered_at) AS hour, r.duplicate AS duplicate,
+		any(r.right_id) AS right_id, any(r.substrate) AS substrate, any(r.basis_id) AS basis_id,
+		any(r.recorded_basis) AS recorded_basis, any(r.recorded_reason) AS recorded_reason,
+		toInt64(count()) AS n, sum(r.quantity_ms) AS ms
+	FROM receipts AS r
+	GROUP BY tenant_id, hour, duplicate, r.line
+)
 GROUP BY tenant_id, hour, right_id, substrate, basis_id, metering_basis, reason;
 
 -- The same by day.
 CREATE OR REPLACE VIEW metering_daily AS
 SELECT
-	tenant_id,
-	toDate(r.rendered_at) AS day,
-	right_id, substrate, basis_id, metering_basis, reason,
-	toInt64(count())   AS receipts,
-	sum(r.quantity_ms) AS quantity_ms
-FROM receipts AS r
+	tenant_id, day, right_id, substrate, basis_id,
+	if(duplicate, 'none', recorded_basis)       AS metering_basis,
+	if(duplicate, 'DUPLICATE', recorded_reason) AS reason,
+	sum(n)  AS receipts,
+	sum(ms) AS quantity_ms
+FROM (
+	SELECT r.tenant_id AS tenant_id, toDate(r.rendered_at) AS day, r.duplicate AS duplicate,
+		any(r.right_id) AS right_id, any(r.substrate) AS substrate, any(r.basis_id) AS basis_id,
+		any(r.recorded_basis) AS recorded_basis, any(r.recorded_reason) AS recorded_reason,
+		toInt64(count()) AS n, sum(r.quantity_ms) AS ms
+	FROM receipts AS r
+	GROUP BY tenant_id, day, duplicate, r.line
+)
 GROUP BY tenant_id, day, right_id, substrate, basis_id, metering_basis, reason;
 
 -- One line a count of a gate.refusals event: how many deliveries a rule has refused
