@@ -115,6 +115,16 @@ func (h *house) open(cfg Config) {
 	}
 	h.room, err = New(cfg)
 	require.NoError(t, err)
+	h.room.turns.shared = false // the head decides, and who was killed keeps nobody waiting
+}
+
+// another is another process on the same database and folder. It takes no turns, either.
+func (h *house) another() *Room {
+	h.t.Helper()
+	room, err := New(h.room.cfg)
+	require.NoError(h.t, err)
+	room.turns.shared = false
+	return room
 }
 
 func (h *house) close() {

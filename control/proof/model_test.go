@@ -167,8 +167,7 @@ func (w *world) crash(rt *rapid.T) {
 
 // twoAtOnce are two callers of two processes.
 func (w *world) twoAtOnce(*rapid.T) {
-	second, err := New(w.room.cfg) // that knows of no turns: the head decides
-	require.NoError(w.t, err)
+	second := w.another() // that knows of no turns: the head decides
 	s := series{acked: len(w.acked)}
 	answers := [2]Sealed{}
 	errs := [2]error{}

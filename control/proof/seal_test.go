@@ -145,8 +145,7 @@ func waiting(r *Room, tenantID string) int {
 // the compare-and-set is between them.
 func TestTwoProcessesAtOnce(t *testing.T) {
 	h := build(t)
-	other, err := New(h.room.cfg)
-	require.NoError(t, err)
+	other := h.another()
 	for range 5 {
 		h.deliver(deliveries(20)...)
 		// Both have built their pack before the first of them commits.
@@ -181,8 +180,7 @@ func TestTwoProcessesAtOnce(t *testing.T) {
 // seals a part first. What it learnt about them must not be lost on it.
 func TestSlowerProcessBeginsAnew(t *testing.T) {
 	h := build(t)
-	other, err := New(h.room.cfg)
-	require.NoError(t, err)
+	other := h.another()
 	h.deliver(delivery{dwellMs: 1, key: "a"})
 	h.seal()
 

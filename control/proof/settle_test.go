@@ -155,8 +155,7 @@ func TestSettlementAfterACrash(t *testing.T) {
 // TestTwoProcessesSettleAlike has both build their pack before the first of them commits.
 func TestTwoProcessesSettleAlike(t *testing.T) {
 	h := build(t)
-	other, err := New(h.room.cfg)
-	require.NoError(t, err)
+	other := h.another()
 	h.price("0.001")
 	h.deliver(deliveries(20)...)
 	var built, compared sync.WaitGroup

@@ -7,11 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// secondProcess is another one on the same database and folder.
+// secondProcess is another one that takes turns with the first.
 func (h *house) secondProcess() *Room {
 	h.t.Helper()
-	second, err := New(h.room.cfg)
-	require.NoError(h.t, err)
+	second := h.another()
 	h.room.turns.shared, second.turns.shared = true, true
 	return second
 }
