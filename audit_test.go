@@ -66,7 +66,7 @@ var writes = []write{
 	},
 
 	{operation: "observe-delivery", events: []string{"delivery.recorded right:{rightId}"}},
-	{operation: "seal-proof-packs", events: []string{"pack.sealed pack:{packId}"}, makes: one("packId", "pack.packId")},
+	{operation: "seal-proof-packs", events: []string{"pack.sealed pack:{packId}"}, makes: one("packId", "pack.packId"), body: `{}`},
 
 	{operation: "open-challenge", events: []string{"challenge.opened challenge:{challengeId}"}, makes: one("challengeId", "challenge.id")},
 	{operation: "withdraw-challenge", events: []string{"challenge.withdrawn challenge:{challengeId}"}, again: 409},

@@ -71,9 +71,6 @@ func operationsOf(t *testing.T, server *bench.Server, visitors bool) (all []oper
 		for name, form := range ofOurs {
 			o.body = form.ReplaceAllString(o.body, "{"+name+"}")
 		}
-		if id == "seal-proof-packs" {
-			o.body = `{}` // there is no call before that it goes on with
-		}
 		if id == "create-api-key" {
 			o.body = `{"label":"x","scopes":[]}` // a key can give no scopes that it lacks
 		}
