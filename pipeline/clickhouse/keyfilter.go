@@ -1,7 +1,6 @@
 package clickhouse
 
 import (
-	"math/bits"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -137,37 +136,16 @@ func (f *keyFilter) empty() {
 }
 
 // keys is a growing set of hashes that may take a stranger for a member. It is a list of
-// blocked Bloom filters, each twice as large as the one before it, of which only the last
+// Bloom filters, each twice as large as the one before it, of which only the last
 // takes more; where memory has come to its end the last takes more than it should.
 type keys struct {
-	sets [][]block
+	sets []pipeline.Bloom
 	room int // of the last set
 	n    int
 }
 
-// block has one bit of each of its words set for each of its keys.
-type block [8]uint64
-
-// spot is where a hash is in a set: its block, and six bits for each word.
-func spot(hash uint64, blocks int) (at, bitsOfWords uint64) {
-	at, _ = bits.Mul64(hash, uint64(blocks))
-	return at, hash * 0x9e3779b97f4a7c15 // the block has used up the highest bits
-}
-
 func (k *keys) has(hash uint64) bool {
-search:
-	for _, set := range k.sets {
-		at, left := spot(hash, len(set))
-		b := &set[at]
-		for i := range b {
-			if b[i]&(1<<(left>>58)) == 0 {
-				continue search
-			}
-			left <<= 6
-		}
-		return true
-	}
-	return false
+	return slices.ContainsFunc(k.sets, func(set pipeline.Bloom) bool { return set.Maybe(hash) })
 }
 
 func (k *keys) add(hash uint64, shared *filterMemory) {
@@ -177,13 +155,7 @@ func (k *keys) add(hash uint64, shared *filterMemory) {
 	k.room = max(k.room-1, 0)
 	k.n++
 	shared.keys.Add(1)
-	set := k.sets[len(k.sets)-1]
-	at, left := spot(hash, len(set))
-	b := &set[at]
-	for i := range b {
-		b[i] |= 1 << (left >> 58)
-		left <<= 6
-	}
+	k.sets[len(k.sets)-1].Add(hash)
 }
 
 func (k *keys) grow(shared *filterMemory) {
@@ -196,7 +168,7 @@ func (k *keys) grow(shared *filterMemory) {
 		blocks = 1 // without a bit nothing could be remembered
 		shared.bytes.Add(bytesOfBlock)
 	}
-	k.sets = append(k.sets, make([]block, blocks))
+	k.sets = append(k.sets, make(pipeline.Bloom, blocks))
 	k.room = blocks * keysOfBlock
 }
 

@@ -20,6 +20,8 @@ const (
 	// mostFilters is how many spans, the newest, have a filter in memory, 256 KB each. Each
 	// older one of a day is looked into for each row: 25 million keys a day have filters.
 	mostFilters = 256
+	// filterBlocks are those of a filter: 24 keys in each.
+	filterBlocks = 4096
 
 	dayMs = int64(24 * time.Hour / time.Millisecond)
 )
@@ -27,39 +29,7 @@ const (
 // span is a row of the table of that name.
 type span struct {
 	number, rows, latest int64
-	filter               *bloom
-}
-
-// bloom says "new" or "maybe" of a hash: a blocked Bloom filter of some 20 bits a key.
-// Of 1,000 hashes that are new it says "maybe" of two.
-type bloom [4096][8]uint64
-
-// bits returns the block of a hash and five of its bits.
-func (f *bloom) bits(hash int64) (block *[8]uint64, bits [5]uint16) {
-	h := uint64(hash)
-	block = &f[h>>52]
-	for i := range bits {
-		bits[i] = uint16(h & 511)
-		h >>= 9
-	}
-	return block, bits
-}
-
-func (f *bloom) add(hash int64) {
-	block, bits := f.bits(hash)
-	for _, b := range bits {
-		block[b>>6] |= 1 << (b & 63)
-	}
-}
-
-func (f *bloom) maybe(hash int64) bool {
-	block, bits := f.bits(hash)
-	for _, b := range bits {
-		if block[b>>6]&(1<<(b&63)) == 0 {
-			return false
-		}
-	}
-	return true
+	filter               pipeline.Bloom // nil: not in memory
 }
 
 // hashOf is the start of a digest of an idempotencyKey.
@@ -101,13 +71,13 @@ func (l *load) fill(s *span) error {
 		return err
 	}
 	defer rows.Close()
-	s.filter = &bloom{}
+	s.filter = make(pipeline.Bloom, filterBlocks)
 	for rows.Next() {
 		var hash int64
 		if err := rows.Scan(&hash); err != nil {
 			return err
 		}
-		s.filter.add(hash)
+		s.filter.Add(uint64(hash))
 	}
 	return rows.Err()
 }
@@ -162,7 +132,7 @@ func (l *load) first(n *newRow) (first place, ok bool, err error) {
 				return place{}, false, err
 			}
 		}
-		if s.filter != nil && !s.filter.maybe(n.hash) {
+		if s.filter != nil && !s.filter.Maybe(uint64(n.hash)) {
 			continue
 		}
 		var p place
@@ -191,7 +161,7 @@ func (l *load) storeFinds() error {
 		return nil
 	}
 	if len(l.spans) == 0 || l.spans[len(l.spans)-1].rows >= spanRows {
-		l.spans = append(l.spans, &span{number: int64(len(l.spans)), filter: &bloom{}})
+		l.spans = append(l.spans, &span{number: int64(len(l.spans)), filter: make(pipeline.Bloom, filterBlocks)})
 		if i := len(l.spans) - 1 - mostFilters; i >= 0 {
 			l.spans[i].filter = nil
 		}
@@ -219,7 +189,7 @@ func (l *load) storeFinds() error {
 		return cmp.Or(cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.hash, b.hash))
 	})
 	err = insert(l, l.keys, keyed, func(args []any, n *newRow) []any {
-		s.filter.add(n.hash)
+		s.filter.Add(uint64(n.hash))
 		return append(args, s.number, n.tenant, n.hash, n.generation, n.position, n.partition)
 	})
 	if err != nil || l.unsearched {
