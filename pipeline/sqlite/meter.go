@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"muniment/pipeline"
+	"muniment/sealer"
 )
 
 // Metering sums the recorded decisions by bucket, right, substrate, basis and
 // reason.
 func (w *Warehouse) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
-	sums, texts, err := w.sums(ctx, q, q.Buckets)
+	sums, texts, _, err := w.sums(ctx, q, q.Buckets)
 	if err != nil {
 		return nil, fmt.Errorf("cannot sum metering of %s: %w", q.TenantID, err)
 	}
@@ -55,14 +56,12 @@ func (w *Warehouse) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipe
 
 // MeterTotals sums all deliveries of a window.
 func (w *Warehouse) MeterTotals(ctx context.Context, q pipeline.MeterQuery) (t pipeline.MeterTotals, err error) {
-	sums, texts, err := w.sums(ctx, q, nil)
+	sums, texts, ends, err := w.sums(ctx, q, nil)
 	if err != nil {
 		return pipeline.MeterTotals{}, fmt.Errorf("cannot total metering of %s: %w", q.TenantID, err)
 	}
-	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	for of, sum := range sums {
 		t.Receipts += sum.receipts
-		first, last = min(first, sum.first), max(last, sum.last)
 		if of.duplicate {
 			t.Duplicates += sum.receipts
 			continue
@@ -73,7 +72,7 @@ func (w *Warehouse) MeterTotals(ctx context.Context, q pipeline.MeterQuery) (t p
 		}
 	}
 	if t.Receipts > 0 {
-		t.First, t.Last = instant(first), instant(last)
+		t.First, t.Last = instant(ends.first), instant(ends.last)
 	}
 	return t, nil
 }
@@ -100,12 +99,16 @@ type meterTexts struct {
 	metered bool
 }
 
-// sums sums the selected deliveries. Whole units are summed already; as of a position
-// they are not. Here, as SQLite would sort all of them to group them.
-func (w *Warehouse) sums(ctx context.Context, q pipeline.MeterQuery, buckets []time.Time) (map[of]sum, map[int64]meterTexts, error) {
+// mostBehind is what Warehouse.mostBehind is.
+const mostBehind = 50_000
+
+// sums sums the selected deliveries, and says when the first and the last of them were
+// rendered. Whole units are summed already; what lies behind a position is taken out of them
+// again. Here, as SQLite would sort all rows to group them.
+func (w *Warehouse) sums(ctx context.Context, q pipeline.MeterQuery, buckets []time.Time) (sums map[of]sum, texts map[int64]meterTexts, ends ends, err error) {
 	tx, err := w.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // one state for all queries
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, ends, err
 	}
 	defer tx.Rollback()
 	var f filter
@@ -113,7 +116,11 @@ func (w *Warehouse) sums(ctx context.Context, q pipeline.MeterQuery, buckets []t
 	if q.RightID != "" {
 		f.add(`e.common IN (SELECT common FROM common WHERE tenant = (SELECT tenant FROM tenants WHERE tenant_id = ?) AND right_id = ?)`, q.TenantID, q.RightID)
 	}
-	sums := map[of]sum{}
+	behind, err := w.behind(ctx, tx, q.AsOf, f)
+	if err != nil {
+		return nil, nil, ends, err
+	}
+	sums = map[of]sum{}
 	add := func(k of, s sum) {
 		have := sums[k]
 		have.add(s)
@@ -121,7 +128,7 @@ func (w *Warehouse) sums(ctx context.Context, q pipeline.MeterQuery, buckets []t
 	}
 	rest := stretches(buckets, q.From, q.To)
 	for _, unit := range slices.Backward(units) {
-		if q.AsOf != nil {
+		if len(behind) > w.mostBehind {
 			break
 		}
 		var whole stretchList
@@ -137,7 +144,14 @@ func (w *Warehouse) sums(ctx context.Context, q pipeline.MeterQuery, buckets []t
 			WHERE e.unit = ? AND e.start >= b.low AND e.start < b.high AND `+f.String(),
 			slices.Concat([]any{whole.String(), unit}, f.args)...)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, ends, err
+		}
+		for _, d := range behind {
+			if b, ok := whole.at(d.first); ok {
+				d.of.bucket = b
+				ends.doubtful = true
+				add(d.of, sum{receipts: -1, quantity: -d.quantity, first: d.first, last: d.first})
+			}
 		}
 	}
 	f.before(q.AsOf)
@@ -153,17 +167,67 @@ func (w *Warehouse) sums(ctx context.Context, q pipeline.MeterQuery, buckets []t
 		WHERE e.class = 0 AND e.rendered_at >= b.low AND e.rendered_at < b.high AND `+f.String(),
 		append([]any{rest.String()}, f.args...)...)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, ends, err
 	}
+	maps.DeleteFunc(sums, func(_ of, s sum) bool { return s.receipts == 0 })
+	if err := ends.of(ctx, tx, sums, f); err != nil {
+		return nil, nil, ends, err
+	}
+	texts, err = commonTexts(ctx, tx, sums)
+	return sums, texts, ends, err
+}
+
+// delivery is what sums need of one.
+type delivery struct {
+	of
+	sum
+}
+
+// behind lists the deliveries at or behind a position, and at most one more than may be
+// taken out of sums; none for nil.
+func (w *Warehouse) behind(ctx context.Context, tx *sql.Tx, asOf *sealer.Position, f filter) ([]delivery, error) {
+	if asOf == nil {
+		return nil, nil
+	}
+	return collect(ctx, tx, func(scan func(...any) error) (d delivery, err error) {
+		return d, scan(&d.common, &d.duplicate, &d.quantity, &d.first)
+	}, `SELECT e.common, e.duplicate, e.quantity_ms, e.rendered_at FROM events AS e
+		WHERE e.class = 0 AND (e.generation, e.position) >= (?, ?) AND `+f.String()+` LIMIT ?`,
+		slices.Concat([]any{asOf.Generation, asOf.Offset}, f.args, []any{w.mostBehind + 1})...)
+}
+
+// ends are the times at which the first and the last delivery were rendered.
+type ends struct {
+	first, last int64
+	doubtful    bool // they may be those of deliveries that don't count
+}
+
+// of finds the ends of sums, whose deliveries f selects.
+func (e *ends) of(ctx context.Context, tx *sql.Tx, sums map[of]sum, f filter) error {
+	e.first, e.last = math.MaxInt64, math.MinInt64
+	for _, s := range sums {
+		e.first, e.last = min(e.first, s.first), max(e.last, s.last)
+	}
+	if !e.doubtful || len(sums) == 0 {
+		return nil
+	}
+	const rendered = `SELECT e.rendered_at FROM events AS e INDEXED BY deliveries_by_time WHERE e.class = 0 AND e.rendered_at >= ? AND e.rendered_at <= ? AND `
+	args := append([]any{e.first, e.last}, f.args...)
+	return tx.QueryRowContext(ctx, `SELECT (`+rendered+f.String()+` ORDER BY e.rendered_at LIMIT 1), (`+rendered+f.String()+` ORDER BY e.rendered_at DESC LIMIT 1)`,
+		slices.Concat(args, args)...).Scan(&e.first, &e.last)
+}
+
+// commonTexts reads what the deliveries of sums have in common.
+func commonTexts(ctx context.Context, tx *sql.Tx, sums map[of]sum) (map[int64]meterTexts, error) {
 	texts := map[int64]meterTexts{}
 	for k := range sums {
 		texts[k.common] = meterTexts{}
 	}
 	numbers, err := json.Marshal(slices.Collect(maps.Keys(texts)))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return sums, texts, each(ctx, tx, func(scan func(...any) error) error {
+	return texts, each(ctx, tx, func(scan func(...any) error) error {
 		var number int64
 		var t meterTexts
 		err := scan(&number, &t.RightID, &t.Substrate, &t.BasisID, &t.MeteringBasis, &t.Reason, &t.metered)
@@ -280,6 +344,20 @@ func (s stretchList) split(unit int64) (whole, rest stretchList) {
 		}
 	}
 	return whole, rest
+}
+
+// at is the bucket of a moment.
+func (s stretchList) at(ms int64) (bucket int64, ok bool) {
+	i, _ := slices.BinarySearchFunc(s, ms, func(b stretch, ms int64) int {
+		if b.high <= ms {
+			return -1
+		}
+		return 1
+	})
+	if i == len(s) || ms < s[i].low {
+		return 0, false
+	}
+	return s[i].bucket, true
 }
 
 // String is a JSON list of [bucket, low, high).

@@ -65,6 +65,9 @@ type Warehouse struct {
 	// is kinder than its busy timeout.
 	write *sql.DB
 	read  *sql.DB
+	// mostBehind is how many deliveries at or behind a position are taken out of sums; where
+	// there are more, all before it are added up.
+	mostBehind int
 	// writer holds what belongs to Load.
 	writer writer
 }
@@ -94,7 +97,7 @@ func Open(ctx context.Context, cfg Config) (_ *Warehouse, err error) {
 		return nil, err
 	}
 
-	w := &Warehouse{writer: writer{unsearched: cfg.Unsearched}}
+	w := &Warehouse{mostBehind: mostBehind, writer: writer{unsearched: cfg.Unsearched}}
 	defer func() {
 		if err != nil {
 			w.Close()

@@ -113,3 +113,43 @@ func TestSumsAreThoseOfTheRows(t *testing.T) {
 		})
 	})
 }
+
+// Sums as of a position are those of the rows before it, whether what is behind is taken out
+// of whole units or what is before is added up.
+func TestSumsAsOfAPosition(t *testing.T) {
+	w, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "warehouse.db")})
+	require.NoError(t, err)
+	defer w.Close()
+	const n = 120
+	rows := deliveries(0, n)
+	begin := time.Date(2026, 10, 1, 0, 30, 0, 0, time.UTC)
+	for i := range rows {
+		d := rows[i].Delivery
+		rows[i].TenantID, d.RightID = "tnt_a", fmt.Sprintf("rgh_%d", i%3)
+		d.RenderedAt = begin.Add(time.Duration(i*37%n) * 7 * time.Hour)
+		if i%4 == 3 {
+			d.Idempotency = rows[i-3].Delivery.Idempotency
+		}
+	}
+	require.NoError(t, w.Load(t.Context(), pipeline.Batch{Rows: rows, Next: sealer.Position{Generation: 1, Offset: n}}))
+	for _, q := range []pipeline.MeterQuery{
+		{}, {RightID: "rgh_1"}, {From: begin.Add(5 * time.Hour)}, {From: begin, To: begin.Add(100 * time.Hour)},
+		{Buckets: []time.Time{begin, begin.Add(29 * time.Hour), begin.Add(700 * time.Hour)}},
+	} {
+		for offset := range int64(n + 2) {
+			q.TenantID, q.AsOf = "tnt_a", &sealer.Position{Generation: 1, Offset: offset}
+			w.mostBehind = mostBehind
+			lines, err := w.Metering(t.Context(), q)
+			require.NoError(t, err)
+			totals, err := w.MeterTotals(t.Context(), q)
+			require.NoError(t, err)
+			w.mostBehind = -1
+			added, err := w.Metering(t.Context(), q)
+			require.NoError(t, err)
+			require.Equal(t, added, lines, "as of %d: %+v", offset, q)
+			total, err := w.MeterTotals(t.Context(), q)
+			require.NoError(t, err)
+			require.Equal(t, total, totals, "as of %d: %+v", offset, q)
+		}
+	}
+}
