@@ -39,6 +39,7 @@ type admission struct {
 	seconds  prometheus.Counter
 
 	interval atomic.Int64 // nanoseconds between two deliveries, 0: nobody waits
+	last     atomic.Int64 // when Admit was called, Unix nanoseconds
 
 	mu   sync.Mutex
 	next time.Time // when the next delivery is admitted
@@ -59,11 +60,12 @@ func newAdmission(registry prometheus.Registerer, position func(ctx context.Cont
 // Admit waits until some deliveries may be issued, for admissionMost or until ctx is done,
 // if that comes first. See issue.Config.Admit.
 func (a *admission) Admit(ctx context.Context, deliveries int) {
+	now := time.Now()
+	a.last.Store(now.UnixNano())
 	interval := time.Duration(a.interval.Load())
 	if interval == 0 {
 		return
 	}
-	now := time.Now()
 	a.mu.Lock()
 	at := a.next
 	if earliest := now.Add(-admissionBurst); at.Before(earliest) {
@@ -86,6 +88,18 @@ func (a *admission) Admit(ctx context.Context, deliveries int) {
 	}
 	a.waits.Inc()
 	a.seconds.Add(time.Since(now).Seconds())
+}
+
+// quiet says whether nothing was delivered for a second.
+func (a *admission) quiet() bool { return time.Now().UnixNano()-a.last.Load() > int64(time.Second) }
+
+// sealWorkers is how many goroutines verify the receipts of a pack in a process that
+// delivers: while it does, they leave it half of the processors.
+func sealWorkers(processors int, quiet bool) int {
+	if quiet {
+		return processors
+	}
+	return max(1, processors/2)
 }
 
 // Run looks at the loader until ctx is done.

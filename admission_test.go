@@ -163,3 +163,18 @@ func TestAdmissionOfMany(t *testing.T) {
 		require.Equal(t, time.Millisecond, time.Since(began))
 	})
 }
+
+// TestASealLeavesProcessorsToDeliveries, as long as there are any.
+func TestASealLeavesProcessorsToDeliveries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &admission{}
+		require.True(t, a.quiet())
+		a.Admit(t.Context(), 1)
+		require.False(t, a.quiet())
+		time.Sleep(time.Second + 1)
+		require.True(t, a.quiet())
+	})
+	require.Equal(t, 4, sealWorkers(4, true))
+	require.Equal(t, 2, sealWorkers(4, false))
+	require.Equal(t, 1, sealWorkers(1, false))
+}

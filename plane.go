@@ -44,6 +44,8 @@ type planeConfig struct {
 	Sandbox sandbox.Flags
 	Seal    sealFlags
 	LogKeep time.Duration // 0: 7 days
+	// SealWorkers is proof.Config.Workers.
+	SealWorkers func() int
 	// Shared says that other processes may have the same database.
 	Shared     bool
 	Logger     *slog.Logger
@@ -100,7 +102,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 		Tenants: func(ctx context.Context) ([]string, error) {
 			return tenants.TenantIDs(ctx, sealer.PackPurpose(false))
 		},
-		SealEvery: cfg.Seal.SealEvery, SealAt: cfg.Seal.SealAt, Logger: cfg.Logger, Registerer: cfg.Registerer,
+		SealEvery: cfg.Seal.SealEvery, SealAt: cfg.Seal.SealAt, Workers: cfg.SealWorkers, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {
 		return nil, err

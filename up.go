@@ -150,9 +150,18 @@ func (c *upCmd) Run() (err error) {
 		return warehouse.Resume(ctx, segment.Partition)
 	}}
 
+	admitted, err := newAdmission(registry, func(ctx context.Context) (loaded, end int64, ok bool) {
+		next, ok := loader.Loaded()
+		_, last, err := eventLog.Bounds(ctx, segment.Partition)
+		return next.Offset, last.Offset, ok && err == nil
+	})
+	if err != nil {
+		return err
+	}
 	token := rand.Text()
 	ctl, err := openPlane(ctx, planeConfig{
 		DB: db, Log: eventLog, Warehouse: warehouse, Data: c.Data, Bound: c.Bound, Token: token, Sandbox: c.Sandbox, Seal: c.Seal, LogKeep: c.Keep, Logger: logger, Registerer: registry,
+		SealWorkers: func() int { return sealWorkers(processors, admitted.quiet()) },
 	})
 	if err != nil {
 		return err
@@ -171,14 +180,6 @@ func (c *upCmd) Run() (err error) {
 		return err
 	}
 	view, err := snapshot.New(snapshot.Config{Source: ctl.Source(), NodeID: nodeID, Bound: c.Bound, Logger: logger, Registerer: registry})
-	if err != nil {
-		return err
-	}
-	admitted, err := newAdmission(registry, func(ctx context.Context) (loaded, end int64, ok bool) {
-		next, ok := loader.Loaded()
-		_, last, err := eventLog.Bounds(ctx, segment.Partition)
-		return next.Offset, last.Offset, ok && err == nil
-	})
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,11 @@
 package sealer
 
 import (
+	"cmp"
 	"crypto"
 	"fmt"
 	"maps"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -34,11 +36,13 @@ type PackConfig struct {
 	Rules []SettlementRule
 	// Rate rates the pack. It may be nil as long as there are no rules.
 	Rate Rate
+	// Workers is how many goroutines verify receipts. Default runtime.GOMAXPROCS(0).
+	Workers int
 }
 
 // PackBuilder builds one pack out of its entries, in one pass and without
-// keeping them. It belongs to one goroutine; it uses all processors to verify
-// each receipt before it stands under a checkpoint.
+// keeping them. It belongs to one goroutine; others verify each receipt before it stands
+// under a checkpoint.
 type PackBuilder struct {
 	cfg    PackConfig
 	ledger *ledger
@@ -80,7 +84,7 @@ func newPackBuilder(cfg PackConfig) (*PackBuilder, error) {
 	b.ledger.adopt(cfg.Rules)
 	b.ledger.claim = b.claim
 	in := &inspector{directory: directory, purpose: receipts, sealedAt: cfg.SealedAt}
-	b.crew = newCrew(in.inspect, b.ledger.fold)
+	b.crew = newCrew(cmp.Or(cfg.Workers, runtime.GOMAXPROCS(0)), in.inspect, b.ledger.fold)
 	return b, nil
 }
 

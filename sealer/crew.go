@@ -4,7 +4,6 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"time"
 )
@@ -59,7 +58,7 @@ func (in *inspector) checkSignature(d *RecordedDelivery) (Code, error) {
 	return "", nil
 }
 
-// crew inspects entries on all processors and folds the findings in the order of
+// crew inspects entries on several goroutines and folds the findings in the order of
 // the entries, on one goroutine. A few hundred entries are in memory at a time.
 type crew struct {
 	inspect func(text []byte) finding
@@ -78,9 +77,8 @@ type batch struct {
 
 const batchEntries = 32
 
-// newCrew starts the crew; wait must be called.
-func newCrew(inspect func([]byte) finding, fold func(finding)) *crew {
-	n := runtime.GOMAXPROCS(0)
+// newCrew starts a crew of n; wait must be called.
+func newCrew(n int, inspect func([]byte) finding, fold func(finding)) *crew {
 	c := &crew{
 		inspect: inspect,
 		jobs:    make(chan *batch, n),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"runtime"
 	"slices"
 	"time"
 )
@@ -152,7 +153,7 @@ func (e *exportCheck) run(ctx context.Context, v *verification, file io.Reader) 
 // section folds the entries up to a leaf, those that one checkpoint was sealed for.
 func (e *exportCheck) section(ctx context.Context, v *verification, r *ExportReader, l *ledger, i int, end uint64) error {
 	in := &inspector{v.trust.newer, e.heads[i].head.receipts(), e.by[i]}
-	crew := newCrew(in.inspect, func(f finding) {
+	crew := newCrew(runtime.GOMAXPROCS(0), in.inspect, func(f finding) {
 		if f.delivery != nil && f.code == "" {
 			v.sight(e.FileReport, f.delivery, e.by[i], "leaf %d of %s, in %s", l.next(), e.heads[i].head.Origin, e.File)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"time"
 )
@@ -163,7 +164,7 @@ func (c *packCheck) entries(ctx context.Context, p *PackReader, in *inspector) e
 	if c.inspect != nil {
 		inspect = func(text []byte) finding { return c.inspect(in, text) }
 	}
-	crew := newCrew(inspect, func(f finding) {
+	crew := newCrew(runtime.GOMAXPROCS(0), inspect, func(f finding) {
 		if c.seen != nil && f.delivery != nil && f.code == "" {
 			c.seen(c.ledger.entries, f.delivery)
 		}

@@ -64,6 +64,7 @@ func (d *draft) build(ctx context.Context) (news bool, err error) {
 		Directory: d.directoryText,
 		Key:       promisedKey{d.signer.Key, func() error { return d.promise(ctx) }},
 		Rate:      d.cfg.Rate,
+		Workers:   d.cfg.Workers(),
 	}
 	if d.old.sequence > 0 {
 		previous, err := d.previous(ctx)

@@ -153,6 +153,9 @@ type Config struct {
 	Tenants   func(ctx context.Context) ([]string, error)
 	SealEvery time.Duration
 	SealAt    int
+	// Workers is asked before each pack how many goroutines verify its receipts. Default: one
+	// a processor, as Go counts them.
+	Workers func() int
 	// MaxEntries is the most entries of one pack, 1 to 100,000. Default 100,000.
 	MaxEntries int
 }
@@ -186,6 +189,9 @@ func (c *Config) validate() error {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
+	}
+	if c.Workers == nil {
+		c.Workers = func() int { return 0 }
 	}
 	if c.Purpose == nil {
 		c.Purpose = func(context.Context, store.Querier, string) (string, error) { return sealer.PackPurpose(false), nil }
