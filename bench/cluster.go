@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -91,9 +90,7 @@ type Size struct{ Gateways, Loaders, Controls, Partitions int }
 // Raise makes topic and databases and starts everything. If that fails, End ends what
 // runs already.
 func (c *Cluster) Raise(ctx context.Context, size Size) (err error) {
-	var random [6]byte
-	_, _ = rand.Read(random[:]) // never fails
-	name := "muniment_" + hex.EncodeToString(random[:])
+	name := randomName("muniment_")
 	c.Topic = name
 	if c.ClickHouse, err = atDatabase(c.Engines.ClickHouse, name); err != nil {
 		return err
@@ -168,6 +165,9 @@ func (c *Cluster) ControlDoors() (all []string) {
 
 // Root is the file of the root key.
 func (c *Cluster) Root() string { return filepath.Join(c.Operator().Data, "keys", "root.vkey") }
+
+// randomName is a name that no database and no topic has yet.
+func randomName(prefix string) string { return prefix + strings.ToLower(rand.Text()) }
 
 // atDatabase is an engine's URL with another database in its path.
 func atDatabase(engine, name string) (string, error) {

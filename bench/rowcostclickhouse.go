@@ -2,8 +2,6 @@ package bench
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/url"
@@ -21,9 +19,7 @@ import (
 // clickhouseWays makes a database with the product's schema, and in it a copy of the table
 // of events.
 func (c *RowCost) clickhouseWays(ctx context.Context, report *RowCosts, group int) (_ *ways, err error) {
-	var random [6]byte
-	_, _ = rand.Read(random[:]) // never fails
-	cfg, name := *c.ClickHouse, "muniment_load_"+hex.EncodeToString(random[:])
+	cfg, name := *c.ClickHouse, randomName("muniment_load_")
 	if cfg.URL, err = atDatabase(cfg.URL, name); err != nil {
 		return nil, err
 	}

@@ -2,8 +2,6 @@ package bench
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -39,9 +37,7 @@ const tenDays = 10 * 24 * time.Hour
 
 // Run measures, and prints each figure when it is known.
 func (s *ScaleWarehouse) Run(ctx context.Context) (_ []Verdict, err error) {
-	var random [6]byte
-	_, _ = rand.Read(random[:]) // never fails
-	cfg, name := *s.Config, "muniment_scale_"+hex.EncodeToString(random[:])
+	cfg, name := *s.Config, randomName("muniment_scale_")
 	if cfg.URL, err = atDatabase(cfg.URL, name); err != nil {
 		return nil, err
 	}
