@@ -43,6 +43,9 @@ func TestMain(m *testing.M) {
 	}})
 }
 
+// systemPath is PATH without them: what is no part of a test finds the system's curl there.
+var systemPath = os.Getenv("PATH")
+
 // long is whether tests have their long forms: more rounds of the same (make test-full).
 var long = os.Getenv("MUNIMENT_TEST_FULL") != ""
 

@@ -229,7 +229,7 @@ func startEngine(t *testing.T, name string, env ...string) *engine {
 	e := &engine{T: t, name: name, dir: t.TempDir()}
 	cache := os.Getenv("MUNIMENT_TEST_KAFKA_CACHE")
 	require.NotEmpty(t, cache, "deploy/stack/stack.sh env names it")
-	e.env = append(append(os.Environ(), "MUNIMENT_STACK="+e.dir, "MUNIMENT_STACK_CACHE="+cache), env...)
+	e.env = append(append(os.Environ(), "MUNIMENT_STACK="+e.dir, "MUNIMENT_STACK_CACHE="+cache, "PATH="+systemPath), env...)
 	t.Cleanup(func() { e.do("down") })
 	e.do("up")
 	return e
