@@ -37,6 +37,11 @@ type Delivery struct {
 	Metering  gate.Metering
 	// Idempotency is base64url SHA-256(tenantId ‖ 0 ‖ key); empty without a key.
 	Idempotency string
+	// Identity is that of a row of a batch, which has no Idempotency.
+	Identity RowIdentity
+	// Multiplier is the impressions of the play in ten-thousandths, at most MaxMultiplier;
+	// 0: none was given, which counts as one impression.
+	Multiplier int64
 	// PrivateCommitment is Commit of the private part; empty for none.
 	PrivateCommitment string
 }
@@ -63,7 +68,8 @@ type Signer struct {
 //
 // An error means that dst was not extended: the receipt is out of its bounds (id
 // not of IssuedAt, rendered after it, dwell not within 0 to MaxDwellMs, strings
-// no UTF-8), or the key failed.
+// no UTF-8), the delivery is (a malformed hash or day, Identity beside Idempotency,
+// Multiplier not within 0 to MaxMultiplier), or the key failed.
 func (s *Signer) SealDelivery(dst []byte, d *Delivery, r *Receipt) ([]byte, error) {
 	if err := checkReceipt(r); err != nil {
 		return dst, fmt.Errorf("cannot seal delivery: %w", err)
@@ -80,8 +86,8 @@ func (s *Signer) SealDelivery(dst []byte, d *Delivery, r *Receipt) ([]byte, erro
 	if err := e.checkText(); err != nil { // the id is the receipt's, and that is right
 		return dst, fmt.Errorf("cannot seal delivery: %w", err)
 	}
-	if !utf8.ValidString(d.BasisID) || d.BasisID == "" || (d.Idempotency != "" && !isHash(d.Idempotency)) {
-		return dst, errors.New("cannot seal delivery: basis or idempotency hash is malformed")
+	if err := d.check(); err != nil {
+		return dst, fmt.Errorf("cannot seal delivery: %w", err)
 	}
 
 	// Write the event as the witness hashes it; then put receipt and signature into
@@ -110,6 +116,21 @@ func (s *Signer) SealDelivery(dst []byte, d *Delivery, r *Receipt) ([]byte, erro
 	dst = append(dst, `,"signature":`...)
 	dst = appendSignature(dst, s.KeyID, signature)
 	return append(dst, rest[right:]...), nil
+}
+
+// check asks for what the event doesn't check.
+func (d *Delivery) check() error {
+	switch {
+	case !utf8.ValidString(d.BasisID) || d.BasisID == "":
+		return errors.New("basis is empty or no UTF-8")
+	case d.Idempotency != "" && !isHash(d.Idempotency):
+		return errors.New("idempotency hash is no base64url SHA-256")
+	case d.Idempotency != "" && d.Identity != RowIdentity{}:
+		return errors.New("an identity beside an idempotency hash")
+	case d.Multiplier < 0 || d.Multiplier > MaxMultiplier:
+		return fmt.Errorf("a multiplier of %d ten-thousandths", d.Multiplier)
+	}
+	return d.Identity.check()
 }
 
 // checkReceipt asks for the bounds of a receipt, but for its witness.
@@ -152,6 +173,9 @@ func (d *Delivery) appendDecision(dst []byte) []byte {
 		dst = append(dst, `,"idempotency":`...)
 		dst = appendString(dst, d.Idempotency)
 	}
+	if d.Identity != (RowIdentity{}) {
+		dst = d.Identity.append(append(dst, `,"identity":`...))
+	}
 	m := &d.Metering
 	dst = append(dst, `,"metering":{"basis":`...)
 	dst = appendString(dst, m.Basis.String())
@@ -163,7 +187,12 @@ func (d *Delivery) appendDecision(dst []byte) []byte {
 	dst = appendString(dst, m.Reason.String())
 	dst = append(dst, `,"reasons":`...)
 	dst = m.Reasons.AppendJSON(dst)
-	return append(dst, '}')
+	dst = append(dst, '}')
+	if d.Multiplier != 0 {
+		dst = append(dst, `,"multiplier":"`...)
+		dst = append(AppendImpressions(dst, d.Multiplier), '"')
+	}
+	return dst
 }
 
 func (d *Delivery) appendRight(dst []byte) []byte {
@@ -213,7 +242,11 @@ type RecordedDelivery struct {
 	Reasons       []string
 	Basis         string
 	QuantityMs    int64
-	Idempotency   string
+	// Idempotency and Identity are as in Delivery; at most one is there.
+	Idempotency string
+	Identity    RowIdentity
+	// Multiplier is as in Delivery.
+	Multiplier int64
 	// Node is the node that the witness names.
 	Node string
 }

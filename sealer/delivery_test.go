@@ -15,6 +15,14 @@ func TestSealDelivery(t *testing.T) {
 	w := newWorld(t)
 	for n := range 20 {
 		s, d, r := w.draft(n)
+		switch n % 4 {
+		case 1:
+			d.Idempotency = w.identity("order", "").Hash
+		case 2:
+			d.Identity, d.Multiplier = w.identity("row", ""), 1
+		case 3:
+			d.Identity, d.Multiplier = w.identity("play", "2026-10-24"), MaxMultiplier
+		}
 		prefix := []byte("kept")
 		event, err := s.SealDelivery(prefix, d, r)
 		require.NoError(t, err)
@@ -43,6 +51,9 @@ func TestSealDelivery(t *testing.T) {
 		require.Equal(t, d.Metering.Basis.String(), got.Basis)
 		require.Equal(t, d.Metering.QuantityMs, got.QuantityMs)
 		require.ElementsMatch(t, d.Metering.Reasons.Strings(), got.Reasons)
+		require.Equal(t, d.Idempotency, got.Idempotency)
+		require.Equal(t, d.Identity, got.Identity)
+		require.Equal(t, d.Multiplier, got.Multiplier)
 
 		// A generic reader sees the same event.
 		e, err := ParseEvent(event)
@@ -69,6 +80,7 @@ func TestWitnessIsWhatTheManualSays(t *testing.T) {
 
 func TestSealDeliveryRefuses(t *testing.T) {
 	w := newWorld(t)
+	row := w.identity("row 1", "")
 	for name, spoil := range map[string]func(*Delivery, *Receipt){
 		"receipt id":         func(_ *Delivery, r *Receipt) { r.ReceiptID = "rcp_1" },
 		"lower-case id":      func(_ *Delivery, r *Receipt) { r.ReceiptID = "rcp_" + strings.ToLower(r.ReceiptID[4:]) },
@@ -85,6 +97,14 @@ func TestSealDeliveryRefuses(t *testing.T) {
 		"no right":           func(d *Delivery, _ *Receipt) { d.RightID = "" },
 		"no basis":           func(d *Delivery, _ *Receipt) { d.BasisID = "" },
 		"idempotency":        func(d *Delivery, _ *Receipt) { d.Idempotency = "order 1" },
+		"row and key":        func(d *Delivery, _ *Receipt) { d.Identity, d.Idempotency = row, row.Hash },
+		"row without a hash": func(d *Delivery, _ *Receipt) { d.Identity.Day = "2026-10-24" },
+		"row's hash":         func(d *Delivery, _ *Receipt) { d.Identity.Hash = "row 1" },
+		"no day":             func(d *Delivery, _ *Receipt) { d.Identity = RowIdentity{row.Hash, "2026-02-29"} },
+		"time of a day":      func(d *Delivery, _ *Receipt) { d.Identity = RowIdentity{row.Hash, "2026-10-24T00:00:00Z"} },
+		"day of year 0":      func(d *Delivery, _ *Receipt) { d.Identity = RowIdentity{row.Hash, "0000-10-24"} },
+		"negative":           func(d *Delivery, _ *Receipt) { d.Multiplier = -1 },
+		"too many":           func(d *Delivery, _ *Receipt) { d.Multiplier = MaxMultiplier + 1 },
 		"commitment":         func(d *Delivery, _ *Receipt) { d.PrivateCommitment = "AA" },
 	} {
 		s, d, r := w.draft(1)
@@ -175,7 +195,7 @@ func TestReadSuppressedCrossChecks(t *testing.T) {
 }
 
 // rewitness replaces the witness in an event's text by the right one.
-func rewitness(t *testing.T, event string) string {
+func rewitness(t testing.TB, event string) string {
 	t.Helper()
 	parts, err := SplitDelivery([]byte(event))
 	require.NoError(t, err)
@@ -193,6 +213,7 @@ func TestSplitDelivery(t *testing.T) {
 	// Names of members inside strings must not confuse it.
 	trap := `},"eventId":},"receipt":},"rightId":,"signature":},"substrate":,"metering":{`
 	r.SpatialAnchorID, r.CorrelationID, d.RightID, d.BasisID, d.Actor.ID = trap, &trap, trap, trap, trap
+	d.Identity, d.Multiplier = w.identity("play", "2026-10-24"), 25_000
 	event, err := s.SealDelivery(nil, d, r)
 	require.NoError(t, err)
 	parts, err := SplitDelivery(event)
@@ -262,7 +283,7 @@ func TestCheckRecord(t *testing.T) {
 func TestSealDeliveryAllocations(t *testing.T) {
 	w := newWorld(t)
 	s, d, r := w.draft(2)
-	d.Idempotency = d.PrivateCommitment
+	d.Identity, d.Multiplier = w.identity("play", "2026-10-24"), 25_000
 	buf := make([]byte, 0, 4096)
 	require.LessOrEqual(t, testing.AllocsPerRun(200, func() {
 		var err error

@@ -84,11 +84,20 @@
 // subject.kind "right", subject.id equal to data.rightId, at equal to issuedAt, the
 // ULID of its receipt, and this data:
 //
-//	{"basisId":…,"gate":{"ruleset":HASH,"version":…},"idempotency":HASH,
-//	 "metering":{"basis":…,"metered":bool,"quantityMs":n,"reason":…,"reasons":[…]},
+//	{"basisId":…,"gate":{"ruleset":HASH,"version":…},"idempotency":HASH,"identity":{"day":…,"hash":HASH},
+//	 "metering":{"basis":…,"metered":bool,"quantityMs":n,"reason":…,"reasons":[…]},"multiplier":DECIMAL,
 //	 "receipt":{…},"rightId":…,"rightRevision":n,"signature":{…},"substrate":…}
 //
-// idempotency is SHA-256(tenantId ‖ 0x00 ‖ key) and is missing without a key.
+// idempotency is SHA-256(tenantId ‖ 0x00 ‖ key) and is missing without a key. identity is there
+// where the delivery is a row of a vendor's report, and then idempotency is not: its hash is
+// SHA-256(tenantId ‖ 0x01 ‖ what names the row), and day, 2026-10-24, the UTC day of the play, of
+// the years 1 to 9999; it is missing where the row has an id of its own. Two identities are the
+// same if both hash and day are. multiplier is how many impressions the play made: above 0, at
+// most 10000, with at most four digits behind the point. It is missing if nobody said so.
+//
+// A DECIMAL is digits in a string, and where there is a fraction a point and digits behind it:
+// no sign, no exponent, no needless zero, so that "0", "0.5" and "10" are well spelled.
+//
 // metered goes with reason METERED, no reasons, and quantityMs = floor(dwellMs);
 // otherwise quantityMs is 0 and reason is the first of reasons.
 //
@@ -341,11 +350,9 @@
 //
 // The times are of 1970 or later, effectiveUntil is after effectiveFrom. currency is three
 // capital letters, priority at most 1,000,000. The 1 to 10 shares are of different
-// counterparties; each has 1 to 10,000 bps, and all together have 10,000. A DECIMAL is
-// digits, and where there is a fraction a point and digits behind it: no sign, no exponent,
-// no needless zero, so that 0, 0.5 and 10 are well spelled. A price has up to nine digits
-// behind the point and is at most 9223372036.854775807, an amount up to six and is at most
-// 9223372036854.775807.
+// counterparties; each has 1 to 10,000 bps, and all together have 10,000. A price has up to
+// nine digits behind the point and is at most 9223372036.854775807, an amount up to six and is
+// at most 9223372036854.775807.
 //
 // Of several events with the record of one id the last one counts. The rules that a log
 // holds at the end of a pack, whichever of its entries and packs they are in, are listed in

@@ -48,10 +48,15 @@ func (e *envelope) delivery(event []byte) (*RecordedDelivery, error) {
 	if s.has(`,"idempotency":`) {
 		h := s.hash()
 		d.Idempotency = h.String()
+	} else if s.has(`,"identity":`) {
+		d.Identity = s.identity()
 	}
 	s.lit(`,"metering":`)
 	m := s.metering()
 	d.Basis, d.Metered, d.QuantityMs, d.Reason, d.Reasons = m.basis, m.metered, m.quantityMs, m.reason, m.reasons
+	if s.has(`,"multiplier":`) {
+		d.Multiplier = s.multiplier()
+	}
 	receiptFrom := s.at
 	s.lit(`,"receipt":`)
 	receipt := s.at

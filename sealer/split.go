@@ -13,7 +13,7 @@ var (
 
 	deliveryEnd = []byte(`,"type":"` + TypeDelivery + `","v":1}`)
 	toMetering  = []byte(`,"metering":`)
-	toReceipt   = []byte(`},"receipt":`)
+	toReceipt   = []byte(`,"receipt":`)
 	toRight     = []byte(`},"rightId":`)
 	toSignature = []byte(`,"signature":`)
 	toSubstrate = []byte(`},"substrate":`)
@@ -25,11 +25,12 @@ var (
 // text must be one that SealDelivery wrote or ReadDelivery accepted.
 //
 // It may search for member names because a quotation mark inside a JSON string
-// always has a backslash before it: `},"receipt":` can't stand inside one.
+// always has a backslash before it: `,"receipt":` can't stand inside one.
 func SplitDelivery(event []byte) (DeliveryParts, error) {
 	var p DeliveryParts
 	_, rest, ok1 := bytes.Cut(event, toMetering)
-	metering, rest, ok2 := cutObject(rest, toReceipt)
+	metering, rest, ok2 := bytes.Cut(rest, toReceipt)
+	metering = metering[:bytes.LastIndexByte(metering, '}')+1] // a multiplier may stand behind it
 	receipt, rest, ok3 := cutObject(rest, toRight)
 	_, rest, ok4 := bytes.Cut(rest, toSignature)
 	signature, rest, ok5 := cutObject(rest, toSubstrate)

@@ -130,6 +130,7 @@ func makeVectors(t *testing.T) *vectors {
 	v.directories()
 	v.sandbox()
 	v.settlement()
+	v.rows()
 	v.proofs()
 	v.together()
 	v.stops()

@@ -722,7 +722,7 @@ var lies = []struct {
 		at, err := sealer.ParseTime(e["at"].(string))
 		require.NoError(f, err)
 		for {
-			switch f.next("contradiction", 12) {
+			switch f.next("contradiction", 15) {
 			case 0:
 				receipt["renderedAt"] = sealer.FormatTime(at.Add(time.Millisecond))
 			case 1:
@@ -754,6 +754,18 @@ var lies = []struct {
 				data["rightRevision"] = -1
 			case 11:
 				receipt["version"] = "2"
+			case 12:
+				data["multiplier"] = []any{"0", "-1", "+1", "1.0", ".5", "01", "1e3", "0.00001", "10000.0001", "", 1, nil}[f.next("multiplier", 12)]
+			case 13:
+				delete(data, "idempotency")
+				hash := f.hash()
+				data["identity"] = []any{
+					object{"hash": hash, "day": "2026-02-30"}, object{"hash": hash, "day": "2026-2-03"}, object{"hash": hash, "day": "20260203"},
+					object{"hash": hash, "day": "2026-W06-2"}, object{"hash": hash, "day": "0000-02-03"}, object{"hash": hash, "day": ""}, object{"hash": hash, "day": nil},
+					object{"hash": hash[1:]}, object{"hash": hash + "="}, object{"day": "2026-02-03"}, object{"hash": hash, "id": "1"}, object{}, hash, nil,
+				}[f.next("identity", 14)]
+			case 14:
+				data["idempotency"], data["identity"] = f.hash(), object{"hash": f.hash()}
 			}
 			f.retell(i, e)
 			return true

@@ -315,6 +315,8 @@ func (l *log) draft() (*sealer.Delivery, *sealer.Receipt) {
 		RightRevision: int64(l.IntN(1 << 20)), BasisID: []string{"bas_1", "bas_é", "bas_😀", "bas_\ufb33"}[l.IntN(4)],
 		Substrate: substrate,
 		Metering:  gate.Evaluate(&gate.Right{Substrate: substrate}, &observed, dwell).Meter(&observed, dwell),
+		// Multiplier is none, one impression, the least, the most, or any.
+		Multiplier: []int64{0, 0, sealer.Impression, 1, sealer.MaxMultiplier, 1 + l.Int64N(sealer.MaxMultiplier)}[l.IntN(6)],
 	}
 	r := &sealer.Receipt{
 		ReceiptID: l.id("rcp_", at), SpatialAnchorID: l.text(), DwellMs: dwell,

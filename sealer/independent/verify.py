@@ -82,6 +82,20 @@ def spell(millis):
     return t.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def day(v):
+    """Whether it is a day of the years 1 to 9999, in its one spelling."""
+    return isinstance(v, str) and datetime.date.fromisoformat(v).isoformat() == v
+
+
+ONE = 10_000  # impressions are counted in ten-thousandths
+
+
+def impressions(v):
+    """Ten-thousandths of a decimal in its one spelling; None if it is none."""
+    m = re.fullmatch(r"(0|[1-9][0-9]*)(?:\.([0-9]{0,3}[1-9]))?", v) if isinstance(v, str) else None
+    return int(m[1] + (m[2] or "").ljust(4, "0")) if m else None
+
+
 def encode(b):
     return base64.urlsafe_b64encode(b).rstrip(b"=").decode()
 
@@ -148,6 +162,10 @@ METERING = {"basis": text, "metered": bool, "quantityMs": whole, "reason": text,
 DELIVERY = {
     "basisId": text, "gate": {"ruleset": HASH, "version": text}, "metering": METERING, "receipt": RECEIPT,
     "rightId": text, "rightRevision": whole, "signature": SIGNATURE, "substrate": text,
+}
+OPTIONAL = {  # what a delivery may have beside that
+    "idempotency": HASH, "identity": lambda v: fits(v, {"hash": HASH}) or fits(v, {"day": day, "hash": HASH}),
+    "multiplier": lambda v: 0 < (impressions(v) or 0) <= 10_000 * ONE,
 }
 KEY = {
     "algorithm": "ed25519", "keyId": text, "notAfter": maybe(time), "notBefore": time,
@@ -360,7 +378,8 @@ def read_event(line):
         need(len(line) <= 2**20)
         need(fits(event, EVENT) and ulid_millis(event["eventId"], "evt") == millis(event["at"]))
         data, delivery = event["data"], event["type"] == "delivery.recorded"
-        need(not delivery or fits(data, DELIVERY) or fits(data, DELIVERY | {"idempotency": HASH}))
+        need(not delivery or fits(data, DELIVERY | {name: what for name, what in OPTIONAL.items() if name in data}))
+        need(not delivery or not {"idempotency", "identity"} <= data.keys())
     except (Bad, ValueError):
         raise Bad("entry.altered") from None
     if delivery:

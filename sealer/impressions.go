@@ -1,0 +1,54 @@
+package sealer
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+const (
+	// Impression is one impression. Multipliers and impressions are counted in
+	// ten-thousandths, so that sums are exact.
+	Impression = 10_000
+	// MaxMultiplier is the most impressions of one delivery.
+	MaxMultiplier = 10_000 * Impression
+)
+
+// AppendImpressions appends n ten-thousandths, which must not be negative, as a decimal in
+// its one spelling: 0, 0.5, 12.
+func AppendImpressions(dst []byte, n int64) []byte {
+	dst = strconv.AppendInt(dst, n/Impression, 10)
+	part := n % Impression
+	if part == 0 {
+		return dst
+	}
+	dst = append(dst, '.')
+	for unit := int64(Impression / 10); part > 0; unit /= 10 {
+		dst = append(dst, byte('0'+part/unit))
+		part %= unit
+	}
+	return dst
+}
+
+// FormatImpressions returns what AppendImpressions appends.
+func FormatImpressions(n int64) string { return string(AppendImpressions(nil, n)) }
+
+// ParseImpressions reads exactly what AppendImpressions writes.
+func ParseImpressions(s string) (int64, error) {
+	whole, part, _ := strings.Cut(s, ".")
+	n, err := strconv.ParseInt(whole+(part + "0000")[:max(4, len(part))], 10, 64)
+	var spelling [24]byte
+	if err != nil || n < 0 || string(AppendImpressions(spelling[:0], n)) != s {
+		return 0, fmt.Errorf("%q is no decimal of at most four digits behind the point, without needless zeros", s)
+	}
+	return n, nil
+}
+
+// multiplier consumes a quoted decimal above 0 and of at most MaxMultiplier.
+func (s *scanner) multiplier() int64 {
+	n, err := ParseImpressions(s.str())
+	if err != nil || n == 0 || n > MaxMultiplier {
+		s.fail("a multiplier")
+	}
+	return n
+}
