@@ -78,7 +78,7 @@ func TestBehindAGap(t *testing.T) {
 	want := []Code{MeteringOK, DuplicatesUnproven, SettlementOK, SettlementUnproven, ChainGap}
 	require.Equal(t, want, okCodes(r.Files[1].Verdicts)[len(okCodes(r.Files[1].Verdicts))-5:])
 	require.Contains(t, message(r.Files[1].Verdicts, SettlementUnproven), "2 rules ")
-	require.Contains(t, message(r.Files[1].Verdicts, DuplicatesUnproven), "of 5 receipts with an idempotency key 1 ")
+	require.Contains(t, message(r.Files[1].Verdicts, DuplicatesUnproven), "of 5 receipts with an idempotency key or of a row 1 ")
 
 	resettle := func(rules ...SettlementRule) func(*PackHeader) {
 		return func(h *PackHeader) {

@@ -241,9 +241,9 @@
 // entries' leaves, and has to arrive at rootHash. That proves that every entry is
 // included, in its place, and that nothing before was changed.
 //
-// A delivery is a duplicate if another with the same idempotency hash stands at a
-// lower leaf and is at most 24 h older by the events' at, or younger; first is the
-// lowest such leaf. duplicates rise by leaf; each leaf is one of the pack, and each first is
+// A delivery is a duplicate if another with the same identity stands at a lower leaf,
+// whenever that was; or another with the same idempotency hash that is at most 24 h older by
+// the events' at, or younger. first is the lowest such leaf. duplicates rise by leaf; each leaf is one of the pack, and each first is
 // lower than its leaf, be it of the pack or not: a header in which that is not so has not
 // the form (format.invalid), and whatever else is wrong with the list is
 // duplicates.mismatch. metering adds up the deliveries by the five names of a row, sorted by
@@ -254,11 +254,12 @@
 // What a delivery repeats in an earlier pack can be checked only with that pack at hand.
 // While any earlier leaf is not, the list is the header's word for it, in what it names
 // and in what it does not: a verifier says so of each pack that has deliveries with an
-// idempotency hash (duplicates.unproven). But the list must not contradict rows, entries or
-// itself (duplicates.mismatch). Rows count as many duplicates as it makes of the entries.
-// An earlier leaf is repeated under one hash only. And where a delivery repeats an earlier
-// leaf, every other one of the pack with its hash that is not younger repeats that as well,
-// or a lower one: it too is at most 24 h older. What two packs say of leaves that are not at
+// idempotency hash or an identity (duplicates.unproven). But the list must not contradict
+// rows, entries or itself (duplicates.mismatch). Rows count as many duplicates as it makes of
+// the entries. An earlier leaf is repeated under one hash or identity only. And where a
+// delivery repeats an earlier leaf, every other one of the pack that has its identity, or has
+// its hash and is not younger, repeats that as well, or a lower one: it too is at most 24 h
+// older. What two packs say of leaves that are not at
 // hand is not held against each other.
 //
 // duplicates is a list of its own, so that who bills can see what is not billed.

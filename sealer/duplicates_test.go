@@ -2,6 +2,7 @@ package sealer
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 func TestDuplicatesOfLeavesThatAreNotAtHand(t *testing.T) {
 	const none = ^uint64(0)
 	for name, c := range map[string]struct {
-		keys   string          // of the deliveries
+		keys   string          // of the deliveries; of rows in upper case
 		hours  []time.Duration // when they were
 		firsts []uint64        // the leaves that they are said to repeat
 		want   string
@@ -23,12 +24,20 @@ func TestDuplicatesOfLeavesThatAreNotAtHand(t *testing.T) {
 		"two of one key":                  {"aa", []time.Duration{0, 1}, []uint64{1, 1}, ""},
 		"the older a lower one":           {"aa", []time.Duration{0, 1}, []uint64{1, 2}, ""},
 		"the younger none":                {"aa", []time.Duration{0, 1}, []uint64{1, none}, ""},
-		"two keys":                        {"ab", []time.Duration{0, 0}, []uint64{1, 1}, "leaf 1 is listed as what deliveries of two idempotency keys repeat"},
-		"two keys, far apart":             {"acb", []time.Duration{0, 0, 100}, []uint64{2, none, 2}, "leaf 2 is listed as what deliveries of two idempotency keys repeat"},
+		"two keys":                        {"ab", []time.Duration{0, 0}, []uint64{1, 1}, "leaf 1 is listed as what deliveries of two idempotency keys or rows repeat"},
+		"two keys, far apart":             {"acb", []time.Duration{0, 0, 100}, []uint64{2, none, 2}, "leaf 2 is listed as what deliveries of two idempotency keys or rows repeat"},
 		"the older none":                  {"aa", []time.Duration{1, 0}, []uint64{none, 1}, ""},
 		"the older none, and it is first": {"aa", []time.Duration{0, 1}, []uint64{none, 1}, "leaf 1 is listed as what leaf 4 repeats, but not as what leaf 3 does"},
 		"of one moment":                   {"aa", []time.Duration{5, 5}, []uint64{none, 0}, "leaf 0 is listed as what leaf 4 repeats, but not as what leaf 3 does"},
 		"the younger a lower one":         {"aa", []time.Duration{1, 2}, []uint64{2, 1}, "leaf 1 is listed as what leaf 4 repeats, but not as what leaf 3 does"},
+		"two rows":                        {"AB", []time.Duration{0, 0}, []uint64{1, 1}, "leaf 1 is listed as what deliveries of two idempotency keys or rows repeat"},
+		"a key and a row":                 {"aA", []time.Duration{0, 0}, []uint64{1, 1}, "leaf 1 is listed as what deliveries of two idempotency keys or rows repeat"},
+		"a row, later":                    {"AA", []time.Duration{0, 100}, []uint64{1, 1}, ""},
+		"a row, earlier":                  {"AA", []time.Duration{100, 0}, []uint64{1, 1}, ""},
+		"a row a lower one":               {"AA", []time.Duration{0, 100}, []uint64{2, 1}, "leaf 1 is listed as what leaf 4 repeats, but not as what leaf 3 does"},
+		"a row a higher one":              {"AA", []time.Duration{0, 100}, []uint64{1, 2}, "leaf 1 is listed as what leaf 3 repeats, but not as what leaf 4 does"},
+		"a younger row none":              {"AA", []time.Duration{0, 1}, []uint64{none, 1}, "leaf 1 is listed as what leaf 4 repeats, but not as what leaf 3 does"},
+		"an older row none":               {"AA", []time.Duration{1, 0}, []uint64{none, 1}, "leaf 1 is listed as what leaf 4 repeats, but not as what leaf 3 does"},
 		"the older one in the pack":       {"aaa", []time.Duration{5, 1, 9}, []uint64{none, none, 2}, "leaf 2 is listed as what leaf 5 repeats, but not as what leaf 3 does"},
 	} {
 		w := newWorld(t)
@@ -38,7 +47,12 @@ func TestDuplicatesOfLeavesThatAreNotAtHand(t *testing.T) {
 		earlier := map[string]uint64{}
 		for i := range c.keys {
 			w.now = epoch.Add(c.hours[i] * time.Hour)
-			events = append(events, w.delivery(i, c.keys[i:i+1]))
+			key := c.keys[i : i+1]
+			if strings.ToUpper(key) == key {
+				events = append(events, w.row(i, w.identity(key, ""), 0))
+			} else {
+				events = append(events, w.delivery(i, key))
+			}
 			e, err := ParseEvent(events[i])
 			require.NoError(t, err)
 			if c.firsts[i] != none {

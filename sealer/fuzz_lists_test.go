@@ -50,18 +50,26 @@ func FuzzReadKeys(f *testing.F) {
 func FuzzContradiction(f *testing.F) {
 	f.Add([]byte{0, 0, 1, 0, 1, 1, 1, 2, 0})
 	f.Add([]byte{0, 5, 1, 0, 5, 0, 0, 9, 2})
+	f.Add([]byte{3, 0, 1, 4, 50, 1, 3, 59, 1})
 	f.Fuzz(func(t *testing.T, said []byte) {
 		const first = 3
 		l := &ledger{first: first, history: newHistory(nil)}
 		type delivery struct {
-			hash  Hash
+			RecordedDelivery
 			at    time.Time
 			first uint64
 		}
 		var all []delivery
 		for leaf := uint64(first); len(said) >= 3 && leaf < 40; leaf, said = leaf+1, said[3:] {
-			d := delivery{Hash{said[0] % 3}, epoch.Add(time.Duration(said[1]%60) * time.Hour), uint64(said[2]) % (leaf + 1)}
-			l.history.sight(sighting{l.history.digest(d.hash), leaf, d.at.UnixMilli()})
+			d := delivery{at: epoch.Add(time.Duration(said[1]%60) * time.Hour), first: uint64(said[2]) % (leaf + 1)}
+			d.Event.At = d.at
+			if hash := (Hash{said[0] % 3}).String(); said[0]%6 < 3 {
+				d.Idempotency = hash
+			} else {
+				d.Identity.Hash = hash
+			}
+			s, _ := l.history.sighting(leaf, &d.RecordedDelivery)
+			l.history.sight(s)
 			if d.first >= first { // what is in the pack is no matter of this
 				d.first = leaf
 			} else {
@@ -71,7 +79,7 @@ func FuzzContradiction(f *testing.F) {
 		}
 		possible := true
 		for leaf := range uint64(first) {
-			var held *delivery // that leaf holds the hash of, as old as can be
+			var held *delivery // that leaf holds the key of, as old as can be
 			for i := range all {
 				if d := &all[i]; d.first == leaf && (held == nil || d.at.After(held.at)) {
 					held = d
@@ -81,8 +89,9 @@ func FuzzContradiction(f *testing.F) {
 				if held == nil {
 					continue
 				}
-				repeats := d.hash == held.hash && d.at.Sub(held.at.Add(-DuplicateWindow)) <= DuplicateWindow
-				possible = possible && !(repeats && d.first > leaf) && !(d.first == leaf && d.hash != held.hash)
+				same := d.Idempotency == held.Idempotency && d.Identity == held.Identity
+				repeats := same && (d.Idempotency == "" || d.at.Sub(held.at.Add(-DuplicateWindow)) <= DuplicateWindow)
+				possible = possible && !(repeats && d.first > leaf) && !(d.first == leaf && !same)
 			}
 		}
 		require.Equal(t, possible, l.contradiction() == "", "%+v: %s", all, l.contradiction())

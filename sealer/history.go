@@ -12,8 +12,8 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// history is what the entries of one log tell about a later one: which event ids and
-// idempotency hashes stood before, and which settlement rules. It grows with the log:
+// history is what the entries of one log tell about a later one: which event ids,
+// idempotency hashes and identities stood before, and which settlement rules. It grows with the log:
 // 48 bytes an entry.
 //
 // The entries of a pack are noted in a history of their own, above that of the packs
@@ -22,9 +22,9 @@ type history struct {
 	below  *history // of the entries before, only read; nil if none are known
 	secret [16]byte // that digests are made with, one for all
 	ids    sorted[ulid.ULID]
-	// seen are the deliveries with an idempotency hash that are younger than all of theirs
-	// before, so that leaves and times of one hash rise together; late are the others, which
-	// are never the lowest that something repeats. Those of joined packs are forgotten.
+	// seen are the deliveries with a key that are younger than all of theirs before, so that
+	// leaves and times of one key rise together; late are the others, which are never the
+	// lowest that something repeats. Those of joined packs are forgotten.
 	seen sorted[sighting]
 	late []sighting
 	// known are the leaves that were joined, rising, with gaps in between.
@@ -38,24 +38,50 @@ type history struct {
 // leafRange is the leaves from first to below end.
 type leafRange struct{ first, end uint64 }
 
-// sighting is a delivery with an idempotency hash, of which it holds a digest.
+// sighting is a delivery with a key, of which it holds a digest: an idempotency hash or an
+// identity.
 type sighting struct {
-	hash digest
+	key  digest
 	leaf uint64
-	at   int64 // in milliseconds
+	// at is in milliseconds. The deliveries of an identity repeat the lowest, whenever they
+	// are: so they are all of one moment here.
+	at int64
 }
 
-// digest stands for an idempotency hash in half of its length. Whoever makes up hashes can't
-// make two of one digest, not knowing the secret.
+// digest stands for a key in fewer bytes. Whoever makes up hashes can't make two of one
+// digest, not knowing the secret.
 type digest [16]byte
 
-func (h *history) digest(hash Hash) digest {
-	sum := sha256.Sum256(append(h.secret[:], hash[:]...))
+func (h *history) digest(key []byte) digest {
+	sum := sha256.Sum256(append(h.secret[:], key...))
 	return digest(sum[:16])
 }
 
+// keyed reports whether a delivery can be a duplicate.
+func (d *RecordedDelivery) keyed() bool { return d.Idempotency != "" || d.Identity != RowIdentity{} }
+
+// sighting is that of the delivery at leaf; ok is false without a key.
+func (h *history) sighting(leaf uint64, d *RecordedDelivery) (s sighting, ok bool) {
+	s = sighting{leaf: leaf, at: d.Event.At.UnixMilli()}
+	text := d.Idempotency
+	row := d.Identity != RowIdentity{}
+	if row {
+		text, s.at = d.Identity.Hash, 0
+	}
+	hash, err := ParseHash(text)
+	if err != nil {
+		return s, false
+	}
+	key := hash[:]
+	if row { // a key of another length
+		key = append(append(key, 1), d.Identity.Day...)
+	}
+	s.key = h.digest(key)
+	return s, true
+}
+
 func (s *sighting) compare(t *sighting) int {
-	return cmp.Or(bytes.Compare(s.hash[:], t.hash[:]), cmp.Compare(s.leaf, t.leaf))
+	return cmp.Or(bytes.Compare(s.key[:], t.key[:]), cmp.Compare(s.leaf, t.leaf))
 }
 
 // newHistory begins to note entries above those that are known, which may be nil.
@@ -77,7 +103,7 @@ func (h *history) join(l *ledger) {
 	above, first, end := l.history, l.first, l.tree.Size()
 	l.history = nil
 	h.ids.merge(&above.ids, func(before, id *ulid.ULID) bool { return *before != *id })
-	h.seen.merge(&above.seen, func(before, s *sighting) bool { return before.hash != s.hash || before.at < s.at })
+	h.seen.merge(&above.seen, func(before, s *sighting) bool { return before.key != s.key || before.at < s.at })
 	if n := len(h.known); n > 0 && h.known[n-1].end == first {
 		h.known[n-1].end = end
 	} else {
@@ -118,11 +144,10 @@ func (h *history) repeated(eventID string) bool {
 // first notes the delivery at leaf and returns the lowest leaf that makes it a
 // duplicate.
 func (h *history) first(leaf uint64, d *RecordedDelivery) (first uint64, ok bool) {
-	hash, err := ParseHash(d.Idempotency)
-	if err != nil {
-		return 0, false // given without a key
+	s, ok := h.sighting(leaf, d)
+	if !ok {
+		return 0, false
 	}
-	s := sighting{h.digest(hash), leaf, d.Event.At.UnixMilli()}
 	first, ok = h.sighted(&s)
 	h.sight(s)
 	return first, ok
@@ -131,14 +156,14 @@ func (h *history) first(leaf uint64, d *RecordedDelivery) (first uint64, ok bool
 // sight notes a delivery at a leaf behind all others.
 func (h *history) sight(s sighting) {
 	p := h.seen.search(func(t *sighting) bool { return t.compare(&s) < 0 })
-	if last := h.seen.before(p); last != nil && last.hash == s.hash && last.at >= s.at {
+	if last := h.seen.before(p); last != nil && last.key == s.key && last.at >= s.at {
 		h.late = append(h.late, s)
 		return
 	}
 	h.seen.insert(p, s)
 }
 
-// sighted returns the lowest leaf whose delivery has the hash of one, and is at most
+// sighted returns the lowest leaf whose delivery has the key of one, and is at most
 // DuplicateWindow older.
 func (h *history) sighted(s *sighting) (leaf uint64, ok bool) {
 	if h == nil {
@@ -149,15 +174,15 @@ func (h *history) sighted(s *sighting) (leaf uint64, ok bool) {
 	}
 	oldest := s.at - DuplicateWindow.Milliseconds()
 	first := h.seen.at(h.seen.search(func(t *sighting) bool {
-		return cmp.Or(bytes.Compare(t.hash[:], s.hash[:]), cmp.Compare(t.at, oldest)) < 0
+		return cmp.Or(bytes.Compare(t.key[:], s.key[:]), cmp.Compare(t.at, oldest)) < 0
 	}))
-	if first == nil || first.hash != s.hash {
+	if first == nil || first.key != s.key {
 		return 0, false
 	}
 	return first.leaf, true
 }
 
-// sightings are all deliveries of the pack that have an idempotency hash, by hash and leaf.
+// sightings are all deliveries of the pack that have a key, by key and leaf.
 func (h *history) sightings() []sighting {
 	all := make([]sighting, 0, h.seen.count+len(h.late))
 	h.seen.each(func(s *sighting) { all = append(all, *s) })

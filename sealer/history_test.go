@@ -13,7 +13,11 @@ import (
 func TestFirstIsTheLowest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h, joined := newHistory(newHistory(nil)), uint64(0)
-		var moments []time.Time
+		var before []RecordedDelivery
+		keys := []RecordedDelivery{
+			{Idempotency: Hash{}.String()}, {Idempotency: Hash{1}.String()}, {Identity: RowIdentity{Hash: Hash{}.String()}},
+			{Identity: RowIdentity{Hash: Hash{}.String(), Day: "2026-10-24"}}, {Identity: RowIdentity{Hash: Hash{}.String(), Day: "2026-10-25"}}, {},
+		}
 		for leaf := range uint64(rapid.IntRange(1, 60).Draw(t, "deliveries")) {
 			if rapid.IntRange(0, 9).Draw(t, "pack ends") == 0 && leaf > joined {
 				below, tree := h.below, NewTree()
@@ -23,18 +27,20 @@ func TestFirstIsTheLowest(t *testing.T) {
 				below.join(&ledger{history: h, first: joined, tree: tree})
 				h, joined = newHistory(below), leaf
 			}
-			at := epoch.Add(time.Duration(rapid.IntRange(0, 100).Draw(t, "hour")) * time.Hour)
+			d := keys[rapid.IntRange(0, len(keys)-1).Draw(t, "key")]
+			d.Event.At = epoch.Add(time.Duration(rapid.IntRange(0, 100).Draw(t, "hour")) * time.Hour)
 			want, repeats := uint64(0), false
-			for l, before := range moments {
-				if at.Sub(before) <= DuplicateWindow {
+			for l, b := range before {
+				sameKey := d.Idempotency != "" && d.Idempotency == b.Idempotency && d.Event.At.Sub(b.Event.At) <= DuplicateWindow
+				if sameKey || d.Identity.Hash != "" && d.Identity == b.Identity {
 					want, repeats = uint64(l), true
 					break
 				}
 			}
-			first, ok := h.first(leaf, &RecordedDelivery{Event: Event{At: at}, Idempotency: Hash{}.String()})
+			first, ok := h.first(leaf, &d)
 			require.Equal(t, repeats, ok)
 			require.Equal(t, want, first)
-			moments = append(moments, at)
+			before = append(before, d)
 		}
 	})
 }

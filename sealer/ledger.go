@@ -56,7 +56,7 @@ func (l *ledger) fold(f finding) {
 	}
 	l.deliveries++
 	first, duplicate := l.history.first(leaf, f.delivery)
-	if claimed, ok := l.claim(&f.event, leaf); ok && l.unknown(claimed) && f.delivery.Idempotency != "" {
+	if claimed, ok := l.claim(&f.event, leaf); ok && l.unknown(claimed) && f.delivery.keyed() {
 		if !duplicate || claimed < first {
 			first, duplicate = claimed, true
 		}

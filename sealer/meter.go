@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// A delivery is a duplicate if another with the same idempotency hash stands at a
-// lower leaf and is at most DuplicateWindow older, by the events' own times: also if it is
-// younger, by a clock ahead. First is the lowest such leaf. It is the rule by which a
+// A delivery is a duplicate if another with the same identity stands at a lower leaf, however
+// old that is; or another with the same idempotency hash that is at most DuplicateWindow
+// older, by the events' own times: also if it is younger, by a clock ahead. First is the
+// lowest such leaf. It is the rule by which a
 // warehouse decides as it loads (pipeline.Sink), for leaves are events at their lowest
 // positions, in that order.
 // A duplicate is kept as evidence and metered zero, with ReasonDuplicate and

@@ -52,7 +52,9 @@ func (v *vectors) rows() {
 	tree, previous, packs := w.tree, w.previous, w.packs
 	p := w.seal(events)
 	whole := bundle(v.t, p, events)
-	v.good("rows", "deliveries that are rows of batches, and have multipliers", v.put("good/rows-1.ndjson", whole))
+	one := v.put("good/rows-1.ndjson", whole)
+	v.good("rows", "deliveries that are rows of batches, and have multipliers", one)
+	v.sentAgain(w, one)
 
 	v.bad("row-multiplier", "line 2: more impressions", bytes.Replace(whole, []byte(`"multiplier":"2.5"`), []byte(`"multiplier":"9.5"`), 1), RootMismatch, WitnessMismatch)
 	v.bad("row-day", "line 2: the row was played on another day", bytes.Replace(whole, []byte(`"day":"2026-04-24"`), []byte(`"day":"2026-04-25"`), 1), RootMismatch, WitnessMismatch)
@@ -80,4 +82,44 @@ func (v *vectors) rows() {
 		require.NoError(v.t, err)
 		v.bad(c.name, "line 2: "+c.about+"; signed by its node", bundle(v.t, p, lies), EntryAltered)
 	}
+}
+
+// sentAgain has packs of the days after, in which rows of the first are sent again.
+func (v *vectors) sentAgain(w *world, one string) {
+	days := func(n int) { w.now = w.now.AddDate(0, 0, n) }
+	days(1)
+	events := [][]byte{
+		w.row(1, w.identity("play 1", "2026-04-24"), 25_000),
+		w.row(0, w.identity("row 1", "2026-04-24"), 0), // another row than that without a day
+		w.row(2, w.identity("row 1", "2026-04-24"), 0),
+	}
+	id := func(event []byte) string {
+		e, err := ParseEvent(event)
+		require.NoError(v.t, err)
+		return e.EventID
+	}
+	two := v.put("good/rows-2.ndjson", bundle(v.t, w.seal(events, func(c *PackConfig) { c.Earlier = map[string]uint64{id(events[0]): 0} }), events))
+	days(29)
+	events = [][]byte{
+		w.row(0, w.identity("play 1", "2026-04-24"), 25_000),
+		w.row(1, w.identity("row 1", ""), 0),
+		w.row(2, w.identity("play 3", "2026-04-24"), 0),
+		w.delivery(4, "order"), // long after its window
+	}
+	tree, previous, packs := w.tree, w.previous, w.packs
+	three := v.put("good/rows-3.ndjson", bundle(v.t, w.seal(events, func(c *PackConfig) {
+		c.Earlier = map[string]uint64{id(events[0]): 0, id(events[1]): 1}
+	}), events))
+	w.tree, w.previous, w.packs = tree, previous, packs
+	v.good("rows sent again", "after one day and after thirty, by other nodes", one, two, three)
+	v.good("rows sent again, behind a gap", "the second of three packs is not given", one, three)
+	v.good("rows sent again, alone", "what they repeat is the header's word", three)
+	lie := func(name, about string, earlier map[string]uint64, codes ...Code) {
+		file := v.put("bad/"+name+".ndjson", bundle(v.t, w.seal(events, func(c *PackConfig) { c.Earlier = earlier }), events))
+		w.tree, w.previous, w.packs = tree, previous, packs
+		v.cases = append(v.cases, vector{Name: name, About: about, Files: []string{one, two, file}, Exit: ExitUnsound, Failures: [][]Code{nil, nil, codes}})
+	}
+	lie("row-billed-again", "a row that was sent again after thirty days is metered", map[string]uint64{id(events[0]): 0}, DuplicatesMismatch, MeteringMismatch)
+	lie("row-other-first", "a row is said to repeat one that repeats it as well", map[string]uint64{id(events[0]): 6, id(events[1]): 1}, DuplicatesMismatch)
+	lie("row-not-billed", "a row that was not sent before is said to be sent again", map[string]uint64{id(events[0]): 0, id(events[1]): 1, id(events[2]): 2}, DuplicatesMismatch, MeteringMismatch)
 }

@@ -47,7 +47,7 @@ func (c *packCheck) unproven() {
 		}
 	}
 	if keyed > 0 && !l.history.below.complete(l.first) {
-		c.pass(DuplicatesUnproven, "that of %s with an idempotency key %s repeated one in leaves that no pack at hand holds, and no others, is the header's word: give those packs as well to have it checked",
+		c.pass(DuplicatesUnproven, "that of %s with an idempotency key or of a row %s repeated one in leaves that no pack at hand holds, and no others, is the header's word: give those packs as well to have it checked",
 			count(keyed, "receipt"), grouped(int64(unproven)))
 	}
 }
@@ -63,16 +63,17 @@ func repetitions(rows []MeterRow) (n int64) {
 	return n
 }
 
-// keyedDelivery is a delivery of the pack with an idempotency hash.
+// keyedDelivery is a delivery of the pack with a key.
 type keyedDelivery struct {
 	sighting
 	first uint64 // that it repeats; its own leaf if it repeats none
 }
 
 // contradiction says where the duplicates of leaves that are not at hand contradict each
-// other; empty if they don't. A leaf holds one event, with one hash. And an earlier leaf
-// that a delivery repeats is at most DuplicateWindow older: so every delivery of that hash
-// which is not younger repeats it as well, or one before it.
+// other; empty if they don't. A leaf holds one event, with one key. And an earlier leaf
+// that a delivery repeats is at most DuplicateWindow older: so every delivery of that key
+// which is not younger repeats it as well, or one before it. Of one identity all are of one
+// moment, and none is younger.
 func (l *ledger) contradiction() (fault string) {
 	tell := func(f string) {
 		if fault == "" || f < fault { // the same one at every time
@@ -83,7 +84,7 @@ func (l *ledger) contradiction() (fault string) {
 	for _, d := range l.duplicates {
 		firsts[d.Leaf] = d.First
 	}
-	hashes := make(map[uint64]digest) // of leaves that are not at hand
+	keys := make(map[uint64]digest) // of leaves that are not at hand
 	all, same := l.history.sightings(), []keyedDelivery(nil)
 	for i := range all {
 		s := all[i]
@@ -91,14 +92,14 @@ func (l *ledger) contradiction() (fault string) {
 		if !duplicate {
 			first = s.leaf
 		}
-		if other, told := hashes[first]; told && other != s.hash {
-			tell(fmt.Sprintf("leaf %d is listed as what deliveries of two idempotency keys repeat", first))
+		if other, told := keys[first]; told && other != s.key {
+			tell(fmt.Sprintf("leaf %d is listed as what deliveries of two idempotency keys or rows repeat", first))
 		}
 		if l.unknown(first) {
-			hashes[first] = s.hash
+			keys[first] = s.key
 		}
 		same = append(same, keyedDelivery{s, first})
-		if i+1 < len(all) && all[i+1].hash == s.hash {
+		if i+1 < len(all) && all[i+1].key == s.key {
 			continue
 		}
 		if f := l.missed(same); f != "" {
@@ -109,14 +110,14 @@ func (l *ledger) contradiction() (fault string) {
 	return fault
 }
 
-// missed finds, among deliveries of one hash, one that does not repeat a leaf that it has to.
+// missed finds, among deliveries of one key, one that does not repeat a leaf that it has to.
 func (l *ledger) missed(same []keyedDelivery) string {
 	slices.SortFunc(same, func(a, b keyedDelivery) int { return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(a.first, b.first)) })
 	var lowest *keyedDelivery // of those from the youngest on, that repeats a leaf that is not at hand
 	for i := range same {
 		d := &same[i]
 		if lowest != nil && d.first > lowest.first {
-			return fmt.Sprintf("leaf %d is listed as what leaf %d repeats, but not as what leaf %d does, which has the same idempotency key and is not younger",
+			return fmt.Sprintf("leaf %d is listed as what leaf %d repeats, but not as what leaf %d does, which has the same idempotency key and is not younger, or is the same row",
 				lowest.first, lowest.leaf, d.leaf)
 		}
 		if l.unknown(d.first) {

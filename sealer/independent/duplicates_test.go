@@ -36,7 +36,7 @@ func TestDuplicatesAlike(t *testing.T) {
 		l.sealing, l.signers = s.sealing, s.nodes
 		base := l.now.AddDate(0, 0, 40)
 		l.now = base.AddDate(0, 0, 5)
-		keys := []string{"", l.hash(), l.hash()}
+		keys := []key{{}, {idempotency: l.hash()}, {idempotency: l.hash()}}
 
 		// The log has copies of events; its leaves are what stands there first.
 		var records, leaves []pipeline.Row

@@ -650,10 +650,11 @@ var lies = []struct {
 		}
 		return ok
 	}},
-	{"a delivery loses its idempotency hash", func(f *forgery) bool {
+	{"a delivery loses what tells its duplicates", func(f *forgery) bool {
 		i, e, ok := f.someDelivery()
-		if ok && e.in("data")["idempotency"] != nil {
+		if ok && (e.in("data")["idempotency"] != nil || e.in("data")["identity"] != nil) {
 			delete(e.in("data"), "idempotency")
+			delete(e.in("data"), "identity")
 			f.change(i, e)
 			return true
 		}

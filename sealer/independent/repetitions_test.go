@@ -13,17 +13,17 @@ import (
 	"muniment/sealer"
 )
 
-// keyed is a delivery of a moment under an idempotency hash.
-func (l *log) keyed(hash string, at time.Time) []byte {
+// keyed is a delivery of a moment under a key.
+func (l *log) keyed(k key, at time.Time) []byte {
 	d, r := l.draft()
-	d.Idempotency = hash
+	d.Idempotency, d.Identity = k.idempotency, k.row
 	r.ReceiptID, r.IssuedAt, r.RenderedAt = l.id("rcp_", at), at, at
 	return l.sign(d, r)
 }
 
 // possible says whether the earlier leaves that a pack's list names can be as it says, by
 // trying for each what follows from it for every delivery.
-func (p *pack) possible(hashes []string, at []time.Time) bool {
+func (p *pack) possible(keys []key, at []time.Time) bool {
 	first := map[int]uint64{}
 	for _, d := range p.Header.Duplicates {
 		first[int(d.Leaf-p.Header.FirstIndex)] = d.First
@@ -32,13 +32,13 @@ func (p *pack) possible(hashes []string, at []time.Time) bool {
 		if f >= p.Header.FirstIndex {
 			continue
 		}
-		for j := range hashes {
+		for j := range keys {
 			g, repeats := first[j]
-			if hashes[i] != hashes[j] && repeats && g == f {
+			if keys[i] != keys[j] && repeats && g == f {
 				return false
 			}
 			// f is as old as it can be for i. Is it so old that j needs not repeat it?
-			if old := at[i].Add(-sealer.DuplicateWindow); hashes[i] == hashes[j] && at[j].Sub(old) <= sealer.DuplicateWindow && (!repeats || g > f) {
+			if old := at[i].Add(-sealer.DuplicateWindow); keys[j].repeats(keys[i], at[j].Sub(old)) && (!repeats || g > f) {
 				return false
 			}
 		}
@@ -58,7 +58,7 @@ func TestRepetitions(t *testing.T) {
 		l := s.newLog()
 		l.sealing, l.signers, l.priced = s.sealing, s.nodes, s.IntN(2) == 0
 		base := l.now
-		keys := []string{l.hash(), l.hash(), l.hash()}[:1+s.IntN(3)]
+		keys := []key{l.key(), l.key(), l.key()}[:1+s.IntN(3)]
 		moment := func() time.Time { return base.Add(time.Duration(s.IntN(8)) * 12 * time.Hour) }
 		l.now = base.AddDate(0, 0, 5)
 		var before []*pack
@@ -70,19 +70,19 @@ func TestRepetitions(t *testing.T) {
 			before = append(before, l.sealed(events, nil))
 		}
 		var events [][]byte
-		var hashes []string
+		var of []key
 		var at []time.Time
 		earlier := map[string]uint64{}
 		for range 1 + s.IntN(5) {
-			hashes, at = append(hashes, keys[s.IntN(len(keys))]), append(at, moment())
-			events = append(events, l.keyed(hashes[len(hashes)-1], at[len(at)-1]))
+			of, at = append(of, keys[s.IntN(len(keys))]), append(at, moment())
+			events = append(events, l.keyed(of[len(of)-1], at[len(at)-1]))
 			if s.IntN(2) == 0 {
 				earlier[eventID(s, events[len(events)-1])] = uint64(s.IntN(int(l.tree.Size())))
 			}
 		}
 		p := l.sealed(events, earlier)
 		file := f.put(p.file)
-		possible = append(possible, p.possible(hashes, at))
+		possible = append(possible, p.possible(of, at))
 		require.Equal(t, !possible[len(possible)-1], p.refused, "what nobody would take is not signed")
 		sets = append(sets, []string{file}, []string{f.put(before[0].file), file}, []string{file, f.put(before[1].file)})
 	}

@@ -208,11 +208,22 @@ type log struct {
 	row    []byte
 }
 
-// sighting is a delivery with an idempotency key.
+// sighting is a delivery with a key.
 type sighting struct {
 	leaf uint64
-	hash string
+	key  key
 	at   time.Time
+}
+
+// key is what a delivery has in common with its duplicates: one of both, or none.
+type key struct {
+	idempotency string
+	row         sealer.RowIdentity
+}
+
+// repeats says whether a delivery with the key repeats an earlier one, that is older by so much.
+func (k key) repeats(earlier key, older time.Duration) bool {
+	return k != key{} && k == earlier && (k.idempotency == "" || older <= sealer.DuplicateWindow)
 }
 
 func (s *service) newLog() *log {
@@ -283,7 +294,7 @@ func (l *log) rule() []byte {
 	}
 	price := []string{"0", "0.000000001", "0.0000015", "0.5", "12.345678901", "9223372036.854775807"}[l.IntN(6)]
 	if l.IntN(2) == 0 {
-		price = rate.Price(l.Int64N(1 << (1 + l.IntN(62)))).String()
+		price = rate.Price(l.Int64N(1 << []int{1 + l.IntN(62), 62}[l.IntN(2)])).String() // of some no amount can be told
 	}
 	id, kind := fmt.Sprint("rule_", l.text(), l.Uint64()), "settlement_rule.created"
 	if len(l.rules) > 0 && l.IntN(3) == 0 {
@@ -337,27 +348,40 @@ func (l *log) sign(d *sealer.Delivery, r *sealer.Receipt) []byte {
 	return event
 }
 
-// hash stands for an idempotency key.
+// hash stands for an idempotency key, or for what names a row.
 func (l *log) hash() string { return base64.RawURLEncoding.EncodeToString(l.bytes(sha256.Size)) }
+
+// key draws one, of either kind.
+func (l *log) key() key {
+	return []key{{idempotency: l.hash()}, {row: sealer.RowIdentity{Hash: l.hash()}}, {row: sealer.RowIdentity{Hash: l.hash(), Day: "2026-02-28"}}}[l.IntN(3)]
+}
+
+// like draws a key that is the same, or differs in its kind or its day.
+func (l *log) like(k key) key {
+	hash := k.idempotency + k.row.Hash
+	return []key{k, k, k, {idempotency: hash}, {row: sealer.RowIdentity{Hash: hash}}, {row: sealer.RowIdentity{Hash: hash, Day: "2026-03-01"}}}[l.IntN(6)]
+}
 
 // delivery makes the delivery that will stand at leaf. first is the leaf that it
 // repeats, if it does.
 func (l *log) delivery(leaf uint64) (event []byte, id string, first *uint64) {
 	d, r := l.draft()
+	var k key
 	switch {
 	case l.IntN(4) == 0 && len(l.repeats) > 0:
-		d.Idempotency = l.repeats[l.IntN(len(l.repeats))].hash
+		k = l.like(l.repeats[l.IntN(len(l.repeats))].key)
 	case l.IntN(4) > 0:
-		d.Idempotency = l.hash()
+		k = l.key()
 	}
-	if d.Idempotency != "" {
-		for _, s := range l.repeats {
-			if s.hash == d.Idempotency && r.IssuedAt.Sub(s.at) <= sealer.DuplicateWindow {
-				first = &s.leaf
-				break
-			}
+	d.Idempotency, d.Identity = k.idempotency, k.row
+	for _, s := range l.repeats {
+		if k.repeats(s.key, r.IssuedAt.Sub(s.at)) {
+			first = &s.leaf
+			break
 		}
-		l.repeats = append(l.repeats, sighting{leaf, d.Idempotency, r.IssuedAt})
+	}
+	if k != (key{}) {
+		l.repeats = append(l.repeats, sighting{leaf, k, r.IssuedAt})
 	}
 	return l.sign(d, r), "evt_" + r.ReceiptID[len("rcp_"):], first
 }
@@ -468,7 +492,7 @@ func (p *pack) repeat(earlier map[string]uint64) {
 			continue // another event
 		}
 		first, repeats := firsts[leaf]
-		if named, ok := earlier[d.Event.EventID]; ok && d.Idempotency != "" {
+		if named, ok := earlier[d.Event.EventID]; ok && (d.Idempotency != "" || d.Identity.Hash != "") {
 			first, repeats = named, true
 		}
 		m.Add(&d, repeats)

@@ -401,6 +401,7 @@ func (l *log) twice() (event, again []byte) {
 	d, r := l.draft()
 	_, q := l.draft()
 	q.DwellMs = r.DwellMs
-	d.Idempotency = l.hash()
+	k := l.key()
+	d.Idempotency, d.Identity = k.idempotency, k.row
 	return l.sign(d, r), l.sign(d, q)
 }

@@ -411,6 +411,15 @@ def check_delivery(event):
     need(metered or metering["reasons"][0] == metering["reason"], code)
 
 
+def shared(data):
+    """What a delivery has in common with its duplicates: its key, None if it has none."""
+    if "idempotency" in data:
+        return b"k" + decode(data["idempotency"])
+    if "identity" in data:
+        row = data["identity"]
+        return b"r" + row.get("day", "").ljust(10).encode() + decode(row["hash"])
+
+
 class Wanted:
     """What other files ask for among the entries of packs and the like: events in files of
     their own, by text, and receipts, by id."""
@@ -432,7 +441,7 @@ class Said:
         self.moves, self.keys, self.rules = [], [], []  # other events that matter, with their places
         self.groups, self.group = {}, array("I")  # of each delivery, as all of these
         self.place, self.at, self.quantity, self.rendered = array("I"), array("q"), array("q"), array("q")
-        self.hashes = []
+        self.shared = []  # of each delivery, with its duplicates
 
     def note(self, event, line, by=None):
         place, at, data = self.count, millis(event["at"]), event["data"]
@@ -454,7 +463,7 @@ class Said:
             self.at.append(at)
             self.quantity.append(metering["quantityMs"])
             self.rendered.append(millis(receipt["renderedAt"]))
-            self.hashes.append(decode(data["idempotency"]) if "idempotency" in data else None)
+            self.shared.append(shared(data))
         elif subject["kind"] == "key" and event["type"] == "key.revoked":
             self.keys.append((subject["id"], at))
         elif subject["kind"] == "right" and event["type"] in MOVES:
@@ -469,7 +478,7 @@ class Said:
 
     def close(self):
         """Drops what only the totals of a pack need."""
-        self.ids, self.leaves, self.hashes, self.quantity, self.rendered, self.rules = (), (), (), (), (), ()
+        self.ids, self.leaves, self.shared, self.quantity, self.rendered, self.rules = (), (), (), (), (), ()
 
 
 # --- The Merkle log and its checkpoints -------------------------------------------------
@@ -712,12 +721,13 @@ class Pack:
                 ids.add(id)
 
         for i, (place, group, at) in enumerate(said.deliveries()):
-            leaf, hash, first = self.first + place, said.hashes[i], None
+            leaf, key, first = self.first + place, said.shared[i], None
             check_ids(leaf + 1)
-            if hash is not None:
-                same = log.repeats(hash, at), deliveries[hash].first(at)
+            if key is not None:
+                at = at if key.startswith(b"k") else 0  # rows have no window: all are of one moment
+                same = log.repeats(key, at), deliveries[key].first(at)
                 first = min((l for l in same if l is not None and l < leaf), default=None)
-                deliveries[hash].add(leaf, at)
+                deliveries[key].add(leaf, at)
                 claimed = listed.get(leaf)
                 if claimed is not None and claimed < self.first and claimed not in log:
                     first = claimed if first is None else min(first, claimed)  # can't be told
@@ -746,13 +756,13 @@ class Pack:
 
     def check_repeated(self, log, deliveries):
         """Of leaves that are not at hand the list can say much, but not that one holds two
-        idempotency hashes, nor that one is repeated by a delivery, and neither it nor a
-        lower one by another that has the same hash and is not younger."""
-        hashes = {}
-        for hash, same in deliveries.items():
+        keys, nor that one is repeated by a delivery, and neither it nor a lower one by
+        another that has the same key and is not younger."""
+        keys = {}
+        for key, same in deliveries.items():
             lowest = self.end
             for _, first in sorted((-at, self.repeated.get(leaf, leaf)) for at, leaf in [*same.rising, *same.others]):
-                need(first <= lowest and hashes.setdefault(first, hash) == hash, "duplicates.mismatch")
+                need(first <= lowest and keys.setdefault(first, key) == key, "duplicates.mismatch")
                 if first < self.first and first not in log:
                     lowest = first
 
@@ -1105,7 +1115,7 @@ def judged(stops, delivery, issued):
 
 
 class Sightings:
-    """The deliveries of one idempotency hash in a pack, by rising leaf."""
+    """The deliveries of one key in a pack, by rising leaf."""
 
     __slots__ = ("rising", "others")
 
@@ -1127,7 +1137,7 @@ EPOCH = 2**62  # makes a time positive, so that its bytes compare as it does
 
 class Log:
     """What the packs at hand tell of one tenant's log. Event ids with their leaves, and
-    idempotency hashes with their times and leaves, are texts of bytes in their order: a
+    keys of deliveries with their times and leaves, are texts of bytes in their order: a
     long log has millions."""
 
     def __init__(self):
@@ -1139,9 +1149,9 @@ class Log:
         """Where an event stands."""
         return self.behind(self.ids, id.encode())
 
-    def repeats(self, hash, at):
-        """The lowest leaf with that hash that is at most 24 h older, or younger."""
-        return self.behind(self.sightings, hash, (at - DAY + EPOCH).to_bytes(8, "big"))
+    def repeats(self, key, at):
+        """The lowest leaf with that key that is at most 24 h older, or younger."""
+        return self.behind(self.sightings, key, (at - DAY + EPOCH).to_bytes(8, "big"))
 
     @staticmethod
     def behind(ordered, start, rest=b""):
@@ -1149,10 +1159,10 @@ class Log:
         i = bisect.bisect_left(ordered, start + rest)
         return int.from_bytes(ordered[i][-8:], "big") if i < len(ordered) and ordered[i].startswith(start) else None
 
-    def rises(self, hash, at):
-        """Whether a delivery is younger than all with its hash."""
-        i = bisect.bisect_left(self.sightings, hash + (at + EPOCH).to_bytes(8, "big"))
-        return i == len(self.sightings) or not self.sightings[i].startswith(hash)
+    def rises(self, key, at):
+        """Whether a delivery is younger than all with its key."""
+        i = bisect.bisect_left(self.sightings, key + (at + EPOCH).to_bytes(8, "big"))
+        return i == len(self.sightings) or not self.sightings[i].startswith(key)
 
     def __contains__(self, leaf):
         return any(leaf in r for r in self.ranges)
@@ -1170,8 +1180,8 @@ class Log:
             self.ranges.append(leaves)
         order(self.ids, [id.encode() + leaf.to_bytes(8, "big") for leaf, id in enumerate(ids, leaves.start)])
         order(self.sightings, [
-            hash + (at + EPOCH).to_bytes(8, "big") + leaf.to_bytes(8, "big")
-            for hash, same in deliveries.items() for at, leaf in same.rising if self.rises(hash, at)
+            key + (at + EPOCH).to_bytes(8, "big") + leaf.to_bytes(8, "big")
+            for key, same in deliveries.items() for at, leaf in same.rising if self.rises(key, at)
         ])
         self.rules, self.settled = rules, leaves.stop
 
