@@ -38,6 +38,8 @@ func NewRow(e sealer.Entry) (Row, error) {
 			MeteringBasis: d.Basis,
 			QuantityMs:    d.QuantityMs,
 			Idempotency:   d.Idempotency,
+			Identity:      d.Identity,
+			Multiplier:    d.Multiplier,
 
 			SpatialAnchorID: d.Receipt.SpatialAnchorID,
 		}

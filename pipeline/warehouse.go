@@ -65,12 +65,13 @@ type Sink interface {
 	// the position's, begins where the loader says.
 	//
 	// So everything before a batch is there when it is loaded, and what is a duplicate is
-	// decided then, once, for every loader alike: a delivery with an idempotency hash that
-	// also stands on another event of the tenant at a lower position, each event at its
-	// lowest, and at most 24 h older by the events' own times. Rows of the batch count as
-	// those that are loaded. What was decided stays, whatever is loaded again; but where a
-	// row is retracted (see TypeReleased), every row with its hash is decided anew, in the
-	// Load that retracts it.
+	// decided then, once, for every loader alike: a delivery with an identity that also stands
+	// on another event of the tenant at a lower position, each event at its lowest, however
+	// old that is; or one with an idempotency hash of which that is so, and the other is at
+	// most 24 h older by the events' own times. Rows of the batch count as those that are
+	// loaded. What was decided stays, whatever is loaded again; but where a row is retracted
+	// (see TypeReleased), every row with its identity or hash is decided anew, in the Load
+	// that retracts it.
 	Load(ctx context.Context, b Batch) error
 	// Resume returns the highest Next that a Load of the partition has named; ok is
 	// false when nothing was loaded yet. It never goes back, so the late Load of a
@@ -116,6 +117,10 @@ type Delivery struct {
 	QuantityMs    int64
 	// Idempotency is the base64url hash of tenant and key; empty without a key.
 	Idempotency string
+	// Identity is that of a row of a batch, which has no Idempotency.
+	Identity sealer.RowIdentity
+	// Multiplier is the impressions of the play in ten-thousandths; 0: none was given.
+	Multiplier int64
 	// SpatialAnchorID and CorrelationID are what a receipt is searched by; the second is
 	// empty where the receipt has none. A warehouse doesn't return them: they are in the event.
 	SpatialAnchorID, CorrelationID string

@@ -110,10 +110,12 @@ func (w *Warehouse) Misjudged(ctx context.Context, from, to sealer.Position) (li
 	}
 	deliveries, err := collect(ctx, w, func(scan func(...any) error) (j judged, err error) {
 		var at time.Time
-		err = scan(&j.TenantID, &j.EventID, &j.Generation, &j.Partition, &j.Offset, &at, &j.idempotency, &j.decided)
-		j.keyed = keyed{keyID{j.TenantID, j.idempotency}, j.EventID, j.Position, at.UnixMilli(), hashOf(j.idempotency)}
+		var key keyID
+		err = scan(&j.TenantID, &j.EventID, &j.Generation, &j.Partition, &j.Offset, &at, &key.idempotency, &key.row.Hash, &key.row.Day, &j.decided)
+		key.tenantID = j.TenantID
+		j.keyed = keyed{key, j.EventID, j.Position, at.UnixMilli(), key.hashed()}
 		return j, err
-	}, `SELECT `+auditedColumns+`, at, idempotency, (generation, position) IN (
+	}, `SELECT `+auditedColumns+`, at, idempotency, row_hash, row_day, (generation, position) IN (
 			SELECT generation, position FROM duplicates WHERE log_partition = ? AND `+holds+`) AS decided
 		FROM events FINAL WHERE receipt_id != '' AND `+between(from, to), from.Partition)
 	if err != nil {
@@ -126,7 +128,7 @@ func (w *Warehouse) Misjudged(ctx context.Context, from, to sealer.Position) (li
 	var keys []keyed
 	wanted, oldest := map[keyID]bool{}, int64(math.MaxInt64)
 	for _, j := range deliveries {
-		if j.idempotency != "" {
+		if !j.none() {
 			keys = append(keys, j.keyed)
 			wanted[j.keyID], oldest = true, min(oldest, j.at-dayMs)
 		}

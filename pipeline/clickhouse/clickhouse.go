@@ -11,8 +11,8 @@
 // repeated as such; the whole batch is built anew.
 //
 // What is a duplicate is decided before anything of a group is written: first by a filter
-// in memory of the newest idempotency keys (see keyFilter), and where that can't tell, by
-// the keys in the warehouse. A decision is a row of duplicates, by the delivery's position;
+// in memory of the newest idempotency keys, and of all rows with ids of their own (see
+// keyFilter), and where that can't tell, by the keys and identities in the warehouse. A decision is a row of duplicates, by the delivery's position;
 // the event stays as it is, and a question leaves out what is there. A decision is never
 // deleted: where its first event is retracted it holds no more, and the Load that retracts
 // has written the one that holds in its place, at a higher first event, by then. Before its
@@ -90,9 +90,10 @@ type Config struct {
 	Cluster string
 	// Timeout bounds each call to the warehouse. Default 1 min.
 	Timeout time.Duration
-	// FilterBytes bounds the memory of the filters of idempotency keys: some 4 bytes for
-	// each key of the last one to three days. With less, more keys are looked up, which costs
-	// the server up to half a millisecond each. Default 256 MiB.
+	// FilterBytes bounds the memory of the filters: some 4 bytes for each idempotency key of
+	// the last one to three days, and for each row of a batch with an id of its own. With
+	// less, more of them are looked up, which costs the server up to two milliseconds each.
+	// Default 256 MiB.
 	FilterBytes int64
 	// Registerer takes the metrics; nil keeps them to ourselves.
 	Registerer prometheus.Registerer
@@ -189,7 +190,7 @@ type Warehouse struct {
 	maybeAlways bool
 
 	mu      sync.Mutex
-	filters map[int32]*keyFilter // of partitions; guarded by mu
+	filters map[filterID]*keyFilter // guarded by mu
 }
 
 var _ pipeline.Warehouse = (*Warehouse)(nil)
@@ -207,7 +208,7 @@ func Open(ctx context.Context, cfg Config) (_ *Warehouse, err error) {
 		}
 	}()
 	w := &Warehouse{cluster: cfg.Cluster, opt: opt, timeout: cfg.timeout(),
-		maybeAlways: cfg.maybeAlways, filters: map[int32]*keyFilter{}}
+		maybeAlways: cfg.maybeAlways, filters: map[filterID]*keyFilter{}}
 	if w.memory, err = newFilterMemory(cmp.Or(cfg.FilterBytes, 256<<20), cfg.Registerer); err != nil {
 		return nil, err
 	}

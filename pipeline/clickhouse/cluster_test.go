@@ -181,7 +181,7 @@ func TestLoaderMovesToTheOtherReplica(t *testing.T) {
 	t.Logf("%d loads cut off", cuts-2)
 	for _, w := range each {
 		requireSums(t, w, all, metered, quantity)
-		for _, table := range []string{"events", "idempotency_keys", "private_parts"} {
+		for _, table := range []string{"events", "idempotency_keys", "row_identities", "private_parts"} {
 			var inserted, distinct uint64
 			require.NoError(t, w.conn.QueryRow(t.Context(), `SELECT count(), uniqExact(tenant_id, event_id) FROM `+table).Scan(&inserted, &distinct))
 			require.Equal(t, distinct, inserted, "rows of %s", table)

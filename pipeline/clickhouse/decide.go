@@ -14,7 +14,8 @@ import (
 	"muniment/sealer"
 )
 
-// keyed is a delivery with an idempotency key, as idempotency_keys has it.
+// keyed is a delivery with an idempotency key or a row's identity, as idempotency_keys or
+// row_identities have it.
 type keyed struct {
 	keyID
 	eventID  string
@@ -23,8 +24,30 @@ type keyed struct {
 	hash     uint64
 }
 
-// keyID is what duplicates have in common.
-type keyID struct{ tenantID, idempotency string }
+// keyID is what duplicates have in common: one of both.
+type keyID struct {
+	tenantID    string
+	idempotency string
+	row         sealer.RowIdentity
+}
+
+func (k *keyID) isRow() bool { return k.row.Hash != "" }
+
+// none says whether there is neither.
+func (k *keyID) none() bool { return k.idempotency == "" && !k.isRow() }
+
+// hashed is the hash that it is looked up by.
+func (k *keyID) hashed() uint64 {
+	if k.isRow() {
+		return hashOf(k.row.Hash)
+	}
+	return hashOf(k.idempotency)
+}
+
+// keyOf is that of a delivery.
+func keyOf(tenantID string, d *pipeline.Delivery) keyID {
+	return keyID{tenantID, d.Idempotency, d.Identity}
+}
 
 // decision says that a delivery is a duplicate, and of which.
 type decision struct {
@@ -32,9 +55,15 @@ type decision struct {
 	first keyed
 }
 
-var keyColumns = []column[keyed]{
+var keyColumns = append(placeColumns,
+	of("idempotency", func(k *keyed) string { return k.idempotency }))
+
+var identityColumns = append(placeColumns,
+	of("row_hash", func(k *keyed) string { return k.row.Hash }),
+	of("row_day", func(k *keyed) string { return k.row.Day }))
+
+var placeColumns = []column[keyed]{
 	of("tenant_id", func(k *keyed) string { return k.tenantID }),
-	of("idempotency", func(k *keyed) string { return k.idempotency }),
 	of("event_id", func(k *keyed) string { return k.eventID }),
 	of("generation", func(k *keyed) uint32 { return k.position.Generation }),
 	of("log_partition", func(k *keyed) int32 { return k.position.Partition }),
@@ -53,42 +82,67 @@ var decisionColumns = []column[decision]{
 	of("first_position", func(d *decision) int64 { return d.first.position.Offset }),
 }
 
-// withKeys are the deliveries with a key among some rows.
+// withKeys are the deliveries with a key or an identity among some rows.
 func withKeys(rows []pipeline.Row) (list []keyed) {
 	for i := range rows {
 		r := &rows[i]
-		if r.Delivery == nil || r.Delivery.Idempotency == "" {
+		if r.Delivery == nil {
 			continue
 		}
-		key := keyID{r.TenantID, r.Delivery.Idempotency}
-		list = append(list, keyed{key, r.EventID, r.Position, r.At.UnixMilli(), hashOf(key.idempotency)})
+		if key := keyOf(r.TenantID, r.Delivery); !key.none() {
+			list = append(list, keyed{key, r.EventID, r.Position, r.At.UnixMilli(), key.hashed()})
+		}
 	}
 	return list
+}
+
+// apart are those with a key, and those with an identity.
+func apart(all []keyed) (keys, identities []keyed) {
+	for _, k := range all {
+		if k.isRow() {
+			identities = append(identities, k)
+		} else {
+			keys = append(keys, k)
+		}
+	}
+	return keys, identities
+}
+
+// withoutDay are those whose identities have no day, as the filter takes them: they count
+// however old they are, so all are of one day. dated are the others.
+func withoutDay(identities []keyed) (dayless, dated []keyed) {
+	for _, k := range identities {
+		if k.row.Day != "" {
+			dated = append(dated, k)
+			continue
+		}
+		k.at = 0
+		dayless = append(dayless, k)
+	}
+	return dayless, dated
 }
 
 // decide tells which of the rows are duplicates, of others of them or of what is loaded.
 // start is where each partition goes on: what was loaded before stands before that.
 func (w *Warehouse) decide(ctx context.Context, rows []keyed, start map[int32]sealer.Position, retracted map[eventKey]keyID) ([]decision, error) {
-	parts := map[int32][]keyed{}
-	for _, r := range rows {
-		parts[r.position.Partition] = append(parts[r.position.Partition], r)
-	}
-	var asked []keyed
-	for partition, rows := range parts {
-		list, err := w.filter(partition).maybe(start[partition], rows, func(first int64, add func(day int64, hash uint64)) error {
-			return w.keysSince(ctx, partition, first, add)
-		})
-		if err != nil {
-			return nil, err
-		}
-		if w.maybeAlways {
-			list = rows
-		}
-		asked = append(asked, list...)
+	idempotent, identities := apart(rows)
+	asked, err := w.maybe(ctx, false, idempotent, start)
+	if err != nil {
+		return nil, err
 	}
 	keys, oldest := map[keyID]bool{}, int64(math.MaxInt64)
 	for _, k := range asked {
 		keys[k.keyID], oldest = true, min(oldest, k.at-dayMs)
+	}
+	// Identities of a day lie together where they are looked for. Those without one don't.
+	dayless, dated := withoutDay(identities)
+	again, err := w.maybe(ctx, true, dayless, start)
+	if err != nil {
+		return nil, err
+	}
+	asked = append(asked, again...)
+	for _, k := range slices.Concat(again, dated) {
+		keys[k.keyID] = true
 	}
 	past, err := w.withAnyOf(ctx, keys, retracted, "at >= "+moment(oldest))
 	if err != nil {
@@ -122,25 +176,56 @@ func repeats(rows, all []keyed) (list []decision) {
 		if events[own].position.Compare(r.position) < 0 {
 			continue // a copy is no row
 		}
-		if i := slices.IndexFunc(events[:own], func(k keyed) bool { return k.at >= r.at-dayMs }); i >= 0 {
+		if i := slices.IndexFunc(events[:own], func(k keyed) bool { return r.isRow() || k.at >= r.at-dayMs }); i >= 0 {
 			list = append(list, decision{r, events[i]})
 		}
 	}
 	return list
 }
 
-// filter is that of a partition.
-func (w *Warehouse) filter(partition int32) *keyFilter {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.filters[partition] == nil {
-		w.filters[partition] = &keyFilter{shared: w.memory}
+// maybe lists those of the rows that the filters of their partitions don't call new: of
+// keys, or of identities without a day.
+func (w *Warehouse) maybe(ctx context.Context, ofRows bool, rows []keyed, start map[int32]sealer.Position) (list []keyed, err error) {
+	if w.maybeAlways {
+		return rows, nil
 	}
-	return w.filters[partition]
+	parts := map[int32][]keyed{}
+	for _, r := range rows {
+		parts[r.position.Partition] = append(parts[r.position.Partition], r)
+	}
+	for partition, rows := range parts {
+		some, err := w.filter(partition, ofRows).maybe(start[partition], rows, func(first int64, add func(day int64, hash uint64)) error {
+			if ofRows {
+				return w.keysOf(ctx, `SELECT toInt32(0), key FROM row_identities WHERE log_partition = ? AND row_day = ''`, partition, add)
+			}
+			return w.keysOf(ctx, `SELECT toInt32(toDate32(at)), key FROM idempotency_keys WHERE log_partition = ? AND at >= `+moment(first*dayMs), partition, add)
+		})
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, some...)
+	}
+	return list, nil
 }
 
-// keysSince reads the hashes of a partition's keys, from a day on.
-func (w *Warehouse) keysSince(ctx context.Context, partition int32, first int64, add func(day int64, hash uint64)) error {
+// filterID names a filter.
+type filterID struct {
+	partition int32
+	ofRows    bool // of identities without a day
+}
+
+func (w *Warehouse) filter(partition int32, ofRows bool) *keyFilter {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	id := filterID{partition, ofRows}
+	if w.filters[id] == nil {
+		w.filters[id] = &keyFilter{shared: w.memory}
+	}
+	return w.filters[id]
+}
+
+// keysOf reads days and hashes of a partition.
+func (w *Warehouse) keysOf(ctx context.Context, query string, partition int32, add func(day int64, hash uint64)) error {
 	_, err := collect(ctx, w, func(scan func(...any) error) (_ struct{}, err error) {
 		var day int32
 		var hash uint64
@@ -148,29 +233,52 @@ func (w *Warehouse) keysSince(ctx context.Context, partition int32, first int64,
 			add(int64(day), hash)
 		}
 		return
-	}, `SELECT toInt32(toDate32(at)), key FROM idempotency_keys WHERE log_partition = ? AND at >= `+moment(first*dayMs), partition)
+	}, query, partition)
 	return err
 }
 
-// withAnyOf reads the deliveries with some keys, without those that were retracted.
-func (w *Warehouse) withAnyOf(ctx context.Context, keys map[keyID]bool, retracted map[eventKey]keyID, conditions ...string) ([]keyed, error) {
-	wanted, err := ext.NewTable("wanted", ext.Column("key", "UInt64"))
-	if err != nil || len(keys) == 0 {
+// withAnyOf reads the deliveries with some keys and identities, without those that were
+// retracted. The conditions are for those with a key.
+func (w *Warehouse) withAnyOf(ctx context.Context, keys map[keyID]bool, retracted map[eventKey]keyID, conditions ...string) (found []keyed, err error) {
+	byKey, err := ext.NewTable("wanted", ext.Column("key", "UInt64"))
+	if err != nil {
 		return nil, err
 	}
+	byRow, err := ext.NewTable("wanted", ext.Column("tenant_id", "String"), ext.Column("row_day", "String"), ext.Column("key", "UInt64"))
+	if err != nil {
+		return nil, err
+	}
+	rows := 0
 	for key := range keys {
-		if err := wanted.Append(hashOf(key.idempotency)); err != nil {
+		if key.isRow() {
+			rows++
+			err = byRow.Append(key.tenantID, key.row.Day, key.hashed())
+		} else {
+			err = byKey.Append(key.hashed())
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
-	found, err := collect(clickhouse.Context(ctx, clickhouse.WithExternalTable(wanted)), w, func(scan func(...any) error) (k keyed, err error) {
-		p := &k.position
-		var at time.Time
-		err = scan(&k.tenantID, &k.idempotency, &k.eventID, &p.Generation, &p.Partition, &p.Offset, &at)
-		k.at = at.UnixMilli()
-		return k, err
-	}, `SELECT tenant_id, idempotency, event_id, generation, log_partition, position, at FROM idempotency_keys
-		WHERE `+strings.Join(append(conditions, "key IN (SELECT key FROM wanted)"), " AND "))
+	read := func(wanted *ext.Table, key string, scanned func(*keyed) []any, table, where string) error {
+		list, err := collect(clickhouse.Context(ctx, clickhouse.WithExternalTable(wanted)), w, func(scan func(...any) error) (k keyed, err error) {
+			p := &k.position
+			var at time.Time
+			err = scan(append([]any{&k.tenantID, &k.eventID, &p.Generation, &p.Partition, &p.Offset, &at}, scanned(&k)...)...)
+			k.at = at.UnixMilli()
+			return k, err
+		}, `SELECT tenant_id, event_id, generation, log_partition, position, at, `+key+` FROM `+table+` WHERE `+where)
+		found = append(found, list...)
+		return err
+	}
+	if len(keys) > rows {
+		err = read(byKey, "idempotency", func(k *keyed) []any { return []any{&k.idempotency} },
+			"idempotency_keys", strings.Join(append(conditions, "key IN (SELECT key FROM wanted)"), " AND "))
+	}
+	if err == nil && rows > 0 {
+		err = read(byRow, "row_hash, row_day", func(k *keyed) []any { return []any{&k.row.Hash, &k.row.Day} },
+			"row_identities", "(tenant_id, row_day, key) IN (SELECT tenant_id, row_day, key FROM wanted)")
+	}
 	return slices.DeleteFunc(found, func(k keyed) bool {
 		_, gone := retracted[eventKey{k.tenantID, k.eventID}]
 		return gone || !keys[k.keyID]

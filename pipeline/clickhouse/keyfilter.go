@@ -17,7 +17,8 @@ import (
 // all of them find nothing. So a filter in memory of a partition's newest keys answers
 // first. It says "new" only where it knows: it has every key of the log before the position
 // that it covers, from the day on with which it begins; what it may be wrong about it
-// calls "maybe", and that is looked up.
+// calls "maybe", and that is looked up. Another one has the identities of rows without a day:
+// they count however old they are, and stand there as if all were of one day.
 type keyFilter struct {
 	mu     sync.Mutex
 	shared *filterMemory
@@ -199,11 +200,11 @@ func newFilterMemory(most int64, registerer prometheus.Registerer) (*filterMemor
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "muniment", Subsystem: "clickhouse", Name: name, Help: help})
 	}
-	m.maybes = counter("key_filter_maybe_total", "Idempotency keys that the filter could not call new, so that the warehouse was asked.")
+	m.maybes = counter("key_filter_maybe_total", "Idempotency keys and rows with ids that the filter could not call new, so that the warehouse was asked.")
 	m.misses = counter("key_filter_false_total", "Those of them that the warehouse did not know.")
 	return m, pipeline.Register(registerer, m.maybes, m.misses,
-		gauge("key_filter_bytes", "Memory of the filters of idempotency keys.", &m.bytes),
-		gauge("key_filter_keys", "Idempotency keys in the filters.", &m.keys))
+		gauge("key_filter_bytes", "Memory of the filters of idempotency keys and rows with ids.", &m.bytes),
+		gauge("key_filter_keys", "Idempotency keys and rows with ids in the filters.", &m.keys))
 }
 
 // take counts the blocks, unless that would be more than there may be.

@@ -44,6 +44,9 @@ var columns = []column[pipeline.Row]{
 	ofDelivery("metering_basis", func(d *pipeline.Delivery) string { return d.MeteringBasis }),
 	ofDelivery("quantity_ms", func(d *pipeline.Delivery) int64 { return d.QuantityMs }),
 	ofDelivery("idempotency", func(d *pipeline.Delivery) string { return d.Idempotency }),
+	ofDelivery("row_hash", func(d *pipeline.Delivery) string { return d.Identity.Hash }),
+	ofDelivery("row_day", func(d *pipeline.Delivery) string { return d.Identity.Day }),
+	ofDelivery("multiplier", func(d *pipeline.Delivery) int64 { return d.Multiplier }),
 	ofDelivery("spatial_anchor_id", func(d *pipeline.Delivery) string { return d.SpatialAnchorID }),
 	ofDelivery("correlation_id", func(d *pipeline.Delivery) string { return d.CorrelationID }),
 }
@@ -157,8 +160,10 @@ func (w *Warehouse) load(ctx context.Context, batches []*pipeline.Batch) (err er
 	}
 	w.stored.learn(state{positions: next, retracted: now.retracted})
 	for partition, p := range next {
-		own := slices.DeleteFunc(slices.Clone(keys), func(k keyed) bool { return k.position.Partition != partition })
-		w.filter(partition).loaded(from[partition], p, own)
+		own, identities := apart(slices.DeleteFunc(slices.Clone(keys), func(k keyed) bool { return k.position.Partition != partition }))
+		w.filter(partition, false).loaded(from[partition], p, own)
+		own, _ = withoutDay(identities)
+		w.filter(partition, true).loaded(from[partition], p, own)
 	}
 	return nil
 }
@@ -168,7 +173,11 @@ func (w *Warehouse) insertAll(ctx context.Context, decisions []decision, keys []
 	if err := insert(ctx, w, "duplicates", decisionColumns, decisions); err != nil {
 		return err
 	}
+	keys, identities := apart(keys)
 	if err := insert(ctx, w, "idempotency_keys", keyColumns, keys); err != nil {
+		return err
+	}
+	if err := insert(ctx, w, "row_identities", identityColumns, identities); err != nil {
 		return err
 	}
 	private := slices.DeleteFunc(slices.Clone(rows), func(r pipeline.Row) bool { return len(r.Private) == 0 })
@@ -209,7 +218,8 @@ func scanRow(scan func(...any) error) (pipeline.Row, error) {
 		&r.TenantID, &r.EventID, &r.Generation, &r.Partition, &r.Offset, &r.Node, &r.Epoch, &r.Seq, &event,
 		&r.Type, &at, &r.ActorKind, &r.ActorID, &r.SubjectKind, &r.SubjectID,
 		&d.ReceiptID, &d.RightID, &d.RightRevision, &d.BasisID, &d.Substrate, &renderedAt, &issuedAt,
-		&d.SigningKeyID, &d.Metered, &d.Reason, &d.MeteringBasis, &d.QuantityMs, &d.Idempotency)
+		&d.SigningKeyID, &d.Metered, &d.Reason, &d.MeteringBasis, &d.QuantityMs, &d.Idempotency,
+		&d.Identity.Hash, &d.Identity.Day, &d.Multiplier)
 	if err != nil {
 		return pipeline.Row{}, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,9 +23,17 @@ func at(offset int64) sealer.Position {
 	return sealer.Position{Generation: 1, Partition: 3, Offset: offset}
 }
 
-// delivery makes a row of a metered delivery; key may be empty.
+// delivery makes a row of a metered delivery. key may be empty; "row …" and "play …" are of
+// identities, without a day and with one.
 func delivery(tenant string, offset int64, issued time.Time, key string) pipeline.Row {
 	id := fmt.Sprintf("%013d%013d", issued.UnixMilli(), offset)
+	var row sealer.RowIdentity
+	switch {
+	case strings.HasPrefix(key, "row "):
+		row.Hash, key = key, ""
+	case strings.HasPrefix(key, "play "):
+		row, key = sealer.RowIdentity{Hash: key, Day: "2026-11-24"}, ""
+	}
 	return pipeline.Row{
 		Entry: sealer.Entry{Position: at(offset), Record: sealer.Record{
 			TenantID: tenant, EventID: "evt_" + id, Node: "nod_a", Epoch: 1, Seq: uint64(offset),
@@ -34,7 +43,7 @@ func delivery(tenant string, offset int64, issued time.Time, key string) pipelin
 		Delivery: &pipeline.Delivery{
 			ReceiptID: "rcp_" + id, RightID: fmt.Sprint("rgh_", offset%3), RightRevision: 4, BasisID: "bas_1", Substrate: "CTV",
 			RenderedAt: issued.Add(-time.Second), IssuedAt: issued, SigningKeyID: "sig_1",
-			Metered: true, Reason: "METERED", MeteringBasis: "viewable", QuantityMs: 1000 + offset, Idempotency: key,
+			Metered: true, Reason: "METERED", MeteringBasis: "viewable", QuantityMs: 1000 + offset, Idempotency: key, Identity: row,
 		},
 	}
 }

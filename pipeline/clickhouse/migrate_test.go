@@ -128,6 +128,6 @@ func TestMigrationsOfACluster(t *testing.T) {
 			require.Contains(t, line, "ENGINE = ReplicatedReplacingMergeTree", line)
 		}
 	}
-	require.Equal(t, 8+4, created)
-	require.Equal(t, 8, replicated)
+	require.Equal(t, 9+4, created)
+	require.Equal(t, 9, replicated)
 }

@@ -28,18 +28,19 @@ func (w *Warehouse) retracted(ctx context.Context) (map[eventKey]keyID, error) {
 	all := map[eventKey]keyID{}
 	_, err := collect(ctx, w, func(scan func(...any) error) (none struct{}, err error) {
 		var e eventKey
-		var idempotency string
-		err = scan(&e.tenantID, &e.eventID, &idempotency)
-		all[e] = keyID{e.tenantID, idempotency}
+		var key keyID
+		err = scan(&e.tenantID, &e.eventID, &key.idempotency, &key.row.Hash, &key.row.Day)
+		key.tenantID = e.tenantID
+		all[e] = key
 		return none, err
-	}, `SELECT tenant_id, event_id, idempotency FROM withdrawn`)
+	}, `SELECT tenant_id, event_id, idempotency, row_hash, row_day FROM withdrawn`)
 	return all, err
 }
 
 // retract notes for good the rows whose record is set aside and released.
 func (w *Warehouse) retract(ctx context.Context) error {
-	return w.exec(ctx, `INSERT INTO withdrawn (tenant_id, event_id, generation, log_partition, position, idempotency)
-		SELECT tenant_id, event_id, generation, log_partition, position, idempotency FROM events FINAL
+	return w.exec(ctx, `INSERT INTO withdrawn (tenant_id, event_id, generation, log_partition, position, idempotency, row_hash, row_day)
+		SELECT tenant_id, event_id, generation, log_partition, position, idempotency, row_hash, row_day FROM events FINAL
 		WHERE (tenant_id, event_id) IN (SELECT tenant_id, event_id FROM set_aside)
 			AND (tenant_id, event_id, generation, log_partition, position) IN (
 				SELECT tenant_id, event_id, generation, log_partition, position FROM set_aside
@@ -57,12 +58,12 @@ func (w *Warehouse) forget(ctx context.Context, retracted map[eventKey]keyID) er
 	keys := map[keyID]bool{}
 	for e, key := range retracted {
 		events = append(events, "("+literal(e.tenantID)+", "+literal(e.eventID)+")")
-		if key.idempotency != "" {
+		if !key.none() {
 			keys[key] = true
 		}
 	}
 	// What the event needs goes after it: where it is seen, that is there.
-	for _, table := range []string{"events", "idempotency_keys", "private_parts"} {
+	for _, table := range []string{"events", "idempotency_keys", "row_identities", "private_parts"} {
 		for some := range slices.Chunk(events, 1000) {
 			if err := w.conn.Exec(ctx, `DELETE FROM `+table+` WHERE (tenant_id, event_id) IN (`+strings.Join(some, ", ")+`)`); err != nil {
 				return fmt.Errorf("cannot delete what was retracted from %s: %w", table, err)

@@ -482,6 +482,21 @@ func (w *wrongWarehouse) alterRows(alter func(*pipeline.Row)) {
 	}
 }
 
+// alterDeliveries has duplicates decided as if the deliveries were others.
+func (w *wrongWarehouse) alterDeliveries(alter func(*pipeline.Delivery)) {
+	w.duplicates = func(_ context.Context, tenant string, after, upTo sealer.Position) ([]pipeline.Duplicate, error) {
+		rows := slices.Clone(w.all())
+		for i := range rows {
+			if d := rows[i].Delivery; d != nil {
+				own := *d
+				alter(&own)
+				rows[i].Delivery = &own
+			}
+		}
+		return duplicates(rows, tenant, after, upTo), nil
+	}
+}
+
 // decisions are what a warehouse has decided of its rows, by tenant and event id.
 type decisions map[[2]string]pipeline.Duplicate
 
@@ -711,6 +726,19 @@ func TestWarehouseSuiteCatches(t *testing.T) {
 			w.meterWithin(day + time.Millisecond)
 		}},
 		{"a window of a millisecond too much", "a duplicate is at most a day younger", func(w *wrongWarehouse, _ *WarehouseEngine) { w.meterWithin(day + time.Millisecond) }},
+		{"a row that is sent again after a day counted", "a row that is sent again is a duplicate, whenever that is", func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.alterDeliveries(func(d *pipeline.Delivery) {
+				d.Idempotency, d.Identity = d.Idempotency+d.Identity.Hash+d.Identity.Day, sealer.RowIdentity{}
+			})
+		}},
+		{"the day of rows not compared", model, func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.alterDeliveries(func(d *pipeline.Delivery) { d.Identity.Day = "" })
+		}},
+		{"an old key compared with rows", model, func(w *wrongWarehouse, _ *WarehouseEngine) {
+			w.alterDeliveries(func(d *pipeline.Delivery) {
+				d.Idempotency, d.Identity.Hash = "", d.Identity.Hash+d.Idempotency
+			})
+		}},
 		{"the last key stands for the first", model, func(w *wrongWarehouse, _ *WarehouseEngine) {
 			w.duplicates = func(_ context.Context, tenant string, after, upTo sealer.Position) ([]pipeline.Duplicate, error) {
 				list := duplicates(w.all(), tenant, after, upTo)
@@ -1054,6 +1082,13 @@ func TestExactlyOnceCatches(t *testing.T) {
 			w.decides(func(d decisions, b pipeline.Batch, before []pipeline.Row, _ error) {
 				known := slices.Concat(before, b.Rows)
 				floor := slices.MaxFunc(known, func(a, b pipeline.Row) int { return a.At.Compare(b.At) }).At.Add(-day)
+				d.decide(b.Rows, slices.DeleteFunc(known, func(r pipeline.Row) bool { return r.At.Before(floor) }))
+			})
+		}},
+		{"a row forgotten after a week", "rows that are sent again for a month", func(w *wrongWarehouse) {
+			w.decides(func(d decisions, b pipeline.Batch, before []pipeline.Row, _ error) {
+				known := slices.Concat(before, b.Rows)
+				floor := slices.MaxFunc(known, func(a, b pipeline.Row) int { return a.At.Compare(b.At) }).At.Add(-7 * day)
 				d.decide(b.Rows, slices.DeleteFunc(known, func(r pipeline.Row) bool { return r.At.Before(floor) }))
 			})
 		}},

@@ -105,6 +105,9 @@ func newAudited(tb testing.TB, ctx context.Context, w AuditedEngine) *audited {
 	require.NoError(tb, a.Load(ctx, pipeline.Batch{From: position(12), Next: position(12), SetAside: []pipeline.SetAside{asideOf(forged)}}))
 	a.bring(nil, release("tnt_b", position(12), forged.Position), again(forged, position(13)), again(gone, position(14)), again(dropped, position(15)))
 
+	a.bring(nil, delivery("tnt_b", position(16), noon, "row 1"), delivery("tnt_b", position(17), noon, "play 1"))
+	a.bring(nil, delivery("tnt_b", position(18), noon.AddDate(0, 0, 29), "play 1"), delivery("tnt_b", position(19), noon.AddDate(0, 0, 29), "row 1"))
+
 	n, lines, err := w.Sum(ctx, "tnt_a", a.plain.Position, a.repeat.Position)
 	require.NoError(tb, err)
 	require.EqualValues(tb, 3, n)
@@ -213,11 +216,12 @@ func checkAltered(tb testing.TB, ctx context.Context, w AuditedEngine) {
 // checkOlderCopy: the position of a restored warehouse is an older one.
 func checkOlderCopy(tb testing.TB, ctx context.Context, w AuditedEngine) {
 	a := newAudited(tb, ctx, w)
+	end := int64(len(a.log.entries))
 	for n := range int64(4) {
-		r := delivery("tnt_a", position(16+n), noon, fmt.Sprint("late ", n))
+		r := delivery("tnt_a", position(end+n), noon, fmt.Sprint("late ", n))
 		_, err := a.log.Append(ctx, &r.Record)
 		require.NoError(tb, err)
 	}
-	a.pack.Last, a.pack.Count = position(19), 7
+	a.pack.Last, a.pack.Count = position(end+3), 7
 	a.requireDrift(none)
 }

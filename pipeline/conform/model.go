@@ -40,15 +40,19 @@ const day = 24 * time.Hour
 // first returns the lowest event that makes r a duplicate, among rows in the
 // order of their positions.
 func first(rows []pipeline.Row, r pipeline.Row, window time.Duration) (pipeline.Row, bool) {
-	if r.Delivery == nil || r.Delivery.Idempotency == "" {
+	if r.Delivery == nil {
 		return pipeline.Row{}, false
 	}
 	for _, p := range rows {
 		if p.Compare(r.Position) >= 0 {
 			break
 		}
-		if p.TenantID == r.TenantID && p.Delivery != nil && p.Delivery.Idempotency == r.Delivery.Idempotency &&
-			r.At.Sub(p.At) <= window {
+		if p.TenantID != r.TenantID || p.Delivery == nil {
+			continue
+		}
+		sameKey := r.Delivery.Idempotency != "" && p.Delivery.Idempotency == r.Delivery.Idempotency
+		sameRow := r.Delivery.Identity != sealer.RowIdentity{} && p.Delivery.Identity == r.Delivery.Identity
+		if sameRow || sameKey && r.At.Sub(p.At) <= window {
 			return p, true
 		}
 	}

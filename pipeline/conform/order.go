@@ -55,22 +55,26 @@ func checkAhead(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	requireDuplicates(tb, ctx, w, rows, "tnt_a")
 }
 
-// checkRetraction retracts a row that others repeat: an hour later, a day later and, by a
-// clock that is behind, months before. Nothing else is decided anew.
-func checkRetraction(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+// retracting retracts a row that others repeat: an hour later, a day later and, by a clock
+// that is behind, months before. Nothing else is decided anew.
+func retracting(key string) func(testing.TB, context.Context, WarehouseEngine) {
+	return func(tb testing.TB, ctx context.Context, w WarehouseEngine) { checkRetraction(tb, ctx, w, key) }
+}
+
+func checkRetraction(tb testing.TB, ctx context.Context, w WarehouseEngine, key string) {
 	start := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 	row := func(offset int64, after time.Duration, key string) pipeline.Row {
 		return delivery("tnt_a", at(offset), start.Add(after), key)
 	}
-	forged := row(0, 0, "key")
+	forged := row(0, 0, key)
 	rest := []pipeline.Row{
-		row(1, time.Hour, "key"),
-		row(2, 23*time.Hour, "key"), // in December
-		row(3, 24*time.Hour+time.Millisecond, "key"),
-		row(4, -70*day, "key"),
-		row(5, 40*time.Hour, "key"),
+		row(1, time.Hour, key),
+		row(2, 23*time.Hour, key), // in December
+		row(3, 24*time.Hour+time.Millisecond, key),
+		row(4, -70*day, key),
+		row(5, 40*time.Hour, key),
 		row(6, 0, "another"), row(7, time.Hour, "another"), row(8, time.Hour, ""),
-		delivery("tnt_b", at(9), start, "key"), row(10, 70*day, "key"),
+		delivery("tnt_b", at(9), start, key), row(10, 70*day, key),
 	}
 	all := append([]pipeline.Row{forged}, rest...)
 	load(tb, ctx, w, all[:6]...)
@@ -80,7 +84,7 @@ func checkRetraction(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	requireDuplicates(tb, ctx, w, all, "tnt_a")
 
 	// The batch that retracts it repeats the key as well: behind the release and before it.
-	late, free, later := row(11, 2*time.Hour, "key"), release("tnt_a", at(12), at(0)), row(13, 3*time.Hour, "key")
+	late, free, later := row(11, 2*time.Hour, key), release("tnt_a", at(12), at(0)), row(13, 3*time.Hour, key)
 	load(tb, ctx, w, late, free, later)
 	left := append(rest, late, free, later)
 	check := func(w pipeline.Warehouse) {

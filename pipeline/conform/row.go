@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -79,8 +80,8 @@ func of(eventType string) func(*sealer.Event) {
 	return func(e *sealer.Event) { e.Type = eventType }
 }
 
-// delivery makes a row of a metered delivery of a second, unless alter says otherwise; key
-// may be empty.
+// delivery makes a row of a metered delivery of a second, unless alter says otherwise. key
+// may be empty; "row …" is the identity of a row with an id, "play …" that of one without.
 func delivery(tenant string, p sealer.Position, issued time.Time, key string, alter ...func(*sealer.Delivery, *sealer.Receipt)) pipeline.Row {
 	var salt [16]byte
 	private := sealer.AppendPrivate(nil, &sealer.Private{Salt: salt, AttentionMs: -1})
@@ -90,9 +91,14 @@ func delivery(tenant string, p sealer.Position, issued time.Time, key string, al
 		Metering:          gate.Metering{Metered: true, Reason: gate.ReasonMetered, Basis: gate.BasisViewable, QuantityMs: 1000, AttentionMs: -1},
 		PrivateCommitment: sealer.Commit(salt, private),
 	}
-	if key != "" {
-		hash := sha256.Sum256([]byte(tenant + "\x00" + key))
-		d.Idempotency = base64.RawURLEncoding.EncodeToString(hash[:])
+	switch hash := hashOf(tenant, key); {
+	case key == "":
+	case strings.HasPrefix(key, "row "):
+		d.Identity.Hash = hash
+	case strings.HasPrefix(key, "play "):
+		d.Identity = sealer.RowIdentity{Hash: hash, Day: noon.AddDate(0, 0, -int(hash[0])%30).Format(time.DateOnly)}
+	default:
+		d.Idempotency = hash
 	}
 	r := sealer.Receipt{
 		ReceiptID: "rcp_" + newID(tenant, p, issued).String(), SpatialAnchorID: "screen 1", IssuedAt: issued, RenderedAt: issued.Add(-time.Second),
@@ -109,6 +115,12 @@ func delivery(tenant string, p sealer.Position, issued time.Time, key string, al
 		panic(fmt.Sprintf("conform: %v", err))
 	}
 	return row(tenant, p, "evt_"+r.ReceiptID[4:], text, private)
+}
+
+// hashOf stands for an idempotency key, or for what names a row.
+func hashOf(tenant, key string) string {
+	hash := sha256.Sum256([]byte(tenant + "\x00" + key))
+	return base64.RawURLEncoding.EncodeToString(hash[:])
 }
 
 // under makes delivery write one of another right.

@@ -27,7 +27,7 @@ type scene struct {
 	log       *MemoryLog
 	now       time.Time // of the nodes' clocks
 	made      int64     // records, each of its own id
-	keys      []string  // that callers have used
+	keys      []string  // that callers have used, and rows that they have sent
 	// rows are all that was ever in the log, of every generation, and retracted the events
 	// among them that no warehouse may show.
 	rows      []pipeline.Row
@@ -53,6 +53,19 @@ func (s *scene) reopen() { s.warehouse = s.engine.Reopen() }
 // storytellers are the tenants of a story.
 var storytellers = []string{"tnt_a", "tnt_b"}
 
+// batch makes the records of rows, in any order, that one of three nodes is sent.
+func (s *scene) batch(rows []string) (list []sealer.Record) {
+	node := fmt.Sprint("nod_", s.IntN(3))
+	for _, i := range s.Perm(len(rows)) {
+		s.made++
+		s.now = s.now.Add(time.Millisecond)
+		r := delivery(storytellers[i%len(storytellers)], at(s.made), s.now, rows[i])
+		r.Node = node
+		list = append(list, r.Record)
+	}
+	return list
+}
+
 // records makes n records as three nodes do, whose clocks differ by some milliseconds. Every
 // third delivery has a key that was used before, a minute or days ago.
 func (s *scene) records(n int) (list []sealer.Record) {
@@ -69,7 +82,7 @@ func (s *scene) records(n int) (list []sealer.Record) {
 			r = delivery(tenant, id, when, "")
 		default:
 			if len(s.keys) == 0 || s.IntN(3) > 0 {
-				s.keys = append(s.keys, fmt.Sprint("key ", s.made))
+				s.keys = append(s.keys, fmt.Sprint([]string{"key ", "key ", "row ", "play "}[s.IntN(4)], s.made))
 			}
 			// The window of the last keys reaches back two days or so.
 			recent := s.keys[max(0, len(s.keys)-60):]
@@ -142,10 +155,12 @@ func (s *scene) run(w pipeline.Sink, batch int) {
 	require.NoError(s, s.ctx.Err())
 }
 
-// release sets a delivery of the log aside as sealing does, one with a key where there is
-// one, and releases it.
+// release sets a delivery of the log aside as sealing does, one with a key or an identity
+// where there is one, and releases it.
 func (s *scene) release() {
-	rows := slices.DeleteFunc(s.shown(), func(r pipeline.Row) bool { return r.Delivery == nil || r.Delivery.Idempotency == "" })
+	rows := slices.DeleteFunc(s.shown(), func(r pipeline.Row) bool {
+		return r.Delivery == nil || r.Delivery.Idempotency == "" && r.Delivery.Identity == sealer.RowIdentity{}
+	})
 	if len(rows) == 0 {
 		return
 	}

@@ -3,6 +3,7 @@ package conform
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -32,6 +33,7 @@ var stories = []testCase[func() WarehouseEngine]{
 	{"the whole topic again, days later", tell(tellReplay)},
 	{"a loader away for days", tell(tellAbsence)},
 	{"a spool of last week", tell(tellSpool)},
+	{"rows that are sent again for a month", tell(tellRows)},
 	{"a new generation", tell(tellGeneration)},
 	{"an older warehouse under a loader that runs", tell(tellOlderWarehouse)},
 	{"a forged record among duplicates", tell(tellRelease)},
@@ -129,6 +131,41 @@ func tellSpool(s *scene) {
 	s.deliver(20)
 	s.load(s.warehouse)
 	s.append(spool...) // the spool didn't hear that they were taken
+	s.load(s.warehouse)
+	s.require()
+}
+
+// tellRows: a vendor's rows are sent again one, three and 29 days later, to other nodes, some
+// of them for the first time. Of one the record turns out to be forged. A loader that was
+// thought dead brings what is old, and then all comes again, in a new generation too.
+func tellRows(s *scene) {
+	var rows []string
+	for i := range 40 {
+		rows = append(rows, fmt.Sprint([]string{"row ", "play "}[s.IntN(2)], i))
+	}
+	dead := &grave{Sink: s.warehouse}
+	s.append(s.batch(rows[:30])...)
+	s.load(dead)
+	for _, days := range []int{1, 2, 26} {
+		s.now = s.now.AddDate(0, 0, days)
+		s.deliver(20)
+		s.load(s.warehouse)
+		s.append(s.batch(rows)...)
+		s.load(s.warehouse)
+		s.require()
+		s.reopen()
+	}
+	s.release()
+	s.append(s.batch(rows[:20])...)
+	s.load(s.warehouse)
+	s.require()
+	for _, b := range dead.batches {
+		require.NoError(s, s.warehouse.Load(s.ctx, b))
+	}
+	s.replay()
+	s.require()
+	s.renew()
+	s.append(s.batch(rows)...)
 	s.load(s.warehouse)
 	s.require()
 }

@@ -26,7 +26,9 @@ var warehouseCases = []testCase[WarehouseEngine]{
 	{"rows come back as they were loaded", checkWholeRows},
 	{"loading again changes nothing", checkReload},
 	{"a batch that leaves a gap is refused", checkAhead},
-	{"where a row is retracted its key is decided anew", checkRetraction},
+	{"where a row is retracted its key is decided anew", retracting("key")},
+	{"where a row is retracted its identity is decided anew", retracting("row 1")},
+	{"where a row is retracted its identity of a day is decided anew", retracting("play 1")},
 	{"the lowest position wins", checkLowestWins},
 	{"the position never goes back", checkResume},
 	{"what the log says of a position is kept with it", checkChain},
@@ -37,6 +39,7 @@ var warehouseCases = []testCase[WarehouseEngine]{
 	{"the edges of buckets are exact", checkBucketEdges},
 	{"refusals equal the model", checkRefusals},
 	{"a duplicate is at most a day younger", checkDayEdge},
+	{"a row that is sent again is a duplicate, whenever that is", checkRowsAgain},
 	{"a duplicate's first may be out of view", checkFirstOutOfView},
 	{"bounds of time are exact", checkTimeBounds},
 	{"as of a position nothing behind it counts", checkAsOf},
@@ -344,10 +347,20 @@ func drawRow(t *rapid.T, tenant string, p sealer.Position, before []pipeline.Row
 		return audit(tenant, p)
 	}
 	issued := noon.Add(time.Duration(rapid.SampledFrom([]int64{
-		-86_400_001, -86_400_000, -86_399_999, -1, 0, 1, 86_399_999, 86_400_000, 86_400_001,
+		-86_400_001, -86_400_000, -86_399_999, -1, 0, 1, 86_399_999, 86_400_000, 86_400_001, 29 * 86_400_000,
 	}).Draw(t, "issued")) * time.Millisecond)
-	key := rapid.SampledFrom([]string{"", "", "k1", "k1", "k2"}).Draw(t, "key")
+	key := rapid.SampledFrom([]string{"", "", "k1", "k1", "k2", "row 1", "row 1", "row 2", "play 1", "play 1", "play 2"}).Draw(t, "key")
+	like := rapid.IntRange(0, 19).Draw(t, "like another")
 	return delivery(tenant, p, issued, key, func(d *sealer.Delivery, r *sealer.Receipt) {
+		switch hash := hashOf(tenant, "k1"); like { // one hash in three meanings
+		case 0:
+			d.Idempotency, d.Identity = "", sealer.RowIdentity{Hash: hash}
+		case 1:
+			d.Idempotency, d.Identity = "", sealer.RowIdentity{Hash: hash, Day: "2026-11-20"}
+		case 2:
+			d.Idempotency, d.Identity = "", sealer.RowIdentity{Hash: hash, Day: "2026-11-21"}
+		}
+		d.Multiplier = rapid.SampledFrom([]int64{0, 0, 1, sealer.Impression, 25_000, sealer.MaxMultiplier}).Draw(t, "multiplier")
 		d.RightID = rapid.SampledFrom([]string{"rgh_1", "rgh_2"}).Draw(t, "right")
 		d.BasisID = rapid.SampledFrom([]string{"bas_1", "bas_2"}).Draw(t, "basis")
 		d.Substrate = rapid.SampledFrom([]gate.Substrate{gate.CTV, gate.DOOH}).Draw(t, "substrate")
@@ -438,6 +451,38 @@ func checkDayEdge(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 			require.Empty(tb, list)
 		}
 	}
+}
+
+// checkRowsAgain sends rows again, days later and by clocks that are behind.
+func checkRowsAgain(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	var rows []pipeline.Row
+	for i, key := range []string{"row 1", "play 1", "row 2", "play 2"} {
+		rows = append(rows, delivery("tnt_a", at(int64(i)), noon, key))
+	}
+	for _, days := range []int{1, 3, 29, 400, -2} {
+		for _, key := range []string{"play 1", "row 1", "row 3"} {
+			rows = append(rows, delivery("tnt_a", at(int64(len(rows))), noon.AddDate(0, 0, days), key))
+		}
+	}
+	for some := range slices.Chunk(rows, 7) {
+		load(tb, ctx, w, some...)
+	}
+	check := func(w pipeline.Warehouse) {
+		list, err := w.Duplicates(ctx, "tnt_a", sealer.Position{}, at(99))
+		require.NoError(tb, err)
+		require.Len(tb, list, 14)
+		requireDuplicates(tb, ctx, w, rows, "tnt_a")
+		totals, err := w.MeterTotals(ctx, pipeline.MeterQuery{TenantID: "tnt_a"})
+		require.NoError(tb, err)
+		require.EqualValues(tb, 5, totals.Metered)
+	}
+	check(w)
+	opened := w.Reopen()
+	rows = append(rows, delivery("tnt_a", at(int64(len(rows))), noon.AddDate(1, 0, 0), "row 9"))
+	load(tb, ctx, opened, rows...) // all again, by a process that is new
+	list, err := opened.Duplicates(ctx, "tnt_a", sealer.Position{}, at(99))
+	require.NoError(tb, err)
+	require.Len(tb, list, 14)
 }
 
 // checkFirstOutOfView asks for an hour, a right and a slice that hold only the

@@ -63,7 +63,7 @@ func (w *Warehouse) Unaccounted(ctx context.Context, events []drift.Event) (list
 type judged struct {
 	drift.Event
 	tenant  int64
-	key     any // its idempotency key; nil without one
+	key     any // as dedupKey has it
 	decided int // as a duplicate: 0, or 2 if its row and the table say so; 1 if one of them does
 }
 
@@ -79,7 +79,7 @@ func (w *Warehouse) Misjudged(ctx context.Context, from, to sealer.Position) (li
 		err = scan(&j.TenantID, &j.tenant, &id, &j.Generation, &j.Partition, &j.Offset, &j.key, &j.decided)
 		j.EventID = eventID(id)
 		return j, err
-	}, `SELECT t.tenant_id, t.tenant, e.event_id, e.generation, e.log_partition, e.position, e.idempotency,
+	}, `SELECT t.tenant_id, t.tenant, e.event_id, e.generation, e.log_partition, e.position, e.dedup_key,
 			COALESCE(e.duplicate, FALSE) + EXISTS (SELECT 1 FROM duplicates AS d
 				WHERE (d.tenant, d.generation, d.position, d.log_partition) = (e.tenant, e.generation, e.position, e.log_partition))
 		FROM `+standing, bounds(from, to)...)
@@ -101,11 +101,16 @@ func (w *Warehouse) Misjudged(ctx context.Context, from, to sealer.Position) (li
 // repeating says which of some deliveries repeat another, by the keys and rows that are
 // stored.
 func (w *Warehouse) repeating(ctx context.Context, deliveries []judged) (repeats map[int]bool, err error) {
-	var keyed [][6]int64
+	var keyed [][7]int64
 	for i, j := range deliveries {
-		if j.key != nil {
-			keyed = append(keyed, [6]int64{int64(i), j.tenant, hashOf(j.key), int64(j.Generation), j.Offset, int64(j.Partition)})
+		if j.key == nil {
+			continue
 		}
+		k := [7]int64{int64(i), j.tenant, hashOf(j.key), int64(j.Generation), j.Offset, int64(j.Partition)}
+		if isRow(j.key) {
+			k[6] = 1
+		}
+		keyed = append(keyed, k)
 	}
 	text, err := json.Marshal(keyed)
 	if err != nil {
@@ -116,10 +121,10 @@ func (w *Warehouse) repeating(ctx context.Context, deliveries []judged) (repeats
 		return i, err
 	}, `SELECT DISTINCT c.value ->> 0 FROM json_each(?) AS c
 		CROSS JOIN events AS e ON (e.tenant, e.generation, e.position, e.log_partition) = (c.value ->> 1, c.value ->> 3, c.value ->> 4, c.value ->> 5)
-		CROSS JOIN spans AS s ON s.latest >= e.at - `+fmt.Sprint(dayMs)+`
+		CROSS JOIN spans AS s ON c.value ->> 6 OR s.latest >= e.at - `+fmt.Sprint(dayMs)+`
 		CROSS JOIN keys AS k ON k.span = s.span AND k.tenant = e.tenant AND k.hash = c.value ->> 2 AND (k.generation, k.position) < (e.generation, e.position)
 		CROSS JOIN events AS f ON (f.tenant, f.generation, f.position, f.log_partition) = (k.tenant, k.generation, k.position, k.log_partition)
-		WHERE f.idempotency = e.idempotency AND f.at >= e.at - `+fmt.Sprint(dayMs), string(text))
+		WHERE f.dedup_key = e.dedup_key AND (c.value ->> 6 OR f.at >= e.at - `+fmt.Sprint(dayMs)+`)`, string(text))
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -18,21 +19,73 @@ const (
 	// span of a day, an insert dirties pages of the last one.
 	spanRows = 100_000
 	// mostFilters is how many spans, the newest, have a filter in memory, 256 KB each. Each
-	// older one of a day is looked into for each row: 25 million keys a day have filters.
+	// older one is looked into for each key that it may hold: 25 million keys have filters.
 	mostFilters = 256
 	// filterBlocks are those of a filter: 24 keys in each.
 	filterBlocks = 4096
 
 	dayMs = int64(24 * time.Hour / time.Millisecond)
+
+	noDay = math.MinInt64
 )
 
 // span is a row of the table of that name.
 type span struct {
-	number, rows, latest int64
-	filter               pipeline.Bloom // nil: not in memory
+	number, rows      int64
+	latest            int64          // event with an idempotency hash
+	firstDay, lastDay int64          // of rows' identities
+	dayless           bool           // there are identities without a day
+	filter            pipeline.Bloom // nil: not in memory
 }
 
-// hashOf is the start of a digest of an idempotencyKey.
+func newSpan(number int64) *span {
+	return &span{number: number, latest: math.MinInt64, firstDay: math.MaxInt64, lastDay: math.MinInt64}
+}
+
+// mayHold says whether what a row repeats may be in the span.
+func (s *span) mayHold(n *newRow) bool {
+	switch {
+	case !isRow(n.key):
+		return s.latest >= n.oldest()
+	case n.day == noDay:
+		return s.dayless
+	}
+	return s.firstDay <= n.day && n.day <= s.lastDay
+}
+
+// take notes that a row with a key is in the span.
+func (s *span) take(n *newRow) {
+	s.filter.Add(uint64(n.hash))
+	switch {
+	case !isRow(n.key):
+		s.latest = max(s.latest, n.At.UnixMilli())
+	case n.day == noDay:
+		s.dayless = true
+	default:
+		s.firstDay, s.lastDay = min(s.firstDay, n.day), max(s.lastDay, n.day)
+	}
+}
+
+// takeKey reads the key of a delivery.
+func (n *newRow) takeKey() {
+	if n.key = dedupKey(n.Delivery); n.key == nil {
+		return
+	}
+	n.hash, n.day = hashOf(n.key), noDay
+	if t, err := time.Parse(time.DateOnly, n.Delivery.Identity.Day); err == nil {
+		n.day = t.UnixMilli() / dayMs
+	}
+}
+
+// oldest is the earliest time of a row that n may repeat, in milliseconds.
+func (n *newRow) oldest() int64 {
+	if isRow(n.key) {
+		return math.MinInt64
+	}
+	return n.At.UnixMilli() - dayMs
+}
+
+// hashOf is the start of a digest of a dedupKey.
 func hashOf(key any) int64 {
 	b, ok := key.([]byte)
 	if !ok {
@@ -47,7 +100,7 @@ func (l *load) readSpans() error {
 	if l.spans != nil {
 		return nil
 	}
-	rows, err := l.QueryContext(l.ctx, `SELECT span, rows, latest FROM spans ORDER BY span`)
+	rows, err := l.QueryContext(l.ctx, `SELECT span, rows, latest, first_day, last_day, dayless FROM spans ORDER BY span`)
 	if err != nil {
 		return err
 	}
@@ -55,7 +108,7 @@ func (l *load) readSpans() error {
 	spans := []*span{}
 	for rows.Next() {
 		s := &span{}
-		if err := rows.Scan(&s.number, &s.rows, &s.latest); err != nil {
+		if err := rows.Scan(&s.number, &s.rows, &s.latest, &s.firstDay, &s.lastDay, &s.dayless); err != nil {
 			return err
 		}
 		spans = append(spans, s)
@@ -110,21 +163,22 @@ func (l *load) decide(pipeline.Batch) error {
 // selectKey finds the lowest row of a span that a row repeats.
 const selectKey = `SELECT e.generation, e.position, e.log_partition
 	FROM keys AS k CROSS JOIN events AS e USING (tenant, generation, position, log_partition)
-	WHERE k.span = ? AND k.tenant = ? AND k.hash = ? AND e.idempotency = ? AND (k.generation, k.position) < (?, ?) AND e.at >= ?
+	WHERE k.span = ? AND k.tenant = ? AND k.hash = ? AND e.dedup_key = ? AND (k.generation, k.position) < (?, ?) AND e.at >= ?
 	ORDER BY k.generation, k.position LIMIT 1`
 
 // first returns the lowest row that makes n a duplicate, among those that are stored and
 // the earlier ones of the batch.
 func (l *load) first(n *newRow) (first place, ok bool, err error) {
-	oldest := n.At.UnixMilli() - dayMs
+	oldest := n.oldest()
 	for _, p := range l.hashes[[2]int64{n.tenant, n.hash}] {
-		if p.place.before(n.place) && p.At.UnixMilli() >= oldest && p.Delivery.Idempotency == n.Delivery.Idempotency {
+		if p.place.before(n.place) && p.At.UnixMilli() >= oldest &&
+			p.Delivery.Idempotency == n.Delivery.Idempotency && p.Delivery.Identity == n.Delivery.Identity {
 			first, ok = p.place, true
 			break
 		}
 	}
 	for i, s := range l.spans {
-		if s.latest < oldest {
+		if !s.mayHold(n) {
 			continue
 		}
 		if s.filter == nil && i >= len(l.spans)-mostFilters {
@@ -161,7 +215,9 @@ func (l *load) storeFinds() error {
 		return nil
 	}
 	if len(l.spans) == 0 || l.spans[len(l.spans)-1].rows >= spanRows {
-		l.spans = append(l.spans, &span{number: int64(len(l.spans)), filter: make(pipeline.Bloom, filterBlocks)})
+		s := newSpan(int64(len(l.spans)))
+		s.filter = make(pipeline.Bloom, filterBlocks)
+		l.spans = append(l.spans, s)
 		if i := len(l.spans) - 1 - mostFilters; i >= 0 {
 			l.spans[i].filter = nil
 		}
@@ -177,11 +233,11 @@ func (l *load) storeFinds() error {
 	for _, n := range l.rows {
 		if n.key != nil {
 			keyed = append(keyed, n)
-			s.latest = max(s.latest, n.At.UnixMilli())
+			s.take(n)
 		}
 	}
-	err := l.exec(`INSERT INTO spans (span, rows, latest) VALUES (?, ?, ?)
-		ON CONFLICT (span) DO UPDATE SET rows = excluded.rows, latest = excluded.latest`, s.number, s.rows, s.latest)
+	err := l.exec(`INSERT OR REPLACE INTO spans (span, rows, latest, first_day, last_day, dayless) VALUES (?, ?, ?, ?, ?, ?)`,
+		s.number, s.rows, s.latest, s.firstDay, s.lastDay, s.dayless)
 	if err != nil {
 		return err
 	}
@@ -189,7 +245,6 @@ func (l *load) storeFinds() error {
 		return cmp.Or(cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.hash, b.hash))
 	})
 	err = insert(l, l.keys, keyed, func(args []any, n *newRow) []any {
-		s.filter.Add(uint64(n.hash))
 		return append(args, s.number, n.tenant, n.hash, n.generation, n.position, n.partition)
 	})
 	if err != nil || l.unsearched {

@@ -88,8 +88,9 @@ type newRow struct {
 	*pipeline.Row
 	place
 	tenant, class, common, text int64
-	id, key                     any // eventKey and idempotencyKey
+	id, key                     any // eventKey and dedupKey
 	hash                        int64
+	day                         int64 // of a row's identity, since 1970; noDay without one
 	duplicate                   bool
 }
 
@@ -228,9 +229,7 @@ func (l *load) pick(b pipeline.Batch) error {
 		switch {
 		case n.Delivery != nil:
 			n.class = classDelivery
-			if n.key = idempotencyKey(n.Delivery.Idempotency); n.key != nil {
-				n.hash = hashOf(n.key)
-			}
+			n.takeKey()
 		case n.Type == pipeline.TypeRefusals:
 			n.class = classRefusals
 		}

@@ -92,11 +92,11 @@ func none(err error) error {
 
 // remove takes a row away, with all that was made of it, and decides anew what has its key.
 func (l *load) remove(tenant int64, p place) error {
-	var hash any
+	var key any
 	var class, common int64
 	var rendered sql.NullInt64
-	err := l.QueryRowContext(l.ctx, `SELECT class, common, rendered_at, idempotency FROM events WHERE (tenant, generation, position, log_partition) = (?, ?, ?, ?)`,
-		tenant, p.generation, p.position, p.partition).Scan(&class, &common, &rendered, &hash)
+	err := l.QueryRowContext(l.ctx, `SELECT class, common, rendered_at, dedup_key FROM events WHERE (tenant, generation, position, log_partition) = (?, ?, ?, ?)`,
+		tenant, p.generation, p.position, p.partition).Scan(&class, &common, &rendered, &key)
 	if err != nil {
 		return err
 	}
@@ -114,13 +114,13 @@ func (l *load) remove(tenant int64, p place) error {
 	if class != classDelivery {
 		return nil
 	}
-	if err := l.sumAnew(tenant, common, rendered.Int64); err != nil || hash == nil {
+	if err := l.sumAnew(tenant, common, rendered.Int64); err != nil || key == nil {
 		return err
 	}
-	if err := l.exec(`DELETE FROM keys`+here+` AND hash = ? AND span IN (SELECT span FROM spans)`, append(at, hashOf(hash))...); err != nil {
+	if err := l.exec(`DELETE FROM keys`+here+` AND hash = ? AND span IN (SELECT span FROM spans)`, append(at, hashOf(key))...); err != nil {
 		return err
 	}
-	return l.decideAnew(tenant, hash)
+	return l.decideAnew(tenant, key)
 }
 
 // decideAnew decides which rows with a key are duplicates.
@@ -133,7 +133,7 @@ func (l *load) decideAnew(tenant int64, key any) error {
 	rows, err := l.QueryContext(l.ctx, `SELECT e.generation, e.position, e.log_partition, e.at, e.common, e.rendered_at, e.duplicate
 		FROM spans AS s CROSS JOIN keys AS k ON k.span = s.span AND k.tenant = ? AND k.hash = ?
 			CROSS JOIN events AS e USING (tenant, generation, position, log_partition)
-		WHERE e.idempotency = ? ORDER BY 1, 2`, tenant, hashOf(key), key)
+		WHERE e.dedup_key = ? ORDER BY 1, 2`, tenant, hashOf(key), key)
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (l *load) decideAnew(tenant int64, key any) error {
 		}
 		duplicate := false
 		for _, p := range all[:i] {
-			if p.before(o.place) && p.at >= o.at-dayMs {
+			if p.before(o.place) && (isRow(key) || p.at >= o.at-dayMs) {
 				duplicate = true
 				if err := l.storeDuplicate(tenant, o.place, p.place); err != nil {
 					return err

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"database/sql"
 	"encoding/base64"
@@ -79,7 +80,7 @@ func (p place) before(q place) bool {
 
 // columns of events, in the order in which appendRow binds them.
 const columns = `tenant, generation, position, log_partition, class, common, text, event_id, epoch, seq, at,
-	right_revision, receipt_id, rendered_at, issued_at, quantity_ms, duplicate, idempotency, spatial_anchor_id, correlation_id`
+	right_revision, receipt_id, rendered_at, issued_at, quantity_ms, duplicate, dedup_key, multiplier, spatial_anchor_id, correlation_id`
 
 // appendRow appends the values of columns.
 func appendRow(args []any, n *newRow) []any {
@@ -87,17 +88,20 @@ func appendRow(args []any, n *newRow) []any {
 	args = append(args, n.tenant, n.generation, n.position, n.partition, n.class, n.common, n.text, n.id,
 		int64(r.Epoch), int64(r.Seq), r.At.UnixMilli())
 	if d == nil {
-		return append(args, nil, nil, nil, nil, nil, nil, nil, nil, nil)
+		return append(args, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil)
 	}
-	var receipt, issued any
+	var receipt, issued, multiplier any
 	if len(r.EventID) < 4 || d.ReceiptID != "rcp_"+r.EventID[4:] {
 		receipt = d.ReceiptID
 	}
 	if !d.IssuedAt.Equal(r.At) {
 		issued = d.IssuedAt.UnixMilli()
 	}
+	if d.Multiplier != 0 {
+		multiplier = d.Multiplier
+	}
 	return append(args, d.RightRevision, receipt, d.RenderedAt.UnixMilli(), issued, d.QuantityMs, n.duplicate,
-		n.key, text(d.SpatialAnchorID), text(d.CorrelationID))
+		n.key, multiplier, text(d.SpatialAnchorID), text(d.CorrelationID))
 }
 
 // eventKey is the form in which the warehouse keeps an event's id: the 16 bytes of a ULID
@@ -118,26 +122,42 @@ func eventID(key any) string {
 	return key.(string)
 }
 
-// idempotencyKey is the form in which the warehouse keeps an idempotency hash; nil without one.
-func idempotencyKey(hash string) any {
+// dedupKey is the form in which the warehouse keeps what a delivery has in common with its
+// duplicates: the bytes of an idempotency hash, those of a row's hash with its day behind a
+// space, or a hash as it is spelt; nil without both.
+func dedupKey(d *pipeline.Delivery) any {
+	hash := cmp.Or(d.Idempotency, d.Identity.Hash)
 	b, err := base64.RawURLEncoding.Strict().DecodeString(hash)
 	switch {
 	case hash == "":
 		return nil
-	case err == nil && base64.RawURLEncoding.EncodeToString(b) == hash:
-		return b
+	case err != nil || base64.RawURLEncoding.EncodeToString(b) != hash:
+		return hash
+	case d.Idempotency == "":
+		return append(append(b, ' '), d.Identity.Day...)
 	}
-	return hash
+	return b
 }
 
-func idempotency(key any) string {
+// isRow says whether a key is of a row's identity.
+func isRow(key any) bool {
+	b, ok := key.([]byte)
+	return ok && len(b) > sha256.Size
+}
+
+// keyed sets what dedupKey has made a key of.
+func keyed(d *pipeline.Delivery, key any) {
 	switch k := key.(type) {
 	case []byte:
-		return base64.RawURLEncoding.EncodeToString(k)
+		hash := base64.RawURLEncoding.EncodeToString(k[:min(len(k), sha256.Size)])
+		if isRow(k) {
+			d.Identity = sealer.RowIdentity{Hash: hash, Day: string(k[sha256.Size+1:])}
+		} else {
+			d.Idempotency = hash
+		}
 	case string:
-		return k
+		d.Idempotency = k
 	}
-	return ""
 }
 
 // text stores an empty text as NULL.
@@ -168,23 +188,24 @@ func optional(b []byte) any {
 const selected = `e.generation, e.log_partition, e.position, e.event_id, e.epoch, e.seq, e.at, x.event, x.private,
 	c.node, c.type, c.actor_kind, c.actor_id, c.subject_kind, c.subject_id, e.class,
 	c.right_id, c.basis_id, c.substrate, c.signing_key_id, c.metered, c.reason, c.metering_basis,
-	e.right_revision, e.receipt_id, e.rendered_at, e.issued_at, e.quantity_ms, e.idempotency`
+	e.right_revision, e.receipt_id, e.rendered_at, e.issued_at, e.quantity_ms, e.dedup_key, e.multiplier`
 
 // scanRow reads a row of selected.
 func scanRow(scan func(...any) error) (pipeline.Row, error) {
 	var (
 		r                                               pipeline.Row
 		epoch, seq, at, class                           int64
-		id, hash                                        any
+		id, dedup                                       any
 		right, basis, substrate, key, reason, meterName sql.NullString
 		receipt                                         sql.NullString
 		revision, renderedAt, issuedAt, quantityMs      sql.NullInt64
+		multiplier                                      sql.NullInt64
 		metered                                         sql.NullBool
 	)
 	err := scan(&r.Generation, &r.Partition, &r.Offset, &id, &epoch, &seq, &at, &r.Event, &r.Private,
 		&r.Node, &r.Type, &r.ActorKind, &r.ActorID, &r.SubjectKind, &r.SubjectID, &class,
 		&right, &basis, &substrate, &key, &metered, &reason, &meterName,
-		&revision, &receipt, &renderedAt, &issuedAt, &quantityMs, &hash)
+		&revision, &receipt, &renderedAt, &issuedAt, &quantityMs, &dedup, &multiplier)
 	if err != nil {
 		return pipeline.Row{}, err
 	}
@@ -211,8 +232,9 @@ func scanRow(scan func(...any) error) (pipeline.Row, error) {
 		Reason:        reason.String,
 		MeteringBasis: meterName.String,
 		QuantityMs:    quantityMs.Int64,
-		Idempotency:   idempotency(hash),
+		Multiplier:    multiplier.Int64,
 	}
+	keyed(r.Delivery, dedup)
 	return r, nil
 }
 

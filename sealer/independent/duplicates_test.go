@@ -19,8 +19,9 @@ import (
 
 // TestDuplicatesAlike holds all who decide what is a duplicate to one model: warehouses when
 // they load, the builder when it seals, and both verifiers when they recompute. The model is
-// one sentence: a delivery repeats the lowest event before it that has its hash and is at
-// most a day older, by the events' own times, each event at its lowest position.
+// one sentence: a delivery repeats the lowest event before it that has its row's identity, or
+// has its hash and is at most a day older by the events' own times, each event at its lowest
+// position.
 func TestDuplicatesAlike(t *testing.T) {
 	s := newService(t, "duplicates")
 	f := newFolder(t, s)
@@ -36,7 +37,9 @@ func TestDuplicatesAlike(t *testing.T) {
 		l.sealing, l.signers = s.sealing, s.nodes
 		base := l.now.AddDate(0, 0, 40)
 		l.now = base.AddDate(0, 0, 5)
-		keys := []key{{}, {idempotency: l.hash()}, {idempotency: l.hash()}}
+		hash := l.hash() // which all three kinds of keys may have
+		keys := []key{{}, {idempotency: hash}, {idempotency: l.hash()}, {row: sealer.RowIdentity{Hash: hash}}, {row: sealer.RowIdentity{Hash: hash, Day: "2026-02-27"}},
+			{row: sealer.RowIdentity{Hash: hash, Day: "2026-02-28"}}}[s.IntN(3):]
 
 		// The log has copies of events; its leaves are what stands there first.
 		var records, leaves []pipeline.Row
@@ -45,7 +48,7 @@ func TestDuplicatesAlike(t *testing.T) {
 				records = append(records, records[s.IntN(n)])
 				continue
 			}
-			days := time.Duration(s.IntN(4)-1) * sealer.DuplicateWindow
+			days := time.Duration([]int{-1, 0, 1, 2, -29}[s.IntN(5)]) * sealer.DuplicateWindow
 			event := l.keyed(keys[s.IntN(len(keys))], base.Add(days+time.Duration(s.IntN(3)-1)*time.Millisecond))
 			row, err := pipeline.NewRow(sealer.Entry{Record: sealer.Record{TenantID: l.tenant, EventID: eventID(s, event), Node: "nod_1", Event: event}})
 			require.NoError(t, err)
@@ -137,7 +140,8 @@ func modelled(leaves []pipeline.Row) []sealer.Duplicate {
 	list := []sealer.Duplicate{}
 	for i, r := range leaves {
 		for j, before := range leaves[:i] {
-			if key := r.Delivery.Idempotency; key != "" && before.Delivery.Idempotency == key && r.At.Sub(before.At) <= sealer.DuplicateWindow {
+			is, was := key{r.Delivery.Idempotency, r.Delivery.Identity}, key{before.Delivery.Idempotency, before.Delivery.Identity}
+			if is.repeats(was, r.At.Sub(before.At)) {
 				list = append(list, sealer.Duplicate{Leaf: uint64(i), First: uint64(j)})
 				break
 			}

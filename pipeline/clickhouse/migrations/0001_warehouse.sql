@@ -48,6 +48,9 @@ CREATE TABLE IF NOT EXISTS events (
 	metering_basis LowCardinality(String),
 	quantity_ms    Int64,
 	idempotency    String,             -- empty without a key
+	row_hash       String,             -- of a row's identity; empty without one
+	row_day        LowCardinality(String), -- of that identity; empty for a row with an id of its own
+	multiplier     Int64,              -- impressions in ten-thousandths; 0: none was given
 	spatial_anchor_id String,
 	correlation_id    String,
 	version        UInt128 MATERIALIZED bitNot(bitShiftLeft(toUInt128(generation), 64) + toUInt128(position)),
@@ -108,6 +111,27 @@ SETTINGS index_granularity = 128, min_compress_block_size = 8192, -- it is asked
 	fsync_after_insert = 1, fsync_part_directory = 1,
 	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
 
+-- Deliveries by their rows' identities: however old one is, it tells duplicates. What is sent
+-- again is of few days, so that a look-up reads what lies together. Written before the event.
+CREATE TABLE IF NOT EXISTS row_identities (
+	tenant_id     String,
+	row_hash      String,
+	row_day       LowCardinality(String),
+	event_id      String,
+	generation    UInt32,
+	log_partition Int32,
+	position      Int64,
+	at            DateTime64(3, 'UTC') CODEC(Delta, LZ4),
+	key           UInt64 MATERIALIZED xxHash64(row_hash),
+	version       UInt128 MATERIALIZED bitNot(bitShiftLeft(toUInt128(generation), 64) + toUInt128(position))
+) ENGINE = ReplacingMergeTree(version)
+PARTITION BY toYYYYMM(at)
+PRIMARY KEY (tenant_id, row_day, key)
+ORDER BY (tenant_id, row_day, key, event_id)
+SETTINGS index_granularity = 128, min_compress_block_size = 8192, -- as idempotency_keys
+	fsync_after_insert = 1, fsync_part_directory = 1,
+	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
+
 -- What is a duplicate, and the first event that makes it one: decided when it is loaded,
 -- and written before the event. Where that event is withdrawn the decision holds no more; if
 -- there is another one, its first stands at a higher place.
@@ -161,7 +185,9 @@ CREATE TABLE IF NOT EXISTS withdrawn (
 	generation    UInt32,
 	log_partition Int32,
 	position      Int64,
-	idempotency   String -- empty without a key
+	idempotency   String, -- as in events, like what follows
+	row_hash      String,
+	row_day       String
 ) ENGINE = ReplacingMergeTree
 ORDER BY (tenant_id, event_id)
 SETTINGS fsync_after_insert = 1, fsync_part_directory = 1,

@@ -5,8 +5,8 @@
 -- (see analyst.sql) holds for the views too, since these run with the rights of
 -- whoever asks. Times are UTC. No view shows a private part.
 
--- One line a receipt. A duplicate is a delivery whose idempotency key was used
--- before, at a lower position, on an event at most 24 h older: it has reason
+-- One line a receipt. A duplicate is a delivery of a row that was sent before, at a lower
+-- position; or one whose idempotency key was, on an event at most 24 h older: it has reason
 -- DUPLICATE, metering basis none and quantity 0, and meters nothing.
 CREATE OR REPLACE VIEW receipts AS
 SELECT

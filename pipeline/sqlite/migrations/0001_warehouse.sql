@@ -65,7 +65,8 @@ CREATE TABLE events (
 	issued_at         BIGINT,          -- NULL: at
 	quantity_ms       BIGINT,
 	duplicate         BOOLEAN,         -- whether the event stands in duplicates
-	idempotency,                       -- BLOB: the hash; TEXT: as it is spelt, where that is no hash; NULL without a key
+	dedup_key,                         -- BLOB: an idempotency hash or, longer, the identity of a row, its hash before its day; TEXT: as a hash is spelt, where it is none; NULL without both
+	multiplier        BIGINT,          -- NULL: none was given
 	spatial_anchor_id TEXT,
 	correlation_id    TEXT,
 	PRIMARY KEY (tenant, generation, position, log_partition)
@@ -99,15 +100,20 @@ CREATE TABLE duplicates (
 
 -- Digests come in random order: each insert would dirty another page of a large index of them.
 -- So they stand in spans of some 100,000 rows, in the order in which these came, and only the
--- pages of the last span are written. latest is the time of its youngest event with a key.
+-- pages of the last span are written. latest is the time of its youngest event with an
+-- idempotency hash; first_day and last_day are the days, since 1970, that its identities are of,
+-- and dayless says whether some are of none.
 CREATE TABLE spans (
-	span   INTEGER PRIMARY KEY,
-	rows   BIGINT NOT NULL,
-	latest BIGINT NOT NULL
+	span      INTEGER PRIMARY KEY,
+	rows      BIGINT  NOT NULL,
+	latest    BIGINT  NOT NULL,
+	first_day BIGINT  NOT NULL,
+	last_day  BIGINT  NOT NULL, -- before first_day: there are none
+	dayless   BOOLEAN NOT NULL
 );
 
--- Whether an idempotency hash was there before: the start of a digest of it, and the row. A
--- span whose events are all too old isn't looked at.
+-- Whether an idempotency hash or an identity was there before: the start of a digest of it,
+-- and the row. A span whose events are all too old, or of other days, isn't looked at.
 CREATE TABLE keys (
 	span          BIGINT NOT NULL,
 	tenant        BIGINT NOT NULL,
