@@ -55,6 +55,13 @@ func (c *Control) nodeRoutes(a route.API) {
 		}) (api.Snapshot, error) {
 			return source.Snapshot(ctx, in.Kind, in.ID)
 		})
+	route.Add(a, operation(node, "snapshots", http.MethodPost, api.PathSnapshots+"/{kind}", "Read the newest snapshots of several records"),
+		func(ctx context.Context, in *struct {
+			Kind string `path:"kind" maxLength:"16"`
+			Body api.SnapshotsRequest
+		}) (api.Snapshots, error) {
+			return source.Snapshots(ctx, in.Kind, in.Body.IDs)
+		})
 }
 
 type nodeKey struct{}

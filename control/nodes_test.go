@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http/httptest"
 	"os"
@@ -444,6 +445,56 @@ func TestNodeFollowsOverHTTP(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
+// TestNodeReadsMappingsOverHTTP has a view in another process resolve more vendors' ids than
+// one question takes, and hear of one that comes to stand for something else.
+func TestNodeReadsMappingsOverHTTP(t *testing.T) {
+	h := newHouse(t)
+	put := func(player int, right string) {
+		require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+			revision, err := tx.Revision(t.Context())
+			require.NoError(t, err)
+			return store.Publish(t.Context(), tx, api.Mappings, &api.Mapping{
+				ID: api.VendorKey("tnt_a", "acme", "player", fmt.Sprint(player)), TenantID: "tnt_a", Revision: revision,
+				Windows: []api.MappingWindow{{RightID: right, From: time.Unix(0, 0)}},
+			})
+		}))
+	}
+	for player := range 20 {
+		put(player, "rgh_a")
+	}
+	server := httptest.NewServer(h.control.Nodes())
+	defer server.Close()
+	source, err := snapshot.NewRemote(server.URL, h.admit(newNewcomer(t), h.invite()), server.Client())
+	require.NoError(t, err)
+	view, err := snapshot.New(snapshot.Config{Source: source, NodeID: "nod_a"})
+	require.NoError(t, err)
+	defer view.Close()
+	var plays []snapshot.VendorPlay
+	for player := range 2*api.MostSnapshots + 1 {
+		plays = append(plays, snapshot.VendorPlay{Vendor: "acme", IDType: "player", VendorID: fmt.Sprint(player), At: time.Now()})
+	}
+	for player, m := range view.Mappings(t.Context(), "tnt_a", plays) {
+		require.NoError(t, m.Err)
+		if player >= 20 {
+			require.Nil(t, m.Window)
+			continue
+		}
+		require.Equal(t, "rgh_a", m.Window.RightID)
+	}
+
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- view.Run(ctx) }()
+	require.Eventually(t, func() bool { return view.Fresh() == nil }, time.Minute, time.Millisecond)
+	put(1, "rgh_b")
+	require.Eventually(t, func() bool { return view.Mapping(t.Context(), "tnt_a", plays[1]).Window.RightID == "rgh_b" }, time.Minute, time.Millisecond)
+	stop()
+	require.NoError(t, <-ended)
+	server.Close()
+	unknown := snapshot.VendorPlay{Vendor: "other", IDType: "player", VendorID: "1", At: time.Now()}
+	require.Equal(t, api.ControlUnavailable, api.From(view.Mapping(t.Context(), "tnt_a", unknown).Err).Reason)
+}
+
 func TestNodeRoutesAskForTheCredential(t *testing.T) {
 	h := newHouse(t)
 	n := newNewcomer(t)
@@ -454,11 +505,15 @@ func TestNodeRoutesAskForTheCredential(t *testing.T) {
 	otherID, _, _ := strings.Cut(other, ".")
 	for _, route := range [][2]string{
 		{"POST", api.PathFeed}, {"POST", api.PathStart},
+		{"POST", api.PathSnapshots + "/mapping"},
 		{"GET", api.PathSnapshots + "/right/" + api.NewID(api.PrefixRight, time.Now())}, {"GET", api.PathSnapshots + "/key/" + api.NewID(api.PrefixKey, time.Now())},
 	} {
 		body := ""
 		if route[1] == api.PathFeed {
 			body = `{"nodeId":"x","after":0}`
+		}
+		if route[1] == api.PathSnapshots+"/mapping" {
+			body = `{"ids":["vid_1"]}`
 		}
 		ask := func(as string) answer { return send(t, h.control.Nodes(), as, route[0], route[1], body) }
 		ask(credential).ok()

@@ -62,3 +62,8 @@ func (s *Source) withKeys(ctx context.Context, f api.Feed, req api.FeedRequest) 
 func (s *Source) Snapshot(ctx context.Context, kind, id string) (api.Snapshot, error) {
 	return s.db.Snapshot(ctx, kind, id)
 }
+
+// Snapshots reads the newest snapshots of several records of a kind.
+func (s *Source) Snapshots(ctx context.Context, kind string, ids []string) (api.Snapshots, error) {
+	return s.db.Snapshots(ctx, kind, ids)
+}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"muniment/gateway/api"
 )
@@ -81,6 +82,41 @@ func (db *DB) Snapshot(ctx context.Context, kind, id string) (s api.Snapshot, er
 	})
 	return s, err
 }
+
+// snapshotsAtOnce is how many records are read by one query, which has a parameter for each.
+const snapshotsAtOnce = 200
+
+// Snapshots reads the newest snapshots of several records, of those that there are.
+func (db *DB) Snapshots(ctx context.Context, kind string, ids []string) (s api.Snapshots, err error) {
+	s.Changes = []api.Change{}
+	err = db.view(ctx, func(tx *sql.Tx, newest int64) error {
+		s.AsOf = newest
+		for some := range slices.Chunk(ids, snapshotsAtOnce) {
+			args := []any{kind}
+			for _, id := range some {
+				args = append(args, id)
+			}
+			for len(args) <= snapshotsAtOnce { // one query for all numbers of ids is prepared once
+				args = append(args, some[0])
+			}
+			found, err := changes(ctx, tx, snapshotsOf, args...)
+			if err != nil {
+				return err
+			}
+			s.Changes = append(s.Changes, found...)
+		}
+		return nil
+	})
+	return s, err
+}
+
+var snapshotsOf = func() string {
+	which := "WHERE kind = $1 AND id IN ($2"
+	for n := 3; n <= snapshotsAtOnce+1; n++ {
+		which += fmt.Sprintf(", $%d", n)
+	}
+	return which + ")"
+}()
 
 // Newest is the newest snapshot of a record, nil if there is none.
 func Newest[T any](ctx context.Context, db *DB, kind api.Kind[T], id string) (*T, error) {

@@ -246,40 +246,69 @@ func TestFirstCopyHoldsWhatWasEverStopped(t *testing.T) {
 	require.Equal(t, int64(7), f.Newest)
 }
 
-// TestKindThatStopsNothing: another kind goes through the feed as rights and keys do, and is
-// in nobody's first copy.
-func TestKindThatStopsNothing(t *testing.T) {
-	type mapping struct {
-		ID       string `json:"id"`
-		Revision int64  `json:"revision"`
-		Target   string `json:"target"`
-	}
-	mappings := api.Kind[mapping]{Name: "mapping", Prefix: "map_", Of: func(m *mapping) (string, int64, bool) { return m.ID, m.Revision, false }}
+// mustMap publishes what a vendor's id stands for.
+func (db *DB) mustMap(t *testing.T, id, right string) (m *api.Mapping) {
+	t.Helper()
+	require.NoError(t, db.Change(t.Context(), func(tx *Tx) error {
+		revision, err := tx.Revision(t.Context())
+		require.NoError(t, err)
+		m = &api.Mapping{ID: id, Revision: revision, Windows: []api.MappingWindow{{RightID: right, From: now}}}
+		return Publish(t.Context(), tx, api.Mappings, m)
+	}))
+	return m
+}
+
+// TestMappingsAreInNobodysFirstCopy, however many there are: they stop nothing.
+func TestMappingsAreInNobodysFirstCopy(t *testing.T) {
 	db := mustOpen(t, t.TempDir())
 	db.mustPublish(t, "rgh_a", api.RightRevoked)
-	for _, target := range []string{"rgh_a", "rgh_b"} {
-		require.NoError(t, db.Change(t.Context(), func(tx *Tx) error {
-			revision, err := tx.Revision(t.Context())
-			require.NoError(t, err)
-			return Publish(t.Context(), tx, mappings, &mapping{"map_1", revision, target})
-		}))
-	}
+	db.mustMap(t, "vid_1", "rgh_a")
+	want := db.mustMap(t, "vid_1", "rgh_b")
 	first, err := db.Feed(t.Context(), api.FeedRequest{})
 	require.NoError(t, err)
 	require.Len(t, first.Changes, 1)
+	require.Equal(t, "rgh_a", first.Changes[0].ID)
 	f, err := db.Feed(t.Context(), api.FeedRequest{After: 1})
 	require.NoError(t, err)
 	require.Len(t, f.Changes, 1, "what was superseded is left out")
-	want := &mapping{"map_1", 3, "rgh_b"}
-	got, err := mappings.Read(&f.Changes[0])
+	got, err := api.Mappings.Read(&f.Changes[0])
 	require.NoError(t, err)
 	require.Equal(t, want, got)
-	got, err = Newest(t.Context(), db, mappings, "map_1")
+	got, err = Newest(t.Context(), db, api.Mappings, "vid_1")
 	require.NoError(t, err)
 	require.Equal(t, want, got)
-	got, err = Newest(t.Context(), db, mappings, "rgh_a")
+	got, err = Newest(t.Context(), db, api.Mappings, "rgh_a")
 	require.NoError(t, err)
 	require.Nil(t, got, "ids are of their kind")
+}
+
+// TestSnapshots reads very many records at once, of those that there are.
+func TestSnapshots(t *testing.T) {
+	db := mustOpen(t, t.TempDir())
+	const some = 3*snapshotsAtOnce + 7
+	want, ids := map[string]int64{}, []string{"vid_none", "rgh_a"}
+	db.mustPublish(t, "rgh_a", api.RightRevoked)
+	for i := range some {
+		id := fmt.Sprintf("vid_%d", i)
+		ids = append(ids, id)
+		if i%2 == 0 {
+			want[id] = db.mustMap(t, id, "rgh_a").Revision
+		}
+	}
+	s, err := db.Snapshots(t.Context(), api.Mappings.Name, ids)
+	require.NoError(t, err)
+	got := map[string]int64{}
+	for i := range s.Changes {
+		m, err := api.Mappings.Read(&s.Changes[i])
+		require.NoError(t, err)
+		got[m.ID] = m.Revision
+	}
+	require.Len(t, s.Changes, len(want), "each once")
+	require.Equal(t, want, got)
+	require.Equal(t, int64(some/2+2), s.AsOf)
+	none, err := db.Snapshots(t.Context(), api.Mappings.Name, nil)
+	require.NoError(t, err)
+	require.Equal(t, api.Snapshots{Changes: []api.Change{}, AsOf: s.AsOf}, none)
 }
 
 func TestFeedNeverEndsInsideARevision(t *testing.T) {

@@ -63,6 +63,22 @@ type Snapshot struct {
 	AsOf int64 `json:"asOf"`
 }
 
+// MostSnapshots is how many records a node may ask for at once.
+const MostSnapshots = 1000
+
+// SnapshotsRequest asks for the newest snapshots of several records of a kind.
+type SnapshotsRequest struct {
+	IDs []string `json:"ids" maxItems:"1000" maxLength:"64"`
+}
+
+// Snapshots is control's answer about several records.
+type Snapshots struct {
+	// Changes are the newest of those that there are, in any order.
+	Changes []Change `json:"changes"`
+	// AsOf is the database's newest revision at the read, which is one for all.
+	AsOf int64 `json:"asOf"`
+}
+
 // Kind is one kind of records that nodes get, and T what they get of one.
 type Kind[T any] struct {
 	// Name is the kind's in the feed, and in the paths of nodes' questions.

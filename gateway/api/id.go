@@ -23,6 +23,9 @@ const (
 	PrefixEvent     Prefix = "evt_"
 	PrefixPack      Prefix = "ppk_"
 	PrefixNode      Prefix = "nod_"
+	PrefixMapping   Prefix = "map_"
+	// PrefixVendorKey is that of what VendorKey makes, which is no ULID.
+	PrefixVendorKey Prefix = "vid_"
 
 	PrefixCounterparty Prefix = "cp_"
 	PrefixRule         Prefix = "rule_"

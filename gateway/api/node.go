@@ -11,7 +11,7 @@ import (
 // Authorization: Bearer nod_<ULID>.<secret>.
 const (
 	PathFeed      = "/nodes/feed"      // POST FeedRequest → Feed
-	PathSnapshots = "/nodes/snapshots" // GET …/{kind}/{id} → Snapshot
+	PathSnapshots = "/nodes/snapshots" // GET …/{kind}/{id} → Snapshot; POST …/{kind} SnapshotsRequest → Snapshots
 	PathJoin      = "/nodes/join"      // POST JoinRequest → Joined
 	PathStart     = "/nodes/start"     // POST StartRequest → Started
 	PathEnrol     = "/nodes/enrol"     // POST EnrolRequest → SigningKey

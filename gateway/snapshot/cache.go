@@ -15,7 +15,7 @@ import (
 	"muniment/gateway/api"
 )
 
-// cached is a value as the database held it at revision asOf. A record that does
+// cached is a value as the database held it at revision asOf. A right or a key that does
 // not exist is never cached: a new one must be usable at once.
 type cached[T any] struct {
 	value *T
@@ -125,9 +125,11 @@ type cache[W, T any] struct {
 	view    *View
 	kind    api.Kind[W]
 	prepare func(*W) (*T, error)
-	recent  recent[T]
-	kept    *ristretto.Cache[string, cached[T]]
-	loads   flights[T]
+	// told is its own: a million new mappings must not have every right read again.
+	told   floors
+	recent recent[T]
+	kept   *ristretto.Cache[string, cached[T]]
+	loads  flights[T]
 }
 
 // newCache bounds the cache by its number of entries. Ristretto's own
@@ -150,7 +152,7 @@ func newCache[W, T any](v *View, kind api.Kind[W], prepare func(*W) (*T, error))
 // stopped is not kept, as the deny set answers for it.
 func (c *cache[W, T]) learn(w *W) {
 	id, revision, stopped := c.kind.Of(w)
-	c.view.told.raise(id, revision)
+	c.told.raise(id, revision)
 	if stopped {
 		return
 	}
@@ -174,13 +176,13 @@ const loadTimeout = 2 * time.Second
 // ours is never answered from the cache: it takes a question, as what does not exist.
 func (c *cache[W, T]) get(ctx context.Context, id string, fits, ours func(*T) bool) (*T, error) {
 	v := c.view
-	if found, ok := c.recent.get(id); ok && fits(found.value) && ours(found.value) && v.told.covers(id, found.asOf) {
+	if found, ok := c.recent.get(id); ok && fits(found.value) && ours(found.value) && c.told.covers(id, found.asOf) {
 		v.metrics.hits.Inc()
 		return found.value, nil
 	}
 	found, ok := c.kept.Get(id)
 	id = strings.Clone(id) // the caller's may be borrowed
-	if ok && fits(found.value) && ours(found.value) && v.told.covers(id, found.asOf) {
+	if ok && fits(found.value) && ours(found.value) && c.told.covers(id, found.asOf) {
 		v.metrics.hits.Inc()
 		c.recent.keep(id, found)
 		return found.value, nil
@@ -196,7 +198,7 @@ func (c *cache[W, T]) get(ctx context.Context, id string, fits, ours func(*T) bo
 		if err != nil {
 			return nil, err
 		}
-		if !v.told.covers(id, found.asOf) || (found.value != nil && !fits(found.value)) {
+		if !c.told.covers(id, found.asOf) || (found.value != nil && !fits(found.value)) {
 			continue
 		}
 		if found.value != nil {
@@ -225,7 +227,7 @@ func (c *cache[W, T]) load(ctx context.Context, id string) (cached[T], error) {
 		c.view.cfg.Logger.Error("cannot read control's answer", "err", err)
 		return cached[T]{}, errAway
 	}
-	c.view.told.raise(id, s.Change.Revision) // the feed may be behind: no later answer is older than this one
+	c.told.raise(id, s.Change.Revision) // the feed may be behind: no later answer is older than this one
 	ready, err := c.prepare(w)
 	return cached[T]{ready, s.AsOf}, err
 }

@@ -134,11 +134,11 @@ func TestUnknownKindsAreSkipped(t *testing.T) {
 	v := newView(t, s, nil)
 	s.set(func() {
 		s.revision++
-		type mapping struct {
+		type venue struct {
 			ID       string
 			Revision int64
 		}
-		publish(s, api.Kind[mapping]{Name: "mapping", Prefix: "map_", Of: func(m *mapping) (string, int64, bool) { return m.ID, m.Revision, false }}, &mapping{"map_1", s.revision})
+		publish(s, api.Kind[venue]{Name: "venue", Prefix: "ven_", Of: func(v *venue) (string, int64, bool) { return v.ID, v.Revision, false }}, &venue{"ven_1", s.revision})
 	})
 	v.applied.Store(s.revision - 1)
 	follow(t, v)
@@ -159,6 +159,9 @@ type answers struct{ feed api.Feed }
 func (a answers) Feed(context.Context, api.FeedRequest) (api.Feed, error) { return a.feed, nil }
 func (answers) Snapshot(context.Context, string, string) (api.Snapshot, error) {
 	return api.Snapshot{}, nil
+}
+func (answers) Snapshots(context.Context, string, []string) (api.Snapshots, error) {
+	return api.Snapshots{}, nil
 }
 
 // TestRun follows the feed on a fake clock: changes come through at once, each is

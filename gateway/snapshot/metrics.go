@@ -13,19 +13,19 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer, v *View) *metrics {
 	lookups := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "muniment_rights_lookups_total",
-		Help: "Rights and keys looked up, by whether the cache could answer.",
+		Help: "Rights, keys and mappings looked up, by whether the cache could answer.",
 	}, []string{"result"})
 	m := &metrics{
 		hits:   lookups.WithLabelValues("hit"),
 		misses: lookups.WithLabelValues("miss"),
 		changes: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "muniment_rights_changes_total", Help: "Changes of rights and keys applied from control's feed.",
+			Name: "muniment_rights_changes_total", Help: "Changes of rights, keys and mappings applied from control's feed.",
 		}),
 		feedErrors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "muniment_rights_feed_errors_total", Help: "Questions to control's feed that failed, or whose answer shows that the clock is ahead of control's.",
 		}),
 		loadErrors: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "muniment_rights_load_errors_total", Help: "Questions to control for one right or key that failed.",
+			Name: "muniment_rights_load_errors_total", Help: "Questions to control for rights, keys or mappings that failed.",
 		}),
 	}
 	reg.MustRegister(lookups, m.changes, m.feedErrors, m.loadErrors,

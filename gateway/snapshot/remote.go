@@ -40,3 +40,8 @@ func (r *Remote) Feed(ctx context.Context, q api.FeedRequest) (f api.Feed, err e
 func (r *Remote) Snapshot(ctx context.Context, kind, id string) (s api.Snapshot, err error) {
 	return s, r.control.Ask(ctx, r.credential, http.MethodGet, api.PathSnapshots+"/"+kind+"/"+url.PathEscape(id), nil, &s)
 }
+
+// Snapshots implements Source.
+func (r *Remote) Snapshots(ctx context.Context, kind string, ids []string) (s api.Snapshots, err error) {
+	return s, r.control.Ask(ctx, r.credential, http.MethodPost, api.PathSnapshots+"/"+kind, api.SnapshotsRequest{IDs: ids}, &s)
+}

@@ -32,13 +32,17 @@
 // revocations. A right that can't be decoded is an internal error, not a right
 // without limits.
 //
+// Mappings of vendors' ids are not for stopping anything, and there are millions of them: a
+// change in the feed makes what is cached of its id unusable, and no more. A node reads what
+// it needs, for a whole batch in one question, and also remembers which ids have no mapping.
+//
 // A kind of records is added in five lines, and with a model that takes its changes:
 //
 //	// in gateway/api: Change and Read, Feed and Source.Snapshot work for it
-//	var Mappings = Kind[Mapping]{"mapping", PrefixMapping, func(m *Mapping) (string, int64, bool) { return m.ID, m.Revision, false }}
-//	store.Publish(ctx, tx, api.Mappings, m.snapshot()) // in control, by the Feed of its store.Records
-//	v.mappings = newMappings(...)                      // here: what answers for it, as a cache does for keys
-//	v.models[api.Mappings.Name] = v.learnMapping       // here: reads a change, and hands it over
+//	var Venues = Kind[Venue]{"venue", PrefixVenue, func(n *Venue) (string, int64, bool) { return n.ID, n.Revision, false }}
+//	store.Publish(ctx, tx, api.Venues, n.snapshot()) // in control, by the Feed of its store.Records
+//	v.venues = newVenues(...)                        // here: what answers for it, as a cache does for keys
+//	v.models[api.Venues.Name] = v.learnVenue         // here: reads a change, and hands it over
 //
 // Who can take something away by a change (stopped) needs a deny set before its cache. A
 // node skips the kinds that it has no model for; a change that it can't read costs it the lease.
@@ -69,6 +73,9 @@ type Source interface {
 	Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error)
 	// Snapshot reads the newest snapshot of one record from the primary database.
 	Snapshot(ctx context.Context, kind, id string) (api.Snapshot, error)
+	// Snapshots reads those of at most api.MostSnapshots records, of one state of the
+	// database.
+	Snapshots(ctx context.Context, kind string, ids []string) (api.Snapshots, error)
 }
 
 // Signer is who signs on this node with keys of its own.
@@ -100,7 +107,8 @@ type Config struct {
 	Spooled func() int64
 	// Bound is the longest age of a lease. Default 30 s.
 	Bound time.Duration
-	// Capacity is how many rights, and how many keys, are cached. Default 100,000.
+	// Capacity is how many rights, and how many keys, are cached; and how many vendors' ids,
+	// each of which counts as one for every 256 bytes of its windows. Default 100,000.
 	Capacity int64
 	// Clock reads a clock that never steps and runs while the machine is
 	// suspended. Default CLOCK_BOOTTIME.
@@ -155,12 +163,12 @@ type View struct {
 	incarnation string // owned by Run
 	ahead       bool   // the log says that the clock is; owned by Run
 
-	told    floors
-	stopped *denySet[stoppedRight]
-	rights  *cache[api.Right, Right]
-	revoked *denySet[*api.Key]
-	keys    *cache[api.Key, api.Key]
-	models  map[string]func(*api.Change) error // by the kind's name, what takes its changes
+	stopped  *denySet[stoppedRight]
+	rights   *cache[api.Right, Right]
+	revoked  *denySet[*api.Key]
+	keys     *cache[api.Key, api.Key]
+	mappings *cache[api.Mapping, api.Mapping]
+	models   map[string]func(*api.Change) error // by the kind's name, what takes its changes
 }
 
 // stoppedRight is what is remembered forever of a right that was ever stopped.
@@ -182,13 +190,19 @@ func New(cfg Config) (*View, error) {
 	if v.rights, err = newCache(v, api.Rights, decode); err != nil {
 		return nil, err
 	}
-	if v.keys, err = newCache(v, api.Keys, asItIs); err != nil {
+	if v.keys, err = newCache(v, api.Keys, asItIs[api.Key]); err != nil {
 		v.rights.kept.Close()
 		return nil, err
 	}
+	if v.mappings, err = newCache(v, api.Mappings, asItIs[api.Mapping]); err != nil {
+		v.rights.kept.Close()
+		v.keys.kept.Close()
+		return nil, err
+	}
 	v.models = map[string]func(*api.Change) error{
-		api.Rights.Name: v.learnRight,
-		api.Keys.Name:   v.learnKey,
+		api.Rights.Name:   v.learnRight,
+		api.Keys.Name:     v.learnKey,
+		api.Mappings.Name: v.learnMapping,
 	}
 	v.metrics = newMetrics(cfg.Registerer, v)
 	return v, nil
@@ -199,6 +213,7 @@ func New(cfg Config) (*View, error) {
 func (v *View) Close() {
 	v.rights.kept.Close()
 	v.keys.kept.Close()
+	v.mappings.kept.Close()
 }
 
 // Applied is the newest revision of the feed that was applied wholly.
@@ -294,8 +309,8 @@ func (v *View) Key(ctx context.Context, keyID string) (*api.Key, error) {
 
 func anyKey(*api.Key) bool { return true }
 
-// asItIs: an API key is decided by as it travels.
-func asItIs(k *api.Key) (*api.Key, error) { return k, nil }
+// asItIs: an API key or a mapping is decided by as it travels.
+func asItIs[T any](snapshot *T) (*T, error) { return snapshot, nil }
 
 // decode makes a right ready for decisions.
 func decode(r *api.Right) (*Right, error) {

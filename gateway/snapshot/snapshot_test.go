@@ -130,6 +130,22 @@ func (s *source) Snapshot(_ context.Context, kind, id string) (api.Snapshot, err
 	return found, err
 }
 
+func (s *source) Snapshots(_ context.Context, kind string, ids []string) (api.Snapshots, error) {
+	s.mu.Lock()
+	found, err, loading := api.Snapshots{AsOf: s.revision}, s.away, s.loading
+	for _, id := range ids {
+		if c, ok := s.newest[id]; ok && c.Kind == kind {
+			found.Changes = append(found.Changes, c)
+		}
+	}
+	s.loads++
+	s.mu.Unlock()
+	if loading != nil {
+		loading()
+	}
+	return found, err
+}
+
 // clock is a clock that tests move.
 type clock struct {
 	mu  sync.Mutex

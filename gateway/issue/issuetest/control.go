@@ -46,6 +46,12 @@ func (c *Control) SetRight(r api.Right) int64 { return put(c, api.Rights, &r, &r
 // SetKey puts an API key, likewise.
 func (c *Control) SetKey(k api.Key) int64 { return put(c, api.Keys, &k, &k.Revision) }
 
+// SetMapping puts what a vendor's id stands for, likewise; its ID is set.
+func (c *Control) SetMapping(m api.Mapping, vendor, idType, vendorID string) int64 {
+	m.ID = api.VendorKey(m.TenantID, vendor, idType, vendorID)
+	return put(c, api.Mappings, &m, &m.Revision)
+}
+
 func put[T any](c *Control, kind api.Kind[T], snapshot *T, revision *int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,6 +104,19 @@ func (c *Control) Snapshot(_ context.Context, kind, id string) (api.Snapshot, er
 	found := api.Snapshot{AsOf: c.revision}
 	if change, ok := c.changes[id]; ok && change.Kind == kind {
 		found.Change = &change
+	}
+	return found, c.away
+}
+
+// Snapshots implements snapshot.Source.
+func (c *Control) Snapshots(_ context.Context, kind string, ids []string) (api.Snapshots, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := api.Snapshots{AsOf: c.revision}
+	for _, id := range ids {
+		if change, ok := c.changes[id]; ok && change.Kind == kind {
+			found.Changes = append(found.Changes, change)
+		}
 	}
 	return found, c.away
 }
