@@ -24,6 +24,7 @@ const (
 	PrefixPack      Prefix = "ppk_"
 	PrefixNode      Prefix = "nod_"
 	PrefixMapping   Prefix = "map_"
+	PrefixHeld      Prefix = "hld_"
 	// PrefixVendorKey is that of what VendorKey makes, which is no ULID.
 	PrefixVendorKey Prefix = "vid_"
 

@@ -2,15 +2,17 @@ package snapshot
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
+	"time"
 
 	"muniment/gateway/api"
 )
 
-// Remote is a Source in another process, over HTTP. It keeps nothing and tries
-// nothing twice: View asks again, and counts its lease from the question.
+// Remote is a Source in another process, over HTTP, and holds what no mapping knows. It keeps
+// nothing and tries nothing twice: View asks again, and counts its lease from the question.
 type Remote struct {
 	control    *api.Client
 	credential string
@@ -44,4 +46,41 @@ func (r *Remote) Snapshot(ctx context.Context, kind, id string) (s api.Snapshot,
 // Snapshots implements Source.
 func (r *Remote) Snapshots(ctx context.Context, kind string, ids []string) (s api.Snapshots, err error) {
 	return s, r.control.Ask(ctx, r.credential, http.MethodPost, api.PathSnapshots+"/"+kind, api.SnapshotsRequest{IDs: ids}, &s)
+}
+
+// holdTimeout bounds how long rows may take to be held.
+const holdTimeout = 5 * time.Second
+
+var errHoldAway = api.Unavailable(api.ControlUnavailable, "no mapping knows the vendor's id, and control can't hold the row now", time.Second)
+
+// Hold has control hold rows of one caller, any number of them, and returns a result for each.
+// They are durable then. Of an error, which is a 503, nothing is known: some of them may be
+// held. Held again, they are what they were.
+func (r *Remote) Hold(ctx context.Context, q api.HoldRequest) ([]api.HeldResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, holdTimeout)
+	defer cancel()
+	results := make([]api.HeldResult, 0, len(q.Rows))
+	for left := q.Rows; len(left) > 0; {
+		n, size := 0, 0
+		for n < len(left) && n < api.MostHeldRows {
+			text, err := json.Marshal(&left[n])
+			if err != nil {
+				return nil, err
+			}
+			if size += len(text) + 1; n > 0 && size > api.MostHeldBytes {
+				break
+			}
+			n++
+		}
+		var held api.Held
+		err := r.control.Ask(ctx, r.credential, http.MethodPost, api.PathHold, api.HoldRequest{TenantID: q.TenantID, KeyID: q.KeyID, Rows: left[:n]}, &held)
+		if err == nil && len(held.Results) != n {
+			err = errors.New("control answers for another number of rows")
+		}
+		if err != nil {
+			return nil, errors.Join(errHoldAway, err)
+		}
+		results, left = append(results, held.Results...), left[n:]
+	}
+	return results, nil
 }
