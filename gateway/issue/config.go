@@ -1,12 +1,14 @@
 package issue
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,8 +36,12 @@ type Log interface {
 	Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error)
 }
 
-// DefaultTimeout is how long a delivery may take.
-const DefaultTimeout = 5 * time.Second
+const (
+	// DefaultTimeout is how long a delivery may take.
+	DefaultTimeout = 5 * time.Second
+	// DefaultMaxRowAge is how long ago the play of a row may be.
+	DefaultMaxRowAge = 30 * 24 * time.Hour
+)
 
 // Config configures an Issuer. NodeID, Rights, Log, and one of Signer and SandboxSigner are
 // required.
@@ -57,16 +63,26 @@ type Config struct {
 	// SandboxSigner is Signer for the sandbox's tenants: its keys sign their receipts and
 	// no others. Without it their deliveries are refused.
 	SandboxSigner func(ctx context.Context, at time.Time) (s *sealer.Signer, release func(), err error)
-	// Admit, if it is set, is called before deliveries are issued, once for all of a call, and
-	// may wait: it spreads them where more would come than can be kept up with. It refuses
+	// Admit, if it is set, is called before deliveries are issued, once for all of a piece of a
+	// batch, and may wait: it spreads them where more would come than can be kept up with. It refuses
 	// nothing, and returns early when ctx is done. Safe for concurrent use. Default: nobody waits.
 	Admit func(ctx context.Context, deliveries int)
+
+	// MaxRowAge is how long ago the play of a row may be. Default 30 days.
+	MaxRowAge time.Duration
+	// BatchBytes bounds the records of batches that wait for the log: half of what the log
+	// lets wait, so that single deliveries have the other half. Default 4 MiB.
+	BatchBytes int
+	// BatchSigners is how many batches are decided and signed at the same time; as many as
+	// there are processors. Default runtime.GOMAXPROCS(0), which is too many where that was
+	// raised.
+	BatchSigners int
 
 	// Timeout is how long a delivery waits for the right, the log, and an earlier answer's
 	// record. Default DefaultTimeout.
 	Timeout time.Duration
-	// IdempotencyEntries bounds the keys that are remembered, 50 to 80 bytes each.
-	// Default 5,000,000: those of 24 hours at 58 deliveries a second.
+	// IdempotencyEntries bounds the keys and identities of rows that are remembered, 50 to 80
+	// bytes each. Default 5,000,000: those of 24 hours at 58 deliveries a second.
 	IdempotencyEntries int
 	// CheckpointDir is a folder of this node alone for checkpoints of the keys, at most 26
 	// bytes each; it is made when it is missing, and may be lost. Default none: Rebuild reads a
@@ -96,9 +112,14 @@ func (c *Config) complete() error {
 		return errors.New("issue: Signer is missing")
 	case c.IdempotencyEntries < 0:
 		return errors.New("issue: IdempotencyEntries is negative")
-	case c.Timeout < 0, c.IdempotencyWait < 0:
-		return fmt.Errorf("issue: Timeout %v or IdempotencyWait %v is negative", c.Timeout, c.IdempotencyWait)
+	case c.Timeout < 0, c.IdempotencyWait < 0, c.MaxRowAge < 0:
+		return fmt.Errorf("issue: Timeout %v, IdempotencyWait %v or MaxRowAge %v is negative", c.Timeout, c.IdempotencyWait, c.MaxRowAge)
+	case c.BatchBytes < 0, c.BatchSigners < 0:
+		return fmt.Errorf("issue: BatchBytes %d or BatchSigners %d is negative", c.BatchBytes, c.BatchSigners)
 	}
+	c.MaxRowAge = cmp.Or(c.MaxRowAge, DefaultMaxRowAge)
+	c.BatchBytes = cmp.Or(c.BatchBytes, 4<<20)
+	c.BatchSigners = cmp.Or(c.BatchSigners, runtime.GOMAXPROCS(0))
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}

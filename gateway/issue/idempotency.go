@@ -70,6 +70,25 @@ func await(end <-chan struct{}, atMost time.Duration) bool {
 	}
 }
 
+// alone waits for an earlier batch with the same Idempotency-Key to end, and keeps the next one
+// waiting until free.
+func (i *Issuer) alone(ctx context.Context, by Caller, key []byte) (free func(), err error) {
+	if !api.Printable(key, api.MaxIdempotencyKey) {
+		return nil, api.ErrIdempotencyKey
+	}
+	h := keyHash(sha256.Sum256(append(append([]byte(by.TenantID), 2), key...)))
+	c, began := new(claimed), time.Now()
+	for {
+		_, _, end := i.claims.find(&h, i.cfg.Now(), c)
+		if end == nil {
+			return c.free, nil
+		}
+		if ctx.Err() != nil || !await(end, i.cfg.IdempotencyWait-time.Since(began)) {
+			return nil, api.ErrKeyBusy
+		}
+	}
+}
+
 func (w *work) keyHash(key []byte) (keyHash, error) {
 	if !api.Printable(key, api.MaxIdempotencyKey) {
 		return keyHash{}, api.ErrIdempotencyKey
@@ -89,8 +108,8 @@ func (i *Issuer) replay(ctx context.Context, w *work, h *keyHash, at place) (eve
 		i.metrics.replayErrors.Inc()
 		return nil, errLogAway
 	}
-	if hash, ok := idempotencyOf(entry.Event); !ok || hash != *h || entry.TenantID != w.by.TenantID {
-		return nil, fmt.Errorf("the event at %s is not the one of this idempotency key", entry.Position)
+	if hash, ok := claimOf(entry.Event); !ok || hash != *h || entry.TenantID != w.by.TenantID {
+		return nil, fmt.Errorf("the event at %s is not the one of this idempotency key or row", entry.Position)
 	}
 	if len(entry.Private) > 0 {
 		p, err := sealer.ParsePrivate(entry.Private)
@@ -104,15 +123,25 @@ func (i *Issuer) replay(ctx context.Context, w *work, h *keyHash, at place) (eve
 	return entry.Event, nil
 }
 
-var toIdempotency = []byte(`,"idempotency":"`)
+var (
+	toIdempotency = []byte(`,"idempotency":"`)
+	toIdentity    = []byte(`,"identity":{`)
+	toRowHash     = []byte(`"hash":"`)
+)
 
-// idempotencyOf finds the hash in a delivery's event. The member's name can't stand
-// inside a JSON string: there each quotation mark has a backslash before it.
-func idempotencyOf(event []byte) (h keyHash, ok bool) {
+// claimOf finds in a delivery's event the hash that it is claimed by: that of its
+// Idempotency-Key, or of its identity as a row. A member's name can't stand inside a JSON
+// string: there each quotation mark has a backslash before it.
+func claimOf(event []byte) (h keyHash, ok bool) {
 	if !strings.HasSuffix(view(event), `,"type":"`+sealer.TypeDelivery+`","v":1}`) {
 		return h, false
 	}
 	_, rest, found := strings.Cut(view(event), view(toIdempotency))
+	if !found {
+		if _, rest, found = strings.Cut(view(event), view(toIdentity)); found {
+			_, rest, found = strings.Cut(rest, view(toRowHash))
+		}
+	}
 	text, _, closed := strings.Cut(rest, `"`)
 	if !found || !closed || len(text) != base64.RawURLEncoding.EncodedLen(len(h)) {
 		return h, false

@@ -9,9 +9,9 @@
 //	by := issue.Caller{TenantID: key.TenantID, KeyID: key.ID, Sandbox: key.Sandbox}
 //	answer, replayed, err := issuer.Issue(issuer.Deadline(time.Now()), dst, by, &issue.Delivery{Body: body, Rendered: time.Now()})
 //
-// Many of one caller, with one wait for the log, each with a result of its own:
+// A batch of rows, each with a result of its own:
 //
-//	for n, r := range issuer.IssueAll(ctx, by, []issue.Delivery{{Observation: &a, Rendered: at}, {Observation: &b, Rendered: at}}) { … }
+//	results, err := issuer.IssueRows(ctx, by, &issue.Batch{Vendor: "acme", Rows: []issue.Row{{JSON: a}, {JSON: b}}})
 //
 // The promise: a receipt that a caller holds is never lost and never counted twice. Sign,
 // make durable, answer; never another order. Whatever goes wrong before the log has
@@ -21,7 +21,8 @@
 // of ours: the body's JSON (400) and its fields (422), a known Idempotency-Key (the first
 // answer again), a key to sign with (503), lease on rights (503), the caller's key (401),
 // right (404), its state and window (409), constraint gate (412), sign, append, answer.
-// Issue, prepare, decide and seal read in this order.
+// Issue, entitled, prepare, decide and seal read in this order. A row of a batch has its
+// identity in place of the key, then its play time (422) and the mapping of its vendor's id.
 //
 // Decisions:
 //
@@ -49,8 +50,14 @@
 //   - When an append fails, nobody knows whether the record is in the log. The caller
 //     gets 503 and the key is free; should the record turn up after all, the
 //     retry's event is a duplicate of it by its hash, and is metered zero.
-//   - Many at once are no transaction: each stands or falls by itself. They never wait for a
-//     key: two calls could wait for each other.
+//   - A batch is no transaction: each row stands or falls by itself. What the node as a whole
+//     can't do now (sign, make durable) refuses the batch with a 503, and what was durable by then
+//     is a duplicate when it is sent again; what it can't find out about one row is that row's.
+//   - A row's identity (row.go) is claimed as an Idempotency-Key is, in the same memory, and its
+//     content is known from the event as a body is. Two batches wait for each other's rows while
+//     they hold none themselves: they can't wait for each other both.
+//   - The play of a row may be 30 days old (Config.MaxRowAge), and 5 minutes ahead: the receipt
+//     of such a one is rendered when it is issued, its identity has the time as it was sent.
 //   - seq counts the attempts to append: a number whose append failed may be missing.
 //   - The sandbox's tenants are served by a key of their own, which signs for no other
 //     tenant; a node that has none refuses them with 409 STATE_CONFLICT.
@@ -78,6 +85,8 @@ type Issuer struct {
 	checkpoints checkpoints
 	limits      deadlines
 	refusals    refusals
+	room        room
+	tooOld      error // refuses a row for its play time
 
 	works      sync.Pool // of *work
 	workspaces sync.Pool // of *workspace
@@ -96,6 +105,8 @@ func New(cfg Config) (*Issuer, error) {
 	i := &Issuer{cfg: cfg, claims: newClaims(cfg.IdempotencyEntries, cfg.CheckpointDir != ""), limits: deadlines{after: cfg.Timeout}}
 	i.checkpoints = checkpoints{dir: cfg.CheckpointDir, log: cfg.Log, limit: cfg.IdempotencyEntries, full: checkpointKeys}
 	i.refusals.since = cfg.Now()
+	i.room = newRoom(cfg.BatchBytes, cfg.BatchSigners)
+	i.tooOld = api.InvalidField(fieldPlayed, "is longer ago than "+inDays(cfg.MaxRowAge))
 	i.works.New = func() any { return new(work) }
 	i.workspaces.New = func() any { return new(workspace) }
 	i.metrics = newMetrics(cfg.Registerer, i)
@@ -142,7 +153,7 @@ type Caller struct {
 }
 
 // Delivery is one delivery to be issued. Nothing of it is kept: it is the caller's again
-// when Issue or IssueAll returns.
+// when Issue returns.
 type Delivery struct {
 	// Observation is what was seen. Nil: it is decoded from Body.
 	Observation *Observation
@@ -150,7 +161,7 @@ type Delivery struct {
 	Body []byte
 	// Rendered is the moment of which it is, by the clock of Config.Now: it is in the receipt,
 	// and the right's window must hold it. Whoever is told it by somebody else has made sure
-	// that it has passed: nothing is issued before it was rendered, and of many, none.
+	// that it has passed: nothing is issued before it was rendered.
 	Rendered time.Time
 	// IdempotencyKey is looked at if HasKey is true: an empty one is refused.
 	IdempotencyKey []byte
@@ -195,6 +206,9 @@ func (i *Issuer) first(ctx context.Context, dst []byte, w *work, d *Delivery) ([
 		return dst, err
 	}
 	defer release()
+	if err := i.entitled(ctx, w.by, issued); err != nil {
+		return dst, err
+	}
 	if err := i.prepare(ctx, w, signer, d.Rendered, issued); err != nil {
 		return dst, err
 	}

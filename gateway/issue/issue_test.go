@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/gateway/issue/issuetest"
 	"muniment/sealer"
@@ -125,7 +124,6 @@ func TestNoReceiptOnARevokedKey(t *testing.T) {
 		require.Equal(t, 401, status(err))
 		meanwhile = func() {}
 	}
-	require.Equal(t, 401, status(f.IssueAll(t.Context(), f.tenant, []Delivery{{Body: f.body(), Rendered: issuetest.Today}})[0].Err))
 	require.Len(t, f.log.All(), 1)
 }
 
@@ -140,7 +138,8 @@ func TestIssuedIsDurable(t *testing.T) {
 		answered <- err
 	}()
 	go func() {
-		answered <- f.IssueAll(context.Background(), f.tenant, []Delivery{{Body: f.body(), Rendered: issuetest.Today}})[0].Err
+		_, err := f.IssueRows(context.Background(), f.tenant, &Batch{Rows: []Row{rowOn(f.right, time.Minute, "")}})
+		answered <- err
 	}()
 	require.Eventually(t, func() bool { return f.log.Appending() == 2 }, time.Minute, time.Millisecond)
 	require.Empty(t, answered)
@@ -163,9 +162,8 @@ func TestNothingIsIssuedAfterRun(t *testing.T) {
 	require.Len(t, f.log.All(), 2, "what was refused is counted in the log")
 	_, _, err = f.issue(f.body())
 	require.Equal(t, api.Draining, api.From(err).Reason)
-	for _, r := range f.IssueAll(t.Context(), f.tenant, make([]Delivery, 2)) {
-		require.Equal(t, api.Draining, api.From(r.Err).Reason)
-	}
+	_, err = f.IssueRows(t.Context(), f.tenant, &Batch{Rows: make([]Row, 2)})
+	require.Equal(t, api.Draining, api.From(err).Reason)
 }
 
 func TestConfigNamesTheBadField(t *testing.T) {
@@ -221,192 +219,4 @@ func TestRefusalRowsAreBounded(t *testing.T) {
 	counts, _ := r.take(issuetest.Today)
 	require.Len(t, counts, maxRefusalRows+1)
 	require.Equal(t, int64(500), counts[refusal{"tnt_a", "", "x"}])
-}
-
-// TestIssueAll: each of many has what it would have alone, with one step of the log.
-func TestIssueAll(t *testing.T) {
-	f := newFixture(t, nil)
-	require.Empty(t, f.IssueAll(t.Context(), f.tenant, nil))
-	seen := Observation{RightID: f.right, SpatialAnchorID: "as a value", DwellMs: 7}
-	earlier := issuetest.Today.Add(-time.Minute)
-	many := []Delivery{
-		{Body: f.body(), Rendered: issuetest.Today},
-		{Body: []byte("{"), Rendered: issuetest.Today},
-		{Observation: &seen, Rendered: earlier},
-		{Body: on(issuetest.RightID(2)), Rendered: issuetest.Today},
-		{Body: fmt.Appendf(nil, `{"rightId":%q,"spatialAnchorId":"a","dwellMs":1,"telemetry":{"speedMph":80}}`, issuetest.RightID(3)), Rendered: issuetest.Today},
-		{Body: []byte(`{"spatialAnchorId":"last","dwellMs":1,"rightId":"` + f.right + `"}`), Rendered: issuetest.Today},
-		{Body: f.body(), Rendered: earlier.Add(-2 * time.Hour)},
-	}
-	results := f.IssueAll(t.Context(), f.tenant, many)
-	require.Equal(t, 1, f.log.Steps())
-	var got []int
-	var held []sealer.Entry
-	for _, r := range results {
-		got = append(got, status(r.Err))
-		require.Equal(t, r.Err == nil, r.Event != nil)
-		if r.Event != nil {
-			held = append(held, f.log.All()[len(held)])
-			require.Equal(t, string(held[len(held)-1].Event), string(r.Event))
-		}
-	}
-	require.Equal(t, []int{200, 400, 200, 409, 412, 200, 409}, got)
-	require.Len(t, f.log.All(), 3)
-	require.Equal(t, "as a value", f.read(1).Receipt.SpatialAnchorID)
-	require.Equal(t, earlier, f.read(1).Receipt.RenderedAt)
-	require.Equal(t, issuetest.Today, f.read(1).Receipt.IssuedAt)
-	require.Equal(t, gate.DOOH.String(), f.read(2).Substrate)
-
-	// What the log does not take is promised to nobody, and the others are.
-	f.log.Refuse(func(r *sealer.Record) error {
-		if r.Seq%2 == 0 {
-			return errors.New("its partition is away")
-		}
-		return nil
-	})
-	good := make([]Delivery, 10)
-	for i := range good {
-		good[i] = Delivery{Body: f.body(), Rendered: issuetest.Today, HasKey: true, IdempotencyKey: fmt.Append(nil, "k", i)}
-	}
-	results = f.IssueAll(t.Context(), f.tenant, good)
-	refused := 0
-	for _, r := range results {
-		if r.Err != nil {
-			refused++
-			require.Equal(t, api.LogUnavailable, api.From(r.Err).Reason)
-			require.Nil(t, r.Event)
-		}
-	}
-	require.Equal(t, 5, refused)
-	require.Len(t, f.log.All(), 8)
-
-	// Their keys are free, those of the others known; one that comes twice is busy.
-	f.log.Refuse(nil)
-	again := f.IssueAll(t.Context(), f.tenant, append(good, good[0], Delivery{Body: f.body(), Rendered: issuetest.Today, HasKey: true}))
-	for i, r := range again[:10] {
-		require.NoError(t, r.Err)
-		require.Equal(t, results[i].Err == nil, r.Replayed)
-		if r.Replayed {
-			require.Equal(t, string(results[i].Event), string(r.Event))
-		}
-	}
-	if results[0].Err == nil {
-		require.True(t, again[10].Replayed)
-	} else {
-		require.ErrorIs(t, again[10].Err, api.ErrKeyBusy)
-	}
-	require.ErrorIs(t, again[11].Err, api.ErrIdempotencyKey)
-	require.Len(t, f.log.All(), 13)
-	freed := f.IssueAll(t.Context(), f.tenant, []Delivery{
-		{Body: on(issuetest.RightID(2)), Rendered: issuetest.Today, HasKey: true, IdempotencyKey: []byte("freed")},
-		{Body: f.body(), Rendered: issuetest.Today, HasKey: true, IdempotencyKey: []byte("freed")},
-	})
-	require.Equal(t, 409, status(freed[0].Err))
-	require.NoError(t, freed[1].Err, "what was refused holds no key")
-	require.Zero(t, heldKeys(f.Issuer), "no key is held")
-
-	// One of them is issued alone under its key.
-	answer, replayed, err := f.Issue(f.Deadline(time.Now()), nil, f.tenant, &good[3])
-	require.NoError(t, err)
-	require.True(t, replayed)
-	parts, err := sealer.SplitDelivery(again[3].Event)
-	require.NoError(t, err)
-	require.Contains(t, string(answer), string(parts.Receipt))
-	other := good[3]
-	other.Body = append([]byte(" "), other.Body...)
-	require.ErrorIs(t, f.IssueAll(t.Context(), f.tenant, []Delivery{other})[0].Err, api.ErrKeyReused)
-}
-
-// TestManyAreBounded: a key that signs is not held for longer than a delivery may take,
-// however much time the caller has.
-func TestManyAreBounded(t *testing.T) {
-	released := 0
-	f := newFixture(t, func(c *Config) {
-		c.Timeout = 500 * time.Millisecond
-		acquire := c.Signer
-		c.Signer = func(ctx context.Context, at time.Time) (*sealer.Signer, func(), error) {
-			s, _, err := acquire(ctx, at)
-			return s, func() { released++ }, err
-		}
-	})
-	defer f.log.Halt()()
-	results := f.IssueAll(context.Background(), f.tenant, []Delivery{{Body: f.body(), Rendered: issuetest.Today, HasKey: true, IdempotencyKey: []byte("k")}})
-	require.Equal(t, api.LogUnavailable, api.From(results[0].Err).Reason)
-	require.Equal(t, 1, released)
-	require.Zero(t, heldKeys(f.Issuer))
-}
-
-// TestPanicOfManyFreesTheirKeys, of those that wait for the log as of those that don't yet.
-func TestPanicOfManyFreesTheirKeys(t *testing.T) {
-	f := newFixture(t, nil)
-	f.log.Refuse(func(*sealer.Record) error { panic("a fault of ours") })
-	many := make([]Delivery, 3)
-	for i := range many {
-		many[i] = Delivery{Body: f.body(), Rendered: issuetest.Today, HasKey: true, IdempotencyKey: fmt.Append(nil, "k", i)}
-	}
-	require.Panics(t, func() { f.IssueAll(t.Context(), f.tenant, many) })
-	require.Zero(t, heldKeys(f.Issuer))
-	f.log.Refuse(nil)
-	for _, r := range f.IssueAll(t.Context(), f.tenant, many) {
-		require.NoError(t, r.Err)
-	}
-}
-
-// heldKeys is how many keys are held.
-func heldKeys(i *Issuer) (n int) {
-	for s := range i.claims.shards {
-		n += len(i.claims.shards[s].running)
-	}
-	return n
-}
-
-// TestManyWithoutAKeyToSign get what each would get alone: what is malformed, and what was
-// issued before, needs no key.
-func TestManyWithoutAKeyToSign(t *testing.T) {
-	away := false
-	f := newFixture(t, func(c *Config) {
-		acquire := c.Signer
-		c.Signer = func(ctx context.Context, at time.Time) (*sealer.Signer, func(), error) {
-			if away {
-				return nil, nil, errors.New("none")
-			}
-			return acquire(ctx, at)
-		}
-	})
-	known := Delivery{Body: f.body(), Rendered: issuetest.Today, HasKey: true, IdempotencyKey: []byte("known")}
-	first := f.IssueAll(t.Context(), f.tenant, []Delivery{known})
-	require.NoError(t, first[0].Err)
-	away = true
-	fresh := known
-	fresh.IdempotencyKey = []byte("fresh")
-	results := f.IssueAll(t.Context(), f.tenant, []Delivery{{Body: []byte("{")}, known, fresh})
-	require.Equal(t, 400, status(results[0].Err))
-	require.True(t, results[1].Replayed)
-	require.Equal(t, string(first[0].Event), string(results[1].Event))
-	require.Equal(t, api.NoSigningKey, api.From(results[2].Err).Reason)
-	require.Zero(t, heldKeys(f.Issuer))
-}
-
-// TestAdmissionIsAskedOnce for what is issued together, before a key to sign with is held.
-func TestAdmissionIsAskedOnce(t *testing.T) {
-	var asked []int
-	held := 0
-	f := newFixture(t, func(c *Config) {
-		sign := c.Signer
-		c.Signer = func(ctx context.Context, at time.Time) (*sealer.Signer, func(), error) {
-			held++
-			return sign(ctx, at)
-		}
-		c.Admit = func(_ context.Context, deliveries int) {
-			require.Equal(t, len(asked), held)
-			asked = append(asked, deliveries)
-		}
-	})
-	_, _, err := f.issue(f.body())
-	require.NoError(t, err)
-	many := []Delivery{{Body: f.body(), Rendered: issuetest.Today}, {Body: f.body(), Rendered: issuetest.Today}, {Body: f.body(), Rendered: issuetest.Today}}
-	for _, r := range f.IssueAll(t.Context(), f.tenant, many) {
-		require.NoError(t, r.Err)
-	}
-	require.Equal(t, []int{1, 3}, asked)
 }

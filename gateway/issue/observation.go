@@ -37,6 +37,14 @@ const (
 	fieldCorrelation = "correlationId"
 	fieldSubject     = "dataSubjectId"
 	fieldTelemetry   = "telemetry"
+	fieldRowID       = "rowId"
+	fieldVendor      = "vendor"
+	fieldIDType      = "idType"
+	fieldVendorID    = "vendorId"
+	fieldPlayed      = "playedAt"
+	fieldRendered    = "renderedAt"
+	fieldIssued      = "issuedAt"
+	fieldMultiplier  = "multiplier"
 )
 
 // msgDwell names sealer.MaxDwellMs.
@@ -63,10 +71,12 @@ type Observation struct {
 	Telemetry                         gate.Telemetry
 
 	placement, correlation string
+	telemetry              []byte // as it was sent
 	body                   []byte
 	input                  bytes.Buffer
 	decoder                jsontext.Decoder
 	text                   []byte // unescaped strings; only ever appended to, so that views of it stay true
+	saw                    int    // the fields that must be there, as bits
 	faults                 []gate.Fault
 }
 
@@ -93,24 +103,43 @@ func (o *Observation) Describe(r *sealer.Receipt) {
 
 func (o *Observation) reset(body []byte) {
 	o.RightID, o.SpatialAnchorID, o.DataSubjectID = "", "", ""
-	o.SpatialPlacementID, o.CorrelationID, o.DwellMs = nil, nil, 0
+	o.SpatialPlacementID, o.CorrelationID, o.DwellMs, o.saw = nil, nil, 0, 0
 	o.Telemetry.Reset()
-	o.body, o.text, o.faults = body, o.text[:0], o.faults[:0]
+	o.body, o.text, o.faults, o.telemetry = body, o.text[:0], o.faults[:0], nil
 	o.input = *bytes.NewBuffer(body)
 	// A bytes.Buffer is parsed where it lies, without a copy.
 	o.decoder.Reset(&o.input)
 }
 
-// The fields that must be there, as bits.
+// What Observation.saw is made of.
 const (
 	sawRight = 1 << iota
 	sawAnchor
 	sawDwell
+	sawPlayed
 )
 
 // read takes the object apart in one pass. Its error is the decoder's; faults of
 // fields are collected.
 func (o *Observation) read() error {
+	return o.object(func(name []byte) error {
+		switch string(name) {
+		case fieldRendered, fieldIssued, fieldPlayed:
+			o.fault(string(name), msgTime)
+			_, err := o.decoder.ReadValue()
+			return err
+		}
+		return o.member(name)
+	}, func() {
+		o.require(sawRight, fieldRight)
+		o.require(sawAnchor, fieldAnchor)
+		o.require(sawDwell, fieldDwell)
+	})
+}
+
+// object reads an object that nothing but white space follows: member reads the value of
+// each member, and whole is called when all of them were there.
+func (o *Observation) object(member func(name []byte) error, whole func()) error {
 	d := &o.decoder
 	if d.PeekKind() != jsontext.KindBeginObject {
 		if err := d.SkipValue(); err != nil {
@@ -122,35 +151,10 @@ func (o *Observation) read() error {
 	if _, err := d.ReadToken(); err != nil {
 		return err
 	}
-	saw := 0
 	for d.PeekKind() != jsontext.KindEndObject {
 		name, err := o.name()
-		if err != nil {
-			return err
-		}
-		switch string(name) {
-		case fieldRight:
-			saw |= sawRight
-			_, err = o.string(&o.RightID, fieldRight, false, maxText)
-		case fieldAnchor:
-			saw |= sawAnchor
-			_, err = o.string(&o.SpatialAnchorID, fieldAnchor, false, maxText)
-		case fieldDwell:
-			saw |= sawDwell
-			err = o.dwell()
-		case fieldPlacement:
-			o.SpatialPlacementID, err = o.optional(&o.placement, fieldPlacement)
-		case fieldCorrelation:
-			o.CorrelationID, err = o.optional(&o.correlation, fieldCorrelation)
-		case fieldSubject:
-			_, err = o.string(&o.DataSubjectID, fieldSubject, true, maxSubject)
-		case fieldTelemetry:
-			o.faults, err = o.Telemetry.Decode(d, o.faults)
-		case "renderedAt", "issuedAt", "playedAt":
-			o.fault(string(name), msgTime)
-			_, err = d.ReadValue()
-		default:
-			_, err = d.ReadValue() // of a body that is all there; SkipValue takes token by token
+		if err == nil {
+			err = member(name)
 		}
 		if err != nil {
 			return err
@@ -159,15 +163,44 @@ func (o *Observation) read() error {
 	if _, err := d.ReadToken(); err != nil {
 		return err
 	}
-	for _, must := range [...]struct {
-		bit  int
-		name string
-	}{{sawRight, fieldRight}, {sawAnchor, fieldAnchor}, {sawDwell, fieldDwell}} {
-		if saw&must.bit == 0 {
-			o.fault(must.name, msgMissing)
-		}
-	}
+	whole()
 	return o.end()
+}
+
+// member reads the value of a member that an observation has, or passes over that of any
+// other.
+func (o *Observation) member(name []byte) (err error) {
+	switch string(name) {
+	case fieldRight:
+		o.saw |= sawRight
+		_, err = o.string(&o.RightID, fieldRight, false, maxText)
+	case fieldAnchor:
+		o.saw |= sawAnchor
+		_, err = o.string(&o.SpatialAnchorID, fieldAnchor, false, maxText)
+	case fieldDwell:
+		o.saw |= sawDwell
+		err = o.dwell()
+	case fieldPlacement:
+		o.SpatialPlacementID, err = o.optional(&o.placement, fieldPlacement)
+	case fieldCorrelation:
+		o.CorrelationID, err = o.optional(&o.correlation, fieldCorrelation)
+	case fieldSubject:
+		_, err = o.string(&o.DataSubjectID, fieldSubject, true, maxSubject)
+	case fieldTelemetry:
+		from := o.decoder.InputOffset()
+		o.faults, err = o.Telemetry.Decode(&o.decoder, o.faults)
+		o.telemetry = bytes.TrimLeft(o.body[from:o.decoder.InputOffset()], ": \t\r\n")
+	default:
+		_, err = o.decoder.ReadValue() // of a body that is all there; SkipValue takes token by token
+	}
+	return err
+}
+
+// require is a fault of a field that was not seen.
+func (o *Observation) require(bit int, field string) {
+	if o.saw&bit == 0 {
+		o.fault(field, msgMissing)
+	}
 }
 
 // end asks that nothing but white space follows.
@@ -232,7 +265,7 @@ func (o *Observation) string(dst *string, field string, optional bool, limit int
 		return false, err
 	}
 	switch {
-	case len(b) == 0 && (!optional || field == fieldSubject):
+	case len(b) == 0 && field != fieldPlacement && field != fieldCorrelation:
 		o.fault(field, msgEmpty)
 	case len(b) > limit && limit == maxSubject:
 		o.fault(field, msgSubjectLong)

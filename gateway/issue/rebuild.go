@@ -15,7 +15,7 @@ import (
 	"muniment/sealer/keyfile"
 )
 
-// Rebuild reads the Idempotency-Keys of the last 24 hours back: from the checkpoints, and
+// Rebuild reads the Idempotency-Keys and identities of the last 24 hours back: from the checkpoints, and
 // what they don't cover from the log. Whoever issues for callers that send keys calls it
 // before the first.
 func (i *Issuer) Rebuild(ctx context.Context) error {
@@ -132,7 +132,7 @@ func (i *Issuer) scan(ctx context.Context, from, to sealer.Position, since time.
 		if !ok || at.Before(since) {
 			return nil
 		}
-		h, ok := idempotencyOf(e.Event)
+		h, ok := claimOf(e.Event)
 		if !ok {
 			return nil
 		}

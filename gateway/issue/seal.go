@@ -51,15 +51,18 @@ type work struct {
 // before the wait for the log: a few workspaces, used again and again, stay in the
 // processor's cache, where hundreds would push each other out.
 type workspace struct {
-	seen    *Observation // decoded, or the caller's
-	decoded Observation
-	body    []byte
+	seen    *Observation // of row, or the caller's
+	row     row          // of a single delivery it has the Observation alone
+	isRow   bool
+	body    []byte // what must be the same under one Idempotency-Key or identity
 	right   *snapshot.Right
 	receipt sealer.Receipt
 	sealed  sealer.Delivery
 	private sealer.Private
 	random  [idBytes + nonceBytes + saltBytes]byte
 
+	content    []byte // of a row
+	day        []byte // of a row's identity, as text
 	projection []byte
 	commitment []byte // as text, as is
 	sum        []byte // the request hash
@@ -91,12 +94,27 @@ func (i *Issuer) leave(w *work) {
 
 // read takes in what was seen.
 func (w *workspace) read(d *Delivery) error {
-	w.seen, w.body = d.Observation, d.Body
+	w.seen, w.body, w.isRow = d.Observation, d.Body, false
 	if w.seen != nil {
 		return nil
 	}
-	w.seen = &w.decoded
-	return w.decoded.Decode(d.Body)
+	w.seen = &w.row.Observation
+	return w.seen.Decode(d.Body)
+}
+
+// readRow takes in a row, whose vendor is the given one if it names none.
+func (w *workspace) readRow(text []byte, vendor string) error {
+	w.seen, w.body, w.isRow = &w.row.Observation, nil, true
+	return w.row.decode(text, vendor)
+}
+
+// identify returns the identity of the row that was read, before a mapping has its part in it.
+func (w *work) identify() (h keyHash) {
+	h, w.scratch = w.row.identity(w.scratch, w.by.TenantID)
+	w.day = w.row.appendDay(w.day[:0])
+	w.content = w.row.appendContent(w.content[:0])
+	w.body = w.content
+	return h
 }
 
 // acquire acquires a key to sign with, and says for which moment. release is called when
@@ -131,8 +149,8 @@ func (i *Issuer) acquire(ctx context.Context, sandbox bool, rendered time.Time) 
 	return s, issued, release, nil
 }
 
-// prepare decides what was rendered at a moment, and seals it if it may be: then w.record is
-// ready for the log.
+// prepare decides what was rendered at a moment, for a caller who is entitled, and seals it if
+// it may be: then w.record is ready for the log.
 func (i *Issuer) prepare(ctx context.Context, w *work, signer *sealer.Signer, rendered, issued time.Time) error {
 	w.receipt.RenderedAt, w.receipt.IssuedAt = rendered, issued
 	if err := i.decide(ctx, w); err != nil {
@@ -142,19 +160,24 @@ func (i *Issuer) prepare(ctx context.Context, w *work, signer *sealer.Signer, re
 	return i.seal(w, signer)
 }
 
-// decide asks lease, key, right and gate. What passes is in w.right and w.sealed.
-func (i *Issuer) decide(ctx context.Context, w *work) (err error) {
+// entitled asks for the lease, and for the caller's key at the moment of issue.
+func (i *Issuer) entitled(ctx context.Context, by Caller, issued time.Time) error {
 	if err := i.cfg.Rights.Fresh(); err != nil {
 		return err
 	}
 	// Once more, where it was authenticated: that was before the moment of issue, and
 	// there may have been a turn to wait for.
-	switch key, err := i.cfg.Rights.Key(ctx, w.by.KeyID); {
+	switch key, err := i.cfg.Rights.Key(ctx, by.KeyID); {
 	case err != nil:
 		return err
-	case key == nil || key.TenantID != w.by.TenantID || key.Sandbox != w.by.Sandbox || !auth.Live(key, w.receipt.IssuedAt):
+	case key == nil || key.TenantID != by.TenantID || key.Sandbox != by.Sandbox || !auth.Live(key, issued):
 		return auth.ErrInvalid
 	}
+	return nil
+}
+
+// decide asks right and gate. What passes is in w.right and w.sealed.
+func (i *Issuer) decide(ctx context.Context, w *work) (err error) {
 	if w.right, err = i.cfg.Rights.Right(ctx, w.by.TenantID, w.seen.RightID); err != nil {
 		return err
 	}
@@ -204,7 +227,12 @@ func (i *Issuer) seal(w *work, signer *sealer.Signer) error {
 	s := &w.sealed
 	s.TenantID, s.Actor = w.by.TenantID, sealer.Ref{Kind: "key", ID: w.by.KeyID}
 	s.RightID, s.RightRevision, s.BasisID = w.right.ID, w.right.Revision, w.right.BasisID
-	s.Idempotency = w.claim.text()
+	s.Idempotency, s.Identity, s.Multiplier = "", sealer.RowIdentity{}, 0
+	if w.isRow {
+		s.Identity, s.Multiplier = sealer.RowIdentity{Hash: w.claim.text(), Day: view(w.day)}, w.row.multiplier
+	} else {
+		s.Idempotency = w.claim.text()
+	}
 
 	var err error
 	if w.event, err = signer.SealDelivery(w.event[:0], s, r); err != nil {

@@ -30,6 +30,16 @@ func (v *View) Mapping(ctx context.Context, tenantID string, play VendorPlay) Ma
 	return v.Mappings(ctx, tenantID, []VendorPlay{play})[0]
 }
 
+// KnownMapping is Mapping for an id that the node knows; known is false for one that control
+// would have to be asked for.
+func (v *View) KnownMapping(tenantID string, play VendorPlay) (w *api.MappingWindow, known bool) {
+	found, known := v.knownMapping(api.VendorKey(tenantID, play.Vendor, play.IDType, play.VendorID))
+	if known {
+		v.metrics.hits.Inc()
+	}
+	return windowAt(found, play.At), known
+}
+
 // Mappings returns for each play what its vendor's id stood for, as far as the feed has been
 // applied: a mapping that is retired, or made later, changes the answers for the times that it
 // is about, whenever the plays arrive. All ids that the node does not know are asked of control

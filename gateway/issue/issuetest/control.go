@@ -33,6 +33,7 @@ type Control struct {
 	changes  map[string]api.Change
 	news     chan struct{}
 	away     error
+	asked    int
 }
 
 // NewControl makes one that knows nothing.
@@ -74,6 +75,13 @@ func (c *Control) Fail(err error) {
 	c.away = err
 }
 
+// Asked is how often it was asked for several snapshots.
+func (c *Control) Asked() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asked
+}
+
 // Feed implements snapshot.Source.
 func (c *Control) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error) {
 	wait, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
@@ -112,6 +120,7 @@ func (c *Control) Snapshot(_ context.Context, kind, id string) (api.Snapshot, er
 func (c *Control) Snapshots(_ context.Context, kind string, ids []string) (api.Snapshots, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.asked++
 	found := api.Snapshots{AsOf: c.revision}
 	for _, id := range ids {
 		if change, ok := c.changes[id]; ok && change.Kind == kind {
