@@ -76,7 +76,7 @@ var adapters = map[string][]string{
 	"github.com/alecthomas/kong":       {"."},
 	"github.com/pressly/goose":         {"control/store", "pipeline/clickhouse", "pipeline/sqlite"},
 	"github.com/segmentio/kafka-go":    {"pipeline/kafka"},
-	"github.com/klauspost/compress":    {"control/proof", "sealer"},
+	"github.com/klauspost/compress":    {"control/proof", "gateway", "sealer"},
 	"github.com/ClickHouse/clickhouse": {"pipeline/clickhouse", "bench"}, // what the product is held against
 	"github.com/cespare/xxhash":        {"pipeline/clickhouse"},
 }

@@ -13,7 +13,10 @@ import (
 	"muniment/gateway/api"
 )
 
-const contentJSON = "application/json"
+const (
+	contentJSON  = "application/json"
+	contentLines = "application/x-ndjson"
+)
 
 // answer puts data into the success envelope. The delivery has its own renderer.
 func answer[T any](ctx *fasthttp.RequestCtx, data T) error {

@@ -16,9 +16,10 @@ const (
 	maxHeaderBytes = 8 << 10
 	maxHeaders     = 100
 	// bodyStep is how much memory a body is given at a time until it has filled it,
-	// and keepBody the most that is kept for the next one.
-	bodyStep = 8 << 10
-	keepBody = maxDeliveryBody
+	// keepBody the most that is kept for the next one, and keepBatch that of batches.
+	bodyStep  = 8 << 10
+	keepBody  = maxDeliveryBody
+	keepBatch = 1 << 20
 )
 
 // headerReceived keeps fasthttp from reading, or asking for, the body of a message
@@ -108,13 +109,27 @@ func isNamed(raw, name []byte) bool {
 // arrival is the memory of one request's body, used again for others. It grows
 // with what has come, not with what was announced: else a connection could take
 // the longest body's memory for one byte. fasthttp itself holds the first 8 KiB.
-type arrival struct{ body []byte }
+type arrival struct {
+	body     []byte
+	unpacked []byte // of a batch
+	keep     int    // bytes of each that are kept for the next one
+	allowance
+}
 
-// receive reads the whole body, within the connection's read deadline, and makes
-// it the request's own until the handler returns.
-func (a *arrival) receive(ctx *fasthttp.RequestCtx, r route) error {
-	length := ctx.Request.Header.ContentLength()
-	switch {
+// forget ends what belongs to one request.
+func (a *arrival) forget() {
+	a.allowance.end()
+	for _, b := range []*[]byte{&a.body, &a.unpacked} {
+		if cap(*b) > a.keep {
+			*b = nil
+		}
+		*b = (*b)[:0]
+	}
+}
+
+// framing refuses a request before its body is read.
+func framing(ctx *fasthttp.RequestCtx, r route) error {
+	switch length := ctx.Request.Header.ContentLength(); {
 	case length > r.bodyLimit(): // fasthttp may have made another path of it
 		return errTooLarge
 	case length > 0: // headerReceived has found no fault, or it would be 0
@@ -123,14 +138,23 @@ func (a *arrival) receive(ctx *fasthttp.RequestCtx, r route) error {
 			return fault
 		}
 	}
+	return nil
+}
+
+// receive reads the whole body, within the connection's read deadline, and makes
+// it the request's own until the handler returns.
+func (a *arrival) receive(ctx *fasthttp.RequestCtx, r route) error {
+	if err := framing(ctx, r); err != nil {
+		return err
+	}
 	stream := ctx.RequestBodyStream()
 	if stream == nil {
 		return nil
 	}
-	if cap(a.body) > keepBody {
-		a.body = nil
+	length := ctx.Request.Header.ContentLength()
+	if err := a.take(length); err != nil {
+		return err
 	}
-	a.body = a.body[:0]
 	for len(a.body) < length {
 		have := len(a.body)
 		if have == cap(a.body) {

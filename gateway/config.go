@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -46,6 +47,12 @@ type Config struct {
 	// MaxTenantInFlight bounds the deliveries of one tenant being answered, at 429.
 	// Default a quarter of MaxInFlight.
 	MaxTenantInFlight int
+	// MaxBatchBytes bounds the bodies of batches in memory, at 503 OVERLOADED; one tenant's have
+	// half of it, at 429. Default 256 MiB.
+	MaxBatchBytes int
+	// Hold has control hold rows whose vendor's id no mapping knows, and answers when they
+	// are stored. Safe for concurrent use. Nil: there is nobody to hold them.
+	Hold func(ctx context.Context, req api.HoldRequest) ([]api.HeldResult, error)
 	// MaxForwards bounds the requests that control is answering. Default 512.
 	MaxForwards int
 	// TrustedProxies is how many proxies of our own a request passes before this node:
@@ -102,6 +109,7 @@ func (c *Config) complete() error {
 		{"MaxConns", &c.MaxConns, 16_384},
 		{"MaxConnsPerIP", &c.MaxConnsPerIP, 0},
 		{"MaxInFlight", &c.MaxInFlight, 4_096},
+		{"MaxBatchBytes", &c.MaxBatchBytes, 256 << 20},
 		{"MaxForwards", &c.MaxForwards, 512},
 		{"TrustedProxies", &c.TrustedProxies, 0},
 		{"MaxStreams", &c.MaxStreams, 256},

@@ -71,11 +71,13 @@ type Gateway struct {
 	listener *listener
 	control  *fasthttp.HostClient
 	streams  *streams
-	bodies   sync.Pool // of *arrival
+	arrivals [routes]sync.Pool // of *arrival
 	inFlight atomic.Int64
 	heldBack atomic.Int64
 	forwards atomic.Int64 // requests that control is answering
 	shares   shares
+	batches  batches
+	unpacker [codings]sync.Pool // of unpacker
 
 	controlTrouble issue.Outage
 	faults         faults // logged seldom
@@ -105,7 +107,15 @@ func New(cfg Config) (*Gateway, error) {
 		shares: shares{cap: int64(cfg.MaxTenantInFlight), turn: cfg.BusyTurn, longest: cfg.BusyPause},
 	}
 	g.draining, g.drain = context.WithCancel(context.Background())
-	g.bodies.New = func() any { return new(arrival) }
+	for r := range g.arrivals {
+		g.arrivals[r].New = func() any { return &arrival{keep: keepBody} }
+	}
+	g.arrivals[toBatch].New = func() any { return &arrival{keep: keepBatch} }
+	for c := range g.unpacker {
+		g.unpacker[c].New = coding(c).newUnpacker
+	}
+	g.batches = newBatches(&cfg)
+	g.shares.turns = max(1, cap(g.batches.turns)/2)
 	g.metrics = newMetrics(cfg.Registerer, g)
 	g.listener = newListener(&g.cfg, g.metrics)
 	g.streams = newStreams(cfg.MaxStreams)

@@ -19,9 +19,10 @@ import (
 
 const (
 	// lingering bounds the second step of a close, in time and bytes: a client that is held
-	// up for a second while it sends is still to hear its answer.
+	// up for a second while it sends, or sends a batch that is too long, is still to hear its
+	// answer.
 	lingerTime  = 2 * time.Second
-	lingerBytes = 1 << 20
+	lingerBytes = 2 * maxBatchBody
 	// When the listener stops, it takes what the kernel has queued until nothing came
 	// for acceptQuiet, at most acceptRounds times.
 	acceptQuiet  = 20 * time.Millisecond

@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
+
+	"muniment/gateway/issue"
 )
 
 // metrics holds the gateway's counters. Their labels are bounded: routes and status
@@ -15,6 +17,7 @@ type metrics struct {
 	requests     *prometheus.CounterVec
 	byCode       [routes][600]atomic.Pointer[prometheus.Counter] // looked up by its labels once
 	seconds      [routes]prometheus.Observer
+	rows         [issue.RowStatuses]prometheus.Counter
 	turns        prometheus.Counter
 	acceptErrors prometheus.Counter
 	refusedConns prometheus.Counter
@@ -45,7 +48,19 @@ func newMetrics(reg prometheus.Registerer, g *Gateway) *metrics {
 	for r := range routes {
 		m.seconds[r] = seconds.WithLabelValues(r.String())
 	}
-	reg.MustRegister(m.requests, seconds,
+	rows := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "muniment_gateway_rows_total", Help: "Rows of batches that were answered, by status.",
+	}, []string{"status"})
+	for s := range issue.RowStatuses {
+		m.rows[s] = rows.WithLabelValues(s.String())
+	}
+	reg.MustRegister(m.requests, seconds, rows,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "muniment_gateway_batch_bytes", Help: "Bodies of batches in memory, in bytes.",
+		}, func() float64 { return float64(g.batches.bytes.Load()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "muniment_gateway_batches_in_hand", Help: "Batches that wait for their turn or are served.",
+		}, func() float64 { return float64(g.batches.inHand.Load()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "muniment_gateway_requests_in_flight", Help: "Requests being answered.",
 		}, func() float64 { return float64(g.inFlight.Load()) }),

@@ -16,11 +16,13 @@ import (
 
 const (
 	maxDeliveryBody = 64 << 10
+	maxBatchBody    = 8 << 20 // also of one that is unpacked
 	maxBody         = 1 << 20
 
 	pathContract = "/v1"
 	pathHealth   = "/v1/healthz"
 	pathDelivery = "/v1/delivery"
+	pathBatch    = "/v1/delivery/ingest-batch"
 )
 
 // route is a bounded label: one of the paths served here, or all that control serves.
@@ -31,20 +33,25 @@ const (
 	toContract
 	toHealth
 	toDelivery
+	toBatch
 	routes
 )
 
-func (r route) String() string { return [routes]string{"control", "contract", "health", "delivery"}[r] }
+func (r route) String() string {
+	return [routes]string{"control", "contract", "health", "delivery", "batch"}[r]
+}
 
 // method is the one method of a route; empty is any.
 func (r route) method() string {
-	return [routes]string{"", fasthttp.MethodGet, fasthttp.MethodGet, fasthttp.MethodPost}[r]
+	return [routes]string{"", fasthttp.MethodGet, fasthttp.MethodGet, fasthttp.MethodPost, fasthttp.MethodPost}[r]
 }
 
 func routeOf(path []byte) route {
 	switch string(path) {
 	case pathDelivery:
 		return toDelivery
+	case pathBatch:
+		return toBatch
 	case pathContract:
 		return toContract
 	case pathHealth:
@@ -55,8 +62,11 @@ func routeOf(path []byte) route {
 
 // bodyLimit is the longest body that a route takes, in bytes.
 func (r route) bodyLimit() int {
-	if r == toDelivery {
+	switch r {
+	case toDelivery:
 		return maxDeliveryBody
+	case toBatch:
+		return maxBatchBody
 	}
 	return maxBody
 }
@@ -68,7 +78,8 @@ var errOverloaded = api.Unavailable(api.Overloaded, "this node has too many requ
 // nothing meanwhile but its connection.
 func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 	nameRequest(ctx)
-	if err := g.take(ctx, routeOf(ctx.Path())); err == errTenantBusy || err == errOverloaded || err == errControlBusy {
+	switch err := g.take(ctx, routeOf(ctx.Path())); err {
+	case errTenantBusy, errOverloaded, errControlBusy, errTenantBatches, errBatchesFull:
 		g.heldBack.Add(1)
 		g.rest(spread(g.cfg.BusyPause))
 		g.heldBack.Add(-1)
@@ -109,9 +120,9 @@ func (g *Gateway) take(ctx *fasthttp.RequestCtx, r route) (err error) {
 			g.logRequest(ctx, r, took)
 		}
 	}()
-	body := g.bodies.Get().(*arrival)
-	defer g.bodies.Put(body)
-	if err := body.receive(ctx, r); err != nil {
+	body := g.arrivals[r].Get().(*arrival)
+	defer func() { body.forget(); g.arrivals[r].Put(body) }()
+	if err := g.receive(ctx, r, body); err != nil {
 		closeBehind(ctx)
 		return err
 	}
@@ -121,16 +132,32 @@ func (g *Gateway) take(ctx *fasthttp.RequestCtx, r route) (err error) {
 	if g.inFlight.Add(1) > int64(g.cfg.MaxInFlight) {
 		return errOverloaded
 	}
-	return g.serve(ctx, r, began)
+	return g.serve(ctx, r, body, began)
+}
+
+// receive reads a request's body. That of a batch is large, and read for those alone who may
+// send one.
+func (g *Gateway) receive(ctx *fasthttp.RequestCtx, r route, body *arrival) error {
+	if r == toBatch && ctx.Request.Header.ContentLength() > 0 {
+		if err := framing(ctx, r); err != nil {
+			return err
+		}
+		principal, err := g.deliverer(ctx, g.now(), g.issuer.Deadline(time.Now()))
+		if err != nil {
+			return err
+		}
+		body.allowance = allowance{node: &g.batches, tenant: g.shares.of(principal.TenantID)}
+	}
+	return body.receive(ctx, r)
 }
 
 // serve answers a request whose body was there at a moment.
-func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route, began time.Time) error {
+func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route, body *arrival, began time.Time) error {
 	if m := r.method(); m != "" && string(ctx.Method()) != m && !(m == fasthttp.MethodGet && ctx.IsHead()) {
 		ctx.Response.Header.Set(fasthttp.HeaderAllow, m)
 		return &api.Error{Code: api.BadRequest, HTTPStatus: fasthttp.StatusMethodNotAllowed, Message: "this path takes " + m + " only"}
 	}
-	if r != toControl && len(ctx.URI().QueryString()) > 0 {
+	if r != toControl && r != toBatch && len(ctx.URI().QueryString()) > 0 {
 		return unknownParameter(ctx)
 	}
 	if g.phase.Load() >= refusing {
@@ -139,6 +166,8 @@ func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route, began time.Time) erro
 	switch r {
 	case toDelivery:
 		return g.deliver(ctx, began)
+	case toBatch:
+		return g.ingest(ctx, body)
 	case toContract:
 		return g.contract(ctx)
 	case toHealth:

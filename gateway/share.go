@@ -13,7 +13,7 @@ const (
 	patient  = 100 * time.Millisecond
 )
 
-// shares bound what one tenant takes of the node. Within its cap a tenant is served
+// shares bound what one tenant takes of the node, the rows of its batches included (batches.go). Within its cap a tenant is served
 // at once. One that asked for more a moment ago, as its refusals tell, is served in
 // turn: while others deliver within theirs, each of its deliveries first waits as many
 // turns as it has deliveries in hand, so that together they begin about once a turn,
@@ -26,19 +26,24 @@ type shares struct {
 	longest time.Duration // that a delivery waits for its turn, about
 	tenants sync.Map      // tenant id → *share
 	calm    atomic.Int64  // when a tenant within its cap last delivered, Unix time in ns
+	turns   int           // batches of a tenant that are served at a time
 }
 
 // share is one tenant's.
 type share struct {
 	inHand atomic.Int64
 	above  atomic.Int64 // when a delivery was last refused, Unix time in ns
+
+	batches atomic.Int64 // that wait or are served
+	bytes   atomic.Int64 // of their bodies
+	turns   chan struct{}
 }
 
 func (s *shares) of(tenant string) *share {
 	if n, ok := s.tenants.Load(tenant); ok {
 		return n.(*share)
 	}
-	n, _ := s.tenants.LoadOrStore(tenant, new(share))
+	n, _ := s.tenants.LoadOrStore(tenant, &share{turns: make(chan struct{}, s.turns)})
 	return n.(*share)
 }
 

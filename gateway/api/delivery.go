@@ -42,6 +42,39 @@ type Delivered struct {
 	Metering  MeteringDecision `json:"metering"`
 }
 
+// IngestBatch is the JSON body of POST /v1/delivery/ingest-batch.
+type IngestBatch struct {
+	Vendor *string `json:"vendor,omitempty" nullable:"true" minLength:"1" maxLength:"512" doc:"The vendor of rows that name none." example:"broadsign"`
+	Rows   []Row   `json:"rows" nullable:"false" maxItems:"1000"`
+}
+
+// Ingested is the answer to POST /v1/delivery/ingest-batch.
+type Ingested struct {
+	Results []RowResult `json:"results" nullable:"false" doc:"One for each row, in their order."`
+	Counts  RowCounts   `json:"counts"`
+}
+
+// RowResult is what became of one row.
+type RowResult struct {
+	Index  int    `json:"index" minimum:"0" doc:"The row's place in the body, from 0."`
+	Status string `json:"status" enum:"accepted,duplicate,rejected,unmapped" doc:"accepted: the receipt is durable. duplicate: the play was delivered before; the receipt is that of then. rejected: no receipt was signed. unmapped: no mapping knows the vendor's id at the time of the play; the row is held until one does."`
+	// Receipt, Signature, Substrate and Metering are those of Delivered.
+	Receipt   *Receipt          `json:"receipt,omitempty"`
+	Signature *Signature        `json:"signature,omitempty"`
+	Substrate string            `json:"substrate,omitempty" doc:"The substrate whose rules were applied."`
+	Metering  *MeteringDecision `json:"metering,omitempty"`
+	Error     *RowError         `json:"error,omitempty" doc:"Of a row that is rejected. With a reason it may be sent again."`
+	HeldID    string            `json:"heldId,omitempty" doc:"Of a row that is unmapped." example:"hld_01M7Y45MG0YQ2E2D8Z1V5K3T9B"`
+}
+
+// RowCounts are the numbers of rows by status.
+type RowCounts struct {
+	Accepted  int `json:"accepted"`
+	Duplicate int `json:"duplicate"`
+	Rejected  int `json:"rejected"`
+	Unmapped  int `json:"unmapped"`
+}
+
 // Receipt is what is signed: its canonical form (RFC 8785) is the message.
 type Receipt struct {
 	Version            string    `json:"version" enum:"1"`
@@ -50,7 +83,7 @@ type Receipt struct {
 	SpatialAnchorID    string    `json:"spatialAnchorId"`
 	SpatialPlacementID *string   `json:"spatialPlacementId"`
 	IssuedAt           time.Time `json:"issuedAt"`
-	RenderedAt         time.Time `json:"renderedAt" doc:"When the observation arrived."`
+	RenderedAt         time.Time `json:"renderedAt" doc:"When the observation arrived; of a row of a batch, when it was played."`
 	DwellMs            float64   `json:"dwellMs"`
 	Nonce              string    `json:"nonce" doc:"128 random bits, base64url."`
 	Witness            *string   `json:"witness" doc:"edge:<node>:<SHA-256 of the event around the receipt>: binds it to tenant, right, rules and metering."`

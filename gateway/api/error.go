@@ -171,18 +171,39 @@ type ErrorBody struct {
 // SchemaName is what the document calls it.
 func (ErrorBody) SchemaName() string { return "Error" }
 
+// RowError is why a row of a batch was rejected.
+type RowError struct {
+	Code             Code              `json:"error" doc:"What went wrong, of the list of errors."`
+	Message          string            `json:"message" doc:"For people; it may change."`
+	Field            string            `json:"field,omitempty" doc:"The first field at fault."`
+	ValidationErrors []ValidationError `json:"validationErrors,omitempty" maxItems:"20" doc:"The faults, when there are several: the first 20."`
+	Reason           Reason            `json:"reason,omitempty" doc:"Why the service can't tell now; send the row again."`
+	Substrate        string            `json:"substrate,omitempty" doc:"The substrate whose rules were applied."`
+	Gate             string            `json:"gate,omitempty" doc:"The version of the rules." example:"gate.v1"`
+	Violations       json.RawMessage   `json:"violations,omitempty" doc:"Every rule that refused the delivery."`
+}
+
+// OfRow is the error in the result of a row.
+func (e *Error) OfRow() RowError {
+	return RowError{e.Code, e.Message, e.Field, e.several(), e.Reason, e.Substrate, e.Gate, e.Violations}
+}
+
+// several are the faults, where there are more than the one that Field tells.
+func (e *Error) several() []ValidationError {
+	if len(e.ValidationErrors) < 2 {
+		return nil
+	}
+	return e.ValidationErrors
+}
+
 // Body is the answer as it is sent, gateway or control: the contract's error
 // envelope, in which text stands as it is ("<", not "\u003c"), and a newline.
 func (e *Error) Body() ([]byte, error) {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
-	several := e.ValidationErrors
-	if len(several) < 2 {
-		several = nil
-	}
 	err := enc.Encode(ErrorBody{
-		false, e.Code, e.Message, ContractVersion, e.Field, several, e.RequiredScopes, e.KeyScopes,
+		false, e.Code, e.Message, ContractVersion, e.Field, e.several(), e.RequiredScopes, e.KeyScopes,
 		e.Reason, e.Substrate, e.Gate, e.Violations, e.Pending, e.RequestID,
 	})
 	return text.Bytes(), err
