@@ -40,6 +40,7 @@ var rooms = map[string][]string{
 	"control/tenant":          {"control/node", "control/route", "control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"gate":                    {},
 	"gateway":                 {"gate", "gateway/...", "sealer"},
+	"gateway/adapter":         {"gateway/api"},
 	"gateway/api":             {"gate"},
 	"gateway/auth":            {"gateway/api"},
 	"gateway/certs":           {},
@@ -79,6 +80,8 @@ var adapters = map[string][]string{
 	"github.com/klauspost/compress":    {"control/proof", "gateway", "sealer"},
 	"github.com/ClickHouse/clickhouse": {"pipeline/clickhouse", "bench"}, // what the product is held against
 	"github.com/cespare/xxhash":        {"pipeline/clickhouse"},
+	"github.com/cloudevents/sdk-go":    {"gateway/adapter"},
+	"github.com/prebid/openrtb":        {"gateway/adapter"},
 }
 
 // TestImportMap holds every import of shipped code against the map of the house.

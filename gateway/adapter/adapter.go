@@ -1,0 +1,175 @@
+// Package adapter turns the documents that fleets and their vendors send anyway into rows of
+// POST /v1/delivery/ingest-batch: proofs of play, billing notices, tracking calls, measurements.
+//
+// # Formats
+//
+// ?format= says which one it is, or for some the type of the body. Each is one file, whose
+// comment names the public page that it follows.
+//
+//	format       document                                        vendorId is its                         parameters
+//	broadsign    Broadsign: request of the Real-Time POP API     display_unit_id                         tz, multiplier
+//	cloudevents  CloudEvents 1.0, structured, batched or binary  as the data, a row, says
+//	csv          CSV with a header line (text/csv)               as the columns say                      column.<field>, tz
+//	dv360        Google DV360: out-of-home ad plays              adUnit, else adUnitExternalId           multiplier
+//	omsdk        Open Measurement SDK: events of ad sessions     verificationParameters                  –
+//	openrtb      OpenRTB 2.6: billing notices for DOOH           dooh.id                                 dwellMs, multiplier
+//	vast         VAST 4: tracking URLs (text/uri-list)           universaladid                           tz
+//	vistar       Vistar Media: ads and when they were shown      venue_id                                –
+//
+// A body is sent as it is, for example:
+//
+//	curl "$URL/v1/delivery/ingest-batch?format=broadsign&tz=America/Toronto" -H "Authorization: Bearer $KEY" --data-binary @pop.json
+//	curl "$URL/v1/delivery/ingest-batch?format=cloudevents" -H "Authorization: Bearer $KEY" --data-binary @events.json
+//	curl "$URL/v1/delivery/ingest-batch?column.playedAt=Start&column.dwellSeconds=Length&column.vendorId=Screen&vendor=acme&idType=screen&tz=UTC" \
+//	  -H "Authorization: Bearer $KEY" -H "Content-Type: text/csv" --data-binary @plays.csv
+//	curl "$URL/v1/delivery/ingest-batch?format=dv360&idType=adUnit,line" -H "Authorization: Bearer $KEY" --data-binary @adplays.json
+//	curl "$URL/v1/delivery/ingest-batch?format=omsdk" -H "Authorization: Bearer $KEY" --data-binary @sessions.ndjson
+//	curl "$URL/v1/delivery/ingest-batch?format=openrtb&vendor=exchange.example&dwellMs=10000" -H "Authorization: Bearer $KEY" --data-binary @notices.json
+//	curl "$URL/v1/delivery/ingest-batch?format=vast" -H "Authorization: Bearer $KEY" --data-binary @tracking.txt
+//	curl "$URL/v1/delivery/ingest-batch?format=vistar" -H "Authorization: Bearer $KEY" --data-binary @ads.json
+//
+// # What becomes of a document
+//
+// A row names a vendor, the format unless ?vendor= says which, and an id that a mapping turns
+// into right and anchor: ?idType= takes another one of the document's, or several, as in
+// idType=display_unit_id,campaign_id, which make one vendorId with commas between. The id that
+// the vendor promises to give one play alone is the rowId. Of vast and omsdk the events of one
+// ad must stand in one document, as they make one row: sent later, they are another row of the
+// same identity, and refused.
+//
+// Times become UTC. One that names no zone needs ?tz=, and is refused where clocks show it
+// twice. How many a vendor says saw a play is the multiplier, rounded to four decimals; a
+// vendor's 0 is refused, as a row counts as more; with multiplier=none each play counts as one.
+//
+// Nothing is guessed: what a row needs and the document lacks, or says in a way that could be
+// meant differently, is a *RowError that names the document's own field, and the other rows
+// stand. Fields that are not named in a format's file are skipped: devices, addresses and
+// people are none of ours.
+//
+// What is held in memory is a small multiple of a document, whatever it holds.
+package adapter
+
+import (
+	"iter"
+	"mime"
+	"net/url"
+	"slices"
+	"time"
+)
+
+// Format turns the documents of one vendor or standard into rows.
+type Format struct {
+	Name string // the value of ?format=
+
+	// ids are what of a document may be the vendorId, by the document's own names: what
+	// ?idType= takes. The first is the one where the request names none.
+	ids []string
+	// options are the other parameters that it takes.
+	options []string
+	// media are the types of a body that is of this format, whatever ?format= says.
+	media []string
+	read  func(*document) error
+}
+
+// formats are all of them.
+var formats = [...]*Format{&broadsign, &cloudEvents, &csvColumns, &dv360, &omSDK, &openRTB, &vast, &vistar}
+
+// Names lists what ?format= takes, in alphabetical order.
+func Names() []string {
+	names := make([]string, len(formats))
+	for i, f := range formats {
+		names[i] = f.Name
+	}
+	return names
+}
+
+// Lookup finds a format by its name, as ?format= says it, or where that says nothing by the
+// media type of a body, with or without parameters.
+func Lookup(format, mediaType string) (Format, bool) {
+	if format == "" {
+		mediaType, _, _ = mime.ParseMediaType(mediaType)
+	}
+	for _, f := range formats {
+		if format != "" && f.Name == format || format == "" && slices.Contains(f.media, mediaType) {
+			return *f, true
+		}
+	}
+	return Format{}, false
+}
+
+// Header is what a request says beside its body.
+type Header struct {
+	// Field is a header field by its name in lower case, "" if there is none; nil for none at all.
+	Field func(name string) string
+	// Query holds the parameters of the request's URL.
+	Query url.Values
+}
+
+// Rows reads a document, which must not change while rows are read. Each element is a row as
+// one JSON object, as api.Row has it, which is the caller's to keep; or a *RowError in its
+// place. A document that can't be read is one *DocumentError and no row.
+//
+// Rows may be many more than a batch holds: whoever has enough stops. Formats that gather a
+// row from several events stop by themselves, one row above that.
+func (f Format) Rows(h Header, body []byte) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		d := document{format: &f, header: h, body: body, yield: yield}
+		err := d.readOptions()
+		if err == nil {
+			err = f.read(&d)
+		}
+		if err != nil && !d.stopped {
+			yield(nil, err)
+		}
+	}
+}
+
+// RowError says why a row of a document is none.
+type RowError struct {
+	// Field is the field at fault with the row's place, in the document's own words, as in
+	// pop[3].end_time; the place alone where no field is at fault, "" where there is none.
+	Field   string
+	Message string
+}
+
+func (e *RowError) Error() string {
+	if e.Field == "" {
+		return e.Message
+	}
+	return e.Field + ": " + e.Message
+}
+
+// DocumentError says why no row of a document could be read.
+type DocumentError struct{ Message string }
+
+func (e *DocumentError) Error() string { return e.Message }
+
+// document is one that is being read, and what the request says of it.
+type document struct {
+	format  *Format
+	header  Header
+	body    []byte
+	yield   func([]byte, error) bool
+	stopped bool // the caller has enough
+
+	// Of the request's parameters:
+	vendor     string            // vendor; the format's name where there is none
+	ids        []string          // idType, taken apart; the format's first where there is none
+	zone       *time.Location    // tz; nil where there is none
+	single     bool              // multiplier=none: each play counts as one impression
+	usualDwell *float64          // dwellMs: how long a play is of which the document does not say it
+	columns    map[string]string // column.<field>: the name of the column that holds a field of a row
+}
+
+// emit hands a play to the caller, or what is wrong with it. It says whether to go on.
+func (d *document) emit(p *play) bool {
+	var row []byte
+	var err error
+	if p.fault != nil {
+		err = p.fault
+	} else {
+		row = p.row.AppendJSON(nil)
+	}
+	d.stopped = !d.yield(row, err)
+	return !d.stopped
+}

@@ -1,0 +1,101 @@
+package adapter
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestLookup(t *testing.T) {
+	require.True(t, slices.IsSorted(Names()))
+	for _, name := range Names() {
+		f, ok := Lookup(name, "application/json")
+		require.True(t, ok)
+		require.Equal(t, name, f.Name)
+	}
+	for mediaType, name := range map[string]string{
+		"text/csv; charset=utf-8": "csv", "TEXT/CSV": "csv", "text/uri-list": "vast",
+		"application/cloudevents+json": "cloudevents", "application/cloudevents-batch+json; charset=utf-8": "cloudevents",
+	} {
+		f, ok := Lookup("", mediaType)
+		require.True(t, ok, mediaType)
+		require.Equal(t, name, f.Name)
+	}
+	f, ok := Lookup("broadsign", "text/csv")
+	require.True(t, ok)
+	require.Equal(t, "broadsign", f.Name, "what the caller says comes first")
+	for _, other := range [][2]string{{"", ""}, {"", "application/json"}, {"", "application/x-ndjson"}, {"", "text/csv/x;"}, {"Broadsign", ""}, {"text/csv", ""}, {"nonsense", "text/csv"}} {
+		_, ok := Lookup(other[0], other[1])
+		require.False(t, ok, other)
+	}
+}
+
+// TestOptions: a parameter that is misspelt, out of place or out of bounds is not passed over.
+func TestOptions(t *testing.T) {
+	for _, bad := range []struct{ format, query, message string }{
+		{"broadsign", "idtype=frame_id", `the parameter "idtype" is none of those of the format broadsign: format, idType, multiplier, tz, vendor`},
+		{"broadsign", "column.playedAt=x", `the parameter "column.playedAt" is none`},
+		{"csv", "multiplier=none", `those of the format csv: format, column.<field>, idType, tz, vendor`},
+		{"cloudevents", "vendor=x", `the parameter "vendor" is none of those of the format cloudevents: format`},
+		{"dv360", "tz=UTC", `is none of`},
+		{"broadsign", "vendor=a&vendor=b", `must be given once`},
+		{"broadsign", "vendor=", `must be given once, with 1 to 512 bytes`},
+		{"broadsign", "vendor=" + strings.Repeat("v", 513), `must be given once, with 1 to 512 bytes`},
+		{"broadsign", "idType=screen", `idType: "screen" is none of display_unit_id, frame_id`},
+		{"broadsign", "idType=frame_id,", `idType: "" is none of`},
+		{"broadsign", "idType=frame_id,frame_id", `idType: frame_id is given twice`},
+		{"broadsign", "multiplier=2", `multiplier: it may only be none`},
+		{"broadsign", "tz=Local", `tz: "Local" is no zone`},
+		{"broadsign", "tz=Europe", `tz: "Europe" is no zone`},
+		{"broadsign", "tz=../../etc/passwd", `is no zone`},
+		{"broadsign", "tz=%2B2", `is no zone`},
+		{"openrtb", "dwellMs=long", `dwellMs: must be a number`},
+		{"openrtb", "dwellMs=-1", `dwellMs: must be from 0`},
+	} {
+		f, ok := Lookup(bad.format, "")
+		require.True(t, ok)
+		query, err := url.ParseQuery(bad.query)
+		require.NoError(t, err)
+		n := 0
+		for row, err := range f.Rows(Header{Query: query}, examples(t, bad.format)[0].document) {
+			n++
+			require.Nil(t, row)
+			require.IsType(t, new(DocumentError), err)
+			require.ErrorContains(t, err, bad.message, bad.query)
+		}
+		require.Equal(t, 1, n, bad.query)
+	}
+}
+
+// TestRowsStopWithTheCaller: no row is made that nobody takes, and none is handed out after the
+// caller has enough.
+func TestRowsStopWithTheCaller(t *testing.T) {
+	for _, x := range examples(t, "*") {
+		for most := range 3 {
+			n := 0
+			for range x.format.Rows(x.header, x.document) {
+				if n++; n > most {
+					break
+				}
+			}
+			require.LessOrEqual(t, n, most+1, x.name)
+		}
+	}
+}
+
+// TestRowsAreTheCallers: a row stays what it was while the next ones are read.
+func TestRowsAreTheCallers(t *testing.T) {
+	for _, x := range examples(t, "*") {
+		var kept [][]byte
+		var copies []string
+		for row := range x.format.Rows(x.header, x.document) {
+			kept, copies = append(kept, row), append(copies, string(row))
+		}
+		for i := range kept {
+			require.Equal(t, copies[i], string(kept[i]), x.name)
+		}
+	}
+}

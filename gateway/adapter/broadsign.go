@@ -1,0 +1,76 @@
+package adapter
+
+import (
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// broadsign is the request that a Broadsign player sends to the server of the Real-Time POP
+// API, in its short form, where a play is an array, and in the verbose one:
+// https://docs.broadsign.com/broadsign-control/latest/real-time-pop-api.html
+//
+// end_time is what the player's clock shows, without its zone. The frame is the placement: a
+// display unit plays in several at once. Broadsign gives a play no id of its own.
+var broadsign = Format{
+	Name:    "broadsign",
+	ids:     []string{"display_unit_id", "frame_id", "player_id", "campaign_id", "schedule_id", "ad_copy_id"},
+	options: []string{optionIDType, optionMultiplier, optionZone, optionVendor},
+	read:    func(d *document) error { return d.each(d.readBroadsign) },
+}
+
+type broadsignPlay struct {
+	DisplayUnitID id       `json:"display_unit_id"`
+	FrameID       id       `json:"frame_id"`
+	AdCopyID      id       `json:"ad_copy_id"`
+	CampaignID    id       `json:"campaign_id"`
+	ScheduleID    id       `json:"schedule_id"`
+	Impressions   decimal  `json:"impressions"`
+	EndTime       string   `json:"end_time"`
+	Duration      *float64 `json:"duration"` // milliseconds
+}
+
+// broadsignOrder is that of the values in the short form. Behind them stand three of the
+// network's own, which may say anything of anybody.
+var broadsignOrder = []string{"display_unit_id", "frame_id", "n_screens", "ad_copy_id", "campaign_id", "schedule_id", "impressions", "interactions", "end_time", "duration"}
+
+func (d *document) readBroadsign(place string, request jsontext.Value) error {
+	var plays, playerID jsontext.Value
+	if err := members(request, map[string]*jsontext.Value{"pop": &plays, "player_id": &playerID}); err != nil {
+		return err
+	}
+	var player id
+	if playerID != nil && player.UnmarshalJSON(playerID) != nil {
+		return unreadable("player_id must be a number")
+	}
+	if plays.Kind() != jsontext.KindBeginArray {
+		return unreadable("pop must be an array of plays")
+	}
+	for place, value := range elements(member(place, "pop"), plays) {
+		p := d.play(place)
+		p.readBroadsign(player, value)
+		if !d.emit(p) {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (p *play) readBroadsign(player id, value jsontext.Value) {
+	var v broadsignPlay
+	if value.Kind() == jsontext.KindBeginArray {
+		value = p.keyed(value, broadsignOrder)
+	}
+	if p.decode(value, &v); p.fault != nil {
+		return
+	}
+	p.named(p.ids, map[string]id{
+		"display_unit_id": v.DisplayUnitID, "frame_id": v.FrameID, "player_id": player,
+		"campaign_id": v.CampaignID, "schedule_id": v.ScheduleID, "ad_copy_id": v.AdCopyID,
+	})
+	p.text(&p.row.SpatialPlacementID, "frame_id", string(v.FrameID))
+	p.text(&p.row.CorrelationID, "ad_copy_id", string(v.AdCopyID))
+	p.multiplier("impressions", string(v.Impressions))
+	p.needed("duration", v.Duration, p.dwell)
+	if end := p.clock("end_time", v.EndTime); p.fault == nil {
+		p.played("end_time", p.before(end))
+	}
+}

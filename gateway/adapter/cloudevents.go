@@ -1,0 +1,152 @@
+package adapter
+
+import (
+	"encoding/base64"
+	"maps"
+	"mime"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	"github.com/cloudevents/sdk-go/v2/types"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// cloudEvents is CloudEvents 1.0 whose data is a row: structured, batched, and in binary mode,
+// where attributes are header fields and the body is the data.
+// https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md
+// https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/http-protocol-binding.md
+//
+// No two events share source and id, which name the row: id is the rowId, and source the
+// vendor. Data that names a vendor or a rowId of its own keeps it. Where data has no playedAt,
+// it is the event's time. Extension attributes are skipped.
+var cloudEvents = Format{
+	Name:  "cloudevents",
+	media: []string{"application/cloudevents+json", "application/cloudevents-batch+json"},
+	read: func(d *document) error {
+		if d.field("ce-specversion") != "" && !strings.HasPrefix(strings.ToLower(d.field("content-type")), "application/cloudevents") {
+			return d.readBinaryEvent()
+		}
+		return d.each(func(place string, value jsontext.Value) error {
+			p := d.play(place)
+			var v cloudEvent
+			if p.decode(value, &v); p.fault == nil {
+				p.readEvent(&v)
+			}
+			d.emit(p)
+			return nil
+		})
+	},
+}
+
+type cloudEvent struct {
+	SpecVersion     string         `json:"specversion"`
+	ID              string         `json:"id"`
+	Source          string         `json:"source"`
+	Type            string         `json:"type"`
+	Time            string         `json:"time"`
+	Subject         string         `json:"subject"`
+	DataContentType string         `json:"datacontenttype"`
+	DataSchema      string         `json:"dataschema"`
+	Data            jsontext.Value `json:"data"`
+	DataBase64      string         `json:"data_base64"`
+}
+
+func (d *document) field(name string) string {
+	if d.header.Field == nil {
+		return ""
+	}
+	return d.header.Field(name)
+}
+
+// readBinaryEvent reads an event whose attributes are header fields, with percent signs for
+// what those can't hold.
+func (d *document) readBinaryEvent() error {
+	p := d.play("")
+	v := cloudEvent{DataContentType: d.field("content-type"), Data: d.body}
+	for name, dst := range map[string]*string{
+		"ce-specversion": &v.SpecVersion, "ce-id": &v.ID, "ce-source": &v.Source, "ce-type": &v.Type,
+		"ce-time": &v.Time, "ce-subject": &v.Subject, "ce-dataschema": &v.DataSchema,
+	} {
+		var err error
+		if *dst, err = url.PathUnescape(d.field(name)); err != nil {
+			return unreadable("the header field %s has a percent sign that escapes nothing", name)
+		}
+	}
+	if !v.Data.IsValid(jsontext.AllowDuplicateNames(true)) {
+		return unreadable("the body is not one JSON value in UTF-8")
+	}
+	p.readEvent(&v)
+	d.emit(p)
+	return nil
+}
+
+// readEvent holds the attributes against the specification, and makes a row of the data.
+func (p *play) readEvent(v *cloudEvent) {
+	if v.SpecVersion != event.CloudEventsVersionV1 {
+		p.refuse("specversion", "must be %s", event.CloudEventsVersionV1)
+		return
+	}
+	e := event.New(v.SpecVersion)
+	e.SetID(v.ID)
+	e.SetSource(v.Source)
+	e.SetType(v.Type)
+	e.SetSubject(v.Subject)
+	e.SetDataSchema(v.DataSchema)
+	if v.Time != "" {
+		at, err := types.ParseTime(v.Time)
+		if err != nil {
+			p.refuse("time", msgNoTime)
+		}
+		e.SetTime(at)
+	}
+	if faults, ok := e.Validate().(event.ValidationError); ok {
+		name := slices.Min(slices.Collect(maps.Keys(faults)))
+		p.refuse(name, "is not as CloudEvents 1.0 has it: %s", faults[name])
+	}
+	if strings.ContainsAny(v.Source, " \t\r\n") {
+		p.refuse("source", "must be a URI reference")
+	}
+	data := p.eventData(v)
+	if p.fault != nil {
+		return
+	}
+	p.place = member(p.place, "data")
+	at := ""
+	if v.Time != "" {
+		at = stamp(e.Time())
+	}
+	p.readRow(data, at)
+	switch row := &p.row; {
+	case row.RowID != "" && row.Vendor != "":
+	case row.RowID != "" || row.Vendor == "":
+		p.text(&row.RowID, "rowId", p.either("rowId", row.RowID, v.ID))
+		p.text(&row.Vendor, "vendor", v.Source)
+	default: // ids of the source are not those of the vendor; a source holds no space
+		p.text(&row.RowID, "rowId", v.Source+" "+v.ID)
+	}
+}
+
+// eventData is the data, as JSON.
+func (p *play) eventData(v *cloudEvent) jsontext.Value {
+	if kind, _, err := mime.ParseMediaType(v.DataContentType); v.DataContentType != "" &&
+		(err != nil || kind != "application/json" && kind != "text/json" && !strings.HasSuffix(kind, "+json")) {
+		p.refuse("datacontenttype", "must be application/json")
+	}
+	switch {
+	case v.Data == nil && v.DataBase64 == "":
+		p.refuse("data", "is missing")
+	case v.DataBase64 == "":
+		return v.Data
+	case v.Data != nil:
+		p.refuse("data_base64", "can't stand beside data")
+	default:
+		data, err := base64.StdEncoding.DecodeString(v.DataBase64)
+		if err != nil || !jsontext.Value(data).IsValid(jsontext.AllowDuplicateNames(true)) {
+			p.refuse("data_base64", "must hold JSON in UTF-8, in base64")
+		}
+		return data
+	}
+	return nil
+}

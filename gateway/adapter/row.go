@@ -1,0 +1,74 @@
+package adapter
+
+import (
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// rowFields is a row in its own words: the one thing of which nothing is translated.
+type rowFields struct {
+	RowID              string         `json:"rowId"`
+	PlayedAt           string         `json:"playedAt"`
+	DwellMs            *float64       `json:"dwellMs"`
+	Vendor             string         `json:"vendor"`
+	IDType             string         `json:"idType"`
+	VendorID           string         `json:"vendorId"`
+	RightID            string         `json:"rightId"`
+	SpatialAnchorID    string         `json:"spatialAnchorId"`
+	SpatialPlacementID string         `json:"spatialPlacementId"`
+	CorrelationID      string         `json:"correlationId"`
+	DataSubjectID      string         `json:"dataSubjectId"`
+	Telemetry          jsontext.Value `json:"telemetry"`
+	Multiplier         decimal        `json:"multiplier"`
+}
+
+// readRow reads a row in its own words. at is when it was played if it doesn't say so itself,
+// "" if nobody does.
+func (p *play) readRow(value jsontext.Value, at string) {
+	var v rowFields
+	if p.decode(value, &v); p.fault == nil {
+		p.fill(&v, at)
+	}
+}
+
+func (p *play) fill(v *rowFields, at string) {
+	for _, text := range [...]struct {
+		dst         *string
+		name, value string
+	}{
+		{&p.row.RowID, "rowId", v.RowID},
+		{&p.row.Vendor, "vendor", v.Vendor},
+		{&p.row.IDType, "idType", v.IDType},
+		{&p.row.VendorID, "vendorId", v.VendorID},
+		{&p.row.RightID, "rightId", v.RightID},
+		{&p.row.SpatialAnchorID, "spatialAnchorId", v.SpatialAnchorID},
+		{&p.row.SpatialPlacementID, "spatialPlacementId", v.SpatialPlacementID},
+		{&p.row.CorrelationID, "correlationId", v.CorrelationID},
+		{&p.row.DataSubjectID, "dataSubjectId", v.DataSubjectID},
+	} {
+		p.text(text.dst, text.name, text.value)
+	}
+	if v.PlayedAt != "" || at == "" {
+		p.played("playedAt", p.clock("playedAt", v.PlayedAt))
+	} else {
+		p.row.PlayedAt = at
+	}
+	p.needed("dwellMs", v.DwellMs, p.dwell)
+	p.multiplier("multiplier", string(v.Multiplier))
+	p.telemetry("telemetry", v.Telemetry)
+}
+
+// telemetry fills in an object, on one line.
+func (p *play) telemetry(field string, value jsontext.Value) {
+	switch kind := value.Kind(); {
+	case len(value) == 0 || kind == jsontext.KindNull:
+	case kind != jsontext.KindBeginObject:
+		p.refuse(field, "must be an object")
+	default:
+		value = value.Clone()
+		if value.Compact() != nil { // names given twice, too
+			p.refuse(field, "must be one JSON object in UTF-8, with no name given twice")
+			return
+		}
+		p.row.Telemetry = []byte(value)
+	}
+}

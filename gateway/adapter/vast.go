@@ -1,0 +1,141 @@
+package adapter
+
+import (
+	"bytes"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// vast is tracking URLs of VAST 4 as a player called them, one a line (text/uri-list, RFC
+// 2483). Those of one ADSERVINGID, which is that of one ad in one place, become one row.
+// https://interactiveadvertisingbureau.github.io/vast/vast4macros/vast4-macros-latest.html
+//
+//	https://t.example/v?event=complete&adservingid=[ADSERVINGID]&timestamp=[TIMESTAMP]&adplayhead=[ADPLAYHEAD]&universaladid=[UNIVERSALADID]
+//
+// A URL's parameters are named as the macros that they hold, in any case; event is the tracking
+// event. Who makes the URLs and knows them may put rightId and spatialAnchorId there, in place
+// of a vendorId, and spatialPlacementId. Host, path and all other parameters are skipped: many
+// macros are about people.
+var vast = Format{
+	Name:    "vast",
+	ids:     []string{"universaladid", "contentid", "appbundle", "domain"},
+	options: []string{optionIDType, optionZone, optionVendor},
+	media:   []string{"text/uri-list"},
+	read:    (*document).readVAST,
+}
+
+const vastRight, vastAnchor, vastPlacement = "rightid", "spatialanchorid", "spatialplacementid"
+
+// vastKinds are events by their names in lower case. Others say that the ad goes on.
+var vastKinds = map[string]happening{
+	"impression": shown, "creativeview": shown, "start": started, "firstquartile": quarter, "midpoint": half, "thirdquartile": threeQuarters,
+	"complete": completed, "pause": paused, "resume": resumed, "skip": ended, "close": ended, "closelinear": ended,
+	"mute": heard, "unmute": heard,
+}
+
+func (d *document) readVAST() error {
+	if !utf8.Valid(d.body) {
+		return unreadable("the document is not UTF-8")
+	}
+	var all sessions
+	number := 0
+	for line := range bytes.Lines(d.body) {
+		number++
+		if line = bytes.TrimSpace(line); len(line) == 0 || line[0] == '#' {
+			continue
+		}
+		if d.readTracking(&all, "line "+strconv.Itoa(number), line); len(all.order) == mostSessions {
+			break
+		}
+	}
+	if len(all.order) == 0 {
+		return unreadable("the document holds no URL")
+	}
+	all.emit(d, "event", func(p *play, s *session) {
+		p.text(&p.row.SpatialPlacementID, vastPlacement, string(s.ids[vastPlacement]))
+		if s.ids[vastRight]+s.ids[vastAnchor] == "" {
+			p.named(p.ids, s.ids)
+			return
+		}
+		p.row.Vendor = p.vendor
+		p.text(&p.row.RightID, vastRight, p.either(vastRight, string(s.ids[vastRight])))
+		p.text(&p.row.SpatialAnchorID, vastAnchor, p.either(vastAnchor, string(s.ids[vastAnchor])))
+	})
+	return nil
+}
+
+// readTracking reads one URL.
+func (d *document) readTracking(all *sessions, place string, line []byte) {
+	p := d.play(place)
+	macros := p.macros(line)
+	key := macros["adservingid"]
+	if p.fault == nil {
+		p.text(&p.row.RowID, "adservingid", p.either("adservingid", key))
+		p.either("event", macros["event"])
+	}
+	e := moment{at: p.clock("timestamp", macros["timestamp"]), kind: vastKinds[strings.ToLower(macros["event"])]}
+	if text := macros["adplayhead"]; text != "" {
+		head, err := time.Parse("15:04:05", text)
+		if err != nil {
+			p.refuse("adplayhead", "must be a time in the ad, such as 00:00:15.000")
+		}
+		passed := head.Sub(time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC))
+		e.head = &passed
+	}
+	s := all.of(key, p)
+	if p.fault != nil {
+		return
+	}
+	s.video = true
+	for _, name := range []string{"universaladid", "contentid", "appbundle", "domain", vastRight, vastAnchor, vastPlacement} {
+		s.say(name, id(macros[name]))
+	}
+	switch name := strings.ToLower(macros["event"]); name {
+	case "unmute":
+		e.on = true
+	case "viewable", "notviewable":
+		viewable := name == "viewable"
+		s.viewed = &viewable
+	}
+	s.moments = append(s.moments, e)
+	if state := macros["playerstate"]; state != "" && e.kind != heard {
+		s.moments = append(s.moments, moment{at: e.at, kind: heard, on: !strings.Contains(state, "muted"), head: e.head})
+	}
+}
+
+// macros are the parameters of a tracking URL by their names in lower case. A macro that the
+// player did not replace, or replaced by -1 or -2 as unknown or withheld, is not there.
+func (p *play) macros(line []byte) map[string]string {
+	if len(line) > maxValue {
+		p.refuse("", "must be at most %d KiB", maxValue>>10)
+		return nil
+	}
+	u, err := url.Parse(string(line))
+	if err != nil {
+		p.refuse("", "is no URL")
+		return nil
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		p.refuse("", "is a URL with parameters that can't be read")
+	}
+	macros := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		values := query[name]
+		value := values[0]
+		if value == "-1" || value == "-2" || strings.HasPrefix(value, "[") && strings.HasSuffix(value, "]") {
+			continue
+		}
+		name = strings.ToLower(name)
+		if _, twice := macros[name]; twice || len(values) > 1 {
+			p.refuse("", "has the parameter %s twice", quoted(name))
+		}
+		macros[name] = value
+	}
+	return macros
+}
