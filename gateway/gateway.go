@@ -1,5 +1,6 @@
 // Package gateway is the service's front door: a fasthttp server that answers
-// POST /v1/delivery itself and hands every other route to control.
+// POST /v1/delivery and POST /v1/delivery/ingest-batch itself and hands every other route to
+// control.
 //
 // A delivery passes framing and size (400, 413), key (401), scope (403), the tenant's
 // share of this node (429), and then package issue, which makes the receipt: its order and
@@ -14,7 +15,14 @@
 //     the node busy. While others deliver, a tenant that presses against its bound is
 //     served one delivery each Config.BusyTurn (see shares).
 //   - A request takes a place once it has arrived whole, and its body the memory of
-//     what has arrived, never of what was announced.
+//     what has arrived, never of what was announced. That of a batch, 8 MiB, is read for those
+//     alone whose key may deliver, within a bound on all of them together.
+//   - Batches are served in turns, of which one tenant has half, and take at most half of its
+//     cap in rows and half of the log's queue: single deliveries always find room (batches.go).
+//     Rows of a tenant above its bound wait for no turn between each other: there are few of
+//     them at a time.
+//   - A body of a batch that is no JSON, or has a line that is none, is refused whole (400):
+//     who wrote it, or cut it off, meant something else. What is JSON is judged row by row.
 //   - Control's answers above 64 KiB are streamed at the client's pace; how many, and
 //     how many to one address, is bounded apart from the requests in hand, so that slow
 //     readers never take control away from others.
@@ -35,8 +43,8 @@
 //     bound still gets its 503, if its handshake is quick.
 //   - Draining: see Gateway.Run.
 //
-// What is down: without control, deliveries go on until the lease ends, all other
-// routes are 503. Without the log, deliveries are 503.
+// What is down: without control, deliveries go on until the lease ends, rows whose vendor's id
+// is not known here are rejected one by one, all other routes are 503. Without the log, deliveries are 503.
 //
 // Not here: receipts (issue), certificates (certs), the rules (gate), the formats (sealer),
 // the truth about rights (control).

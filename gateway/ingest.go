@@ -2,12 +2,15 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"mime"
+	"net/url"
 	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
 
+	"muniment/gateway/adapter"
 	"muniment/gateway/api"
 	"muniment/gateway/issue"
 )
@@ -59,28 +62,59 @@ func (g *Gateway) ingest(ctx *fasthttp.RequestCtx, body *arrival) error {
 	return nil
 }
 
-// read takes a body apart into rows.
+// read takes a body apart into rows: a document of the format that ?format= or its media type
+// names, else our own.
 func (g *Gateway) read(ctx *fasthttp.RequestCtx, body *arrival, b *issue.Batch) error {
 	text, err := g.text(ctx, body)
 	if err != nil {
 		return err
 	}
-	for name := range ctx.QueryArgs().All() {
-		return api.InvalidField(strings.ToValidUTF8(string(name), "�"), "is an unknown parameter")
+	query := ctx.QueryArgs()
+	name, mediaType := string(query.Peek("format")), string(ctx.Request.Header.ContentType())
+	if format, ok := adapter.Lookup(name, mediaType); ok {
+		return readDocument(ctx, format, text, b)
 	}
-	mediaType := contentJSON
-	if given := ctx.Request.Header.ContentType(); len(given) > 0 {
-		if mediaType, _, err = mime.ParseMediaType(string(given)); err != nil {
+	if query.Has("format") {
+		return api.InvalidField("format", "is none of "+strings.Join(adapter.Names(), ", "))
+	}
+	for other := range query.All() {
+		return api.InvalidField(strings.ToValidUTF8(string(other), "�"), "is an unknown parameter")
+	}
+	if mediaType != "" {
+		if mediaType, _, err = mime.ParseMediaType(mediaType); err != nil {
 			return errMediaType
 		}
 	}
 	switch mediaType {
-	case contentJSON:
+	case "", contentJSON:
 		return readJSON(text, b)
 	case contentLines:
 		return readLines(text, b)
 	}
 	return errMediaType
+}
+
+// readDocument takes a vendor's document apart.
+func readDocument(ctx *fasthttp.RequestCtx, format adapter.Format, text []byte, b *issue.Batch) error {
+	header := adapter.Header{Field: func(name string) string { return string(ctx.Request.Header.Peek(name)) }, Query: url.Values{}}
+	for name, value := range ctx.QueryArgs().All() {
+		header.Query.Add(string(name), string(value))
+	}
+	for row, err := range format.Rows(header, text) {
+		var refused *adapter.RowError
+		switch {
+		case err == nil:
+			b.Rows = append(b.Rows, issue.Row{JSON: row})
+		case errors.As(err, &refused):
+			b.Rows = append(b.Rows, issue.Row{Refused: api.InvalidField(refused.Field, refused.Message)})
+		default:
+			return &api.Error{Code: api.BadRequest, Message: err.Error()}
+		}
+		if len(b.Rows) > issue.MostRows {
+			return errTooManyRows
+		}
+	}
+	return nil
 }
 
 // hold has control hold what is unmapped, and returns the ids by the rows' numbers. What can't

@@ -16,6 +16,7 @@ const maxVendor = 512 // bytes
 
 var (
 	errNotJSON     = &api.Error{Code: api.BadRequest, Message: "the body is not one JSON value in UTF-8"}
+	errTooDeep     = &api.Error{Code: api.BadRequest, Message: "the body nests deeper than 32 levels"}
 	errTooManyRows = api.InvalidField("rows", fmt.Sprintf("are more than %d: send them in several batches", issue.MostRows))
 )
 
@@ -43,7 +44,7 @@ func readJSON(text []byte, b *issue.Batch) error {
 			return errNotJSON
 		}
 		name := token.String()
-		if seen[name] && (name == "rows" || name == "vendor") {
+		if seen[name] {
 			fault(name, "is given twice")
 		}
 		seen[name] = true
@@ -57,18 +58,19 @@ func readJSON(text []byte, b *issue.Batch) error {
 			continue
 		case name == "rows":
 			fault(name, "must be a list")
+		}
+		value, err := d.ReadValue()
+		switch {
+		case err != nil:
+			return errNotJSON
+		case issue.TooDeep(value):
+			return errTooDeep
+		case !value.IsValid(): // strictly, no name is there twice
+			fault(name, "holds a name that is given twice")
 		case name == "vendor":
-			value, err := d.ReadValue()
-			if err != nil {
-				return errNotJSON
-			}
 			if b.Vendor, err = readVendor(value); err != nil {
 				fault(name, err.Error())
 			}
-			continue
-		}
-		if err := d.SkipValue(); err != nil {
-			return errNotJSON
 		}
 	}
 	if _, err := d.ReadToken(); err != nil || !atEnd(d) {

@@ -69,10 +69,10 @@ type RowResult struct {
 
 // RowCounts are the numbers of rows by status.
 type RowCounts struct {
-	Accepted  int `json:"accepted"`
-	Duplicate int `json:"duplicate"`
-	Rejected  int `json:"rejected"`
-	Unmapped  int `json:"unmapped"`
+	Accepted  int `json:"accepted" doc:"Rows whose receipt is new."`
+	Duplicate int `json:"duplicate" doc:"Rows that were delivered before."`
+	Rejected  int `json:"rejected" doc:"Rows without a receipt."`
+	Unmapped  int `json:"unmapped" doc:"Rows that are held."`
 }
 
 // Receipt is what is signed: its canonical form (RFC 8785) is the message.

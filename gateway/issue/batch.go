@@ -181,7 +181,6 @@ func (r *batch) issuePiece(ctx context.Context, open []int) (taken int, err erro
 		defer leave()
 		open = open[:granted]
 	}
-	r.cfg.Admit(ctx, len(open))
 	if err := r.room.reserve(ctx); err != nil {
 		return 0, err
 	}
@@ -216,6 +215,7 @@ func (r *batch) sealPiece(ctx context.Context, p *piece, open []int) (taken int,
 		return 0, err
 	}
 	defer r.room.finish()
+	r.cfg.Admit(ctx, len(open)) // of all batches, those whose turn it is queue before single deliveries
 	p.signer, p.issued, p.release, p.refuse = r.acquire(ctx, r.by.Sandbox, time.Time{})
 	if p.refuse == nil {
 		p.refuse = r.entitled(ctx, r.by, p.issued)

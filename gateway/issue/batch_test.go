@@ -79,7 +79,8 @@ func heldKeys(i *Issuer) (n int) {
 }
 
 // told is what results say, in short: the status, with that of the error.
-func told(results []RowResult) (all []string) {
+func told(results []RowResult) []string {
+	all := []string{}
 	for _, r := range results {
 		text := r.Status.String()
 		if r.Err != nil {

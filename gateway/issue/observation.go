@@ -83,7 +83,7 @@ type Observation struct {
 // Decode reads the body of POST /v1/delivery. The error is an *api.Error, 400 or 422.
 func (o *Observation) Decode(body []byte) error {
 	o.reset(body)
-	if tooDeep(body) {
+	if TooDeep(body) {
 		return errTooDeep
 	}
 	if err := o.read(); err != nil {
@@ -334,9 +334,9 @@ func invalid(faults []gate.Fault) *api.Error {
 	return api.Invalid(all...)
 }
 
-// tooDeep says whether the body nests deeper than maxDepth. Nearly every body has
+// TooDeep says whether the body nests deeper than maxDepth. Nearly every body has
 // fewer brackets than that, and needs no look at their order.
-func tooDeep(body []byte) bool {
+func TooDeep(body []byte) bool {
 	if bytes.Count(body, []byte{'{'})+bytes.Count(body, []byte{'['}) <= maxDepth {
 		return false
 	}

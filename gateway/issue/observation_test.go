@@ -150,7 +150,7 @@ func FuzzBody(f *testing.F) {
 				return
 			}
 			require.Equal(t, 400, e.GetStatus())
-			require.True(t, !strict || tooDeep(body))
+			require.True(t, !strict || TooDeep(body))
 			return
 		}
 		require.True(t, strict)

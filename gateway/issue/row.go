@@ -53,7 +53,7 @@ func (r *row) decode(text []byte, vendor string) error {
 	switch {
 	case len(text) > maxRow:
 		return errRowTooLong
-	case tooDeep(text):
+	case TooDeep(text):
 		return errRowTooDeep
 	}
 	if err := r.object(r.field, r.whole); err != nil {
