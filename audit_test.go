@@ -66,6 +66,7 @@ var writes = []write{
 	},
 
 	{operation: "observe-delivery", events: []string{"delivery.recorded right:{rightId}"}},
+	{operation: "ingest-batch", events: []string{"delivery.recorded right:{rightId}"}},
 	{operation: "seal-proof-packs", events: []string{"pack.sealed pack:{packId}"}, makes: one("packId", "pack.packId"), body: `{}`},
 
 	{operation: "open-challenge", events: []string{"challenge.opened challenge:{challengeId}"}, makes: one("challengeId", "challenge.id")},

@@ -174,13 +174,13 @@ func (c *gatewayCmd) Run() (err error) {
 	}
 	issuer, err := issue.New(issue.Config{
 		NodeID: node.ID(), Epoch: node.Epoch(), Rights: view, Log: eventLog, Signer: node.Signer,
-		IdempotencyEntries: c.IdempotencyEntries, CheckpointDir: filepath.Join(c.Data, checkpointFolder), Logger: logger, Registerer: registry,
+		IdempotencyEntries: c.IdempotencyEntries, MaxRowAge: c.RowAge, BatchSigners: processors, CheckpointDir: filepath.Join(c.Data, checkpointFolder), Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err
 	}
 	server, err := gateway.New(gateway.Config{
-		Version: thisBuild().Version, Rights: view, Issuer: issuer, DialControl: hops.dialControl, Spell: sandbox.Spell, TLS: hops.api,
+		Version: thisBuild().Version, Rights: view, Issuer: issuer, DialControl: hops.dialControl, Hold: source.Hold, Spell: sandbox.Spell, TLS: hops.api,
 		MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, DrainDelay: c.DrainDelay, Logger: logger, Registerer: registry,
 	})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -97,6 +98,12 @@ func TestDocumentedOperations(t *testing.T) {
 	d.server = h.server
 	d.sealAll()
 	d.visit("get-refusals", "", "")
+
+	played := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
+	d.visit("ingest-batch", "", fmt.Sprintf(`{"rows": [
+		{"rowId": "play-0002", "rightId": "{rightId}", "spatialAnchorId": "dash-1", "playedAt": %[1]q, "dwellMs": 8200, "multiplier": "2.5", "telemetry": {"speedMph": 0}},
+		{"rowId": "play-0002", "rightId": "{rightId}", "spatialAnchorId": "dash-1", "playedAt": %[1]q, "dwellMs": 8200, "multiplier": "2.5", "telemetry": {"speedMph": 0}},
+		{"rowId": "play-0003", "rightId": "{rightId}", "spatialAnchorId": "dash-1", "playedAt": %[1]q, "dwellMs": 8200, "telemetry": {"speedMph": 65}}], "vendor": "acme"}`, played))
 
 	d.visit("suspend-right", "", `{"reason": "complaint of the holder"}`)
 	d.visit("resume-right", "", `{"reason": "settled"}`)

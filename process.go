@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -31,13 +32,17 @@ func (f *logFlags) logger() *slog.Logger {
 
 // keysFlags are those of every process that answers deliveries.
 type keysFlags struct {
-	IdempotencyEntries int `default:"5000000" help:"How many idempotency keys are remembered, the newest of 24h, in 50 to 80 bytes of memory each and 24 on the disk: ${default} last for 24h at 58 deliveries a second with a key, for 83 minutes at 1,000." placeholder:"N"`
+	IdempotencyEntries int           `default:"5000000" help:"How many idempotency keys and rows of batches are remembered, the newest of 24h, in 50 to 80 bytes of memory each and 24 on the disk: ${default} last for 24h at 58 deliveries a second with a key, for 83 minutes at 1,000." placeholder:"N"`
+	RowAge             time.Duration `default:"720h" help:"How long ago the play of a row of a batch may be."`
 }
 
 // Validate refuses what would only fail once the process runs.
 func (f *keysFlags) Validate() error {
 	if f.IdempotencyEntries < 1 {
 		return errors.New("--idempotency-entries must be at least 1")
+	}
+	if f.RowAge <= 0 {
+		return errors.New("--row-age must be more than 0")
 	}
 	return nil
 }

@@ -33,6 +33,18 @@ func describeEdge(a route.API) {
 			"With an `Idempotency-Key` a retry gets the same bytes again. 503 promises nothing and may be retried after `Retry-After`. " +
 			"The body is at most 64 KiB; unknown fields are accepted and not kept, but for `renderedAt`, `issuedAt` and `playedAt`, which are refused (422): " +
 			"a delivery is signed as of now, and plays of an earlier time go to `POST /v1/delivery/ingest-batch`."})
+	route.Describe[struct{ Body api.IngestBatch }, api.Ingested](a, route.Operation{ID: "ingest-batch", Method: http.MethodPost, Path: "/v1/delivery/ingest-batch", Tag: tagDelivery,
+		Access: route.Scope(api.DeliveryWrite), Summary: "Ingest plays in bulk, each with a receipt of its own",
+		Errors: []int{http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType},
+		Description: "Takes up to 1,000 rows and delivers each as `POST /v1/delivery` does, as of the time when it was played: up to 30 days ago, at most " +
+			"5 minutes ahead. A row names its right and anchor, or an id of a vendor's that a mapping knows at that time (`POST /v1/delivery/mappings`); both are its " +
+			"`VALIDATION_FAILED`. The right must be ACTIVE now, and its window must cover the time of the play.\n\n" +
+			"One bad row never blocks another: 200 answers with a result for each, in their order. A body that can't be read (400), is larger than 8 MiB (413) or is no " +
+			"batch (422) is refused as a whole. Rows are JSON as here, or one a line (`application/x-ndjson`), and either may be packed (`Content-Encoding: gzip` or `zstd`).\n\n" +
+			"**Send a batch again** whenever its outcome is unknown, and after 503. A row is known again, however late, by its `rowId` with `vendor`; without one by vendor, `idType`, `vendorId` " +
+			"(or right and anchor), `playedAt` and placement, each as it was sent. It is then a `duplicate`, or counted once where another node took it. " +
+			"The same identity with other content is `rejected` with `STATE_CONFLICT`. " +
+			"An `Idempotency-Key` only keeps two attempts of one batch apart: rows are judged one by one."})
 }
 
 // telemetrySchema is the gate's table of fields with what they mean.

@@ -72,7 +72,7 @@ func operations(t *testing.T, document map[string]any) (list []op) {
 }
 
 // edge is what the gateway answers itself: control has no such routes.
-var edge = []string{"GET /v1", "GET /v1/healthz", "POST /v1/delivery"}
+var edge = []string{"GET /v1", "GET /v1/healthz", "POST /v1/delivery", "POST /v1/delivery/ingest-batch"}
 
 func TestDocumentHasEveryRoute(t *testing.T) {
 	h, registered, document := openHouse(t)
