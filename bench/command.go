@@ -20,6 +20,7 @@ type Command struct {
 	During      time.Duration `default:"3s" help:"How long it counts."`
 	Sustain     time.Duration `default:"5m" help:"How long the product with its loader is watched under the most connections."`
 	Profile     time.Duration `default:"15s" help:"How long its CPU is profiled (needs the Go tool); 0: not at all."`
+	Batches     bool          `help:"Measure batches alone."`
 	Quick       bool          `help:"Measure for a moment, to see that everything works: the figures say nothing."`
 	Dir         string        `help:"Folder on the disk to measure; default: that of temporary files. Up to 30 GB are used meanwhile." type:"existingdir"`
 	Parts       string        `help:"What go test -bench printed of the parts of a receipt; shown with the figures." placeholder:"FILE" type:"existingfile"`
@@ -34,8 +35,8 @@ func (c *Command) Validate() error {
 			return errors.New("--connections must be from 1 to 4000")
 		}
 	}
-	if c.Quick && c.Readme != "" {
-		return errors.New("what --quick measures is not for a README")
+	if (c.Quick || c.Batches) && c.Readme != "" {
+		return errors.New("what --quick or --batches measures is not for a README")
 	}
 	if c.Rounds < 1 || c.During <= 0 || c.Warm < 0 {
 		return errors.New("--rounds and --during must not be 0")
@@ -58,7 +59,7 @@ func (c *Command) Measure(ctx context.Context, exe string, out io.Writer) error 
 	defer os.RemoveAll(dir)
 	comparison := &Comparison{
 		Exe: exe, Dir: dir, Out: out, Connections: c.connections(1, 64, 256), Rounds: c.Rounds, Spare: 2 * c.Rounds,
-		Warm: c.Warm, During: c.During, Sustain: c.Sustain, Profile: c.Profile,
+		Warm: c.Warm, During: c.During, Sustain: c.Sustain, Profile: c.Profile, Batches: c.Batches,
 	}
 	if c.Quick {
 		comparison.Shorten()
@@ -99,7 +100,7 @@ func (c *Command) MeasureStack(ctx context.Context, exe string, stack Stack, out
 	comparison := &StackComparison{
 		Comparison: Comparison{
 			Exe: exe, Dir: dir, Out: out, Connections: c.connections(64, 256, 1024), Rounds: c.Rounds, Spare: min(c.Rounds, 3),
-			Warm: c.Warm, During: c.During, Profile: c.Profile / 2,
+			Warm: c.Warm, During: c.During, Profile: c.Profile / 2, Batches: c.Batches,
 		},
 		Stack: stack, Partitions: 12, Backlog: 10 * time.Second, Lag: 20 * time.Second, PerSecond: 1000,
 	}

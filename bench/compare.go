@@ -56,6 +56,8 @@ type Comparison struct {
 	// Profile is how long its CPU is profiled, loader paused. 0: not at all; needs
 	// the Go tool.
 	Profile time.Duration
+	// Batches leaves out all but batches.
+	Batches bool
 
 	quick bool
 }
@@ -69,6 +71,9 @@ func (c *Comparison) Run(ctx context.Context) (*Report, error) {
 	report := &Report{
 		At: time.Now().UTC().Truncate(time.Second), Machine: describeMachine(c.Dir),
 		Connections: c.Connections, Seconds: c.During.Seconds(), Wanted: c.Rounds, Quick: c.quick,
+	}
+	if c.Batches {
+		return report, c.batchesAlone(ctx, report)
 	}
 	var err error
 	if report.Append, err = c.appendCost(ctx); err != nil {
@@ -109,6 +114,9 @@ func (c *Comparison) Run(ctx context.Context) (*Report, error) {
 			return nil, err
 		}
 	}
+	if report.Batched, err = c.batched(ctx, targets[slices.Index(variants, Full)]); err != nil {
+		return nil, err
+	}
 	if c.Sustain > 0 {
 		fmt.Fprintf(c.Out, "sustaining (%s) for %v\n", Loaded, c.Sustain)
 		if report.Sustained, err = c.sustain(ctx, targets[slices.Index(variants, Loaded)], most); err != nil {
@@ -119,6 +127,20 @@ func (c *Comparison) Run(ctx context.Context) (*Report, error) {
 		report.judge()
 	}
 	return report, nil
+}
+
+// batchesAlone measures nothing but batches.
+func (c *Comparison) batchesAlone(ctx context.Context, report *Report) error {
+	report.Connections = nil
+	t, err := c.start(ctx, Full, nil)
+	if err != nil {
+		return err
+	}
+	defer t.server.Kill()
+	if report.Batched, err = c.batched(ctx, t); err == nil && !c.quick {
+		report.judge()
+	}
+	return err
 }
 
 // round measures all targets, one after the other; every other round backwards.

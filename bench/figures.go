@@ -31,6 +31,8 @@ type Report struct {
 	Sustained *Sustained `json:",omitempty"`
 	Where     []Share    `json:",omitempty"`
 	Parts     []Part     `json:",omitempty"`
+	// Batched is what becomes of batches.
+	Batched *Batched `json:",omitempty"`
 	// Loading is what loaders of the scaled service did, in a StackComparison.
 	Loading *Loading `json:",omitempty"`
 	// Verdicts are about the figures that must hold; none in a quick run.

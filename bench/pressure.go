@@ -18,6 +18,7 @@ type pressure struct {
 	addr        string
 	senders     []sender // connections take turns in being one of them
 	connections int
+	rows        int // of each batch; 0: single deliveries
 	// Answers count from warm after the start on, for the given time, or until one of each
 	// connection has counted.
 	warm, during time.Duration
@@ -50,7 +51,11 @@ func (p *pressure) run(ctx context.Context, callers *atomic.Uint32) (pressed, er
 			return pressed{}, err
 		}
 		defer conn.Close()
-		all[i] = p.caller(conn, callers.Add(1))
+		if number := callers.Add(1); p.rows > 0 {
+			all[i] = p.batchCaller(conn, number)
+		} else {
+			all[i] = p.caller(conn, number)
+		}
 	}
 	w := newSpan(len(all))
 	end := time.Now().Add(p.warm + p.during + time.Minute) // of a server that does not answer
@@ -130,6 +135,8 @@ type caller struct {
 	tail    []byte // where the body stands
 	bodies  [][]byte
 	next    int
+	rows    int      // of a batch
+	ids     [][]byte // where the numbers of its rows stand
 
 	buf       []byte
 	body      []byte // of the last answer; part of buf
@@ -159,13 +166,20 @@ func (c *caller) call(w *span, end time.Time) error {
 		return err
 	}
 	for sent := time.Now(); w.phase.Load() != over; {
-		copy(c.tail, c.bodies[c.next%len(c.bodies)])
-		c.next++
-		c.number()
+		if c.rows > 0 {
+			c.renumber()
+		} else {
+			copy(c.tail, c.bodies[c.next%len(c.bodies)])
+			c.next++
+			c.number()
+		}
 		if _, err := c.conn.Write(c.request); err != nil {
 			return err
 		}
 		if err := c.answer(); err != nil {
+			return err
+		}
+		if err := c.allAccepted(); c.rows > 0 && err != nil {
 			return err
 		}
 		answered := time.Now()

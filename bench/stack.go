@@ -87,6 +87,13 @@ func (c *StackComparison) Run(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	defer c.log.Close()
+	if c.Batches {
+		report.Connections = nil
+		if report.Batched, err = c.batched(ctx, edge); err == nil && !c.quick {
+			report.judge()
+		}
+		return report, err
+	}
 	for _, v := range []Variant{Signed, Topical} {
 		t, err := c.startBare(ctx, v)
 		if err != nil {
@@ -118,6 +125,9 @@ func (c *StackComparison) Run(ctx context.Context) (*Report, error) {
 		if report.Where, err = c.where(ctx, targets[1], edge, c.Connections[len(c.Connections)/2]); err != nil {
 			return nil, err
 		}
+	}
+	if report.Batched, err = c.batched(ctx, edge); err != nil {
+		return nil, err
 	}
 	if !c.quick {
 		report.judge()

@@ -25,23 +25,12 @@ func (r *Report) WriteText(w io.Writer) error {
 		fmt.Fprintf(&b, "**Doubtful:** %s.\n\n", warning)
 	}
 	r.writeVerdicts(&b)
-	table(&b, r.medianRows())
-	b.WriteString("\n")
-	head := []string{"median of paired rounds"}
-	for _, n := range r.Connections {
-		head = append(head, fmt.Sprint(n))
+	if len(r.Medians) > 0 {
+		r.writeRounds(&b)
 	}
-	rows := [][]string{head}
-	for _, c := range r.compares().compared {
-		row := []string{c.name}
-		for _, ratio := range r.Ratios {
-			if ratio.Name == c.name {
-				row = append(row, fmt.Sprintf("%.2f", ratio.Value))
-			}
-		}
-		rows = append(rows, row)
+	if r.Batched != nil {
+		r.Batched.write(&b)
 	}
-	table(&b, rows)
 	if r.Sustained != nil {
 		r.Sustained.write(&b)
 	}
@@ -58,6 +47,27 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// writeRounds writes what came of the rounds: medians, and how they compare.
+func (r *Report) writeRounds(b *strings.Builder) {
+	table(b, r.medianRows())
+	b.WriteString("\n")
+	head := []string{"median of paired rounds"}
+	for _, n := range r.Connections {
+		head = append(head, fmt.Sprint(n))
+	}
+	rows := [][]string{head}
+	for _, c := range r.compares().compared {
+		row := []string{c.name}
+		for _, ratio := range r.Ratios {
+			if ratio.Name == c.name {
+				row = append(row, fmt.Sprintf("%.2f", ratio.Value))
+			}
+		}
+		rows = append(rows, row)
+	}
+	table(b, rows)
 }
 
 // medianRows are those of the table of medians, with the broker's CPU where there is one.

@@ -42,6 +42,10 @@ const (
 	leastRows   = 16_000  // a second
 	mostLag     = 700.0   // milliseconds, at the median
 	mostLateLag = 1_500.0 // at p99
+	// What batches must do: the signature's part of the CPU, embedded and on Kafka, and what the
+	// p99 of single deliveries may be beside them.
+	leastSignature, leastSignatureKafka = 0.55, 0.45
+	mostBeside                          = 2.0
 )
 
 // judge holds the figures against their bounds.
@@ -86,9 +90,24 @@ func (r *Report) judge() {
 		r.Verdicts = append(r.Verdicts, v)
 		r.judgeLoader(s)
 	}
+	if b := r.Batched; b != nil {
+		r.judgeBatches(b)
+	}
 	if l := r.Loading; l != nil {
 		r.judgeLoading(l)
 	}
+}
+
+// judgeBatches holds batches against their bounds.
+func (r *Report) judgeBatches(b *Batched) {
+	bound := leastSignature
+	if b.Variant == Edge {
+		bound = leastSignatureKafka
+	}
+	if len(b.Where) > 0 {
+		r.hold("the signature's part of the CPU of a row of a batch", "%.2f", b.Signature, bound, true, Loss{})
+	}
+	r.hold("p99 of single deliveries during batches, to that without", "%.2f", b.Times, mostBeside, false, b.Loss)
 }
 
 // hold adds a figure that is at its bound or on the right side of it. What rests on a

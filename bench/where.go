@@ -34,11 +34,11 @@ var kinds = []struct {
 	{"SHA-256 (witness, commitment, idempotency, log chain)", []string{"sha256"}},
 	{"log append (encode, checksum, write, fdatasync)", []string{"muniment/pipeline/segment.", "sealer.AppendRecord", "hash/crc32"}},
 	{"Kafka (queue, encoding, requests)", []string{"segmentio/kafka-go", "muniment/pipeline/kafka."}},
-	{"JSON decode", []string{"jsontext", "jsonwire", "gate.(*Telemetry).Decode", "issue.(*Observation)", "issue.tooDeep"}},
+	{"JSON decode", []string{"jsontext", "jsonwire", "gate.(*Telemetry).Decode", "issue.(*Observation)", "issue.(*row)", "issue.TooDeep", "gateway.readJSON"}},
 	{"gate, metering, projected telemetry", []string{"muniment/gate."}},
-	{"sealing text (receipt, event, private part, answer, ids)", []string{"muniment/sealer.", "issue.appendAnswer", "issue.(*work).name", "issue.(*work).commit", "api.AppendID", "base64"}},
+	{"sealing text (receipt, event, private part, answer, ids)", []string{"muniment/sealer.", "issue.appendAnswer", "gateway.appendDelivered", "gateway.(*Gateway).appendResults", "issue.(*work).name", "issue.(*work).commit", "api.AppendID", "base64"}},
 	{"random bits", []string{"crypto/rand", "drbg", "sysrand"}},
-	{"idempotency keys", []string{"issue.(*claim", "issue.(*kept", "issue.(*work).keyHash"}},
+	{"idempotency keys", []string{"issue.(*claim", "issue.(*kept", "issue.(*work).keyHash", "issue.(*work).identify"}},
 	{"API key and right", []string{"gateway/auth.", "gateway/snapshot.", "ristretto"}},
 	{"metrics", []string{"prometheus", "gateway.(*metrics", "issue.(*metrics"}},
 	{"socket reads and writes", []string{"internal/poll.(*FD).Read", "internal/poll.(*FD).Write", "net.(*conn)", "net.(*TCPConn)", "gateway.(*conn)"}},
@@ -97,6 +97,11 @@ func (c *Comparison) where(ctx context.Context, less, t *target, connections int
 
 // profile profiles a server under load and sums up by kind of work.
 func (c *Comparison) profile(ctx context.Context, t *target, connections int) ([]Share, error) {
+	return c.profileOf(ctx, t, &pressure{addr: hostOf(t.server.API), senders: t.senders, connections: connections, warm: c.Warm}, 1)
+}
+
+// profileOf is profile under some load, of which each answer is for so many receipts.
+func (c *Comparison) profileOf(ctx context.Context, t *target, p *pressure, receipts int) ([]Share, error) {
 	fmt.Fprintf(c.Out, "profiling (%s) for %v\n", t.variant, c.Profile)
 	file := filepath.Join(c.Dir, "cpu.pprof")
 	token := bareToken
@@ -108,18 +113,16 @@ func (c *Comparison) profile(ctx context.Context, t *target, connections int) ([
 	}
 	var begin, end meters
 	fetched := make(chan error, 1)
-	p := &pressure{
-		addr: hostOf(t.server.API), senders: t.senders, connections: connections, warm: c.Warm, during: c.Profile,
-		begin: func() (err error) {
-			go func() {
-				admin := Client{API: t.server.Admin, Key: token}
-				fetched <- admin.Download(ctx, fmt.Sprintf("/debug/pprof/profile?seconds=%.0f", max(1, c.Profile.Seconds())), file)
-			}()
-			begin, err = t.read()
-			return err
-		},
-		end: func() (err error) { end, err = t.read(); return err },
+	p.during = c.Profile
+	p.begin = func() (err error) {
+		go func() {
+			admin := Client{API: t.server.Admin, Key: token}
+			fetched <- admin.Download(ctx, fmt.Sprintf("/debug/pprof/profile?seconds=%.0f", max(1, c.Profile.Seconds())), file)
+		}()
+		begin, err = t.read()
+		return err
 	}
+	p.end = func() (err error) { end, err = t.read(); return err }
 	answered, err := p.run(ctx, &t.callers)
 	if err != nil {
 		return nil, err
@@ -131,7 +134,7 @@ func (c *Comparison) profile(ctx context.Context, t *target, connections int) ([
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the profile: %w%s", err, stderrOf(err))
 	}
-	return shares(string(out), newRound(t.variant, connections, answered.latencies, begin, end).CPUMicros)
+	return shares(string(out), newRound(t.variant, p.connections, answered.latencies, begin, end).CPUMicros/float64(receipts))
 }
 
 // shares sums up the output of pprof -traces: stacks, innermost function first,

@@ -1,0 +1,301 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Batched is what a server makes of batches, beside single deliveries and bare signatures.
+type Batched struct {
+	Variant Variant
+	// Rounds are of single deliveries and of batches in turn, Rows of each batch.
+	Rows, Connections int
+	Single, Batch     Median
+	// Signing is how many Ed25519 signatures all processors make in a second.
+	Signing float64
+	// Where is the server's CPU, of which Signature is the signature's part.
+	Where     []Share
+	Signature float64
+	// Alone and Beside are the p99 of paced single deliveries, in milliseconds, without batches
+	// and during them, and Times what the second is of the first: medians of the pairs.
+	Alone, Beside, Times float64
+	Pairs                int
+	// Before and Most are the memory of the server, in MiB: before, and the most during bodies
+	// of MemoryRows rows from MemoryConnections connections at once.
+	Before, Most                  float64
+	MemoryRows, MemoryConnections int
+	Loss
+}
+
+// What is measured of batches.
+const (
+	batchRows        = 500
+	batchConnections = 16
+	memoryRows       = 1000
+	memoryBatches    = 64
+	batchPairs       = 7
+	// besideWindow is how long paced deliveries are measured at a time.
+	besideWindow = 4 * time.Second
+)
+
+// batched measures a server's batches.
+func (c *Comparison) batched(ctx context.Context, t *target) (*Batched, error) {
+	fmt.Fprintf(c.Out, "batches of %d rows, (%s)\n", batchRows, t.variant)
+	b := &Batched{Variant: t.variant, Rows: batchRows, Connections: batchConnections, MemoryRows: memoryRows, MemoryConnections: memoryBatches}
+	var err error
+	if b.Signing, err = signing(ctx, c.During); err != nil {
+		return nil, err
+	}
+	var single, batch []*Round
+	for range max(1, c.Rounds/2) {
+		one, err := c.measure(ctx, t, max(64, batchConnections))
+		if err != nil {
+			return nil, err
+		}
+		many, err := c.measureBatches(ctx, t, batchConnections, batchRows)
+		if err != nil {
+			return nil, err
+		}
+		single, batch = append(single, &one), append(batch, &many)
+		b.Loss = Loss{max(b.Steal, one.Steal, many.Steal), max(b.Others, one.Others, many.Others)}
+		fmt.Fprintf(c.Out, "  single %8.0f/s %6.1f µs CPU   batches %8.0f rows/s %6.1f µs CPU a row%s\n",
+			one.PerSecond, one.CPUMicros, many.PerSecond, many.CPUMicros, many.disturbance())
+	}
+	b.Single, b.Batch = medians(0, t.variant, single), medians(0, t.variant, batch)
+	if c.Profile > 0 {
+		p := c.batchPressure(t, batchConnections, batchRows)
+		if b.Where, err = c.profileOf(ctx, t, p, batchRows); err != nil {
+			return nil, err
+		}
+		for _, s := range b.Where {
+			if s.What == kinds[0].what {
+				b.Signature = s.Part
+			}
+		}
+	}
+	if err := c.besideBatches(ctx, t, b); err != nil {
+		return nil, err
+	}
+	return b, c.batchMemory(ctx, t, b)
+}
+
+// signing is how many signatures of a receipt's length all processors make in a second.
+func signing(ctx context.Context, during time.Duration) (float64, error) {
+	var made atomic.Int64
+	var signers sync.WaitGroup
+	began := time.Now()
+	for range runtime.GOMAXPROCS(0) {
+		signers.Go(func() {
+			text := make([]byte, 500)
+			for time.Since(began) < during && ctx.Err() == nil {
+				ed25519.Sign(bareKey(), text)
+				made.Add(1)
+			}
+		})
+	}
+	signers.Wait()
+	return float64(made.Load()) / time.Since(began).Seconds(), ctx.Err()
+}
+
+// batchPressure is a load of batches.
+func (c *Comparison) batchPressure(t *target, connections, rows int) *pressure {
+	return &pressure{addr: hostOf(t.server.API), senders: t.senders, connections: connections, rows: rows, warm: c.Warm, during: c.During}
+}
+
+// measureBatches presses a target with batches once; the figures are of rows, but for the
+// latencies.
+func (c *Comparison) measureBatches(ctx context.Context, t *target, connections, rows int) (Round, error) {
+	var begin, end meters
+	p := c.batchPressure(t, connections, rows)
+	p.begin = func() (err error) { begin, err = t.read(); return err }
+	p.end = func() (err error) { end, err = t.read(); return err }
+	answered, err := p.run(ctx, &t.callers)
+	if err != nil {
+		return Round{}, fmt.Errorf("batches for (%s): %w", t.variant, err)
+	}
+	for _, answer := range answered.samples {
+		if err := t.checkBatch(answer, rows); err != nil {
+			return Round{}, err
+		}
+	}
+	r := newRound(t.variant, connections, answered.latencies, begin, end)
+	r.Receipts *= rows
+	for _, of := range []*float64{&r.CPUMicros, &r.ClientMicros, &r.BrokerMicros} {
+		*of /= float64(rows)
+	}
+	r.PerSecond *= float64(rows)
+	return r, nil
+}
+
+// checkBatch verifies the first receipt of an answer in which every row was accepted.
+func (t *target) checkBatch(answer []byte, rows int) error {
+	var body struct {
+		Data struct {
+			Results []struct {
+				Status    string
+				Receipt   json.RawMessage
+				Signature json.RawMessage
+			}
+			Counts struct{ Accepted int }
+		}
+	}
+	if err := json.Unmarshal(answer, &body); err != nil {
+		return fmt.Errorf("cannot read an answer: %w", err)
+	}
+	if body.Data.Counts.Accepted != rows || len(body.Data.Results) != rows {
+		return fmt.Errorf("%d of %d rows were accepted", body.Data.Counts.Accepted, rows)
+	}
+	first := body.Data.Results[0]
+	return t.check(fmt.Appendf(nil, `{"data":{"receipt":%s,"signature":%s}}`, first.Receipt, first.Signature))
+}
+
+// besideBatches measures paced deliveries, without batches and during them, in turns.
+func (c *Comparison) besideBatches(ctx context.Context, t *target, b *Batched) error {
+	window := besideWindow
+	if c.quick {
+		window = c.During
+	}
+	s := t.senders[0]
+	deliver := requests(s.key, s.bodies)
+	paced := func() (float64, error) {
+		all, err := steady(ctx, hostOf(t.server.API), deliver, goodConnections, goodPerSecond, window)
+		slices.Sort(all)
+		return quantile(all, 0.99), err
+	}
+	var alone, beside, times []float64
+	for range max(1, min(c.Rounds, batchPairs)) {
+		first, err := paced()
+		if err != nil {
+			return err
+		}
+		var second float64
+		err = c.during(ctx, t, batchRows, batchConnections, func() (err error) { second, err = paced(); return err })
+		if err != nil {
+			return err
+		}
+		alone, beside, times = append(alone, first), append(beside, second), append(times, second/first)
+	}
+	b.Alone, b.Beside, b.Times, b.Pairs = median(alone), median(beside), median(times), len(times)
+	return nil
+}
+
+var errEnough = errors.New("enough")
+
+// during does something under a load of batches.
+func (c *Comparison) during(ctx context.Context, t *target, rows, connections int, do func() error) error {
+	p := c.batchPressure(t, connections, rows)
+	p.during = time.Minute
+	var err error
+	p.begin = func() error {
+		err = do()
+		return errEnough
+	}
+	if _, pressed := p.run(ctx, &t.callers); !errors.Is(pressed, errEnough) {
+		return fmt.Errorf("batches for (%s): %w", t.variant, pressed)
+	}
+	return err
+}
+
+// batchMemory watches the server's memory.
+func (c *Comparison) batchMemory(ctx context.Context, t *target, b *Batched) error {
+	resident := func() (float64, error) {
+		n, err := processMemory(t.server.PID())
+		return float64(n) / (1 << 20), err
+	}
+	var err error
+	if b.Before, err = resident(); err != nil {
+		return err
+	}
+	return c.during(ctx, t, memoryRows, memoryBatches, func() error {
+		for end := time.Now().Add(2 * c.During); time.Now().Before(end); {
+			now, err := resident()
+			if err != nil {
+				return err
+			}
+			b.Most = max(b.Most, now)
+			if err := pause(ctx, 20*time.Millisecond); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// write writes the figures as Markdown.
+func (b *Batched) write(out *strings.Builder) {
+	fmt.Fprintf(out, "\nBatches of %d rows on %d connections, %s. p99 is of a request.\n\n", b.Rows, b.Connections, variantNames[b.Variant])
+	micros := func(m Median) string { return fmt.Sprintf("%.1f µs", m.CPUMicros) }
+	table(out, [][]string{
+		{"", "a second", "server CPU each", "p50", "p99"},
+		{"Ed25519 signatures, nothing else", count(int(b.Signing)), "", "", ""},
+		{"rows of batches", count(int(b.Batch.PerSecond)), micros(b.Batch), millis(b.Batch.P50), millis(b.Batch.P99)},
+		{"single deliveries, 64 connections", count(int(b.Single.PerSecond)), micros(b.Single), millis(b.Single.P50), millis(b.Single.P99)},
+	})
+	fmt.Fprintf(out, "\np99 of %d single deliveries a second, without batches and during them: %s and %s, %.2f × (median of %d pairs). "+
+		"Memory during bodies of %d rows on %d connections: %.0f MiB, before them %.0f.\n",
+		goodPerSecond, millis(b.Alone), millis(b.Beside), b.Times, b.Pairs, b.MemoryRows, b.MemoryConnections, b.Most, b.Before)
+	if len(b.Where) == 0 {
+		return
+	}
+	out.WriteString("\n")
+	rows := [][]string{{"where the CPU goes", "part", "a row"}}
+	for _, s := range b.Where {
+		rows = append(rows, []string{s.What, fmt.Sprintf("%.1f %%", 100*s.Part), fmt.Sprintf("%.1f µs", s.Micros)})
+	}
+	table(out, rows)
+}
+
+// batchCaller is a connection that sends batches: the rows are the same each time, but for their
+// ids.
+func (p *pressure) batchCaller(conn net.Conn, number uint32) *caller {
+	s := p.senders[int(number)%len(p.senders)]
+	played := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
+	body := []byte(`{"rows":[`)
+	c := &caller{conn: conn, rows: p.rows, buf: make([]byte, 4096)}
+	var ids []int
+	for n := range p.rows {
+		if n > 0 {
+			body = append(body, ',')
+		}
+		body = fmt.Appendf(body, `{"playedAt":%q,"rowId":"%08x-`, played, number)
+		ids = append(ids, len(body))
+		body = append(append(body, `00000000",`...), s.bodies[(int(number)+n)%len(s.bodies)][1:]...)
+	}
+	body = append(body, `]}`...)
+	head := fmt.Appendf(nil, "POST /v1/delivery/ingest-batch HTTP/1.1\r\nHost: muniment\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
+		"Content-Length: %d\r\n\r\n", s.key, len(body))
+	c.request = append(head, body...)
+	for _, at := range ids {
+		c.ids = append(c.ids, c.request[len(head)+at:][:keyDigits])
+	}
+	return c
+}
+
+// renumber gives each row of the next batch an id of its own.
+func (c *caller) renumber() {
+	c.next++
+	for n, id := range c.ids {
+		copy(id, fmt.Appendf(nil, "%08d", c.next*len(c.ids)+n))
+	}
+}
+
+var notAll = []byte(`"status":"rejected"`)
+
+// allAccepted asks that of the last answer.
+func (c *caller) allAccepted() error {
+	if bytes.Contains(c.body, notAll) {
+		return fmt.Errorf("answered %.2000s", c.body[bytes.Index(c.body, notAll):])
+	}
+	return nil
+}
