@@ -81,6 +81,11 @@ func (r *recorder) QueryContext(ctx context.Context, query string, args ...any) 
 	return r.Querier.QueryContext(ctx, query, args...)
 }
 
+func (r *recorder) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	r.queries, r.args = append(r.queries, query), append(r.args, args)
+	return r.Querier.QueryRowContext(ctx, query, args...)
+}
+
 // Fill writes many rows of a table: columns are what an INSERT names, values an expression
 // for each, in which i is the number of the row. A database that plans by statistics has
 // them then.

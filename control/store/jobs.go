@@ -107,6 +107,15 @@ func (db *DB) Enqueue(ctx context.Context, n NewJob) (jobID string, err error) {
 	return jobID, err
 }
 
+// EnqueueAside is Enqueue as part of a transaction of Aside. Workers of this process may look
+// for the job a second late.
+func (db *DB) EnqueueAside(ctx context.Context, tx *sql.Tx, n NewJob) error {
+	if _, err := enqueue(ctx, tx, db.Now(), n); err != nil {
+		return err
+	}
+	return db.notify(ctx, tx, channelJobs)
+}
+
 // mostPayload bounds payload and progress of a job, in bytes: they hold ids and counts.
 const mostPayload = 1024
 

@@ -34,6 +34,15 @@ func (w *Where) Is(column, value string) {
 	}
 }
 
+// Count is the number that a query tells of what meets all conditions, of which there must be
+// one at least. An error calls that what.
+func (w Where) Count(ctx context.Context, q Querier, what, query string) (n int64, err error) {
+	if err = q.QueryRowContext(ctx, query+" WHERE "+strings.Join(w.conditions, " AND "), w.args...).Scan(&n); err != nil {
+		return 0, fmt.Errorf("cannot count %s: %w", what, err)
+	}
+	return n, nil
+}
+
 // ListPage lists a slice of the rows of a query that meet all conditions, the highest key
 // first, of which the column is by. next is the key that the next slice begins behind, empty
 // when there is none. A column of a condition needs an index in which by comes next.

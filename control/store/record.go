@@ -16,12 +16,13 @@ import (
 
 // Records are a room's records of one sort: which table keeps them, and who is told of
 // them. The columns are what the tags of R say, of which the first is the key; tenant_id,
-// updated_at and revision are among them. Only what "moves" is ever written again. A room
-// has SQL of its own for its lists alone:
+// updated_at and revision are among them; the fields of a structure that is tagged "*" are
+// columns like the record's own. Only what "moves" is ever written again. A room has SQL of its
+// own for its lists alone:
 //
 //	type Mapping struct {
 //		ID     string `json:"id" db:"mapping_id"`
-//		Vendor string `json:"vendor" db:"vendor"`
+//		Target Target `json:"target" db:"*"`
 //		State  State  `json:"state" db:"state,moves"`
 //		…
 //	}
@@ -43,11 +44,16 @@ type column struct {
 	at    any // a pointer to its value
 }
 
-func columnsOf[R any](r *R) (all columns) {
-	record := reflect.ValueOf(r).Elem()
+func columnsOf[R any](r *R) columns { return columnsIn(reflect.ValueOf(r).Elem()) }
+
+func columnsIn(record reflect.Value) (all columns) {
 	for i := range record.NumField() {
-		if tag, kept := record.Type().Field(i).Tag.Lookup("db"); kept {
-			name, moves := strings.CutSuffix(tag, ",moves")
+		tag, kept := record.Type().Field(i).Tag.Lookup("db")
+		switch name, moves := strings.CutSuffix(tag, ",moves"); {
+		case !kept:
+		case name == "*":
+			all = append(all, columnsIn(record.Field(i))...)
+		default:
 			all = append(all, column{name, moves, asColumn(record.Field(i).Addr().Interface())})
 		}
 	}

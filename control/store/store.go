@@ -41,9 +41,9 @@
 //
 // # Adding a table
 //
-//	migrations/0011_ingest.sql  CREATE TABLE held_rows (…), and an index for whatever it refers to
-//	control/ingest/tables.go    var Tables = store.Tables{{Name: "held_rows", Person: []string{"data_subject_id"}}}
-//	control/tables.go           ingest.Tables, before those of the rooms that its tables refer to
+//	migrations/0012_dispute.sql  CREATE TABLE disputes (…), and an index for whatever it refers to
+//	control/dispute/tables.go    var Tables = store.Tables{{Name: "disputes", Person: []string{"reported_by"}}}
+//	control/tables.go            dispute.Tables, before those of the rooms that its tables refer to
 //
 // So a dropped tenant's rows go by their tenant_id, unless Table.Outlives says why they stay,
 // and who is erased is named in these columns no more. A table that no room names fails control's tests.
