@@ -38,24 +38,25 @@ const (
 )
 
 // readBody reads and checks the body of an operation that takes one, before huma
-// holds it against the operation's schema.
+// holds it against the operation's schema. A body that is no JSON is the operation's to check.
 func (d *door) readBody(ctx huma.Context, next func(huma.Context)) {
 	if ctx.Operation().RequestBody == nil {
 		next(ctx)
 		return
 	}
+	text := len(route.Of(ctx.Operation()).Text) > 0
 	body, err := receive(ctx)
-	if err == nil {
+	if err == nil && !text {
 		err = check(body)
 	}
-	if err == nil {
+	if err == nil && !text {
 		err = d.checkFields(ctx.Operation(), body)
 	}
 	if err != nil {
 		d.refuse(ctx, err)
 		return
 	}
-	// All bodies are JSON, whatever the header says.
+	// All other bodies are JSON, whatever the header says.
 	r, _ := humago.Unwrap(ctx)
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.Header.Set("Content-Type", jsonType)

@@ -62,7 +62,7 @@ func document(declared *huma.OpenAPI) (text []byte, err error) {
 	components["responses"] = refusals()
 	bodies := map[string]bool{} // of requests
 	for _, op := range operationsOf(declared) {
-		if op.RequestBody != nil {
+		if op.RequestBody != nil && op.RequestBody.Content[jsonType] != nil {
 			bodies[strings.TrimPrefix(op.RequestBody.Content[jsonType].Schema.Ref, schemaPrefix)] = true
 		}
 	}

@@ -50,6 +50,9 @@ type Operation struct {
 	// EmptyIsMissing says that null and "" in a required field are no value, and that nothing
 	// but an object is a body.
 	EmptyIsMissing bool
+	// Text says that its body is text of one of these media types, whatever the request's header
+	// says, and no JSON: the input has it, as it came, as RawBody []byte.
+	Text []string
 	// Refuse renders its errors in another envelope. e is the contract's error, made of errs.
 	Refuse func(e *api.Error, errs []error) huma.StatusError
 	// Content is what AddRaw and AddFile answer with, unless the output's Body says it.
@@ -160,6 +163,12 @@ func AddRaw[I, O any](a API, op Operation, do func(context.Context, *I) (*O, err
 	}
 	if scope, ok := op.Access.(Scope); ok { // for readers that don't look beside the scheme
 		h.Extensions = map[string]any{"x-required-scope": api.Scope(scope).String()}
+	}
+	if len(op.Text) > 0 {
+		h.RequestBody = &huma.RequestBody{Content: map[string]*huma.MediaType{}}
+		for _, kind := range op.Text {
+			h.RequestBody.Content[kind] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
+		}
 	}
 	if kind := op.Content.Type; kind != "" {
 		media := &huma.MediaType{}
