@@ -23,6 +23,7 @@ var rooms = map[string][]string{
 	"control/backup":          {"control/node", "control/proof", "control/store", "sealer", "sealer/keyfile"},
 	"control/challenge":       {"control/node", "control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
 	"control/historytest":     {"gateway/api"},
+	"control/ingest":          {"control/node", "control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
 	"control/meter":           {"control/route", "control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/node":            {"control/route", "control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile"},
 	"control/offer":           {"control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},

@@ -58,6 +58,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"muniment/control/ingest"
 	"muniment/control/node"
 	"muniment/control/proof"
 	"muniment/control/route"
@@ -77,6 +78,8 @@ type Config struct {
 	Nodes *node.Room
 	// Tenants makes tenants for the admin listener.
 	Tenants *tenant.Room
+	// Ingest holds rows for the nodes; nil leaves that out.
+	Ingest *ingest.Room
 	// Packs seals before a signing key is revoked; nil seals nothing.
 	Packs *proof.Room
 	// Sandbox lets operators rotate the secret of its cookies, and counts requests for what

@@ -62,6 +62,13 @@ func (c *Control) nodeRoutes(a route.API) {
 		}) (api.Snapshots, error) {
 			return source.Snapshots(ctx, in.Kind, in.Body.IDs)
 		})
+	if rows := c.cfg.Ingest; rows != nil {
+		route.Add(a, operation(node, "hold", http.MethodPost, api.PathHold, "Hold rows of batches that no mapping knows"),
+			func(ctx context.Context, in *struct{ Body api.HoldRequest }) (held api.Held, err error) {
+				held.Results, err = rows.Hold(ctx, in.Body)
+				return held, err
+			})
+	}
 }
 
 type nodeKey struct{}

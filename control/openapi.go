@@ -149,6 +149,7 @@ var tagNotes = []struct{ name, note string }{
 	{"Offers", "What one organisation asks of another about a right, and the right that comes of it. Both sides live in one tenant, and a key of the tenant may act for either: in the events `actingOrgId` is the side that it acted for, as asserted, and `assertedBy` the tenant's organisation, which asserts it."},
 	{"Challenges", "What an organisation says against a right, and what came of it. A key of the tenant may act for the challenger: in the events `actingOrgId` is who acted, as asserted, and `assertedBy` the tenant's organisation, which asserts it."},
 	{"Bases", "The legal bases that rights rest on."},
+	{"Mappings", "What vendors' ids stand for, so that rows of batches may name their right and anchor by them; and the rows that wait for that."},
 	{"Receipts", "Receipts by id, and the proof that one is in the tenant's log."},
 	{"Proof packs", "Sealed slices of the tenant's log, for a stranger to verify offline."},
 	{"Events", "The tenant's audit log, in the order in which it happened."},
@@ -250,7 +251,7 @@ func refine(schemas object, bodies map[string]bool) {
 	}
 	verbatim := map[string]object{
 		"event": {"type": "object"}, "header": {"type": "object"}, "keys": {"type": "object"}, "scope": {"type": "object"},
-		"pack": {"type": []any{"object", "null"}}, "receipt": reference("schemas", "Receipt"), "signature": reference("schemas", "Signature"),
+		"pack": {"type": []any{"object", "null"}}, "row": {"type": []any{"object", "null"}}, "receipt": reference("schemas", "Receipt"), "signature": reference("schemas", "Signature"),
 	}
 	for of, s := range schemas {
 		delete(s.(object), "additionalProperties") // true everywhere, as it is unless said

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"muniment/control/challenge"
+	"muniment/control/ingest"
 	"muniment/control/node"
 	"muniment/control/offer"
 	"muniment/control/proof"
@@ -16,5 +17,5 @@ import (
 
 // Tables are those of all rooms, what refers to others before them.
 var Tables = slices.Concat(
-	sandbox.Tables, proof.Tables, challenge.Tables, offer.Tables, settle.Tables, right.Tables, tenant.Tables, node.Tables, store.OwnTables,
+	sandbox.Tables, proof.Tables, ingest.Tables, challenge.Tables, offer.Tables, settle.Tables, right.Tables, tenant.Tables, node.Tables, store.OwnTables,
 )

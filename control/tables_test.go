@@ -94,13 +94,13 @@ func (s *schema) plant(t *testing.T, tenantID, person string) {
 		}
 		s.change(t, `INSERT INTO `+table.Name+` (`+strings.Join(names, ", ")+`) VALUES (`+strings.Join(values, ", ")+`)`, args...)
 	}
-	for _, kind := range published {
-		s.change(t, `INSERT INTO feed (kind, id, revision, stopped, snapshot) VALUES ($1, $2, 0, 0, '{}')`, kind, kind+"_id of "+tenantID)
+	for kind, column := range published {
+		s.change(t, `INSERT INTO feed (kind, id, revision, stopped, snapshot) VALUES ($1, $2, 0, 0, '{}')`, kind, column+" of "+tenantID)
 	}
 }
 
-// published are the kinds of records that nodes get.
-var published = []string{"key", "right"}
+// published are the kinds of records that nodes get, and the columns that name them there.
+var published = map[string]string{"key": "key_id", "right": "right_id", "mapping": "vendor_key"}
 
 // TestEveryTableIsRegistered: what nobody registered would outlive its tenant, and whoever
 // is named in it.

@@ -1,0 +1,168 @@
+package ingest
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"muniment/control/store"
+	"muniment/gateway/api"
+)
+
+// usage is what a tenant's rows in state HELD take.
+type usage struct{ rows, bytes int64 }
+
+// lockUsage reads a tenant's usage, and has it to itself until the transaction ends: whoever
+// holds rows then sees each mapping that was made before, and whoever makes a mapping sees each
+// row that was held before.
+func lockUsage(ctx context.Context, q store.Querier, tenantID string) (u usage, err error) {
+	err = q.QueryRowContext(ctx, `INSERT INTO held_usage (tenant_id, row_count, bytes) VALUES ($1, 0, 0)
+		ON CONFLICT (tenant_id) DO UPDATE SET row_count = held_usage.row_count RETURNING row_count, bytes`, tenantID).Scan(&u.rows, &u.bytes)
+	if err != nil {
+		return u, fmt.Errorf("cannot lock what %s holds: %w", tenantID, err)
+	}
+	return u, nil
+}
+
+// setUsage writes what was locked.
+func setUsage(ctx context.Context, tx *sql.Tx, tenantID string, u usage) error {
+	_, err := tx.ExecContext(ctx, `UPDATE held_usage SET row_count = $2, bytes = $3 WHERE tenant_id = $1`, tenantID, u.rows, u.bytes)
+	if err != nil {
+		return fmt.Errorf("cannot count what %s holds: %w", tenantID, err)
+	}
+	return nil
+}
+
+const heldColumns = `held_id, tenant_id, key_id, identity_hash, identity_day, vendor_key, vendor, id_type, vendor_id, played_at,
+	row_text, data_subject_id, telemetry, state, receipt_id, error, expires_at, created_at, updated_at`
+
+func scanHeld(row store.Row) (h HeldRow, err error) {
+	var receiptID, refused string
+	err = row.Scan(&h.ID, &h.tenantID, &h.keyID, &h.identity.Hash, &h.identity.Day, &h.vendorKey, &h.Vendor, &h.IDType, &h.VendorID, &h.PlayedAt,
+		&h.writtenRow, &h.personal.dataSubjectID, &h.personal.telemetry, &h.State, &receiptID, &refused, &h.ExpiresAt, &h.CreatedAt, &h.UpdatedAt)
+	if receiptID != "" {
+		h.ReceiptID = &receiptID
+	}
+	if err == nil && refused != "" {
+		h.Error = new(Refusal)
+		err = json.Unmarshal([]byte(refused), h.Error)
+	}
+	if h.writtenRow != "" {
+		h.Row = json.RawMessage(h.writtenRow)
+	}
+	return h, err
+}
+
+// insert writes a row, unless its tenant has one of its identity.
+func (h *HeldRow) insert(ctx context.Context, tx *sql.Tx) (inserted bool, err error) {
+	result, err := tx.ExecContext(ctx, `INSERT INTO held_rows (`+heldColumns+`, bytes)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, '', '', $15, $16, $17, $18) ON CONFLICT (tenant_id, identity_hash, identity_day) DO NOTHING`,
+		h.ID, h.tenantID, h.keyID, h.identity.Hash, h.identity.Day, h.vendorKey, h.Vendor, h.IDType, h.VendorID, h.PlayedAt,
+		h.writtenRow, h.personal.dataSubjectID, h.personal.telemetry, h.State, h.ExpiresAt, h.CreatedAt, h.UpdatedAt, h.size())
+	var n int64
+	if err == nil {
+		n, err = result.RowsAffected()
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot hold a row: %w", err)
+	}
+	return n == 1, nil
+}
+
+// findHeld finds the row of an identity; nil if there is none.
+func findHeld(ctx context.Context, q store.Querier, tenantID string, of api.RowIdentity) (*HeldRow, error) {
+	return store.One(ctx, q, "a held row", scanHeld, `SELECT `+heldColumns+` FROM held_rows WHERE tenant_id = $1 AND identity_hash = $2 AND identity_day = $3`,
+		tenantID, of.Hash, of.Day)
+}
+
+// waits says whether rows are held that a mapping covers.
+func waits(ctx context.Context, q store.Querier, m *Mapping) (bool, error) {
+	query, args := `SELECT held_id FROM held_rows WHERE state = 'HELD' AND vendor_key = $1 AND played_at >= $2`, []any{m.VendorKey, m.EffectiveFrom}
+	if !m.EffectiveUntil.IsZero() {
+		query, args = query+` AND played_at < $3`, append(args, m.EffectiveUntil)
+	}
+	found, err := store.One(ctx, q, "the held rows of "+m.VendorKey, store.Text, query+` LIMIT 1`, args...)
+	return found != nil, err
+}
+
+// mapped says whether a mapping covers a held row.
+func (h *HeldRow) mapped(ctx context.Context, q store.Querier) (bool, error) {
+	query := `SELECT mapping_id FROM mappings WHERE ` + covers("$1", "$2") + ` LIMIT 1`
+	found, err := store.One(ctx, q, "the mapping of a held row", store.Text, query, h.vendorKey, h.PlayedAt)
+	return found != nil, err
+}
+
+// covers is the condition for the mapping of a vendor key at a moment: the last that begins
+// by then, if it has not ended.
+func covers(vendorKey, moment string) string {
+	return `vendor_key = ` + vendorKey + ` AND ` + inForce + ` AND (effective_until IS NULL OR effective_until > ` + moment + `)
+		AND effective_from = (SELECT MAX(effective_from) FROM mappings WHERE vendor_key = ` + vendorKey + ` AND ` + inForce + ` AND effective_from <= ` + moment + `)`
+}
+
+// listMapped lists a tenant's held rows that a mapping covers, behind an id, in the order in
+// which they came; none that would expire by a moment.
+func listMapped(ctx context.Context, q store.Querier, tenantID, behind string, by store.Instant, limit int) ([]HeldRow, error) {
+	return store.List(ctx, q, "the held rows that are mapped", scanHeld, `SELECT `+heldColumns+` FROM held_rows h
+		WHERE tenant_id = $1 AND state = 'HELD' AND held_id > $2 AND expires_at > $3 AND EXISTS (SELECT 1 FROM mappings m WHERE `+covers("h.vendor_key", "h.played_at")+`)
+		ORDER BY held_id LIMIT $4`, tenantID, behind, by, limit)
+}
+
+// heldFilter keeps the held rows that have each given value.
+type heldFilter struct{ vendorID, state string }
+
+// listHeld lists the tenant's held rows, newest first.
+func listHeld(ctx context.Context, q store.Querier, tenantID string, f heldFilter, s store.Slice) (page []HeldRow, next string, err error) {
+	var w store.Where
+	w.Is("tenant_id", tenantID)
+	w.Is("vendor_id", f.vendorID)
+	w.Is("state", f.state)
+	return store.ListPage(ctx, q, s, "the held rows of "+tenantID, func(h HeldRow) string { return h.ID }, scanHeld,
+		`SELECT `+heldColumns+` FROM held_rows`, "held_id", w)
+}
+
+// ended is how a held row's wait ends.
+type ended struct {
+	id        string
+	state     HeldState
+	receiptID string
+	refused   *Refusal
+}
+
+// end ends the wait of rows of one tenant, and empties them. Those that wait no more are left.
+func end(ctx context.Context, tx *sql.Tx, tenantID string, rows []ended, now store.Instant) error {
+	u, err := lockUsage(ctx, tx, tenantID)
+	if err != nil {
+		return err
+	}
+	for _, e := range rows {
+		refused := ""
+		if e.refused != nil {
+			text, err := json.Marshal(e.refused)
+			if err != nil {
+				return err
+			}
+			refused = string(text)
+		}
+		was, err := store.One(ctx, tx, "the held row "+e.id, func(row store.Row) (bytes int64, err error) { return bytes, row.Scan(&bytes) },
+			`UPDATE held_rows SET state = $3, receipt_id = $4, error = $5, row_text = '', data_subject_id = '', telemetry = '', updated_at = $6, expires_at = $7
+			WHERE tenant_id = $1 AND held_id = $2 AND state = 'HELD' RETURNING bytes`,
+			tenantID, e.id, e.state, e.receiptID, refused, now, store.At(now.Add(keepEnded)))
+		if err != nil {
+			return err
+		}
+		if was != nil {
+			u.rows, u.bytes = u.rows-1, u.bytes-*was
+		}
+	}
+	return setUsage(ctx, tx, tenantID, u)
+}
+
+// due is a held row to which something has to be done by now.
+type due struct{ id, tenantID string }
+
+// listDue lists rows of all tenants, in a state, that expire by a moment.
+func listDue(ctx context.Context, q store.Querier, state HeldState, now store.Instant, limit int) ([]due, error) {
+	return store.List(ctx, q, "the held rows that are due", func(row store.Row) (d due, err error) { return d, row.Scan(&d.id, &d.tenantID) },
+		`SELECT held_id, tenant_id FROM held_rows WHERE state = $1 AND expires_at <= $2 ORDER BY expires_at LIMIT $3`, state, now, limit)
+}

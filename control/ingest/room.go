@@ -1,0 +1,152 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"muniment/control/node"
+	"muniment/control/right"
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/sealer"
+)
+
+// Config of the room. DB, Nodes and Deliver are required.
+type Config struct {
+	DB      *store.DB
+	Nodes   right.Nodes
+	Deliver Deliver
+	// MaxHeldRows and MaxHeldBytes bound what is held for one tenant. Defaults 500,000 and
+	// 512 MiB.
+	MaxHeldRows, MaxHeldBytes int64
+	// Logger; nil is slog.Default.
+	Logger *slog.Logger
+}
+
+// Delivered is what became of a held row.
+type Delivered struct {
+	// ReceiptID is that of the row's receipt, or of the one that an earlier row of its identity
+	// got.
+	ReceiptID string
+	// Unmapped: the node does not know the mapping yet.
+	Unmapped bool
+	// Err refuses the row for good, unless its status is 429 or of the server's.
+	Err *api.Error
+}
+
+// Deliver has a node issue receipts for rows of one key, each the text of an api.Row, under
+// their identities, and returns what became of each. It may be asked for the same row more
+// than once: then the row is a duplicate of itself. After an error nothing is known, unless it
+// is an *api.Error that refuses them all for good.
+type Deliver func(ctx context.Context, tenantID, keyID string, rows [][]byte) ([]Delivered, error)
+
+// Room is safe for concurrent use.
+type Room struct {
+	cfg   Config
+	db    *store.DB
+	nodes right.Nodes
+}
+
+// New wires the room. It starts nothing.
+func New(cfg Config) (*Room, error) {
+	if cfg.DB == nil || cfg.Nodes == nil || cfg.Deliver == nil {
+		return nil, errors.New("cannot open the mappings: DB, Nodes or Deliver is missing")
+	}
+	if cfg.MaxHeldRows < 0 || cfg.MaxHeldBytes < 0 {
+		return nil, errors.New("cannot open the mappings: MaxHeldRows and MaxHeldBytes must not be negative")
+	}
+	if cfg.MaxHeldRows == 0 {
+		cfg.MaxHeldRows = 500_000
+	}
+	if cfg.MaxHeldBytes == 0 {
+		cfg.MaxHeldBytes = 512 << 20
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	return &Room{cfg: cfg, db: cfg.DB, nodes: cfg.Nodes}, nil
+}
+
+// create writes a mapping, of which the caller has filled in what was asked for.
+func (r *Room) create(ctx context.Context, asked Mapping, by sealer.Ref) (made Mapping, err error) {
+	err = r.db.Change(ctx, func(tx *store.Tx) error {
+		batch, err := begin(ctx, tx, asked.TenantID)
+		if err != nil {
+			return err
+		}
+		var other *Mapping
+		made, other, err = batch.create(ctx, tx, asked, by)
+		if errors.Is(err, errThere) {
+			return made.overlaps(other)
+		}
+		if err != nil {
+			return err
+		}
+		return batch.end(ctx, tx)
+	})
+	return made, err
+}
+
+// retire ends a mapping's validity, and waits a while for the nodes to know.
+func (r *Room) retire(ctx context.Context, tenantID, id string, by sealer.Ref) (retired Mapping, p node.Propagation, err error) {
+	err = r.db.Change(ctx, func(tx *store.Tx) (err error) {
+		retired, err = retire(ctx, tx, tenantID, id, by)
+		return err
+	})
+	if err != nil {
+		return retired, p, err
+	}
+	return retired, r.nodes.Await(ctx, retired.Revision), nil
+}
+
+// making is what one change makes: one mapping, or several of an import.
+type making struct {
+	tenantID string
+	held     bool            // the tenant holds rows
+	rights   map[string]bool // that are there
+	replay   bool            // held rows have got a mapping
+}
+
+// begin has the rows that the tenant holds stay as they are until the change's end.
+func begin(ctx context.Context, tx *store.Tx, tenantID string) (*making, error) {
+	u, err := lockUsage(ctx, tx, tenantID)
+	return &making{tenantID: tenantID, held: u.rows > 0, rights: map[string]bool{}}, err
+}
+
+// create writes one mapping. What a refusal leaves behind is nothing, so the change may go on.
+func (b *making) create(ctx context.Context, tx *store.Tx, asked Mapping, by sealer.Ref) (made Mapping, other *Mapping, err error) {
+	if made, err = asked.settle(store.At(tx.Now())); err != nil {
+		return made, nil, err
+	}
+	if err := b.findRight(ctx, tx, made.Target.RightID); err != nil {
+		return made, nil, err
+	}
+	if other, err = create(ctx, tx, &made, by); err != nil {
+		return made, other, err
+	}
+	if b.held && !b.replay {
+		b.replay, err = waits(ctx, tx, &made)
+	}
+	return made, nil, err
+}
+
+func (b *making) findRight(ctx context.Context, tx *store.Tx, id string) error {
+	if b.rights[id] {
+		return nil
+	}
+	if _, err := right.Find(ctx, tx, b.tenantID, id); err != nil {
+		return err
+	}
+	b.rights[id] = true
+	return nil
+}
+
+// end queues the delivery of held rows that have got a mapping.
+func (b *making) end(ctx context.Context, tx *store.Tx) error {
+	if !b.replay {
+		return nil
+	}
+	_, err := tx.Enqueue(ctx, replayJob(b.tenantID))
+	return err
+}

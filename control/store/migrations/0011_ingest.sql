@@ -1,0 +1,79 @@
+-- +goose Up
+
+-- vendor_key names tenant, vendor, id_type and vendor_id in the feed: a hash. The windows of
+-- one vendor_key don't overlap; one that was retired before it began is empty.
+CREATE TABLE mappings (
+    mapping_id           TEXT   PRIMARY KEY,
+    tenant_id            TEXT   NOT NULL REFERENCES tenants (tenant_id),
+    vendor_key           TEXT   NOT NULL,
+    vendor               TEXT   NOT NULL,
+    id_type              TEXT   NOT NULL,
+    vendor_id            TEXT   NOT NULL,
+    right_id             TEXT   NOT NULL REFERENCES rights (right_id),
+    spatial_anchor_id    TEXT   NOT NULL,
+    spatial_placement_id TEXT,
+    effective_from       BIGINT NOT NULL,
+    effective_until      BIGINT,
+    state                TEXT   NOT NULL,
+    created_at           BIGINT NOT NULL,
+    updated_at           BIGINT NOT NULL,
+    revision             BIGINT NOT NULL
+);
+CREATE UNIQUE INDEX mappings_in_force ON mappings (vendor_key, effective_from) WHERE effective_until IS NULL OR effective_until > effective_from;
+CREATE INDEX mappings_by_tenant ON mappings (tenant_id, mapping_id);
+CREATE INDEX mappings_by_vendor ON mappings (tenant_id, vendor, mapping_id);
+CREATE INDEX mappings_by_type ON mappings (tenant_id, id_type, mapping_id);
+CREATE INDEX mappings_by_vendor_id ON mappings (tenant_id, vendor_id, mapping_id);
+CREATE INDEX mappings_by_right ON mappings (right_id, tenant_id, mapping_id);
+CREATE INDEX mappings_by_state ON mappings (tenant_id, state, mapping_id);
+
+-- How many mappings there are of each sort.
+CREATE TABLE mapping_totals (
+    tenant_id TEXT   NOT NULL,
+    vendor    TEXT   NOT NULL,
+    id_type   TEXT   NOT NULL,
+    right_id  TEXT   NOT NULL,
+    state     TEXT   NOT NULL,
+    row_count BIGINT NOT NULL,
+    PRIMARY KEY (tenant_id, vendor, id_type, right_id, state)
+);
+
+-- Rows of batches that wait for a mapping. row_text is JSON, without what tells of a person:
+-- that is in data_subject_id and telemetry. All three are empty once the wait has ended: state
+-- is HELD, REPLAYED with a receipt or an error, or EXPIRED.
+CREATE TABLE held_rows (
+    held_id         TEXT   PRIMARY KEY,
+    tenant_id       TEXT   NOT NULL REFERENCES tenants (tenant_id),
+    key_id          TEXT   NOT NULL,
+    identity_hash   TEXT   NOT NULL,
+    identity_day    TEXT   NOT NULL,
+    vendor_key      TEXT   NOT NULL,
+    vendor          TEXT   NOT NULL,
+    id_type         TEXT   NOT NULL,
+    vendor_id       TEXT   NOT NULL,
+    played_at       BIGINT NOT NULL,
+    row_text        TEXT   NOT NULL,
+    data_subject_id TEXT   NOT NULL,
+    telemetry       TEXT   NOT NULL,
+    bytes           BIGINT NOT NULL,
+    state           TEXT   NOT NULL,
+    receipt_id      TEXT   NOT NULL,
+    error           TEXT   NOT NULL,
+    expires_at      BIGINT NOT NULL,
+    created_at      BIGINT NOT NULL,
+    updated_at      BIGINT NOT NULL
+);
+CREATE UNIQUE INDEX held_rows_by_identity ON held_rows (tenant_id, identity_hash, identity_day);
+CREATE INDEX held_rows_by_tenant ON held_rows (tenant_id, held_id);
+CREATE INDEX held_rows_by_state ON held_rows (tenant_id, state, held_id);
+CREATE INDEX held_rows_by_vendor_id ON held_rows (tenant_id, vendor_id, held_id);
+CREATE INDEX held_rows_waiting ON held_rows (vendor_key, played_at) WHERE state = 'HELD';
+CREATE INDEX held_rows_by_end ON held_rows (state, expires_at);
+
+-- What a tenant's rows in state HELD take. Whoever makes a mapping or holds a row has its row
+-- to itself until the commit, so that one of the two sees the other.
+CREATE TABLE held_usage (
+    tenant_id TEXT   PRIMARY KEY,
+    row_count BIGINT NOT NULL,
+    bytes     BIGINT NOT NULL
+);
