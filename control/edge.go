@@ -56,7 +56,7 @@ func telemetrySchema() *huma.Schema {
 			"bvlos, neuralDataConsent and substrate; none of them is kept.",
 	}
 	for _, f := range gate.Fields() {
-		p := &huma.Schema{Type: f.Type, Nullable: f.Nullable, Minimum: f.Min, Maximum: f.Max, Description: telemetryMeaning[f.Name] + " Kept " + string(f.Kept) + "."}
+		p := &huma.Schema{Type: f.Type, Nullable: f.Nullable, Minimum: f.Min, Maximum: f.Max, Description: f.Meaning + " Kept " + string(f.Kept) + "."}
 		for _, v := range f.Values {
 			p.Enum = append(p.Enum, v)
 		}
@@ -66,46 +66,4 @@ func telemetrySchema() *huma.Schema {
 		s.Properties[f.Name] = p
 	}
 	return s
-}
-
-// telemetryMeaning is the contract's table in words.
-var telemetryMeaning = map[string]string{
-	"speedMph":                "Speed of the vehicle, in miles per hour.",
-	"remoteIdActive":          "A drone's remote identification is on.",
-	"bvlosWaiverId":           "A drone's waiver for flight beyond visual line of sight.",
-	"voicePromptActive":       "A voice prompt or announcement is being played.",
-	"headsetWorn":             "Headset or glasses are actually worn.",
-	"immersionLevel":          "How much of the view is rendered.",
-	"passthroughActive":       "The viewer sees through to the room.",
-	"roomScaleBounded":        "The boundary of the play area is defined.",
-	"boundaryProximity":       "Where the viewer is, seen from the boundary.",
-	"locomotionState":         "Derived state of motion.",
-	"comfortVectionRisk":      "Derived risk of motion sickness.",
-	"lightingState":           "Estimate of the ambient light.",
-	"visibilityState":         "Visibility of the session; what is not visible is not billed.",
-	"spatialAnchorPersistent": "The anchor stays from session to session.",
-	"geoAnchored":             "The anchor is georeferenced.",
-	"occlusionResolved":       "Real things hide rendered ones behind them.",
-	"fovPresence":             "The content is inside the field of view.",
-	"gazeInView":              "Derived: it was looked at. Never raw gaze.",
-	"dwellInViewMs":           "Derived dwell of the eyes, in milliseconds.",
-	"eyeTrackingConsent":      "Explicit, revocable consent to eye tracking.",
-	"spatialMappingConsent":   "Explicit consent for the mapped space.",
-	"minorMode":               "The viewer is or may be a minor; rules are stricter.",
-	"bystanderCaptureRisk":    "Bystanders may be captured.",
-	"linkState":               "State of the downlink.",
-	"beamId":                  "The spot beam that serves.",
-	"coverageCellId":          "The coverage cell.",
-	"groundStationId":         "The gateway on the ground that serves.",
-	"footprintRegion":         "Code of the licensed footprint's region.",
-	"spectrumBand":            "The spectrum band.",
-	"dopplerLocked":           "Tracking lock is established.",
-	"weatherAttenuationDb":    "Attenuation by weather, in dB.",
-	"licensedRegionMatch":     "The serving cell is inside the right's licensed footprint; false refuses.",
-	"onboardProcessed":        "Processed in orbit.",
-	"viewable":                "Met the viewability bar: half of the pixels for 2 s of video or 1 s of display.",
-	"completionState":         "Progress of a video.",
-	"muted":                   "The player is muted.",
-	"audible":                 "Sound is actually audible.",
-	"appState":                "State of the host application.",
 }

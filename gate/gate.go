@@ -3,8 +3,9 @@
 // It holds the vocabulary (Substrate, Telemetry, Right, Verdict, Violation,
 // Metering) and the rules, and the rules are data: rules.go is the table of
 // refusals, suppress.go the table of what is recorded but not billed, field.go
-// the table of telemetry fields, thresholds.go every number that draws a line.
-// Adding a rule means adding a row.
+// the table of telemetry fields, thresholds.go every number that draws a line,
+// exampletable.go a delivery for each substrate. Adding a rule means adding a row.
+// NewCatalogue and Examples write the tables as documents.
 //
 // There are three outcomes, never mixed. A delivery is refused (no receipt), or
 // it is suppressed (a receipt, nothing to bill), or it is metered. Before that

@@ -14,6 +14,7 @@ var rules = []rule{{
 	Required:  "true",
 	Message:   "serving cell is outside the right's licensed footprint",
 	Reference: "ITU RR 18.1, 47 CFR 25.102",
+	Example:   `{"licensedRegionMatch":false}`,
 }, {
 	Code: "SUBSTRATE_NOT_COVERED", ID: "substrate-not-covered", On: concrete,
 	Terms:     []term{{All: facts{otherSubstrate}, NotAny: true}},
@@ -21,6 +22,7 @@ var rules = []rule{{
 	Required:  "{right}",
 	Message:   "right covers {right}, delivery was on {observed}",
 	Reference: "a right carries one substrate",
+	Example:   `{"substrate":"{other}"}`,
 }, {
 	Code: "MESSAGING_OPTED_OUT", ID: "messaging-optout", On: on(Messaging, Any),
 	Terms: []term{
@@ -31,6 +33,7 @@ var rules = []rule{{
 	Required:  "false",
 	Message:   "recipient has opted out of messages under this right",
 	Reference: "47 CFR 64.1200(a)(10)-(12), CTIA, CAN-SPAM",
+	Example:   `{"optOut":true}`,
 }, {
 	Code: "MINOR_MESSAGING_CONSENT_REQUIRED", ID: "minor-messaging-consent", On: on(Messaging),
 	Terms:     []term{{All: facts{minorTrue}, None: facts{guardianConsentTrue}, NotAny: true}},
@@ -38,6 +41,7 @@ var rules = []rule{{
 	Required:  "true",
 	Message:   "messages to a minor need guardian consent",
 	Reference: "COPPA, carrier age gates",
+	Example:   `{"minorMode":true}`,
 }, {
 	Code: "DRONE_REMOTE_ID_MISSING", ID: "drone-remote-id-missing", On: on(Drone, Any),
 	Terms: []term{
@@ -48,6 +52,7 @@ var rules = []rule{{
 	Required:  "true",
 	Message:   "remote identification is not confirmed active (observed: {observed})",
 	Reference: "14 CFR 89.105, 89.110(a)",
+	Example:   `{"remoteIdActive":false}`,
 }, {
 	Code: "DRONE_BVLOS_WAIVER_MISSING", ID: "drone-bvlos-waiver-missing", On: on(Drone, Any),
 	Terms:     []term{{All: facts{bvlosDeclared}, None: facts{waiverGiven}}},
@@ -55,6 +60,7 @@ var rules = []rule{{
 	Required:  "a waiver id",
 	Message:   "BVLOS operation without a waiver id",
 	Reference: "14 CFR 107.31, 107.200, 107.205(c)",
+	Example:   `{"bvlos":true,"bvlosWaiverId":null}`,
 }, {
 	// The 5 mph rule. The strictest line comes first, as the first term that
 	// holds tells the limit.
@@ -66,6 +72,7 @@ var rules = []rule{{
 	},
 	Fields:    []field{speedMph},
 	Reference: "NHTSA 78 FR 24817, AAOS UX restrictions, ESoP",
+	Example:   `{"speedMph":65}`,
 }, {
 	Code: "HUD_DRIVING_DISTRACTION", ID: "hud-driving-distraction", On: on(HUD),
 	Terms: []term{
@@ -76,6 +83,7 @@ var rules = []rule{{
 	Required:  "0",
 	Message:   "non-driving content on a head-up display in a vehicle of unknown speed",
 	Reference: "UN R125.02",
+	Example:   `{"speedMph":12}`,
 }, {
 	Code: "SATELLITE_LINK_LOST", ID: "satellite-link-lost", On: on(Satellite, Any),
 	Terms:     []term{{All: facts{linkLost}}},
@@ -83,6 +91,7 @@ var rules = []rule{{
 	Required:  "acquired or degraded",
 	Message:   "downlink lost; the render cannot be witnessed",
 	Reference: "integrity of the witness",
+	Example:   `{"linkState":"lost"}`,
 }, {
 	Code: "VOICE_PROMPT_OVERLAP", ID: "voice-prompt-overlap", On: on(Audio, Ambient, SmartHome, Robotics, Any),
 	Terms:     []term{{All: facts{voicePromptTrue}, None: facts{mutedTrue}}},
@@ -90,6 +99,7 @@ var rules = []rule{{
 	Required:  "false",
 	Message:   "a voice prompt is active; content must not talk over it",
 	Reference: "audio focus and ducking practice",
+	Example:   `{"voicePromptActive":true}`,
 }, {
 	// Muted does not help: an announcement pre-empts screens too.
 	Code: "PUBLIC_ADDRESS_ACTIVE", ID: "public-address-active", On: on(Aviation, Maritime),
@@ -98,6 +108,7 @@ var rules = []rule{{
 	Required:  "false",
 	Message:   "public-address announcement in progress",
 	Reference: "public-address override of entertainment, SOLAS V/15",
+	Example:   `{"voicePromptActive":true}`,
 }, {
 	Code: "XR_OCCLUDED_IN_MOTION", ID: "xr-occluded-in-motion", On: immersive.and(Any),
 	Terms: []term{
@@ -115,6 +126,7 @@ var rules = []rule{{
 	Required:  "stationary or seated, or a see-through view",
 	Message:   "occluded view while {observed}",
 	Reference: "visionOS and Meta health and safety, NHTSA phase 2",
+	Example:   `{"locomotionState":"walking","immersionLevel":"full"}`,
 }, {
 	Code: "XR_OUTSIDE_BOUNDARY", ID: "xr-outside-boundary", On: immersive.and(Any),
 	Terms: []term{
@@ -129,6 +141,7 @@ var rules = []rule{{
 	Required:  "inside or near_edge, or a see-through view",
 	Message:   "viewer outside the safe boundary without see-through",
 	Reference: "Meta boundary",
+	Example:   `{"locomotionState":"stationary","boundaryProximity":"outside","passthroughActive":false}`,
 }, {
 	Code: "XR_BOUNDARY_UNDEFINED", ID: "xr-boundary-undefined", On: immersive.and(Any),
 	Terms:     []term{{All: facts{immersionFull, roomBoundedFalse}, None: facts{locomotionSeated, locomotionStationary}}},
@@ -136,6 +149,7 @@ var rules = []rule{{
 	Required:  "true",
 	Message:   "full immersion without a defined play area",
 	Reference: "Meta health and safety",
+	Example:   `{"locomotionState":null,"immersionLevel":"full","roomScaleBounded":false}`,
 }, {
 	Code: "XR_COMFORT_RISK", ID: "xr-comfort-risk", On: immersive.and(HUD, Any),
 	Terms: []term{
@@ -146,6 +160,7 @@ var rules = []rule{{
 	Required:  "low or med",
 	Message:   "motion-sickness risk {observed}",
 	Reference: "comfort guidance",
+	Example:   `{"comfortVectionRisk":"high"}`,
 }, {
 	Code: "MINOR_IMMERSION_RESTRICTED", ID: "minor-immersion", On: immersive.and(Any),
 	Terms: []term{
@@ -156,6 +171,7 @@ var rules = []rule{{
 	Required:  "mixed, or progressive with passthrough",
 	Message:   "immersion {observed} is not allowed for a minor",
 	Reference: "platform age rules",
+	Example:   `{"minorMode":true,"gazeInView":null,"dwellInViewMs":null,"locomotionState":"seated","immersionLevel":"full"}`,
 }, {
 	// Any value counts, false and 0 too, and no consent flag helps.
 	Code: "MINOR_EYE_TRACKING", ID: "minor-eye-tracking", On: everywhere,
@@ -167,6 +183,7 @@ var rules = []rule{{
 	Required:  "absent",
 	Message:   "eye-derived fields must not be sent for a minor",
 	Reference: "COPPA 2025 biometrics, BIPA",
+	Example:   `{"minorMode":true,"gazeInView":true}`,
 }, {
 	Code: "MINOR_PROFILED_DELIVERY", ID: "minor-profiled-delivery", On: everywhere,
 	Terms:     []term{{All: facts{minorTrue, profiledTrue}}},
@@ -174,6 +191,7 @@ var rules = []rule{{
 	Required:  "false",
 	Message:   "profiled delivery to a minor",
 	Reference: "DSA 28(2), ICO code 12",
+	Example:   `{"minorMode":true,"gazeInView":null,"dwellInViewMs":null,"profiled":true}`,
 }, {
 	Code: "MINOR_NEURAL_DELIVERY", ID: "minor-neural-delivery", On: on(Neural),
 	Terms:     []term{{All: facts{minorTrue}, NotAny: true}},
@@ -181,6 +199,7 @@ var rules = []rule{{
 	Required:  "false",
 	Message:   "neural delivery to a minor",
 	Reference: "UNESCO 2025",
+	Example:   `{"minorMode":true,"gazeInView":null,"dwellInViewMs":null}`,
 }, {
 	Code: "NEURAL_CONSENT_WITHHELD", ID: "neural-consent-withheld", On: on(Neural, Any),
 	Terms:     []term{{All: facts{neuralConsentFalse}}},
@@ -188,6 +207,7 @@ var rules = []rule{{
 	Required:  "true",
 	Message:   "neural-data consent withheld",
 	Reference: "Colorado HB24-1058, California SB 1223",
+	Example:   `{"neuralDataConsent":false}`,
 }, {
 	Code: "SPATIAL_MAPPING_CONSENT_REQUIRED", ID: "spatial-mapping-consent", On: spatial.and(Any),
 	Terms: []term{
@@ -199,6 +219,7 @@ var rules = []rule{{
 	Required:  "true",
 	Message:   "mapped space used without consent",
 	Reference: "GDPR 6 and 7, platform permission models",
+	Example:   `{"spatialAnchorPersistent":true,"spatialMappingConsent":false}`,
 }, {
 	Code: "BYSTANDER_CAPTURE_RISK", ID: "bystander-capture-risk", On: camera.and(Any),
 	Terms: []term{
@@ -209,6 +230,7 @@ var rules = []rule{{
 	Required:  "none, or spatialMappingConsent true",
 	Message:   "bystanders may be captured into a persistent map",
 	Reference: "Irish DPC and Garante on smart glasses",
+	Example:   `{"bystanderCaptureRisk":"possible","spatialAnchorPersistent":true,"spatialMappingConsent":null}`,
 }}
 
 var (

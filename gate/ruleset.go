@@ -100,41 +100,19 @@ func (c class) letter() byte { return "MESNGX"[c] }
 // factNames names each fact by how it is read off: "linkState=lost",
 // "speedMph>=5"; one that several fields state, by all of them.
 func factNames() (names [factCount]string) {
-	add := func(f fact, name string) {
-		if f != noFact {
-			names[f] = strings.TrimPrefix(names[f]+"/"+name, "/")
+	for f, ways := range readings() {
+		for i, r := range ways {
+			names[f] += "/"[:min(i, 1)] + r.name
 		}
 	}
-	for f := range fieldCount {
-		s := &fields[f]
-		add(s.given, s.name)
-		for _, v := range s.values {
-			add(v.fact, s.name+"="+v.text)
-		}
-		for _, o := range s.over {
-			op := ">="
-			if o.above {
-				op = ">"
-			}
-			add(o.fact, fmt.Sprintf("%s%s%v", s.name, op, o.limit))
-		}
-	}
-	add(bvlosDeclared, "right.bvlos")
-	add(regionUnlicensed, "footprintRegion-not-in-right.regions")
-	add(otherSubstrate, "substrate-not-of-right")
-	add(speedOverCap, fmt.Sprintf("speedMph>right.maxSpeedMph<%d", drivingMph))
-	add(dwellZero, "dwellMs=0")
-	add(dwellUnderAudible, fmt.Sprintf("dwellMs<%d", audibleBarMs))
 	return names
 }
 
 // String lists the names of the set, joined by commas.
 func (set surfaces) String() string {
 	var names []string
-	for s := range Substrate(Substrates) {
-		if set.has(s) {
-			names = append(names, s.String())
-		}
+	for _, s := range set.list() {
+		names = append(names, s.String())
 	}
 	return strings.Join(names, ",")
 }

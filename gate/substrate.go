@@ -94,6 +94,16 @@ func (set surfaces) and(list ...Substrate) surfaces    { return set | on(list...
 func (set surfaces) except(list ...Substrate) surfaces { return set &^ on(list...) }
 func (set surfaces) has(s Substrate) bool              { return set&(1<<s) != 0 }
 
+// list is the substrates of the set in order.
+func (set surfaces) list() (list []Substrate) {
+	for s := range Substrate(Substrates) {
+		if set.has(s) {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
 // The sets that the tables name. Only everywhere, visual and inApp hold Any.
 var (
 	everywhere = surfaces(1<<Substrates - 1)

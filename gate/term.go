@@ -1,5 +1,7 @@
 package gate
 
+import "cmp"
+
 // rule is a row of the table of refusals.
 type rule struct {
 	Code, ID string
@@ -10,6 +12,10 @@ type rule struct {
 	Fields            []field // the inputs; the first is the one to highlight
 	Required, Message string
 	Reference         string // what justifies the direction of the rule
+
+	// Example, merged into the telemetry of a substrate's own example (RFC 7396), makes the
+	// rule refuse it. {other} is a substrate that the right is not for.
+	Example string
 }
 
 // suppression is a row of the table of what is not billed.
@@ -17,6 +23,8 @@ type suppression struct {
 	Reason Reason
 	On     surfaces
 	Terms  []term
+
+	Reference string // what justifies it
 }
 
 // term holds when all of All and none of None are stated. One without All is
@@ -56,4 +64,15 @@ func (t *term) visible(set surfaces, s Substrate) bool {
 		return false
 	}
 	return s != Any || len(t.All) > 0 && !t.NotAny
+}
+
+// tells is what a violation by one of the rule's terms tells.
+func (r *rule) tells(t *term) tell {
+	said := tell{Field: r.Fields[0]}
+	if t.Tell != nil {
+		said = *t.Tell
+	}
+	said.Required = cmp.Or(said.Required, r.Required)
+	said.Message = cmp.Or(said.Message, r.Message)
+	return said
 }

@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -78,18 +77,12 @@ func (v Verdict) violation(i int, r *Right, t *Telemetry) Violation {
 
 // cause is what the first term that holds has to tell.
 func (v Verdict) cause(rule *rule) tell {
-	cause := tell{Field: rule.Fields[0]}
 	for i := range rule.Terms {
 		if t := &rule.Terms[i]; t.visible(rule.On, v.Substrate) && t.holds(v.stated) {
-			if t.Tell != nil {
-				cause = *t.Tell
-			}
-			break
+			return rule.tells(t)
 		}
 	}
-	cause.Required = cmp.Or(cause.Required, rule.Required)
-	cause.Message = cmp.Or(cause.Message, rule.Message)
-	return cause
+	return rule.tells(&term{})
 }
 
 // observed is what a violation may tell of a field.
