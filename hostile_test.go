@@ -111,7 +111,7 @@ var plain = []string{
 var free = regexp.MustCompile(`OrgId$|^(beam|bvlosWaiver|correlation|coverageCell|dataSubject|groundStation|row|spatialAnchor|spatialPlacement|vendor)Id$`)
 
 // open are the routes that ask for no key.
-var open = []string{"/.well-known/muniment/keys.json", "/docs", "/openapi.json", "/openapi-3.0.json", "/v1", "/v1/healthz"}
+var open = []string{"/.well-known/muniment/keys.json", "/docs", "/docs/gate", "/gate.json", "/openapi.json", "/openapi-3.0.json", "/v1", "/v1/healthz"}
 
 // resource finds the names in paths and bodies.
 var resource = regexp.MustCompile(`{(\w+)}`)

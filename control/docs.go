@@ -17,12 +17,19 @@ import (
 //go:embed page
 var page embed.FS
 
-// docs serves the OpenAPI document, in both versions, and the page that shows it.
+// docs serves the OpenAPI document, in both versions, the gate's catalogue, and the pages that
+// show them.
 type docs struct {
-	document, page []byte
-	policy         string
+	document, catalogue []byte
+	page, gatePage      html
 	// older makes the document in OpenAPI 3.0, when it is asked for first.
 	older func() ([]byte, error)
+}
+
+// html is a page, and the policy under which it runs.
+type html struct {
+	text   []byte
+	policy string
 }
 
 type docsAnswer struct {
@@ -35,46 +42,67 @@ type docsAnswer struct {
 
 // Routes adds them to the API. write has to come before the first request.
 func (d *docs) Routes(a route.API) {
-	add := func(id, path, summary string, content route.Content, answer func() (docsAnswer, error)) {
-		route.AddRaw(a, route.Operation{ID: id, Method: http.MethodGet, Path: path, Summary: summary, Tag: tagService, Access: route.Public{}, Content: content},
-			func(context.Context, *struct{}) (*docsAnswer, error) {
-				file, err := answer()
-				file.CacheControl, file.Sniffing = "no-cache", "nosniff"
-				return &file, err
-			})
+	add := func(op route.Operation, answer func() (docsAnswer, error)) {
+		op.Method, op.Tag, op.Access = http.MethodGet, tagService, route.Public{}
+		route.AddRaw(a, op, func(context.Context, *struct{}) (*docsAnswer, error) {
+			file, err := answer()
+			file.CacheControl, file.Sniffing = "no-cache", "nosniff"
+			return &file, err
+		})
 	}
-	add("get-openapi", "/openapi.json", "Get this document", route.Content{Type: jsonType}, func() (docsAnswer, error) {
-		return docsAnswer{ContentType: jsonType, Body: d.document}, nil
-	})
-	add("get-openapi-3-0", "/openapi-3.0.json", "Get this document in OpenAPI 3.0", route.Content{Type: jsonType}, func() (docsAnswer, error) {
-		text, err := d.older()
-		return docsAnswer{ContentType: jsonType, Body: text}, err
-	})
-	add("get-docs", "/docs", "Read this document as a page", route.Content{Type: "text/html"}, func() (docsAnswer, error) {
-		return docsAnswer{ContentType: "text/html; charset=utf-8", Policy: d.policy, Body: d.page}, nil
-	})
+	addJSON := func(op route.Operation, text func() ([]byte, error)) {
+		op.Content = route.Content{Type: jsonType}
+		add(op, func() (docsAnswer, error) {
+			body, err := text()
+			return docsAnswer{ContentType: jsonType, Body: body}, err
+		})
+	}
+	addPage := func(op route.Operation, page *html) {
+		op.Content = route.Content{Type: "text/html"}
+		add(op, func() (docsAnswer, error) {
+			return docsAnswer{ContentType: "text/html; charset=utf-8", Policy: page.policy, Body: page.text}, nil
+		})
+	}
+	addJSON(route.Operation{ID: "get-openapi", Path: "/openapi.json", Summary: "Get this document"}, func() ([]byte, error) { return d.document, nil })
+	addJSON(route.Operation{ID: "get-openapi-3-0", Path: "/openapi-3.0.json", Summary: "Get this document in OpenAPI 3.0"}, func() ([]byte, error) { return d.older() })
+	addPage(route.Operation{ID: "get-docs", Path: "/docs", Summary: "Read this document as a page"}, &d.page)
+	addJSON(route.Operation{ID: "get-gate", Path: "/gate.json", Summary: "Get the constraint gate's rules",
+		Description: "The catalogue of the gate, without an envelope: substrates, rules that refuse, reasons for which nothing is billed, limits, telemetry fields and sources, " +
+			"written from the tables that the gate decides by; and for each substrate a delivery that is billed and one that each of its rules refuses. `/docs/gate` shows it as a page.",
+	}, func() ([]byte, error) { return d.catalogue, nil })
+	addPage(route.Operation{ID: "get-gate-page", Path: "/docs/gate", Summary: "Read the constraint gate's rules as a page"}, &d.gatePage)
 }
 
-// write makes document and page of what the API has declared.
+// write makes documents and pages of what the API has declared and of the gate's tables.
 func (d *docs) write(declared *huma.OpenAPI) (err error) {
 	if d.document, err = document(declared); err != nil {
 		return err
 	}
 	d.older = sync.OnceValues(func() ([]byte, error) { return downgrade(d.document) })
-	var parts [3]string
-	for i, name := range []string{"docs.html", "docs.css", "docs.js"} {
-		text, err := page.ReadFile("page/" + name)
+	catalogue := newGateCatalogue()
+	if d.catalogue, err = catalogue.json(); err != nil {
+		return err
+	}
+	text := map[string]string{}
+	for _, name := range []string{"docs.html", "docs.css", "shell.js", "docs.js", "gate.html", "gate.js"} {
+		file, err := page.ReadFile("page/" + name)
 		if err != nil {
 			return err
 		}
-		parts[i] = string(text)
+		text[name] = string(file)
 	}
-	html, style, script := parts[0], parts[1], parts[2]
-	d.page = []byte(strings.NewReplacer("/*style*/", style, "/*script*/", script).Replace(html))
-	// The page loads nothing but the document, and runs nothing but what is in it.
-	d.policy = "default-src 'none'; connect-src 'self'; img-src data:; style-src " + hashSource(style) + "; script-src " + hashSource(script) +
+	style, script := text["docs.css"], text["shell.js"]+text["docs.js"]
+	d.page = html{[]byte(strings.NewReplacer("/*style*/", style, "/*script*/", script).Replace(text["docs.html"])), pagePolicy(style, script)}
+	script = text["shell.js"] + text["gate.js"]
+	d.gatePage.policy = pagePolicy(style, script)
+	d.gatePage.text, err = catalogue.page(text["gate.html"], style, script)
+	return err
+}
+
+// pagePolicy lets a page load nothing but from this service, and run nothing but what is in it.
+func pagePolicy(style, script string) string {
+	return "default-src 'none'; connect-src 'self'; img-src data:; style-src " + hashSource(style) + "; script-src " + hashSource(script) +
 		"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-	return nil
 }
 
 // hashSource allows an inline element by its content (CSP level 2).

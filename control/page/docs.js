@@ -1,19 +1,7 @@
-"use strict";
 // Draws /openapi.json. Text from the document only ever becomes text on the page.
 
 const methods = ["get", "post", "put", "patch", "delete"];
 let doc;
-
-// el makes an element: el("a", {href: "#"}, "text", child, [more]).
-function el(tag, attributes, ...children) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes || {})) {
-    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else if (value !== undefined && value !== null && value !== false) node.setAttribute(name, value === true ? "" : value);
-  }
-  node.append(...children.flat(Infinity).filter((c) => c !== null && c !== undefined && c !== false));
-  return node;
-}
 
 // prose is the little Markdown that descriptions use: paragraphs, **bold**, `code`.
 function prose(text) {
@@ -105,18 +93,6 @@ function parameters(list, where, title) {
   ];
 }
 
-// coloured is JSON with its parts marked.
-function coloured(value) {
-  const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
-  const out = [];
-  let at = 0;
-  for (const m of text.matchAll(/("(?:[^"\\]|\\.)*")(\s*:)?|-?\b\d[\d.eE+-]*\b|\b(?:true|false|null)\b/g)) {
-    out.push(text.slice(at, m.index), el("span", { class: m[2] ? "key" : m[1] ? "string" : "number" }, m[1] || m[0]), m[2] || "");
-    at = m.index + m[0].length;
-  }
-  return [...out, text.slice(at)];
-}
-
 function sample(title, tabs) {
   const pre = el("pre", { tabindex: 0 });
   const buttons = tabs.map((tab) => el("button", {
@@ -198,7 +174,8 @@ function draw() {
   main.append(el("section", { class: "overview" },
     el("h1", {}, doc.info.title), el("p", { class: "lead" }, doc.info.summary || ""), prose(doc.info.description),
     el("p", {}, "This page shows ", el("a", { href: "/openapi.json" }, "/openapi.json"), " (OpenAPI ", doc.openapi, "). The same in OpenAPI 3.0, for tools that want it, is ",
-      el("a", { href: "/openapi-3.0.json" }, "/openapi-3.0.json"), ".")));
+      el("a", { href: "/openapi-3.0.json" }, "/openapi-3.0.json"), ". What the constraint gate asks of a delivery is at ",
+      el("a", { href: "/docs/gate" }, "/docs/gate"), ".")));
   for (const tag of doc.tags || []) {
     const chapter = el("section", { class: "chapter" }, el("h2", {}, tag.name), el("p", {}, phrases(tag.description || "")));
     const links = el("div", {}, el("h2", {}, tag.name));
@@ -217,69 +194,6 @@ function draw() {
   if (location.hash) { const at = document.getElementById(location.hash.slice(1)); if (at) at.scrollIntoView({ behavior: "instant" }); }
 }
 
-// watch marks in the contents where the reader is.
-function watch() {
-  const links = new Map([...document.querySelectorAll("nav a")].map((a) => [a.hash.slice(1), a]));
-  const inView = new Set();
-  const observer = new IntersectionObserver((entries) => {
-    for (const e of entries) e.isIntersecting ? inView.add(e.target.id) : inView.delete(e.target.id);
-    const here = [...links.keys()].find((id) => inView.has(id));
-    for (const [id, a] of links) a.classList.toggle("here", id === here);
-  }, { rootMargin: "-8% 0px -62% 0px" });
-  for (const id of links.keys()) observer.observe(document.getElementById(id));
-
-  const filter = document.getElementById("filter");
-  filter.addEventListener("input", () => show(links, filter.value.toLowerCase().split(/\s+/).filter(Boolean)));
-  addEventListener("keydown", (e) => {
-    if (e.key === "/" && document.activeElement !== filter) {
-      e.preventDefault();
-      filter.focus();
-    } else if (e.key === "Escape" && document.activeElement === filter) {
-      filter.value = "";
-      filter.blur();
-      show(links, []);
-    }
-  });
-}
-
-// show leaves the operations that have all of the words.
-function show(links, words) {
-  for (const article of document.querySelectorAll("article")) {
-    article.hidden = !words.every((w) => article.dataset.search.includes(w));
-    links.get(article.id).hidden = article.hidden;
-  }
-  for (const group of document.querySelectorAll("section.chapter, nav > div")) {
-    group.hidden = [...group.querySelectorAll(":scope > article, :scope > a")].every((one) => one.hidden);
-  }
-  document.querySelector(".overview").hidden = words.length > 0;
-  document.querySelector("nav .none").hidden = [...links.values()].some((a) => !a.hidden);
-}
-
-// theme goes on from the reader's last choice, and from the system's without one.
-function theme() {
-  const root = document.documentElement;
-  const saved = localStorage.getItem("theme");
-  if (saved) root.dataset.theme = saved;
-  document.getElementById("theme").addEventListener("click", () => {
-    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-    root.dataset.theme = dark ? "light" : "dark";
-    localStorage.setItem("theme", root.dataset.theme);
-  });
-}
-
-// menu opens and closes the contents where the window is narrow.
-function menu() {
-  const button = document.getElementById("menu");
-  const open = (now) => {
-    button.setAttribute("aria-expanded", String(now));
-    document.querySelector("aside").classList.toggle("open", now);
-  };
-  button.addEventListener("click", () => open(button.getAttribute("aria-expanded") !== "true"));
-  document.getElementById("contents").addEventListener("click", (e) => { if (e.target.closest("a")) open(false); });
-}
-
-theme();
-menu();
 fetch("/openapi.json")
   .then((answer) => answer.ok ? answer.json() : Promise.reject(new Error("HTTP " + answer.status)))
   .then((read) => { doc = read; draw(); })

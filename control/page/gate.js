@@ -1,0 +1,2 @@
+for (const pre of document.querySelectorAll("pre.json")) pre.replaceChildren(...coloured(pre.textContent));
+watch();
