@@ -49,6 +49,7 @@ var rooms = map[string][]string{
 	"gateway/identity":        {"gateway/api", "gateway/snapshot", "sealer", "sealer/keyfile"},
 	"gateway/issue":           {"gate", "gateway/api", "gateway/auth", "gateway/snapshot", "sealer", "sealer/keyfile"},
 	"gateway/issue/issuetest": {"gate", "gateway/api", "gateway/auth", "sealer"},
+	"gateway/upload":          {"gateway/api"},
 	"gateway/snapshot":        {"gate", "gateway/api", "gateway/auth"},
 	"pipeline":                {"gate", "sealer"},
 	"pipeline/clickhouse":     {"gate", "pipeline", "pipeline/drift", "sealer"},
@@ -78,7 +79,7 @@ var adapters = map[string][]string{
 	"github.com/alecthomas/kong":       {"."},
 	"github.com/pressly/goose":         {"control/store", "pipeline/clickhouse", "pipeline/sqlite"},
 	"github.com/segmentio/kafka-go":    {"pipeline/kafka"},
-	"github.com/klauspost/compress":    {"control/proof", "gateway", "sealer"},
+	"github.com/klauspost/compress":    {"control/proof", "gateway", "gateway/upload", "sealer"},
 	"github.com/ClickHouse/clickhouse": {"pipeline/clickhouse", "bench"}, // what the product is held against
 	"github.com/cespare/xxhash":        {"pipeline/clickhouse"},
 	"github.com/cloudevents/sdk-go":    {"gateway/adapter"},

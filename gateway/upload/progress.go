@@ -1,0 +1,55 @@
+package upload
+
+import (
+	"sync/atomic"
+)
+
+// Progress counts what a run has done so far. It may be read at any time.
+type Progress struct {
+	TotalFiles, Files atomic.Int64 // Files are read and answered
+	TotalBytes, Bytes atomic.Int64 // of files as they lie on the disk
+
+	// Rows by their status, those that an earlier run had done, and attempts that were made again.
+	Accepted, Duplicate, Rejected, Unmapped, Skipped, Retries atomic.Int64
+	// Unknown are files of folders whose names don't say what they hold.
+	Unknown atomic.Int64
+
+	why atomic.Pointer[string]
+}
+
+// Trouble is why the last attempt failed; empty once one succeeds.
+func (p *Progress) Trouble() string {
+	if why := p.why.Load(); why != nil {
+		return *why
+	}
+	return ""
+}
+
+// Answered is the rows that this run has had answered.
+func (p *Progress) Answered() int64 {
+	return p.Accepted.Load() + p.Duplicate.Load() + p.Rejected.Load() + p.Unmapped.Load()
+}
+
+func (p *Progress) trouble(err error) {
+	why := printable(err.Error())
+	p.why.Store(&why)
+	p.Retries.Add(1)
+}
+
+func (p *Progress) count(lines []result) {
+	p.why.Store(nil)
+	for i := range lines {
+		switch lines[i].Status {
+		case statusAccepted:
+			p.Accepted.Add(1)
+		case statusDuplicate:
+			p.Duplicate.Add(1)
+		case statusRejected:
+			p.Rejected.Add(1)
+		case statusUnmapped:
+			p.Unmapped.Add(1)
+		}
+	}
+}
+
+func (p *Progress) done(b *batch) { p.Bytes.Add(b.bytes) }

@@ -1,0 +1,255 @@
+package upload
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+const (
+	// attemptTime is how long one attempt may take.
+	attemptTime = time.Minute
+	// firstDelay doubles with each attempt, up to mostDelay.
+	firstDelay = 500 * time.Millisecond
+	mostDelay  = 30 * time.Second
+	// rowAttempts is how often a row is sent that the service rejects for a passing reason.
+	rowAttempts = 5
+	// maxAnswer is the longest answer that is read.
+	maxAnswer = 64 << 20
+)
+
+// refusal is an answer that is no success.
+type refusal struct {
+	status  int
+	code    string
+	message string
+	after   time.Duration // Retry-After
+}
+
+func (r *refusal) Error() string {
+	text := printable(r.message)
+	if text == "" {
+		text = http.StatusText(r.status)
+	}
+	if r.code != "" {
+		text = printable(r.code) + ": " + text
+	}
+	return fmt.Sprintf("the service answers %d %s", r.status, text)
+}
+
+// passing says that the same request may be taken later.
+func (r *refusal) passing() bool {
+	switch r.status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
+	}
+	return r.status >= 500
+}
+
+// ofBatch says that the request was refused for what was in it.
+func (r *refusal) ofBatch() bool {
+	switch r.status {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
+		return true
+	}
+	return false
+}
+
+// deliver sends a batch until it is answered, and writes what of its rows became. An error ends
+// the run.
+func (u *Uploader) deliver(ctx context.Context, b *batch) error {
+	var began time.Time // of trouble
+	for attempt := 0; ; attempt++ {
+		if ctx.Err() != nil || b.file.refused() {
+			return nil // Run says why, and of the file find does
+		}
+		a, err := u.post(ctx, b)
+		if err == nil {
+			left, err := u.settle(b, a)
+			if err != nil || !left {
+				return err
+			}
+		}
+		var r *refusal
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			err = errRowsBusy
+		case !errors.As(err, &r) || r.passing():
+		case r.ofBatch():
+			return u.refuse(b, r)
+		default:
+			return r
+		}
+		if began.IsZero() {
+			began = time.Now()
+		}
+		if time.Since(began) >= u.cfg.RetryFor {
+			return fmt.Errorf("given up after %s: %w", u.cfg.RetryFor, err)
+		}
+		u.progress.trouble(err)
+		after := time.Duration(0)
+		if r != nil {
+			after = r.after
+		}
+		wait(ctx, delay(attempt, after))
+	}
+}
+
+var errRowsBusy = errors.New("the service can't take some rows now")
+
+// settle writes what became of the rows. It leaves those in the batch that are to be sent again,
+// and says whether there are any.
+func (u *Uploader) settle(b *batch, a *answer) (left bool, err error) {
+	lines, err := b.results(a)
+	if err != nil {
+		return false, err
+	}
+	b.answered++
+	if b.answered < rowAttempts && slices.ContainsFunc(lines, func(l result) bool { return l.passing() }) {
+		if b.rows[0].document { // which is sent as a whole
+			return true, nil
+		}
+		final, rows := lines[:0:0], b.rows[:0:0]
+		for i := range lines {
+			if lines[i].passing() {
+				rows = append(rows, b.rows[i])
+			} else {
+				final = append(final, lines[i])
+			}
+		}
+		b.rows, lines, left = rows, final, true
+	}
+	if err := b.file.log.write(lines); err != nil {
+		return false, err
+	}
+	u.progress.count(lines)
+	if !left {
+		u.progress.done(b)
+	}
+	return left, nil
+}
+
+// refuse takes note that a batch was refused as it stands: a document is rejected, and of any
+// other file nothing more is sent, as it would fare no better.
+func (u *Uploader) refuse(b *batch, why *refusal) error {
+	if !b.rows[0].document {
+		b.file.fail(why)
+		return nil
+	}
+	text, err := json.Marshal(map[string]string{"error": why.code, "message": why.message})
+	if err != nil {
+		return err
+	}
+	lines := []result{{Row: sumText(b.rows[0].sum), Status: statusRejected, Error: text, Rows: 1}}
+	if err := b.file.log.write(lines); err != nil {
+		return err
+	}
+	u.progress.count(lines)
+	u.progress.done(b)
+	return nil
+}
+
+// post makes one attempt.
+func (u *Uploader) post(ctx context.Context, b *batch) (*answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
+	var body bytes.Buffer
+	pack, err := gzip.NewWriterLevel(&body, gzip.BestSpeed)
+	if err == nil {
+		_, err = pack.Write(b.source.body(nil, b.rows))
+	}
+	if err == nil {
+		err = pack.Close()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot pack a batch: %w", err)
+	}
+	target := u.endpoint
+	if b.source.query != nil {
+		target += "?" + b.source.query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, &body)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a request: %w", err)
+	}
+	req.Header.Set("Authorization", "Bearer "+u.cfg.Key)
+	req.Header.Set("Content-Type", b.source.mediaType)
+	req.Header.Set("Content-Encoding", "gzip")
+	resp, err := u.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("the service can't be reached: %w", err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the answer of the service: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, readRefusal(resp, text)
+	}
+	a := new(answer)
+	if err := json.Unmarshal(text, a); err != nil {
+		return nil, fmt.Errorf("cannot read the answer of the service: %w", err)
+	}
+	return a, nil
+}
+
+func readRefusal(resp *http.Response, text []byte) *refusal {
+	r := &refusal{status: resp.StatusCode}
+	var envelope struct{ Error, Message string }
+	if json.Unmarshal(text, &envelope) == nil {
+		r.code, r.message = envelope.Error, envelope.Message
+	}
+	given := resp.Header.Get("Retry-After")
+	if seconds, err := strconv.Atoi(given); err == nil {
+		r.after = time.Duration(seconds) * time.Second
+	} else if at, err := http.ParseTime(given); err == nil {
+		r.after = time.Until(at)
+	}
+	r.after = min(max(r.after, 0), 10*time.Minute)
+	return r
+}
+
+// delay is how long to wait before an attempt is made again: longer each time, not before the
+// service asks for it, and never the same for all.
+func delay(attempt int, after time.Duration) time.Duration {
+	most := min(firstDelay<<min(attempt, 10), mostDelay)
+	jitter := time.Duration(rand.Int64N(int64(most/2))) + 1
+	if after > 0 {
+		return after + jitter
+	}
+	return most/2 + jitter
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// printable is a text of the service's as a terminal may be shown it.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text[:min(len(text), 1000)])
+}

@@ -1,0 +1,202 @@
+// Package upload sends files of plays to POST /v1/delivery/ingest-batch: the client's side, for
+// muniment ingest.
+//
+// A file is cut into batches of at most 1,000 rows, which are sent by several senders at once.
+// What the service can't take now (429, 5xx, no connection) is sent again, later and later, for
+// as long as Config.RetryFor; what it refuses for good ends the file, and where the key or the
+// address is wrong, the run.
+//
+// Beside each file stands its results file: a line for each row with its index, its status and
+// its receiptId or error, appended when the batch is answered. It is also what a later run goes
+// on from: rows that it says were taken are not sent again, as long as they still have the
+// content that they had then. It only saves work. That a row counts once is the service's
+// promise, by the row's identity: whoever is killed between answer and line sends the row again,
+// and is told that it is a duplicate. So a results file may be torn, lost or deleted at any time.
+//
+// Memory is bounded by the batches in hand, whatever the length of a file; only a document of a
+// vendor's format, which can't be cut, is held as a whole.
+package upload
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bounds of the service (see its contract), and of what is sent at once.
+const (
+	maxRows = 1000    // of a batch
+	maxBody = 8 << 20 // of a batch, unpacked, in bytes
+	cutAt   = 2 << 20 // a batch that is as long has no further row
+)
+
+// Config of an upload. URL and Key are required.
+type Config struct {
+	// URL of the service, as https://muniment.example.
+	URL string
+	// Key is the API key, with the scope delivery:write.
+	Key string
+	// HTTP is how the service is reached; default http.DefaultTransport. It is not told to
+	// follow redirects, which would hand the key to others.
+	HTTP http.RoundTripper
+	// Format is that of all files, as ingest-batch's parameter has it, or ndjson, json or csv;
+	// empty is what a file's name says.
+	Format string
+	// Options are the further parameters that the format takes.
+	Options url.Values
+	// Results is the folder of the results files; empty puts each beside its file.
+	Results string
+	// Again sends rows again that were rejected.
+	Again bool
+	// Senders is how many batches are in hand at once. Default 4.
+	Senders int
+	// RetryFor is how long a batch is tried that the service can't take. Default 15 minutes.
+	RetryFor time.Duration
+	// Progress, if there is one, counts what is done.
+	Progress *Progress
+}
+
+// Uploader uploads files. One run at a time.
+type Uploader struct {
+	cfg      Config
+	http     http.Client
+	endpoint string
+	progress *Progress
+}
+
+// New checks the configuration. Nothing is sent.
+func New(cfg Config) (*Uploader, error) {
+	base, err := url.Parse(cfg.URL)
+	switch {
+	case err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.RawQuery != "" || base.Fragment != "" || base.User != nil:
+		return nil, fmt.Errorf("the URL of the service %q is none such as https://muniment.example", cfg.URL)
+	case cfg.Key == "":
+		return nil, errors.New("the API key is missing")
+	case strings.ContainsFunc(cfg.Key, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
+		return nil, errors.New("the API key is malformed") // and not shown: a part of it may be right
+	case cfg.Senders < 0 || cfg.RetryFor < 0:
+		return nil, errors.New("the number of senders and the time for retries can't be negative")
+	}
+	cfg.Senders, cfg.RetryFor = cmp.Or(cfg.Senders, 4), cmp.Or(cfg.RetryFor, 15*time.Minute)
+	if cfg.HTTP == nil {
+		cfg.HTTP = http.DefaultTransport
+	}
+	u := &Uploader{cfg: cfg, progress: cfg.Progress, endpoint: strings.TrimSuffix(base.String(), "/") + "/v1/delivery/ingest-batch"}
+	u.http = http.Client{Transport: cfg.HTTP, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	if u.progress == nil {
+		u.progress = new(Progress)
+	}
+	return u, nil
+}
+
+// Run uploads files, and folders with all files in them that it knows by name. It returns when
+// every row was answered, or with the reason why not; what went wrong with single files is
+// joined. Rejected rows are no error: see Progress.
+func (u *Uploader) Run(ctx context.Context, paths []string) error {
+	files, err := u.find(paths)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		u.progress.TotalBytes.Add(f.size)
+	}
+	u.progress.TotalFiles.Store(int64(len(files)))
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	batches := make(chan *batch)
+	var senders sync.WaitGroup
+	for range u.cfg.Senders {
+		senders.Go(func() {
+			for b := range batches {
+				if err := u.deliver(ctx, b); err != nil {
+					end(err) // the others end what they have in hand, and take no more
+				}
+				b.file.release()
+			}
+		})
+	}
+	for _, f := range files {
+		if ctx.Err() != nil {
+			break
+		}
+		if err := u.read(ctx, f, batches); err != nil {
+			f.fail(err)
+		}
+		f.release()
+	}
+	close(batches)
+	senders.Wait()
+	var failed []error
+	for _, f := range files {
+		if f.failed != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", f.path, f.failed))
+		}
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		failed = append(failed, cause)
+	}
+	return errors.Join(failed...)
+}
+
+// read sends the rows of a file, in batches, to be delivered. It returns when all are handed on.
+func (u *Uploader) read(ctx context.Context, f *file, batches chan<- *batch) error {
+	results, err := openResults(f.results, u.cfg.Again)
+	if err != nil {
+		return err
+	}
+	f.log = results
+	content, err := openContent(f.path)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	s := u.source(f, content)
+	b := &batch{file: f, source: s}
+	var counted int64
+	hand := func() error {
+		b.bytes, counted = content.read()-counted, content.read()
+		if len(b.rows) == 0 {
+			u.progress.Bytes.Add(b.bytes)
+			return nil
+		}
+		f.hold()
+		select {
+		case batches <- b:
+		case <-ctx.Done():
+			f.release()
+			return nil // Run says why
+		}
+		b = &batch{file: f, source: s}
+		return nil
+	}
+	for r, err := range s.rows {
+		switch {
+		case err != nil:
+			return errors.Join(err, hand()) // what was read before it is good
+		case ctx.Err() != nil || f.refused():
+			return nil
+		case results.has(&r):
+			u.progress.Skipped.Add(1)
+			continue
+		case r.fault != "":
+			if err := results.write(r.rejected()); err != nil {
+				return err
+			}
+			u.progress.Rejected.Add(1)
+			continue
+		}
+		if len(b.rows) == s.most || len(b.rows) > 0 && b.size+len(r.text) > cutAt {
+			if err := hand(); err != nil {
+				return err
+			}
+		}
+		b.add(r)
+	}
+	return hand()
+}
