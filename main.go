@@ -64,6 +64,7 @@ type commands struct {
 	Root    node.RootCommands `cmd:"" help:"Make a root key, and let it delegate; offline."`
 	Backup  backupCmd         `cmd:"" help:"Copy a data folder as of one point in time, while it is served."`
 	Restore restoreCmd        `cmd:"" help:"Make a data folder of a backup, once all of it is verified."`
+	Ingest  ingestCmd         `cmd:"" help:"Upload files of plays, in batches; what was interrupted goes on where it was."`
 	Verify  verifyCmd         `cmd:"" help:"Verify receipts, proof packs and chains of packs, offline."`
 	Version versionCmd        `cmd:"" help:"Print the version of this program."`
 	Demo    demoCmd           `cmd:"" variables:"engines" help:"Tell the whole story against a throw-away data folder."`

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"muniment/gateway/certs"
+	"muniment/gateway/upload"
+)
+
+// apiKey names the variable that holds the API key: as a flag it would be shown to everybody
+// who lists processes.
+const apiKey = "MUNIMENT_API_KEY"
+
+type ingestCmd struct {
+	Files []string `arg:"" name:"file" help:"Files of plays, or folders of such files: NDJSON, CSV or JSON, also packed by gzip or zstd."`
+
+	URL     string `default:"http://127.0.0.1:8080" env:"MUNIMENT_URL" help:"The service. Its API key, with the scope delivery:write, is read from MUNIMENT_API_KEY or --key-file."`
+	KeyFile string `env:"MUNIMENT_API_KEY_FILE" help:"File that holds the API key." placeholder:"FILE" type:"path"`
+	CA      string `help:"Certificate authorities to trust as the service (PEM); default: those of the system." placeholder:"FILE" type:"path"`
+
+	Format string            `help:"What the files hold: ndjson, json, csv, or a format that ingest-batch takes, of which each file is one document; default: what their names say."`
+	Option map[string]string `help:"A parameter of the format, such as --option tz=Europe/Berlin or --option column.playedAt=start." placeholder:"NAME=VALUE" mapsep:"none"`
+
+	Results     string        `help:"Folder for the results files, a line for each row; default: beside each file, as FILE.results.ndjson." placeholder:"DIR" type:"path"`
+	Again       bool          `help:"Send rows again that were rejected."`
+	Concurrency int           `default:"4" help:"How many batches are in hand at once."`
+	RetryFor    time.Duration `default:"15m" help:"How long a batch is tried that the service can't take."`
+	JSON        bool          `help:"Show progress as JSON objects, one a line; the last one has done: true."`
+}
+
+// Help is behind the one of the flags.
+func (c *ingestCmd) Help() string {
+	return "The results file is also what a run that was interrupted goes on from: run the same command again. A row that is sent twice counts once."
+}
+
+// Validate asks for what can be sent.
+func (c *ingestCmd) Validate() error {
+	if c.Concurrency < 1 || c.Concurrency > 64 {
+		return errors.New("--concurrency must be 1 to 64")
+	}
+	if c.RetryFor <= 0 {
+		return errors.New("--retry-for must be greater than 0")
+	}
+	return nil
+}
+
+// Run uploads. It fails unless every row was taken.
+func (c *ingestCmd) Run() error {
+	ctx, stop := interrupted()
+	defer stop()
+	key, err := c.key()
+	if err != nil {
+		return err
+	}
+	over, err := c.transport()
+	if err != nil {
+		return err
+	}
+	options := url.Values{}
+	for name, value := range c.Option {
+		options.Set(name, value)
+	}
+	progress := new(upload.Progress)
+	u, err := upload.New(upload.Config{
+		URL: c.URL, Key: key, HTTP: over, Format: c.Format, Options: options, Results: c.Results, Again: c.Again,
+		Senders: c.Concurrency, RetryFor: c.RetryFor, Progress: progress,
+	})
+	if err != nil {
+		return err
+	}
+	out, columns := os.Stderr, 0
+	if c.JSON {
+		out = os.Stdout
+	} else if size, err := unix.IoctlGetWinsize(int(out.Fd()), unix.TIOCGWINSZ); err == nil { // it is a terminal
+		columns = cmp.Or(int(size.Col), 80)
+	}
+	printer := upload.StartPrinter(out, progress, columns, c.JSON)
+	err = u.Run(ctx, c.Files)
+	printer.Stop()
+	switch rejected := progress.Rejected.Load(); {
+	case errors.Is(err, context.Canceled):
+		return errors.New("interrupted: run the same command again to go on")
+	case err != nil:
+		return err
+	case rejected > 0:
+		return fmt.Errorf("%d rows were rejected: the results files say why", rejected)
+	}
+	return nil
+}
+
+// key reads the API key.
+func (c *ingestCmd) key() (string, error) {
+	if c.KeyFile == "" {
+		key := os.Getenv(apiKey)
+		if key == "" {
+			return "", fmt.Errorf("the API key is missing: put it in %s, or in a file that --key-file names", apiKey)
+		}
+		return key, nil
+	}
+	text, err := os.ReadFile(c.KeyFile)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the API key: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// transport is how the service is reached: by the proxy of the environment, if there is one.
+func (c *ingestCmd) transport() (http.RoundTripper, error) {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConnsPerHost = c.Concurrency
+	if c.CA == "" {
+		return t, nil
+	}
+	client, err := certs.NewClient(certs.Options{Use: "the service"}, certs.ClientFlags{CA: c.CA})
+	if err != nil {
+		return nil, err
+	}
+	t.TLSClientConfig = client.Config("") // net/http names the host
+	return t, nil
+}
