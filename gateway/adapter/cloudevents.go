@@ -65,13 +65,16 @@ func (d *document) field(name string) string {
 func (d *document) readBinaryEvent() error {
 	p := d.play("")
 	v := cloudEvent{DataContentType: d.field("content-type"), Data: d.body}
-	for name, dst := range map[string]*string{
-		"ce-specversion": &v.SpecVersion, "ce-id": &v.ID, "ce-source": &v.Source, "ce-type": &v.Type,
-		"ce-time": &v.Time, "ce-subject": &v.Subject, "ce-dataschema": &v.DataSchema,
+	for _, field := range [...]struct {
+		name string
+		dst  *string
+	}{
+		{"ce-specversion", &v.SpecVersion}, {"ce-id", &v.ID}, {"ce-source", &v.Source}, {"ce-type", &v.Type},
+		{"ce-time", &v.Time}, {"ce-subject", &v.Subject}, {"ce-dataschema", &v.DataSchema},
 	} {
 		var err error
-		if *dst, err = url.PathUnescape(d.field(name)); err != nil {
-			return unreadable("the header field %s has a percent sign that escapes nothing", name)
+		if *field.dst, err = url.PathUnescape(d.field(field.name)); err != nil {
+			return unreadable("the header field %s has a percent sign that escapes nothing", field.name)
 		}
 	}
 	if !v.Data.IsValid(jsontext.AllowDuplicateNames(true)) {

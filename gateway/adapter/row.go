@@ -63,12 +63,13 @@ func (p *play) telemetry(field string, value jsontext.Value) {
 	case len(value) == 0 || kind == jsontext.KindNull:
 	case kind != jsontext.KindBeginObject:
 		p.refuse(field, "must be an object")
+	case len(value) > maxValue:
+		p.refuse(field, "must be at most %d KiB", maxValue>>10)
+	case !value.IsValid():
+		p.refuse(field, "must be one JSON object in UTF-8, with no name given twice")
 	default:
 		value = value.Clone()
-		if value.Compact() != nil { // names given twice, too
-			p.refuse(field, "must be one JSON object in UTF-8, with no name given twice")
-			return
-		}
+		_ = value.Compact() // it is valid
 		p.row.Telemetry = []byte(value)
 	}
 }
