@@ -23,7 +23,6 @@ func TestRowCosts(t *testing.T) {
 			add("SQLite", largeGroup, product, plain+3, 0)
 			add("SQLite", largeGroup, bareInsert, 5, 0)
 			add("SQLite", largeGroup, unsearched, plain, 0)
-			add("SQLite", largeGroup, "search_anchor", plain+2, 0)
 		}
 		r.Sizes = []OnDisk{
 			{"ClickHouse", largeGroup, "events", 365}, {"ClickHouse", largeGroup, bareCopy, 365}, {"ClickHouse", largeGroup, "duplicates", 5},
@@ -39,7 +38,6 @@ func TestRowCosts(t *testing.T) {
 	require.NoError(t, good.WriteText(&text))
 	require.Contains(t, text.String(), "| ClickHouse, groups of 20,000: product to bare insert | 1.60 × (1.60 × to 1.60 × in 3 rounds)")
 	require.Contains(t, text.String(), "checking is 8.0 µs (7.0 to 9.0)")
-	require.Contains(t, text.String(), "with search_anchor alone: +4.0 µs", "the median of three differences")
 	require.Contains(t, text.String(), "| ClickHouse | 20,000 | together            | 370.0", "without the copy")
 
 	bad := costs(1.7, 2.3, 10.5)

@@ -55,17 +55,14 @@ func (r *RowCosts) figures(warehouse string, group int, way string, figure func(
 	return all
 }
 
-// against pairs two ways by their rounds.
-func (r *RowCosts) against(warehouse string, group int, of, to string, pair func(of, to float64) float64) (all []float64) {
-	a, b := r.figures(warehouse, group, of, Cost.sum), r.figures(warehouse, group, to, Cost.sum)
+// toBare divides a way by the bare insert, round by round.
+func (r *RowCosts) toBare(warehouse string, group int, way string) (all []float64) {
+	a, b := r.figures(warehouse, group, way, Cost.sum), r.figures(warehouse, group, bareInsert, Cost.sum)
 	for i := range min(len(a), len(b)) {
-		all = append(all, pair(a[i], b[i]))
+		all = append(all, a[i]/b[i])
 	}
 	return all
 }
-
-func quotient(of, to float64) float64   { return of / to }
-func difference(of, to float64) float64 { return of - to }
 
 func (r *RowCosts) judge() {
 	r.Verdicts = nil
@@ -74,7 +71,7 @@ func (r *RowCosts) judge() {
 		if group == smallGroup {
 			bound = mostSmall
 		}
-		if all := r.against("ClickHouse", group, product, bareInsert, quotient); len(all) > 0 {
+		if all := r.toBare("ClickHouse", group, product); len(all) > 0 {
 			r.bound(fmt.Sprintf("ClickHouse, groups of %s: product to bare insert", count(group)), all, "%.2f ×", "%g ×", bound)
 		}
 	}
@@ -130,14 +127,9 @@ func (r *RowCosts) writeCosts(b *strings.Builder) {
 	rows := [][]string{{"warehouse", "group", "", "here", "server", "together", "to bare insert"}}
 	for _, p := range places {
 		get := func(figure func(Cost) float64) []float64 { return r.figures(p.warehouse, p.group, p.way, figure) }
-		ratio, least, most := spread(r.against(p.warehouse, p.group, p.way, bareInsert, quotient))
-		way := p.way
-		if strings.HasPrefix(way, searchIndex) {
-			more := median(r.against(p.warehouse, p.group, p.way, unsearched, difference))
-			way = fmt.Sprintf("with %s alone: %+.1f µs", way, more)
-		}
+		ratio, least, most := spread(r.toBare(p.warehouse, p.group, p.way))
 		rows = append(rows, []string{
-			p.warehouse, count(p.group), way,
+			p.warehouse, count(p.group), p.way,
 			fmt.Sprintf("%.1f µs", median(get(func(c Cost) float64 { return c.Here }))),
 			fmt.Sprintf("%.1f µs", median(get(func(c Cost) float64 { return c.Server }))),
 			microsOf(get(Cost.sum)), fmt.Sprintf("%.2f × (%.2f to %.2f)", ratio, least, most),

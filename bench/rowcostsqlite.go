@@ -14,11 +14,8 @@ import (
 	"muniment/pipeline/sqlite"
 )
 
-// searchIndex begins the names of the indexes that nothing but a search for receipts reads.
-const searchIndex = "search_"
-
-// sqliteWays makes a warehouse with all of its indexes, one without those for searches, one
-// with each of them alone, and a file with nothing but the tables of events and their texts.
+// sqliteWays makes a warehouse, one without what only searches need, and a file with nothing
+// but the tables of events and their texts.
 func (c *RowCost) sqliteWays(ctx context.Context, report *RowCosts, group int) (_ *ways, err error) {
 	dir, err := os.MkdirTemp(c.Dir, "sqlite-")
 	if err != nil {
@@ -54,12 +51,8 @@ type plainTable struct {
 	columns     []string
 }
 
-func (f *sqliteFiles) ways(ctx context.Context, each bool) (all []way, err error) {
-	indexes, err := f.searches(ctx)
-	if err != nil {
-		return nil, err
-	}
-	whole, err := f.warehouse(ctx, product, nil)
+func (f *sqliteFiles) ways(ctx context.Context, alsoUnsearched bool) (all []way, err error) {
+	whole, err := f.warehouse(ctx, product)
 	if err != nil {
 		return nil, err
 	}
@@ -67,62 +60,23 @@ func (f *sqliteFiles) ways(ctx context.Context, each bool) (all []way, err error
 		return nil, err
 	}
 	all = []way{loading(product, whole), {bareInsert, f.prepare}}
-	if !each {
-		return all, nil
-	}
-	for i := -1; i < len(indexes); i++ {
-		name, left := unsearched, indexes
-		if i >= 0 {
-			name, left = indexes[i], append(append([]string(nil), indexes[:i]...), indexes[i+1:]...)
-		}
-		one, err := f.warehouse(ctx, name, left)
+	if alsoUnsearched {
+		narrow, err := f.warehouse(ctx, unsearched)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, loading(name, one))
+		all = append(all, loading(unsearched, narrow))
 	}
 	return all, nil
 }
 
-// searches makes an empty warehouse, and lists its indexes for searches.
-func (f *sqliteFiles) searches(ctx context.Context) (names []string, err error) {
-	w, err := f.warehouse(ctx, "empty", nil)
-	if err != nil {
-		return nil, err
+// warehouse opens a new one.
+func (f *sqliteFiles) warehouse(ctx context.Context, name string) (*sqlite.Warehouse, error) {
+	w, err := sqlite.Open(ctx, sqlite.Config{Path: f.file(name), Unsearched: name == unsearched})
+	if err == nil {
+		f.warehouses = append(f.warehouses, w)
 	}
-	db, err := openFile(f.file("empty"))
-	if err != nil {
-		return nil, err
-	}
-	defer db.Close()
-	f.warehouses = f.warehouses[:0]
-	return names, errors.Join(w.Close(), list(ctx, db, &names, "SELECT name FROM sqlite_master WHERE type = 'index' AND name GLOB ? ORDER BY name", searchIndex+"*"))
-}
-
-// warehouse opens a new one, without some of its indexes.
-func (f *sqliteFiles) warehouse(ctx context.Context, name string, without []string) (*sqlite.Warehouse, error) {
-	open := func() (*sqlite.Warehouse, error) {
-		return sqlite.Open(ctx, sqlite.Config{Path: f.file(name), Unsearched: name == unsearched})
-	}
-	w, err := open()
-	if err == nil && len(without) > 0 {
-		var db *sql.DB
-		if db, err = openFile(f.file(name)); err == nil {
-			for _, index := range without {
-				_, dropErr := db.ExecContext(ctx, "DROP INDEX "+index)
-				err = errors.Join(err, dropErr)
-			}
-			err = errors.Join(err, db.Close(), w.Close())
-		}
-		if err == nil {
-			w, err = open()
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	f.warehouses = append(f.warehouses, w)
-	return w, nil
+	return w, err
 }
 
 func (f *sqliteFiles) file(name string) string {
@@ -156,35 +110,19 @@ func (f *sqliteFiles) openBare(ctx context.Context) (err error) {
 	}
 	for i := range f.tables {
 		t := &f.tables[i]
-		var made string
+		var made, columns string
 		if err := f.product.QueryRowContext(ctx, "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?", t.name).Scan(&made); err != nil {
 			return err
 		}
 		if _, err := f.bare.ExecContext(ctx, made); err != nil {
 			return err
 		}
-		if err := list(ctx, f.product, &t.columns, "SELECT name FROM pragma_table_info(?)", t.name); err != nil {
+		if err := f.product.QueryRowContext(ctx, "SELECT group_concat(name) FROM pragma_table_info(?)", t.name).Scan(&columns); err != nil {
 			return err
 		}
+		t.columns = strings.Split(columns, ",")
 	}
 	return nil
-}
-
-// list appends the texts that a query returns.
-func list(ctx context.Context, db *sql.DB, to *[]string, query string, args ...any) error {
-	rows, err := db.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var text string
-		if err := rows.Scan(&text); err != nil {
-			return err
-		}
-		*to = append(*to, text)
-	}
-	return rows.Err()
 }
 
 // prepare reads what the product has stored of batches.
