@@ -68,8 +68,12 @@ func (s *Scale) Run(ctx context.Context) (_ []Verdict, err error) {
 	return s.verdicts, nil
 }
 
-// find holds a figure that must be at most bound.
 func (s *Scale) find(what, unit string, figure, bound float64, rest ...string) {
+	s.verdicts = append(s.verdicts, atMost(s.Out, what, unit, figure, bound, rest...))
+}
+
+// atMost prints a figure that must be at most bound.
+func atMost(out io.Writer, what, unit string, figure, bound float64, rest ...string) Verdict {
 	v := Verdict{What: what, Figure: fmt.Sprintf("%.4g%s", figure, unit), Bound: fmt.Sprintf("≤ %g%s", bound, unit), State: Missed}
 	if len(rest) > 0 {
 		v.Figure += " (" + strings.Join(rest, "; ") + ")"
@@ -77,8 +81,8 @@ func (s *Scale) find(what, unit string, figure, bound float64, rest ...string) {
 	if figure <= bound {
 		v.State = Holds
 	}
-	fmt.Fprintf(s.Out, "%s: %s, must be %s: %s\n", v.What, v.Figure, v.Bound, v.State)
-	s.verdicts = append(s.verdicts, v)
+	fmt.Fprintf(out, "%s: %s, must be %s: %s\n", v.What, v.Figure, v.Bound, v.State)
+	return v
 }
 
 func (s *Scale) start(ctx context.Context) (err error) {
@@ -124,11 +128,6 @@ func (s *Scale) register(ctx context.Context) (err error) {
 		})
 	}
 	makers.Wait()
-	bodies, err := Bodies(distinctBodies, bodySeed, s.tenant.rights)
-	if err != nil {
-		return err
-	}
-	s.requests = requests(s.tenant.client.Key, bodies)
 	return context.Cause(ctx)
 }
 
@@ -139,6 +138,7 @@ func (s *Scale) deliver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.requests = requests(s.tenant.client.Key, bodies)
 	s.from = time.Now().UTC()
 	p := &pressure{
 		addr: hostOf(s.server.API), senders: []sender{{s.tenant.client.Key, bodies}}, connections: 64, during: time.Second,
@@ -152,16 +152,11 @@ func (s *Scale) deliver(ctx context.Context) error {
 		delivered += answered.total
 	}
 	s.to = time.Now().UTC()
-	fmt.Fprintf(s.Out, "%.0f s, of which loading it waited for %s\n", s.to.Sub(s.from).Seconds(), since(time.Now(), func() {
-		err = (&target{variant: Loaded, server: s.server}).awaitLoaded(ctx)
-	}))
-	return err
-}
-
-// since says how long f took.
-func since(begin time.Time, f func()) string {
-	f()
-	return time.Since(begin).Round(100 * time.Millisecond).String()
+	if err := (&target{variant: Loaded, server: s.server}).awaitLoaded(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintf(s.Out, "%.0f s, and %.1f s more until all were loaded\n", s.to.Sub(s.from).Seconds(), time.Since(s.to).Seconds())
+	return nil
 }
 
 // kill ends the service with SIGKILL and starts it again.
@@ -228,12 +223,15 @@ func (s *Scale) rights(ctx context.Context) error {
 	return nil
 }
 
-// times asks a few times, and returns how many milliseconds each answer took.
-func (s *Scale) times(ctx context.Context, path string) (took []float64, err error) {
-	const asked = 5
-	for range asked {
+func (s *Scale) times(ctx context.Context, path string) ([]float64, error) {
+	return fiveTimes(func() error { return s.tenant.client.Do(ctx, "GET", path, nil, nil) })
+}
+
+// fiveTimes returns how many milliseconds each call of f took.
+func fiveTimes(f func() error) (took []float64, err error) {
+	for range 5 {
 		begin := time.Now()
-		if err := s.tenant.client.Do(ctx, "GET", path, nil, nil); err != nil {
+		if err := f(); err != nil {
 			return nil, err
 		}
 		took = append(took, ms(time.Since(begin)))

@@ -200,15 +200,7 @@ func timeOfULID(ms string) string {
 
 // find holds the median of times against a bound.
 func (s *ScaleWarehouse) find(what string, bound time.Duration, took []float64, rest string) {
-	v := Verdict{
-		What: what, Figure: fmt.Sprintf("%.0f ms (%s; %s)", median(took), spans(took), rest),
-		Bound: fmt.Sprintf("≤ %d ms", bound.Milliseconds()), State: Missed,
-	}
-	if median(took) <= ms(bound) {
-		v.State = Holds
-	}
-	fmt.Fprintf(s.Out, "%s: %s, must be %s: %s\n", v.What, v.Figure, v.Bound, v.State)
-	s.verdicts = append(s.verdicts, v)
+	s.verdicts = append(s.verdicts, atMost(s.Out, what, " ms", median(took), ms(bound), spans(took), rest))
 }
 
 // views asks as analysts do.
@@ -233,14 +225,13 @@ func (s *ScaleWarehouse) views(ctx context.Context) error {
 			"receipts": "SELECT toStartOfHour(rendered_at) AS hour, right_id, substrate, basis_id, metering_basis, reason, toInt64(count()) AS receipts, sum(quantity_ms) AS quantity_ms" +
 				" FROM receipts WHERE " + fmt.Sprintf(bounds, "rendered_at") + " GROUP BY hour, right_id, substrate, basis_id, metering_basis, reason",
 		} {
-			var took []float64
 			var sum pipeline.MeterTotals
-			for range 5 {
-				begun := time.Now()
-				if sum, err = s.sum(ctx, query); err != nil {
-					return fmt.Errorf("%s: %w", view, err)
-				}
-				took = append(took, ms(time.Since(begun)))
+			took, err := fiveTimes(func() (err error) {
+				sum, err = s.sum(ctx, query)
+				return err
+			})
+			if err != nil {
+				return fmt.Errorf("%s: %w", view, err)
 			}
 			what := "hourly sums of " + window.what + ", view " + view
 			if sum.Receipts != totals.Receipts || sum.QuantityMs != totals.QuantityMs || sum.Duplicates != totals.Duplicates {
@@ -291,17 +282,15 @@ func (s *ScaleWarehouse) pages(ctx context.Context) error {
 		buckets []time.Time
 	}{{"page of metering of ten days", nil}, {"page of metering of ten days by hour, with its totals", hours}} {
 		q := pipeline.MeterQuery{TenantID: s.tenantID, From: s.begin, To: s.begin.Add(tenDays), Buckets: one.buckets, Limit: limit}
-		var took []float64
-		for range 5 {
-			begun := time.Now()
+		took, err := fiveTimes(func() error {
 			rows, err := s.warehouse.Metering(ctx, q)
 			if err == nil && len(rows) == limit {
 				_, err = s.warehouse.MeterTotals(ctx, q)
 			}
-			if err != nil {
-				return err
-			}
-			took = append(took, ms(time.Since(begun)))
+			return err
+		})
+		if err != nil {
+			return err
 		}
 		s.find(one.what, bound, took, count(s.Deliveries)+" deliveries")
 	}
