@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -47,7 +48,7 @@ func (c *RowCost) groups(size int) int {
 	return c.Small
 }
 
-// Names of ways. What else there is has the name of a search index.
+// Names of ways.
 const (
 	bareInsert = "bare insert"
 	product    = "product"
@@ -69,7 +70,6 @@ type ways struct {
 	server    []int // processes
 	// settle returns once the server has nothing to do any more.
 	settle func(context.Context) error
-	author *author
 	close  func(context.Context) error
 }
 
@@ -124,9 +124,9 @@ func (c *RowCost) compare(ctx context.Context, report *RowCosts, group int, begi
 			err = closeErr
 		}
 	}()
-	w.author = newAuthor(begin, stackTenants)
+	a := newAuthor(begin, stackTenants)
 	for round := range c.Rounds + 1 {
-		batches, err := w.author.batches(c.groups(group), group)
+		batches, err := a.batches(c.groups(group), group)
 		if err != nil {
 			return err
 		}
@@ -268,10 +268,9 @@ func (c *RowCost) reading(ctx context.Context, report *RowCosts, a *author) (err
 		report.RowBytes += float64(len(records[i].Event)+len(records[i].Private)) / float64(rows)
 	}
 	for some := range slices.Chunk(records, 1000) {
-		for _, err := range second(log.AppendAll(ctx, some)) {
-			if err != nil {
-				return err
-			}
+		_, errs := log.AppendAll(ctx, some)
+		if err := errors.Join(errs...); err != nil {
+			return err
 		}
 	}
 	for range c.Rounds {
@@ -295,8 +294,6 @@ func (c *RowCost) reading(ctx context.Context, report *RowCosts, a *author) (err
 	}
 	return nil
 }
-
-func second[A, B any](_ A, b B) B { return b }
 
 // timed returns the CPU that this process used for f.
 func timed(f func() error) (time.Duration, error) {
