@@ -30,7 +30,6 @@
 package drift
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,8 +95,6 @@ type Config struct {
 	// NextPack returns the pack with the lowest id above one, of any tenant, and nil behind the
 	// last; ids rise with time. nil: there are no packs here.
 	NextPack func(ctx context.Context, after string) (*Pack, error)
-	// Every is the least time between two looks. Default 2 s.
-	Every time.Duration
 	// Logger gets what is found. Default: it is discarded.
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil leaves them unregistered.
@@ -112,10 +109,7 @@ func (c *Config) validate() error {
 		return errors.New("drift: Loaded is nil")
 	case c.Auditor == nil:
 		return errors.New("drift: Auditor is nil")
-	case c.Every < 0:
-		return errors.New("drift: Every is negative")
 	}
-	c.Every = cmp.Or(c.Every, 2*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -123,6 +117,8 @@ func (c *Config) validate() error {
 }
 
 const (
+	// every is the least time between two looks.
+	every = 2 * time.Second
 	// idle is for how many times as long as a look took there is none.
 	idle = 99
 	// maxDrifting is how many pieces are remembered as drifting.
@@ -187,7 +183,7 @@ func (c *Checker) Run(ctx context.Context) {
 			c.cfg.Logger.InfoContext(ctx, "looking for drift works again")
 		}
 		failing = err != nil
-		pause := time.NewTimer(max(c.cfg.Every, idle*took))
+		pause := time.NewTimer(max(every, idle*took))
 		select {
 		case <-ctx.Done():
 			pause.Stop()
