@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"time"
 
@@ -19,6 +18,9 @@ import (
 // pageRows is how many rows are read at once; the next ones are read beside the work on
 // these.
 const pageRows = 4000
+
+// firstRows is how many unsealed rows are read to find one that is new.
+const firstRows = 16
 
 // draft is a pack on its way: the head it stands on, the head it makes.
 type draft struct {
@@ -79,7 +81,7 @@ func (d *draft) build(ctx context.Context) (news bool, err error) {
 	}
 	defer builder.Abort()
 	if !news { // unless the slice is full of what isn't, and news wait behind it
-		if news, err = d.newsBehind(ctx, d.next.position, d.end); err == nil && !news {
+		if _, news, err = d.firstNews(ctx, d.tenantID, d.next.position, &d.end); err == nil && !news {
 			news, err = d.doubtful(ctx)
 		}
 	}
@@ -182,17 +184,24 @@ func (d *draft) grow(row *pipeline.Row, roots map[uint64]string) error {
 // isNews says whether an event makes something to seal.
 func isNews(row *pipeline.Row) bool { return row.Type != typeSealed && row.Type != sealer.TypeRefusals }
 
-// newsBehind says whether there is anything to seal behind a position and before another.
-func (s *session) newsBehind(ctx context.Context, after, before sealer.Position) (bool, error) {
-	for p := range s.pages(ctx, after, before, math.MaxInt) {
-		if p.err != nil {
-			return false, p.err
+// firstNews is the time of the first loaded event behind a position, and before another unless
+// that is nil, that makes something to seal; found is false if there is none.
+func (r *Room) firstNews(ctx context.Context, tenantID string, after sealer.Position, before *sealer.Position) (at time.Time, found bool, err error) {
+	for ask := firstRows; ; ask = pageRows {
+		rows, err := r.warehouse.Events(ctx, pipeline.EventQuery{TenantID: tenantID, After: &after, Before: before, Limit: ask})
+		if err != nil {
+			return at, false, err
 		}
-		if slices.ContainsFunc(p.rows, func(row pipeline.Row) bool { return isNews(&row) }) {
-			return true, nil
+		for i := range rows {
+			if isNews(&rows[i]) {
+				return rows[i].At, true, nil
+			}
 		}
+		if len(rows) < ask {
+			return at, false, nil
+		}
+		after = rows[ask-1].Position
 	}
-	return false, nil
 }
 
 // doubtful says whether the last pack needs one on top of it that vouches for it, as

@@ -8,15 +8,11 @@ import (
 	"time"
 
 	"muniment/control/store"
-	"muniment/pipeline"
 )
 
 // dueTick is the time between two calls of SealDue. A tenant that something happens to is
 // looked at no sooner again.
 const dueTick = 10 * time.Second
-
-// firstRows is how many unsealed rows are read to find one that is new.
-const firstRows = 16
 
 // schedule says which tenants SealDue has to look at, and when. What idle tenants cost is a
 // look in half of SealEvery: two questions to the warehouse, each about the tenant's newest
@@ -64,7 +60,7 @@ func (r *Room) SealDue(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	work := make(chan string)
-	var behind partitions
+	var behind sync.Map // partitions that the warehouse is behind in: who waits for one keeps other tenants waiting
 	var workers sync.WaitGroup
 	for range min(len(due), runtime.GOMAXPROCS(0)) {
 		workers.Go(func() {
@@ -86,41 +82,22 @@ func (r *Room) SealDue(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// partitions are those that the warehouse was found to be behind in. Who waits for one of
-// them keeps other tenants waiting.
-type partitions struct {
-	mu  sync.Mutex
-	all map[int32]bool
-}
-
-func (p *partitions) has(one int32) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.all[one]
-}
-
-func (p *partitions) add(one int32) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.all == nil {
-		p.all = map[int32]bool{}
-	}
-	p.all[one] = true
-}
-
 // lookAt is look, unless the tenant's partition is known to be behind: then it stays due. An
 // error is not that of the tenant alone.
-func (r *Room) lookAt(ctx context.Context, tenantID string, behind *partitions) error {
+func (r *Room) lookAt(ctx context.Context, tenantID string, behind *sync.Map) error {
 	partition, err := r.log.PartitionOf(ctx, tenantID)
-	if err != nil || behind.has(partition) {
+	if err != nil {
 		return err
+	}
+	if _, known := behind.Load(partition); known {
+		return nil
 	}
 	own, err := r.look(ctx, tenantID)
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return nil
 	case errors.Is(err, errBehind):
-		behind.add(partition)
+		behind.Store(partition, true)
 		r.due.plan(tenantID, func(p *plan) { p.next = r.now().Add(retryLater) })
 		return nil
 	}
@@ -190,12 +167,12 @@ func (r *Room) look(ctx context.Context, tenantID string) (own bool, err error) 
 	if err != nil {
 		return false, err
 	}
-	oldest, err := r.oldestNews(ctx, tenantID, h)
+	oldest, news, err := r.firstNews(ctx, tenantID, h.position, nil)
 	if err != nil {
 		return false, err
 	}
 	now, tick := r.now(), r.DueEvery()
-	if oldest.IsZero() {
+	if !news {
 		r.due.plan(tenantID, func(p *plan) {
 			p.oldest, p.next, p.idle = time.Time{}, now.Add(p.idle), min(2*p.idle, r.mostIdle())
 		})
@@ -234,24 +211,4 @@ func (s *schedule) plan(tenantID string, change func(*plan)) {
 	p := s.plans[tenantID]
 	p.failing = false
 	change(p)
-}
-
-// oldestNews is the time of the first loaded event behind the head that makes something to
-// seal; zero if there is none.
-func (r *Room) oldestNews(ctx context.Context, tenantID string, h head) (time.Time, error) {
-	for after, ask := h.position, firstRows; ; ask = pageRows {
-		rows, err := r.warehouse.Events(ctx, pipeline.EventQuery{TenantID: tenantID, After: &after, Limit: ask})
-		if err != nil {
-			return time.Time{}, err
-		}
-		for i := range rows {
-			if isNews(&rows[i]) {
-				return rows[i].At, nil
-			}
-		}
-		if len(rows) < ask {
-			return time.Time{}, nil
-		}
-		after = rows[ask-1].Position
-	}
 }

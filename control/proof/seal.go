@@ -171,7 +171,8 @@ func (s *session) left(ctx context.Context, upTo sealer.Position) (bool, error) 
 	if err != nil {
 		return false, err
 	}
-	return s.newsBehind(ctx, now.position, upTo)
+	_, news, err := s.firstNews(ctx, s.tenantID, now.position, &upTo)
+	return news, err
 }
 
 // errHeld refuses to seal around a record that can't be trusted.
