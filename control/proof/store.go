@@ -229,6 +229,13 @@ func packNotBy(ctx context.Context, db *sql.DB, tenantID string, from int64, key
 		WHERE tenant_id = $1 AND sequence >= $2`+other+` ORDER BY sequence LIMIT 1`, args...))
 }
 
+// PackAfter reads the pack with the lowest id above one, of any tenant; found is false behind
+// the last. Ids rise with the moments at which packs were begun.
+func (r *Room) PackAfter(ctx context.Context, packID string) (p Pack, found bool, err error) {
+	return onePack(r.db.Read().QueryRowContext(ctx, `SELECT `+packColumns+` FROM proof_packs
+		WHERE pack_id > $1 ORDER BY pack_id LIMIT 1`, packID))
+}
+
 func onePack(row *sql.Row) (Pack, bool, error) {
 	p, err := scanPack(row)
 	switch {
