@@ -298,7 +298,7 @@ func testSandboxReceipts(t *testing.T, h *sandboxProcess) {
 	require.Len(t, after, 4)
 	require.NotEqual(t, keys[0].KeyID, after[0].KeyID, "control's current one is first")
 
-	_, err = h.ctl.packs.Seal(t.Context(), "tnt_01ARZ3NDEKTSV4RRFFQ69G5FAV", store.ByOperator())
+	_, err = h.ctl.packs.SealSome(t.Context(), "tnt_01ARZ3NDEKTSV4RRFFQ69G5FAV", nil, store.ByOperator())
 	require.ErrorIs(t, err, tenant.ErrNone, "nothing is sealed for a tenant that is gone, whichever sort it was of")
 
 	// What is no sandbox's does not verify so.

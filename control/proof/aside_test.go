@@ -139,7 +139,7 @@ func TestReleaseOutlivesTheWarehouse(t *testing.T) {
 	}))
 	require.NoError(t, another.Load(t.Context(), pipeline.Batch{From: rows[0].Position, Rows: rows, Next: end}))
 	h.room.warehouse = another
-	sealed, err := h.room.Seal(t.Context(), tenant, operator)
+	sealed, err := h.room.sealWhole(t.Context(), tenant, operator)
 	require.NoError(t, err)
 	require.Len(t, headers(t, sealed), 1)
 	require.Equal(t, 5, headers(t, sealed)[0].Count, "four deliveries and the release")
@@ -171,7 +171,7 @@ func TestReleaseWaitsForTheWarehouse(t *testing.T) {
 	h := build(t)
 	h.append(h.event(delivery{dwellMs: 5, signer: newSigner(t)}))
 	require.Eventually(t, func() bool {
-		_, err := h.room.Seal(t.Context(), tenant, operator)
+		_, err := h.room.sealWhole(t.Context(), tenant, operator)
 		return err != nil && api.From(err).Reason == api.SetAside
 	}, time.Minute, time.Millisecond)
 	s := h.heldRecords()[0]

@@ -67,7 +67,7 @@ func TestFailureAtEveryStep(t *testing.T) {
 				}
 				return nil
 			}
-			_, err := h.room.Seal(t.Context(), tenant, operator)
+			_, err := h.room.sealWhole(t.Context(), tenant, operator)
 			require.ErrorIs(t, err, errInjected)
 			require.Equal(t, "internal error", api.From(err).Message)
 			require.Len(t, h.files(), len(h.packs()), "a failed seal takes its file away")
@@ -130,7 +130,7 @@ func TestForkIsRefused(t *testing.T) {
 			require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
 				return reserve(t.Context(), tx, tenant, size, sealer.LeafHash([]byte("another")), h.Now())
 			}))
-			_, err := h.room.Seal(t.Context(), tenant, operator)
+			_, err := h.room.sealWhole(t.Context(), tenant, operator)
 			require.ErrorIs(t, err, errForked)
 			require.Empty(t, h.packs())
 			require.Empty(t, h.files())

@@ -100,7 +100,7 @@ func TestOneHeldTenantHoldsNoOther(t *testing.T) {
 	h.advance(time.Hour)
 	h.due()
 	require.Len(t, h.packs(), 1)
-	_, err := h.room.Seal(t.Context(), stranger, operator)
+	_, err := h.room.sealWhole(t.Context(), stranger, operator)
 	require.Equal(t, api.SetAside, api.From(err).Reason)
 }
 

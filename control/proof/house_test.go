@@ -349,7 +349,7 @@ func (h *house) audit(kind string) {
 // sealing is in the log then.
 func (h *house) seal() []sealer.PackHeader {
 	h.t.Helper()
-	sealed, err := h.room.Seal(h.t.Context(), h.tenant, operator)
+	sealed, err := h.room.sealWhole(h.t.Context(), h.tenant, operator)
 	require.NoError(h.t, err)
 	require.NoError(h.t, h.db.Drain(h.t.Context(), h.tenant))
 	return headers(h.t, sealed)
@@ -372,7 +372,7 @@ func headers(t tb, sealed Sealed) []sealer.PackHeader {
 // sealErr must fail; it returns what a caller sees of it.
 func (h *house) sealErr() *api.Error {
 	h.t.Helper()
-	_, err := h.room.Seal(h.t.Context(), h.tenant, operator)
+	_, err := h.room.sealWhole(h.t.Context(), h.tenant, operator)
 	require.Error(h.t, err)
 	return api.From(err)
 }
@@ -410,6 +410,11 @@ func (h *house) end() sealer.Position {
 	_, end, err := h.log.Bounds(h.t.Context(), partition)
 	require.NoError(h.t, err)
 	return end
+}
+
+// sealWhole seals all that was acknowledged before the call, or fails, as Vouch does.
+func (r *Room) sealWhole(ctx context.Context, tenantID string, by sealer.Ref) (Sealed, error) {
+	return r.timed(ctx, tenantID, request{spoolWait: r.cfg.SpoolWait, by: by})
 }
 
 // packs are the tenant's packs, as the database lists them.

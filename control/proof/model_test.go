@@ -138,7 +138,7 @@ func (w *world) goOn(rt *rapid.T) {
 // whole is a seal that is whole, or fails.
 func (w *world) whole(*rapid.T) {
 	n := len(w.acked)
-	sealed, err := w.room.Seal(w.t.Context(), tenant, operator)
+	sealed, err := w.room.sealWhole(w.t.Context(), tenant, operator)
 	if err == nil {
 		require.False(w.t, sealed.More)
 	}

@@ -7,9 +7,9 @@
 //
 //   - A seal covers every event that was acknowledged into the log before the
 //     call. It drains the outbox, takes the log's end, and waits, bounded, until
-//     the warehouse has loaded up to there. Who needs the whole gets it, or fails; who
-//     can't wait (SealSome) gets some packs and more, and calls again with upTo until more
-//     is false. upTo is what has to be covered, never where a pack ends: a pack ends at such
+//     the warehouse has loaded up to there. Before a key is revoked (Vouch) it is whole, or
+//     fails; a caller (SealSome) gets some packs and more, and calls again with upTo until
+//     more is false. upTo is what has to be covered, never where a pack ends: a pack ends at such
 //     an end of the log, is full, or ends at what is loaded while that is fresh (see
 //     raggedFor), or else a verifier would conclude from it what isn't so. 503
 //     WAREHOUSE_BEHIND if nothing new could be sealed, as the warehouse lacks it.

@@ -36,18 +36,12 @@ const (
 	retryLater = time.Minute
 )
 
-// Seal seals everything of a tenant that was acknowledged before the call, on behalf of by,
-// however long that takes, or fails. What a caller may be told of a failure is *api.Error.
-// Seal may be called by any number of goroutines and processes; ctx ends the call between two
-// steps, and what was sealed until then stays sealed.
-func (r *Room) Seal(ctx context.Context, tenantID string, by sealer.Ref) (Sealed, error) {
-	return r.timed(ctx, tenantID, request{spoolWait: r.cfg.SpoolWait, by: by})
-}
-
-// SealSome is Seal for who can't wait: it begins no pack that might not be done after WorkFor,
-// and while the warehouse lacks something, it seals what that has. upTo is that of the call
-// before; nil begins. Whoever calls until More is false has all sealed that was acknowledged
-// before the first call.
+// SealSome seals what is new of a tenant, on behalf of by: it begins no pack that might not be
+// done after WorkFor, and while the warehouse lacks something, it seals what that has. upTo is
+// that of the call before; nil begins. Whoever calls until More is false has all sealed that was
+// acknowledged before the first call. What a caller may be told of a failure is *api.Error. Any
+// number of goroutines and processes may call it; ctx ends the call between two steps, and what
+// was sealed until then stays sealed.
 func (r *Room) SealSome(ctx context.Context, tenantID string, upTo *sealer.Position, by sealer.Ref) (Sealed, error) {
 	return r.timed(ctx, tenantID, request{upTo: upTo, workFor: r.cfg.WorkFor, spoolWait: r.cfg.SpoolWait, by: by})
 }

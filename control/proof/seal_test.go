@@ -48,7 +48,7 @@ func TestPackHoldsAtMostMaxEntries(t *testing.T) {
 
 func TestNothingNew(t *testing.T) {
 	h := build(t)
-	sealed, err := h.room.Seal(t.Context(), tenant, operator)
+	sealed, err := h.room.sealWhole(t.Context(), tenant, operator)
 	require.NoError(t, err)
 	require.Equal(t, Sealed{Packs: sealed.Packs, UpTo: h.end().String(), Pending: []Pending{}}, sealed)
 	require.NotNil(t, sealed.Packs)
@@ -118,7 +118,7 @@ func TestSealsAtOnceYieldTheSamePacks(t *testing.T) {
 		for i := range callers {
 			group.Go(func() {
 				var err error
-				if answers[i], err = h.room.Seal(t.Context(), tenant, operator); err != nil {
+				if answers[i], err = h.room.sealWhole(t.Context(), tenant, operator); err != nil {
 					t.Error(err)
 				}
 			})
@@ -163,7 +163,7 @@ func TestTwoProcessesAtOnce(t *testing.T) {
 			}
 			group.Go(func() {
 				var err error
-				if answers[i], err = room.Seal(t.Context(), tenant, operator); err != nil {
+				if answers[i], err = room.sealWhole(t.Context(), tenant, operator); err != nil {
 					t.Error(err)
 				}
 			})
@@ -207,13 +207,13 @@ func TestSlowerProcessBeginsAnew(t *testing.T) {
 	var group sync.WaitGroup
 	group.Go(func() {
 		defer close(sealed)
-		if _, err := h.room.Seal(t.Context(), tenant, operator); err != nil {
+		if _, err := h.room.sealWhole(t.Context(), tenant, operator); err != nil {
 			t.Error(err)
 		}
 	})
 	<-gathered
 	h.deliver(delivery{dwellMs: 1, key: "a"})
-	answer, err := other.Seal(t.Context(), tenant, operator)
+	answer, err := other.sealWhole(t.Context(), tenant, operator)
 	require.NoError(t, err)
 	group.Wait()
 	packs := headers(t, answer)
@@ -314,7 +314,7 @@ func TestLogUnavailable(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := h.room.Seal(ctx, tenant, operator)
+	_, err := h.room.sealWhole(ctx, tenant, operator)
 	require.ErrorIs(t, err, context.Canceled, "a caller who leaves is no failure of the log")
 
 	h.reopen(Config{})

@@ -184,7 +184,7 @@ func TestTwoProcessesSettleAlike(t *testing.T) {
 			return nil
 		}
 		group.Go(func() {
-			if _, err := room.Seal(context.WithoutCancel(t.Context()), tenant, operator); err != nil {
+			if _, err := room.sealWhole(context.WithoutCancel(t.Context()), tenant, operator); err != nil {
 				t.Error(err)
 			}
 		})

@@ -31,7 +31,7 @@ func TestSealWaitsForSpools(t *testing.T) {
 		return nil, map[string]int64{}, nil
 	})})
 	h.deliver(deliveries(3)...)
-	sealed, err := h.room.Seal(t.Context(), tenant, operator)
+	sealed, err := h.room.sealWhole(t.Context(), tenant, operator)
 	require.NoError(t, err)
 	require.Equal(t, []Pending{}, sealed.Pending)
 	require.Len(t, h.check(), 5)
@@ -49,14 +49,14 @@ func TestSealNamesWhatIsPending(t *testing.T) {
 		return *live.Load(), map[string]int64{"nod_c": 1, "nod_a": 7}, *fails.Load()
 	})})
 	h.deliver(deliveries(3)...)
-	sealed, err := h.room.Seal(t.Context(), tenant, operator)
+	sealed, err := h.room.sealWhole(t.Context(), tenant, operator)
 	require.NoError(t, err)
 	require.Equal(t, []Pending{{NodeID: "nod_a", Count: 7}, {NodeID: "nod_b", Count: 2}, {NodeID: "nod_c", Count: 1}}, sealed.Pending)
 	require.Len(t, sealed.Packs, 1)
 
 	h.room.cfg.SpoolWait = time.Hour
 	live.Store(new(map[string]int64))
-	sealed, err = h.room.Seal(t.Context(), tenant, operator)
+	sealed, err = h.room.sealWhole(t.Context(), tenant, operator)
 	require.NoError(t, err)
 	require.Equal(t, []Pending{{NodeID: "nod_a", Count: 7}, {NodeID: "nod_c", Count: 1}}, sealed.Pending, "nothing new, and yet to be told")
 
@@ -64,7 +64,7 @@ func TestSealNamesWhatIsPending(t *testing.T) {
 	require.NoError(t, h.room.Vouch(t.Context(), tenant, "0123", operator), "it waits for no spool")
 	away := errors.New("the database is away")
 	fails.Store(&away)
-	_, err = h.room.Seal(t.Context(), tenant, operator)
+	_, err = h.room.sealWhole(t.Context(), tenant, operator)
 	require.ErrorIs(t, err, away)
 }
 

@@ -86,7 +86,7 @@ func TestForgeryOfOneTenantHoldsNoOther(t *testing.T) {
 	h.deliver(delivery{tenant: other, dwellMs: 1, signer: newSigner(t)})
 	h.deliver(deliveries(2)...)
 	require.Len(t, h.seal(), 1)
-	_, err := h.room.Seal(t.Context(), other, operator)
+	_, err := h.room.sealWhole(t.Context(), other, operator)
 	require.Equal(t, api.SetAside, api.From(err).Reason)
 	h.deliver(deliveries(2)...)
 	require.Len(t, h.seal(), 1)
