@@ -153,6 +153,7 @@ func (c *controlCmd) Run() (err error) {
 	background.run("the search for stops", db.SearchStops)
 	background.run("the outbox relay", ctl.Run)
 	background.run("the sandbox's node", func(ctx context.Context) error { return ctl.sandbox.serve(ctx, ctl) })
+	background.run("the held rows' node", func(ctx context.Context) error { return ctl.held.serve(ctx, ctl) })
 	defer served.stop() // before what it needs
 
 	callers.Set(ctl.Handler())

@@ -13,6 +13,7 @@ import (
 
 	"muniment/control"
 	"muniment/control/challenge"
+	"muniment/control/ingest"
 	"muniment/control/meter"
 	"muniment/control/node"
 	"muniment/control/offer"
@@ -24,6 +25,7 @@ import (
 	"muniment/control/tenant"
 	"muniment/gateway"
 	"muniment/gateway/auth"
+	"muniment/gateway/issue"
 	"muniment/pipeline"
 	"muniment/pipeline/drift"
 	"muniment/sealer"
@@ -73,7 +75,15 @@ type plane struct {
 	nodes   *node.Room
 	packs   *proof.Room
 	tenants *tenant.Room
+	ingest  *ingest.Room
 	sandbox *sandboxNode
+	held    *heldNode
+}
+
+// openFor has an issuer of this process deliver for the sandbox, and the held rows.
+func (p *plane) openFor(i *issue.Issuer) {
+	p.sandbox.open(i, never)
+	p.held.open(i, never)
 }
 
 // openPlane opens the rooms, each with those that it builds on.
@@ -119,8 +129,13 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 		return nil, err
 	}
 	issuer := newSandboxNode(tenants.IsSandbox)
+	held := newHeldNode(issuer)
+	mappings, err := ingest.New(ingest.Config{DB: cfg.DB, Nodes: nodes, Deliver: held.Deliver, Logger: cfg.Logger})
+	if err != nil {
+		return nil, err
+	}
 	var ctl *control.Control
-	rooms := []control.Room{nodes, tenants, rights, offers, challenges, packs, metering}
+	rooms := []control.Room{nodes, tenants, rights, offers, challenges, packs, metering, mappings}
 	check, queueCheck, err := driftCheck(cfg, packs)
 	if err != nil {
 		return nil, err
@@ -128,12 +143,17 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 	sweeps := []control.Sweep{
 		{Name: "expire offers", Every: time.Second, Do: offers.Expire},
 		{Name: "renew the directory key", Every: time.Minute, Do: nodes.Renew},
+		{Name: "expire held rows", Every: time.Minute, Do: mappings.Expire},
 		queueCheck,
 	}
 	if every := packs.DueEvery(); every > 0 {
 		sweeps = append(sweeps, control.Sweep{Name: "seal what is due", Every: every, Do: packs.SealDue})
 	}
-	workers := []control.Worker{{Kind: proof.DropJob, Do: packs.RunDrop, AtOnce: 1}, check}
+	workers := []control.Worker{
+		{Kind: proof.DropJob, Do: packs.RunDrop, AtOnce: 1},
+		{Kind: ingest.ReplayJob, Do: mappings.Replay, Attempts: ingest.ReplayAttempts},
+		check,
+	}
 	var visitors *sandbox.Room
 	if cfg.Sandbox.Tenants > 0 {
 		visitors, err = sandbox.New(ctx, sandbox.Config{
@@ -152,13 +172,13 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 		sweeps = append(sweeps, control.Sweep{Name: "drop the sandbox's idle tenants", Every: time.Minute, Do: visitors.Evict})
 	}
 	ctl, err = control.New(control.Config{
-		DB: cfg.DB, Nodes: nodes, Tenants: tenants, Packs: packs, Sandbox: visitors, Log: cfg.Log, Rooms: rooms, Sweeps: sweeps, Workers: workers,
+		DB: cfg.DB, Nodes: nodes, Tenants: tenants, Ingest: mappings, Packs: packs, Sandbox: visitors, Log: cfg.Log, Rooms: rooms, Sweeps: sweeps, Workers: workers,
 		AdminToken: cfg.Token, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &plane{ctl, cfg, nodes, packs, tenants, issuer}, nil
+	return &plane{ctl, cfg, nodes, packs, tenants, mappings, issuer, held}, nil
 }
 
 // notes tell operators how far the warehouse is, what holds sealing, and for how

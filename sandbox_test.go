@@ -475,7 +475,7 @@ func TestSandboxNodeKilledAsItJoined(t *testing.T) {
 			}
 			return h.answer(q)
 		}
-		return &slots{plane: h.ctl, client: &http.Client{Transport: roundTrip(ask)}}
+		return &slots{plane: h.ctl, client: &http.Client{Transport: roundTrip(ask)}, use: sandboxUse}
 	}
 
 	s := joining(func(*http.Request) (*http.Response, error) {

@@ -22,11 +22,12 @@ const insideURL = "http://localhost"
 // mostSlots bounds how many control processes that share a folder have a node each.
 const mostSlots = 1000
 
-// slots are the folder of the identities that a sandbox's node may have: each slot holds
+// slots are the folder of the identities that an ownNode may have: each slot holds
 // one, of which nobody but a process that runs has a claim.
 type slots struct {
 	plane  *plane
 	client *http.Client
+	use    nodeUse
 	// invitation is one that no node has joined by yet, as far as is known: to try again
 	// and again makes no others.
 	invitation node.Invitation
@@ -37,7 +38,7 @@ type slots struct {
 // of no use is passed over: who was expelled, whom a restored control does not know any
 // more, and what has lost a part of its folder. The volume has to know locks.
 func (s *slots) join(ctx context.Context, metrics prometheus.Registerer) (*identity.Node, error) {
-	folder := filepath.Join(s.plane.cfg.Data, "sandbox") // which control processes share
+	folder := filepath.Join(s.plane.cfg.Data, s.use.folder) // which control processes share
 	if err := keyfile.MakeDir(folder); err != nil {
 		return nil, err
 	}
@@ -57,7 +58,7 @@ func (s *slots) join(ctx context.Context, metrics prometheus.Registerer) (*ident
 		switch {
 		case errors.Is(err, keyfile.ErrInUse):
 		case expelled(err), identity.IsKnown(err):
-			s.plane.cfg.Logger.Warn("an identity of the sandbox's nodes is of no use any more, another takes its place", "dir", dir, "err", err)
+			s.plane.cfg.Logger.Warn("an identity of a node of this process is of no use any more, another takes its place", "node", s.use.name, "dir", dir, "err", err)
 		default:
 			return n, err
 		}
@@ -67,7 +68,7 @@ func (s *slots) join(ctx context.Context, metrics prometheus.Registerer) (*ident
 
 func (s *slots) invite(ctx context.Context) (token string, err error) {
 	if time.Until(s.invitation.ExpiresAt.Time) < time.Minute {
-		s.invitation, err = s.plane.nodes.InviteSandbox(ctx)
+		s.invitation, err = s.use.invite(ctx, s.plane.nodes)
 	}
 	return s.invitation.Token, err
 }

@@ -192,13 +192,13 @@ func (c *upCmd) Run() (err error) {
 	}
 	inside := newInsideListener()
 	edge, err := gateway.New(gateway.Config{
-		Version: thisBuild().Version, Rights: view, Issuer: issuer, DialControl: inside.Dial, Spell: sandbox.Spell,
+		Version: thisBuild().Version, Rights: view, Issuer: issuer, DialControl: inside.Dial, Hold: ctl.ingest.Hold, Spell: sandbox.Spell,
 		TLS: apiTLS, MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err
 	}
-	ctl.sandbox.open(issuer, never)
+	ctl.openFor(issuer)
 	operators.Set(gateway.Admin{
 		Gatherer: registry,
 		Checks: []gateway.Check{

@@ -45,7 +45,7 @@ func scanHeld(row store.Row) (h HeldRow, err error) {
 		h.ReceiptID = &receiptID
 	}
 	if err == nil && refused != "" {
-		h.Error = new(Refusal)
+		h.Error = new(api.RowError)
 		err = json.Unmarshal([]byte(refused), h.Error)
 	}
 	if h.writtenRow != "" {
@@ -126,7 +126,7 @@ type ended struct {
 	id        string
 	state     HeldState
 	receiptID string
-	refused   *Refusal
+	refused   *api.RowError
 }
 
 // end ends the wait of rows of one tenant, and empties them. Those that wait no more are left.

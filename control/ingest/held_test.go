@@ -254,13 +254,13 @@ func TestReplay(t *testing.T) {
 	for i, want := range []struct {
 		state    HeldState
 		receipt  string
-		refusal  *Refusal
+		refusal  *api.RowError
 		answered bool
 	}{
 		{Replayed, "rcp_1", nil, false},
 		{Held, "", nil, true},
 		{Replayed, "rcp_3", nil, false},
-		{Replayed, "", &Refusal{api.StateConflict, "the right is not ACTIVE: it is REVOKED", ""}, false},
+		{Replayed, "", &api.RowError{Code: api.StateConflict, Message: "the right is not ACTIVE: it is REVOKED"}, false},
 	} {
 		h := all[ids[i]]
 		require.Equal(t, want.state, h.State, i)
@@ -287,7 +287,7 @@ func TestRowsOfARevokedKeyAreRefused(t *testing.T) {
 	require.NoError(t, r.work(t))
 	h := r.rows(t)[ids[0]]
 	require.Equal(t, Replayed, h.State)
-	require.Equal(t, &Refusal{api.AuthInvalid, "the API key is not valid", ""}, h.Error)
+	require.Equal(t, &api.RowError{Code: api.AuthInvalid, Message: "the API key is not valid"}, h.Error)
 }
 
 // TestReplayOfAnImport delivers what waited for any of its lines, more than a node takes at

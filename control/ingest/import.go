@@ -49,23 +49,10 @@ const (
 
 // ImportedRow is what became of a line.
 type ImportedRow struct {
-	Line      int          `json:"line" doc:"The line of the body, from 1; in CSV the header is line 1."`
-	Status    ImportStatus `json:"status" enum:"created,unchanged,refused" doc:"unchanged: it was there before, word for word."`
-	MappingID string       `json:"mappingId,omitempty" doc:"The mapping; of a line that is refused the one that it would overlap."`
-	Error     *Refusal     `json:"error,omitempty" doc:"Why the line is refused."`
-}
-
-// Refusal is why a row was refused.
-type Refusal struct {
-	Code    api.Code `json:"error" doc:"What went wrong, of the contract's codes."`
-	Message string   `json:"message"`
-	Field   string   `json:"field,omitempty"`
-}
-
-func refusalOf(err error) *Refusal {
-	e := api.From(err)
-	message := strings.TrimPrefix(e.Message, e.Field+": ") // which stands beside it
-	return &Refusal{e.Code, message, e.Field}
+	Line      int           `json:"line" doc:"The line of the body, from 1; in CSV the header is line 1."`
+	Status    ImportStatus  `json:"status" enum:"created,unchanged,refused" doc:"unchanged: it was there before, word for word."`
+	MappingID string        `json:"mappingId,omitempty" doc:"The mapping; of a line that is refused the one that it would overlap."`
+	Error     *api.RowError `json:"error,omitempty" doc:"Why the line is refused."`
 }
 
 // ImportCounts are how many lines there are of each status.
@@ -80,6 +67,8 @@ type Import struct {
 	Rows   []ImportedRow `json:"rows" doc:"What became of each line, in their order; empty ones are left out."`
 	Counts ImportCounts  `json:"counts" doc:"How many lines there are of each status."`
 }
+
+func rowError(err error) *api.RowError { return new(api.From(err).OfRow()) }
 
 // importLine is a line as it was read.
 type importLine struct {
@@ -106,7 +95,7 @@ func (r *Room) importAll(ctx context.Context, tenantID string, body []byte, by s
 		}
 		if rows == nil { // what was made stays, and these lines may be sent again
 			for i := range some {
-				rows = append(rows, ImportedRow{Line: some[i].number, Status: Refused, Error: refusalOf(failed)})
+				rows = append(rows, ImportedRow{Line: some[i].number, Status: Refused, Error: rowError(failed)})
 			}
 		}
 		for _, row := range rows {
@@ -168,7 +157,7 @@ var errLogBehind = api.Unavailable(api.LogUnavailable, "the log does not take th
 func (b *making) createLine(ctx context.Context, tx *store.Tx, l *importLine, by sealer.Ref) (row ImportedRow, err error) {
 	row = ImportedRow{Line: l.number, Status: Refused}
 	if l.err != nil {
-		row.Error = refusalOf(l.err)
+		row.Error = rowError(l.err)
 		return row, nil
 	}
 	made, other, err := b.create(ctx, tx, l.asked, by)
@@ -183,7 +172,7 @@ func (b *making) createLine(ctx context.Context, tx *store.Tx, l *importLine, by
 	case api.From(err).GetStatus() >= 500:
 		return row, err
 	default:
-		row.Error = refusalOf(err)
+		row.Error = rowError(err)
 	}
 	return row, nil
 }

@@ -23,13 +23,12 @@ func (r *Room) mustImport(t *testing.T, body string) Import {
 	return all
 }
 
-// told is a line's report in a few words: its number, status, and field and message of its
-// error.
+// told is a line's report in a few words: its number, status, and error.
 func told(all Import) (list []string) {
 	for _, row := range all.Rows {
 		text := fmt.Sprint(row.Line, " ", row.Status)
 		if row.Error != nil {
-			text += " " + string(row.Error.Code) + " " + row.Error.Field + ": " + row.Error.Message
+			text += " " + string(row.Error.Code) + " " + row.Error.Message
 		}
 		list = append(list, text)
 	}
@@ -60,14 +59,14 @@ func TestImportCSV(t *testing.T) {
 		"acme,player,11,rgh_a,wall,,2026-11-01," // without an end of the line
 	want := []string{
 		"2 created", "3 created", "5 created",
-		"6 refused RESOURCE_NOT_FOUND : no such right in this tenant",
+		"6 refused RESOURCE_NOT_FOUND no such right in this tenant",
 		"7 refused VALIDATION_FAILED line: is not valid CSV: it has a quote in the wrong place, or one that does not end on this line",
 		"8 refused VALIDATION_FAILED line: has 5 fields, the header has 8",
 		"9 refused VALIDATION_FAILED effectiveFrom: must be a date, such as 2026-11-01, or a time, such as 2026-11-01T12:00:00Z or 20261101T120000Z",
 		"10 refused VALIDATION_FAILED idType: is missing",
-		"11 refused STATE_CONFLICT : overlaps the mapping " + there.ID + " of this vendor id, which is in force from 2026-11-20T11:00:00.000Z until 2026-11-20T13:00:00.000Z",
+		"11 refused STATE_CONFLICT overlaps the mapping " + there.ID + " of this vendor id, which is in force from 2026-11-20T11:00:00.000Z until 2026-11-20T13:00:00.000Z",
 		"12 unchanged",
-		"13 refused STATE_CONFLICT : overlaps the mapping %s of this vendor id, which is in force from 2026-11-01T12:00:00.000Z without an end",
+		"13 refused STATE_CONFLICT overlaps the mapping %s of this vendor id, which is in force from 2026-11-01T12:00:00.000Z without an end",
 		"14 refused VALIDATION_FAILED vendorId: must be UTF-8 without U+0000, of at most 512 bytes",
 		"15 refused VALIDATION_FAILED vendorId: must be UTF-8 without U+0000, of at most 512 bytes",
 		"16 refused VALIDATION_FAILED effectiveUntil: must be after effectiveFrom",
@@ -125,8 +124,8 @@ func TestImportJSONLines(t *testing.T) {
 		"6 refused VALIDATION_FAILED target.spatialAnchorId: is not of the right type",
 		"7 refused VALIDATION_FAILED target.rightsId: is no field of a mapping",
 		"8 refused VALIDATION_FAILED line: is not of the right type",
-		"9 refused BAD_REQUEST : the line is not valid JSON at byte 132",
-		"10 refused BAD_REQUEST : the line is not valid JSON at byte 1",
+		"9 refused BAD_REQUEST the line is not valid JSON at byte 132",
+		"10 refused BAD_REQUEST the line is not valid JSON at byte 1",
 		"11 refused VALIDATION_FAILED target.target: is no field of a mapping",
 		"12 refused VALIDATION_FAILED vendorId: must be UTF-8 without U+0000, of at most 512 bytes",
 		"13 created",
@@ -173,7 +172,7 @@ func TestImportWithoutALog(t *testing.T) {
 	all, err := r.importAll(ctx, tenantID, []byte(body), byKey)
 	require.NoError(t, err)
 	require.Equal(t, ImportCounts{Created: importChange, Refused: 2*importChange - 10}, all.Counts)
-	require.Equal(t, &Refusal{api.InternalError, errLogBehind.Message, ""}, all.Rows[importChange].Error)
+	require.Equal(t, &api.RowError{Code: api.InternalError, Message: errLogBehind.Message, Reason: api.LogUnavailable}, all.Rows[importChange].Error)
 
 	l.fail(nil)
 	again := r.mustImport(t, body)

@@ -111,7 +111,7 @@ func (r *Room) deliver(ctx context.Context, job *store.Job, rows []HeldRow) (unm
 			failed = d.Err
 			continue
 		case d.Err != nil:
-			e.refused = refusalOf(d.Err)
+			e.refused = rowError(d.Err)
 		}
 		done = append(done, e)
 	}
