@@ -15,7 +15,7 @@ var localLayouts = [...]string{"2006-01-02T15:04:05", "2006-01-02 15:04:05"}
 
 const (
 	msgNoTime = "must be a time, such as 2026-10-24T18:00:00Z"
-	msgNoZone = "names no zone"
+	msgNoZone = "has no zone"
 )
 
 // readTime reads a time; where it names no zone it is of the zone given. message says what is
@@ -51,9 +51,9 @@ func ofWall(wall time.Time, zone *time.Location) (t time.Time, message string) {
 	_, seconds := t.Zone()
 	switch {
 	case !wall.Equal(t.Add(time.Duration(seconds) * time.Second)):
-		return t, fmt.Sprintf("is a time that clocks in %s skip", zone)
+		return t, fmt.Sprintf("does not exist: clocks in %s skip it", zone)
 	case !start.IsZero() && shown(start.Add(-1)), !end.IsZero() && shown(end):
-		return t, fmt.Sprintf("is a time that clocks in %s show twice: send the plays of that hour apart, with an offset as tz, such as tz=%%2B02:00", zone)
+		return t, fmt.Sprintf("is ambiguous: clocks in %s show it twice; send the plays of that hour separately, with an offset such as tz=%%2B02:00", zone)
 	}
 	return t, ""
 }

@@ -74,7 +74,7 @@ func (d *document) readBinaryEvent() error {
 	} {
 		var err error
 		if *field.dst, err = url.PathUnescape(d.field(field.name)); err != nil {
-			return unreadable("the header field %s has a percent sign that escapes nothing", field.name)
+			return unreadable("the header field %s has an invalid percent-encoding", field.name)
 		}
 	}
 	if !v.Data.IsValid(jsontext.AllowDuplicateNames(true)) {
@@ -106,7 +106,7 @@ func (p *play) readEvent(v *cloudEvent) {
 	}
 	if faults, ok := e.Validate().(event.ValidationError); ok {
 		name := slices.Min(slices.Collect(maps.Keys(faults)))
-		p.refuse(name, "is not as CloudEvents 1.0 has it: %s", faults[name])
+		p.refuse(name, "violates CloudEvents 1.0: %s", faults[name])
 	}
 	if strings.ContainsAny(v.Source, " \t\r\n") {
 		p.refuse("source", "must be a URI reference")
@@ -143,7 +143,7 @@ func (p *play) eventData(v *cloudEvent) jsontext.Value {
 	case v.DataBase64 == "":
 		return v.Data
 	case v.Data != nil:
-		p.refuse("data_base64", "can't stand beside data")
+		p.refuse("data_base64", "is given together with data")
 	default:
 		data, err := base64.StdEncoding.DecodeString(v.DataBase64)
 		if err != nil || !jsontext.Value(data).IsValid(jsontext.AllowDuplicateNames(true)) {

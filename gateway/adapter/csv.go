@@ -39,7 +39,7 @@ var csvFields = []string{"rowId", "playedAt", "dwellMs", dwellSeconds, "vendor",
 // readColumn takes the parameter that says which column holds a field.
 func (d *document) readColumn(field, column string) error {
 	if !slices.Contains(csvFields, field) {
-		return unreadable("the parameter %s: the field is none of %s", quoted(optionColumn+field), strings.Join(csvFields, ", "))
+		return unreadable("unknown parameter %s: a column may hold %s", quoted(optionColumn+field), strings.Join(csvFields, ", "))
 	}
 	if d.columns == nil {
 		d.columns = map[string]string{}
@@ -146,7 +146,7 @@ func (p *play) readCells(cell func(field string) string) {
 	}
 	if seconds := p.number(dwellSeconds, cell(dwellSeconds)); seconds != nil {
 		if v.DwellMs != nil {
-			p.refuse(dwellSeconds, "can't stand beside dwellMs")
+			p.refuse(dwellSeconds, "is given together with dwellMs")
 		}
 		p.dwell(dwellSeconds, ofSeconds(*seconds))
 		v.DwellMs = &p.row.DwellMs

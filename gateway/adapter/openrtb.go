@@ -59,7 +59,7 @@ func (d *document) readOpenRTB(place string, value jsontext.Value) error {
 
 func (p *play) readOpenRTB(v *openRTBNotice) {
 	if v.Request.DOOH == nil {
-		p.refuse("bidrequest.dooh", "is missing: only notices of digital out-of-home are taken")
+		p.refuse("bidrequest.dooh", "is missing: only notices of DOOH are accepted")
 		return
 	}
 	var imp *openRTBImp
@@ -69,7 +69,7 @@ func (p *play) readOpenRTB(v *openRTBNotice) {
 		}
 	}
 	if imp == nil || imp.ID == "" {
-		p.refuse("bid.impid", "must be the id of one of bidrequest.imp")
+		p.refuse("bid.impid", "is the id of none of bidrequest.imp")
 		return
 	}
 	p.named(p.ids, map[string]id{
@@ -84,7 +84,7 @@ func (p *play) readOpenRTB(v *openRTBNotice) {
 	case v.Bid.Dur != 0:
 		p.dwell("bid.dur", float64(v.Bid.Dur)*1000)
 	case p.usualDwell == nil:
-		p.refuse("bid.dur", "is missing, and no parameter dwellMs says how long a play is")
+		p.refuse("bid.dur", "is missing: say with the parameter dwellMs how long a play is")
 	default:
 		p.dwell("bid.dur", *p.usualDwell)
 	}

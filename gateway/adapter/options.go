@@ -36,7 +36,7 @@ func (d *document) readOptions() error {
 			kind = optionColumn
 		}
 		if !slices.Contains(d.format.options, kind) {
-			return unreadable("the parameter %s is none of %s", quoted(name), d.format.optionNames())
+			return unreadable("unknown parameter %s: %s", quoted(name), d.format.optionNames())
 		}
 		values := d.header.Query[name]
 		if len(values) != 1 || values[0] == "" || len(values[0]) > maxText {
@@ -70,7 +70,7 @@ func (d *document) readOption(kind, column, value string) (err error) {
 		}
 		for i, id := range d.ids {
 			if !slices.Contains(d.format.ids, id) {
-				return unreadable("idType: %s is none of %s", quoted(id), strings.Join(d.format.ids, ", "))
+				return unreadable("idType: unknown id %s: the format %s has %s", quoted(id), d.format.Name, strings.Join(d.format.ids, ", "))
 			}
 			if slices.Contains(d.ids[:i], id) {
 				return unreadable("idType: %s is given twice", id)
@@ -80,7 +80,7 @@ func (d *document) readOption(kind, column, value string) (err error) {
 		d.zone, err = readZone(value)
 	case optionMultiplier:
 		if d.single = value == "none"; !d.single {
-			return unreadable("multiplier: it may only be none: each play counts as one impression, whatever the document says")
+			return unreadable("multiplier: must be none, with which each play counts as one impression")
 		}
 	case optionColumn:
 		return d.readColumn(column, value)
@@ -95,7 +95,7 @@ func (f *Format) optionNames() string {
 			names[i] = "column.<field>"
 		}
 	}
-	return "those of the format " + f.Name + ": " + strings.Join(append([]string{"format"}, names...), ", ")
+	return "the format " + f.Name + " takes " + strings.Join(append([]string{"format"}, names...), ", ")
 }
 
 // readZone reads the name of a zone, as America/Toronto, or an offset, as +02:00. A plus that
@@ -110,7 +110,7 @@ func readZone(text string) (*time.Location, error) {
 	}
 	zone, err := time.LoadLocation(text)
 	if err != nil || text == "Local" {
-		return nil, unreadable("tz: %s is no zone: it must be a name such as America/Toronto, or an offset such as %%2B02:00", quoted(text))
+		return nil, unreadable("tz: unknown zone %s: it must be a name such as America/Toronto, or an offset such as %%2B02:00", quoted(text))
 	}
 	return zone, nil
 }

@@ -52,6 +52,9 @@ func (p *play) refuse(field, message string, args ...any) {
 	p.fault = &RowError{p.place + field, message}
 }
 
+// takes says whether a parameter could mend a fault.
+func (p *play) takes(option string) bool { return slices.Contains(p.format.options, option) }
+
 // text fills in a text of the row, if the document says it.
 func (p *play) text(dst *string, field, value string) {
 	if len(value) > maxText {
@@ -70,7 +73,7 @@ func (p *play) named(ids []string, of map[string]id) {
 		case values[i] == "":
 			p.refuse(name, "is missing")
 		case len(ids) > 1 && strings.Contains(values[i], ","):
-			p.refuse(name, "must hold no comma where idType names several ids")
+			p.refuse(name, "must not contain a comma where idType names several ids")
 		}
 	}
 	p.row.Vendor, p.row.IDType = p.vendor, strings.Join(ids, ",")
@@ -83,7 +86,7 @@ func (p *play) known(field string, parts ...string) {
 		parts[i] = url.QueryEscape(parts[i])
 	}
 	if p.row.RowID = strings.Join(parts, "/"); len(p.row.RowID) > maxText {
-		p.refuse(field, "is too long, with what else names the play: they must be at most %d bytes", maxText)
+		p.refuse(field, "makes a rowId of more than %d bytes", maxText)
 	}
 }
 
@@ -94,8 +97,8 @@ func (p *play) clock(field, value string) (t time.Time) {
 		return t
 	}
 	t, message := readTime(value, p.zone)
-	if message == msgNoZone && slices.Contains(p.format.options, optionZone) {
-		message += ": say that of the clock with the parameter tz, such as tz=America/Toronto"
+	if message == msgNoZone && p.takes(optionZone) {
+		message += ": name that of the clock with the parameter tz, such as tz=America/Toronto"
 	}
 	if message != "" {
 		p.refuse(field, message)
@@ -168,8 +171,10 @@ func (p *play) multiplier(field, decimal string) {
 		p.refuse(field, "must be at most %d", maxMultiplier)
 	case *count < 0:
 		p.refuse(field, "must not be negative")
+	case strings.Trim(rounded, "-0.") == "" && p.takes(optionMultiplier):
+		p.refuse(field, "must be more than 0; with the parameter multiplier=none each play counts as one impression")
 	case strings.Trim(rounded, "-0.") == "":
-		p.refuse(field, "is 0, and a row counts as more than that; with the parameter multiplier=none each play counts as one")
+		p.refuse(field, "must be more than 0")
 	default:
 		p.row.Multiplier = json.Number(strings.TrimSuffix(strings.TrimRight(rounded, "0"), "."))
 	}

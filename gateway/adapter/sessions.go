@@ -61,8 +61,7 @@ const (
 // completionStates are telemetry's, by how many of the kinds from started were met.
 var completionStates = [...]string{"", "started", "first_quartile", "midpoint", "third_quartile", "complete"}
 
-// of is the session that an event belongs to. An event whose session can't be told is one of its
-// own.
+// of is the session that an event belongs to. An event that names none is one of its own.
 func (s *sessions) of(key string, first *play) *session {
 	if known := s.byKey[key]; known != nil && key != "" {
 		if known.play.fault == nil {
@@ -178,7 +177,7 @@ func (s *sessions) emit(d *document, field string, name func(*play, *session)) {
 		if p := session.play; p.fault == nil {
 			m, ok := session.add()
 			if !ok {
-				p.refuse(field, "must be impression in one event of the play at least: nothing was shown")
+				p.refuse(field, "no event of this play is an impression")
 			}
 			p.played(field, m.from)
 			p.dwell(field, float64(m.dwell)/float64(time.Millisecond))

@@ -20,15 +20,20 @@ const (
 	maxPath  = 256 // bytes of a field's name in a message
 )
 
-// each reads the values of a document. What is wrong with one of several is that one's fault
-// alone.
+// each reads the values of a document, which must be objects. What is wrong with one of several
+// is that one's fault alone.
 func (d *document) each(read func(place string, value jsontext.Value) error) error {
 	values, err := d.values()
 	if err != nil {
 		return err
 	}
 	for place, value := range values {
-		err := read(place, value)
+		err := error(unreadable("must be an object"))
+		if value.Kind() == jsontext.KindBeginObject {
+			err = read(place, value)
+		} else if place == "" {
+			err = unreadable("the document must be an object, or an array of objects")
+		}
 		if whole, ok := err.(*DocumentError); ok && place != "" {
 			p := d.play(place)
 			p.refuse("", whole.Message)
@@ -95,9 +100,6 @@ func elements(place string, array []byte) iter.Seq2[string, jsontext.Value] {
 // rest is not looked at, however much it is.
 func members(object []byte, dst map[string]*jsontext.Value) error {
 	dec := decoder(object)
-	if dec.PeekKind() != jsontext.KindBeginObject {
-		return unreadable("must be an object")
-	}
 	if _, err := dec.ReadToken(); err != nil {
 		return err
 	}

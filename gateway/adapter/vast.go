@@ -117,12 +117,12 @@ func (p *play) macros(line []byte) map[string]string {
 	}
 	u, err := url.Parse(string(line))
 	if err != nil {
-		p.refuse("", "is no URL")
+		p.refuse("", "is not a URL")
 		return nil
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		p.refuse("", "is a URL with parameters that can't be read")
+		p.refuse("", "has a malformed query")
 	}
 	macros := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
@@ -133,7 +133,7 @@ func (p *play) macros(line []byte) map[string]string {
 		}
 		name = strings.ToLower(name)
 		if _, twice := macros[name]; twice || len(values) > 1 {
-			p.refuse("", "has the parameter %s twice", quoted(name))
+			p.refuse("", "has the parameter %s more than once", quoted(name))
 		}
 		macros[name] = value
 	}
