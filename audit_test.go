@@ -302,6 +302,9 @@ func (a *audited) refusals(o operation) (n int) {
 		broken.body = strings.TrimSuffix(broken.body, "}")
 		refused(400, "BAD_REQUEST", "INVALID_BODY", broken, a.key, a.cookie)
 	}
+	if o.id == "ingest-batch" { // each of its rows is refused by itself
+		return n
+	}
 	for _, name := range o.names() {
 		require.Contains(t, a.ids, name, o.id)
 		none := o.with(map[string]string{name: unknown(a.ids[name])}).with(a.ids)

@@ -13,7 +13,7 @@ import (
 // An empty field is absent.
 type Row struct {
 	RowID              string          `json:"rowId,omitempty" maxLength:"512" doc:"The vendor's own id of the play, if it gives each play one and never two: the row's identity, with vendor." example:"play-0001"`
-	PlayedAt           string          `json:"playedAt" format:"date-time" doc:"When it was shown, with its zone: up to 30 days ago, at most 5 minutes ahead." example:"2026-10-24T18:00:00Z"`
+	PlayedAt           string          `json:"playedAt" maxLength:"64" format:"date-time" doc:"When it was shown, with its zone: up to 30 days ago, at most 5 minutes ahead." example:"2026-10-24T18:00:00Z"`
 	DwellMs            float64         `json:"dwellMs" minimum:"0" maximum:"68719476736" doc:"How long, in milliseconds." example:"8200"`
 	Vendor             string          `json:"vendor,omitempty" maxLength:"512" doc:"Whose ids vendorId and rowId are." example:"broadsign"`
 	IDType             string          `json:"idType,omitempty" maxLength:"512" doc:"Which of the vendor's kinds of ids vendorId is." example:"display_unit_id"`
@@ -24,7 +24,7 @@ type Row struct {
 	CorrelationID      string          `json:"correlationId,omitempty" maxLength:"512" doc:"The caller's own tracing id."`
 	DataSubjectID      string          `json:"dataSubjectId,omitempty" maxLength:"256" doc:"Whom it was shown to, for export and erasure. Kept in the private part of the event, never in what is hashed."`
 	Telemetry          json.RawMessage `json:"telemetry,omitempty" doc:"What the device observed."`
-	Multiplier         json.Number     `json:"multiplier,omitempty" doc:"Impressions that the play counts as, as a number or a decimal string: more than 0, at most 10000, up to four decimals." example:"12.5"`
+	Multiplier         json.Number     `json:"multiplier,omitempty" maxLength:"16" doc:"Impressions that the play counts as, as a number or a decimal string: more than 0, at most 10000, up to four decimals." example:"12.5"`
 }
 
 // AppendJSON appends the row as one JSON object on one line, its multiplier as a decimal
