@@ -174,7 +174,8 @@ func (c *gatewayCmd) Run() (err error) {
 	}
 	issuer, err := issue.New(issue.Config{
 		NodeID: node.ID(), Epoch: node.Epoch(), Rights: view, Log: eventLog, Signer: node.Signer,
-		IdempotencyEntries: c.IdempotencyEntries, MaxRowAge: c.RowAge, BatchSigners: processors, CheckpointDir: filepath.Join(c.Data, checkpointFolder), Logger: logger, Registerer: registry,
+		IdempotencyEntries: c.IdempotencyEntries, MaxRowAge: c.RowAge,
+		BatchSigners: max(1, processors/2), BatchBytes: segment.DefaultPendingBytes / 2, CheckpointDir: filepath.Join(c.Data, checkpointFolder), Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err

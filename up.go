@@ -185,7 +185,8 @@ func (c *upCmd) Run() (err error) {
 	}
 	issuer, err := issue.New(issue.Config{
 		NodeID: nodeID, Epoch: epoch, Rights: view, Log: reservedLog{eventLog, db}, Signer: signer, SandboxSigner: sandboxSigner,
-		Admit: admitted.Admit, IdempotencyEntries: c.IdempotencyEntries, MaxRowAge: c.RowAge, BatchSigners: processors, CheckpointDir: filepath.Join(c.Data, checkpointFolder), Logger: logger, Registerer: registry,
+		Admit: admitted.Admit, IdempotencyEntries: c.IdempotencyEntries, MaxRowAge: c.RowAge,
+		BatchSigners: max(1, processors/2), BatchBytes: segment.DefaultPendingBytes / 2, CheckpointDir: filepath.Join(c.Data, checkpointFolder), Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ const (
 	// for the log.
 	batchTurns = 4
 	// turnPatience is how long a batch waits for its turn.
-	turnPatience = 10 * time.Second
+	turnPatience = 20 * time.Second
 )
 
 var (

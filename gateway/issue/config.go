@@ -73,9 +73,9 @@ type Config struct {
 	// BatchBytes bounds the records of batches that wait for the log: half of what the log
 	// lets wait, so that single deliveries have the other half. Default 4 MiB.
 	BatchBytes int
-	// BatchSigners is how many batches are decided and signed at the same time; as many as
-	// there are processors. Default runtime.GOMAXPROCS(0), which is too many where that was
-	// raised.
+	// BatchSigners is how many batches are decided and signed at the same time: as many as half
+	// of the processors, so that single deliveries have the others. Default half of
+	// runtime.GOMAXPROCS(0), which is too many where that was raised.
 	BatchSigners int
 
 	// Timeout is how long a delivery waits for the right, the log, and an earlier answer's
@@ -119,7 +119,7 @@ func (c *Config) complete() error {
 	}
 	c.MaxRowAge = cmp.Or(c.MaxRowAge, DefaultMaxRowAge)
 	c.BatchBytes = cmp.Or(c.BatchBytes, 4<<20)
-	c.BatchSigners = cmp.Or(c.BatchSigners, runtime.GOMAXPROCS(0))
+	c.BatchSigners = cmp.Or(c.BatchSigners, max(1, runtime.GOMAXPROCS(0)/2))
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}

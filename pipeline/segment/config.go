@@ -79,8 +79,9 @@ type Config struct {
 const (
 	defaultSegmentBytes = 64 << 20
 	leastSegmentBytes   = 4 << 10
-	defaultPendingBytes = 8 << 20
 	mostPendingBytes    = 1 << 30
+	// DefaultPendingBytes is Config.PendingBytes where none is given.
+	DefaultPendingBytes = 8 << 20
 )
 
 // ErrRollback says that the log ends before a position that it once had: it was
@@ -97,7 +98,7 @@ func (c Config) complete() (Config, error) {
 		c.SegmentBytes = defaultSegmentBytes
 	}
 	if c.PendingBytes == 0 {
-		c.PendingBytes = defaultPendingBytes
+		c.PendingBytes = DefaultPendingBytes
 	}
 	if c.Generation == 0 {
 		c.Generation = 1
