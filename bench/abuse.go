@@ -27,8 +27,13 @@ type Abuse struct {
 	// During is the time over which header bombs, or the beginnings of drips, are
 	// spread; the bombs that are left when the order to stop comes are sent at once.
 	During time.Duration
-	// Requests are what a crowd sends.
+	// Requests are what a crowd sends; of batches, the deliveries that their rows are made of.
 	Requests [][]byte
+	// Key, Rows and From are of batches: the API key, the rows of each, and a number that no
+	// connection had before.
+	Key  string `json:",omitempty"`
+	Rows int    `json:",omitempty"`
+	From uint32 `json:",omitempty"`
 }
 
 // AbuseKind is one of those below.
@@ -45,6 +50,8 @@ const (
 	// Crowd is one tenant on many connections, each of which sends its next delivery as
 	// soon as the last one was answered, whatever the answer.
 	Crowd AbuseKind = "crowd"
+	// Batches are none: each connection sends its next batch when the last one was accepted.
+	Batches AbuseKind = "batches"
 )
 
 // Abused counts what came of it.
@@ -161,6 +168,8 @@ func (a Abuse) start(ctx context.Context) (*abusers, error) {
 		return w, nil
 	case Crowd:
 		return w, w.crowd(ctx)
+	case Batches:
+		return w, w.batches(ctx)
 	}
 	return nil, fmt.Errorf("%q is no kind of abuse", a.Kind)
 }

@@ -8,12 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Batched is what a server makes of batches, beside single deliveries and bare signatures.
@@ -84,10 +88,25 @@ func (c *Comparison) batched(ctx context.Context, t *target) (*Batched, error) {
 			}
 		}
 	}
-	if err := c.besideBatches(ctx, t, b); err != nil {
+	if err := c.batchMemory(ctx, t, b); err != nil {
 		return nil, err
 	}
-	return b, c.batchMemory(ctx, t, b)
+	if err := giveWay(t.server.PID()); err != nil {
+		return nil, err
+	}
+	return b, c.besideBatches(ctx, t, b)
+}
+
+// giveWay has a server come after its clients from now on, as in Soak: an answer would seem late
+// whose reader had to wait for a processor.
+func giveWay(pid int) error {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	for _, thread := range threads {
+		id, parseErr := strconv.Atoi(filepath.Base(thread))
+		rank, getErr := unix.Getpriority(unix.PRIO_PROCESS, id) // the kernel says 20 − nice
+		err = errors.Join(err, parseErr, getErr, unix.Setpriority(unix.PRIO_PROCESS, id, 20-rank+5))
+	}
+	return err
 }
 
 // signing is how many signatures of a receipt's length all processors make in a second.
@@ -179,8 +198,19 @@ func (c *Comparison) besideBatches(ctx context.Context, t *target, b *Batched) e
 		if err != nil {
 			return err
 		}
-		var second float64
-		err = c.during(ctx, t, batchRows, batchConnections, func() (err error) { second, err = paced(); return err })
+		// In a process of its own, of the lowest priority: whoever uploads has a machine of its own.
+		load := &Abuse{
+			Kind: Batches, Addr: hostOf(t.server.API), Connections: batchConnections, Key: s.key, Rows: batchRows, Requests: s.bodies,
+			From: t.callers.Add(batchConnections) - batchConnections,
+		}
+		uploading, err := load.launch(ctx, c.Exe)
+		if err != nil {
+			return err
+		}
+		second, err := paced()
+		if _, ended := uploading.stop(); err == nil {
+			err = ended
+		}
 		if err != nil {
 			return err
 		}
@@ -205,6 +235,31 @@ func (c *Comparison) during(ctx context.Context, t *target, rows, connections in
 		return fmt.Errorf("batches for (%s): %w", t.variant, pressed)
 	}
 	return err
+}
+
+// batches sends them until ctx is done, and returns when that has begun.
+func (w *abusers) batches(ctx context.Context) error {
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	p := &pressure{
+		addr: w.Addr, senders: []sender{{w.Key, w.Requests}}, connections: w.Connections, rows: w.Rows, during: time.Hour,
+		begin: func() error { close(begun); return nil }, end: func() error { return nil },
+	}
+	var callers atomic.Uint32
+	callers.Store(w.From)
+	w.clients.Go(func() {
+		_, err := p.run(ctx, &callers)
+		if ctx.Err() != nil {
+			err = nil
+		}
+		w.count(Abused{}, err)
+		ended <- err
+	})
+	select {
+	case <-begun:
+		return nil
+	case err := <-ended:
+		return err
+	}
 }
 
 // batchMemory watches the server's memory.
