@@ -87,7 +87,7 @@ func story(tb testing.TB) (log *segment.Log, want []pipeline.MeterRow) {
 	}
 	return log, []pipeline.MeterRow{{
 		RightID: "rgh_1", Substrate: "CTV", BasisID: "bas_1", MeteringBasis: "viewable", Reason: "METERED",
-		Receipts: deliveries, QuantityMs: total,
+		Receipts: deliveries, QuantityMs: total, Impressions: deliveries * sealer.Impression,
 	}}
 }
 

@@ -247,16 +247,19 @@ type MeterRow struct {
 	BasisID       string
 	MeteringBasis string
 	// Reason is METERED, a suppression reason, or DUPLICATE for a duplicate (see Sink).
-	// A duplicate's basis is "none" and its quantity 0.
+	// A duplicate's basis is "none", its quantity and its impressions are 0.
 	Reason     string
 	Receipts   int64
 	QuantityMs int64
+	// Impressions are in ten-thousandths: those of each delivery that is metered, and no
+	// duplicate, are its multiplier, or one (see sealer.CountImpressions).
+	Impressions int64
 }
 
 // MeterTotals is the sum of a window. Receipts that are neither metered nor
-// duplicates were suppressed.
+// duplicates were suppressed. Impressions are as in MeterRow.
 type MeterTotals struct {
-	Receipts, Metered, Duplicates, QuantityMs int64
+	Receipts, Metered, Duplicates, QuantityMs, Impressions int64
 	// First and Last are the earliest and the latest renderedAt; zero for no receipts.
 	First, Last time.Time
 }

@@ -250,3 +250,7 @@ type RecordedDelivery struct {
 	// Node is the node that the witness names.
 	Node string
 }
+
+// Impressions are those that metering counts for the delivery if it is no duplicate, in
+// ten-thousandths.
+func (d *RecordedDelivery) Impressions() int64 { return CountImpressions(d.Metered, d.Multiplier) }

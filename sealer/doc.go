@@ -216,7 +216,7 @@
 //
 //	{"checkpoint":NOTE,"consistency":[HASH,…],"count":n,"directory":{…},
 //	 "duplicates":[{"first":leaf,"leaf":leaf},…],"firstIndex":leaf,
-//	 "metering":[{"basisId":…,"meteringBasis":…,"quantityMs":n,"reason":…,"receipts":n,"rightId":…,"substrate":…},…],
+//	 "metering":[{"basisId":…,"impressions":DECIMAL,"meteringBasis":…,"quantityMs":n,"reason":…,"receipts":n,"rightId":…,"substrate":…},…],
 //	 "packId":…,"previous":{"headerHash":HASH,"packId":…,"rootHash":HASH,"treeSize":n}|null,"rootHash":HASH,
 //	 "sealedAt":…,"settlement":[…],"signingKeyId":…,"tenantId":…,"treeSize":n,"v":1}
 //
@@ -248,7 +248,9 @@
 // the form (format.invalid), and whatever else is wrong with the list is
 // duplicates.mismatch. metering adds up the deliveries by the five names of a row, sorted by
 // rightId, substrate, basisId, meteringBasis and reason, byte by byte; a duplicate counts
-// with reason DUPLICATE, meteringBasis none and quantity 0. settlement is an empty list
+// with reason DUPLICATE, meteringBasis none and quantity 0. impressions adds up the
+// multipliers of the deliveries that are metered and no duplicates, 1 where one is missing;
+// it has at most four digits behind the point and is at most 922337203685477.5807. settlement is an empty list
 // while the log holds no settlement rule; else it is explained below.
 //
 // What a delivery repeats in an earlier pack can be checked only with that pack at hand.

@@ -109,7 +109,7 @@ func TestRowsOfMoreDuplicatesThanThereAre(t *testing.T) {
 	v := w.verdicts(w.resign(p, events, func(h *PackHeader) {
 		h.Metering = slices.Clone(h.Metering)
 		for range 2048 { // 2^64 in all
-			h.Metering = append(h.Metering, MeterRow{"rgh_1", "dooh", "bas_1", BasisNone, ReasonDuplicate, 1 << 53, 0})
+			h.Metering = append(h.Metering, MeterRow{"rgh_1", "dooh", "bas_1", BasisNone, ReasonDuplicate, 1 << 53, 0, 0})
 		}
 	}))
 	require.Equal(t, []Code{DuplicatesMismatch, MeteringMismatch}, failures(v))

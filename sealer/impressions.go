@@ -14,6 +14,18 @@ const (
 	MaxMultiplier = 10_000 * Impression
 )
 
+// CountImpressions is what metering counts for a delivery that is no duplicate: its
+// multiplier, or one impression where none was given; nothing if it is not metered.
+func CountImpressions(metered bool, multiplier int64) int64 {
+	switch {
+	case !metered:
+		return 0
+	case multiplier == 0:
+		return Impression
+	}
+	return multiplier
+}
+
 // AppendImpressions appends n ten-thousandths, which must not be negative, as a decimal in
 // its one spelling: 0, 0.5, 12.
 func AppendImpressions(dst []byte, n int64) []byte {
@@ -49,6 +61,15 @@ func (s *scanner) multiplier() int64 {
 	n, err := ParseImpressions(s.str())
 	if err != nil || n == 0 || n > MaxMultiplier {
 		s.fail("a multiplier")
+	}
+	return n
+}
+
+// impressions consumes a quoted decimal.
+func (s *scanner) impressions() int64 {
+	n, err := ParseImpressions(s.str())
+	if err != nil {
+		s.fail("impressions")
 	}
 	return n
 }

@@ -34,6 +34,7 @@ type MeterRow struct {
 	Reason        string
 	Receipts      int64
 	QuantityMs    int64
+	Impressions   int64 // in ten-thousandths
 }
 
 func (r *MeterRow) compare(q *MeterRow) int {
@@ -59,9 +60,9 @@ func (m *Meter) Add(d *RecordedDelivery, duplicate bool) { m.add(d, duplicate) }
 // add is Add; it returns the row that the delivery counts in.
 func (m *Meter) add(d *RecordedDelivery, duplicate bool) *MeterRow {
 	k := meterKey{d.RightID, d.Substrate, d.BasisID, d.Basis, d.Reason}
-	quantity := d.QuantityMs
+	quantity, impressions := d.QuantityMs, d.Impressions()
 	if duplicate {
-		k.meteringBasis, k.reason, quantity = BasisNone, ReasonDuplicate, 0
+		k.meteringBasis, k.reason, quantity, impressions = BasisNone, ReasonDuplicate, 0, 0
 	}
 	row := m.rows[k]
 	if row == nil {
@@ -80,6 +81,7 @@ func (m *Meter) add(d *RecordedDelivery, duplicate bool) *MeterRow {
 	}
 	row.Receipts++
 	row.QuantityMs += quantity
+	row.Impressions += impressions
 	return row
 }
 

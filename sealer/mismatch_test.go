@@ -8,11 +8,11 @@ import (
 
 // TestMismatchIsReadable: what differs is told by its values, not as Go writes a struct.
 func TestMismatchIsReadable(t *testing.T) {
-	row := MeterRow{"rgh_1", "CTV", "bas_1", "viewable", "METERED", 1200, 4500}
+	row := MeterRow{"rgh_1", "CTV", "bas_1", "viewable", "METERED", 1200, 4500, 12_345_000}
 	other := row
 	other.QuantityMs++
-	const said = "right rgh_1, substrate CTV, basis bas_1, metering basis viewable, reason METERED: 1,200 receipts, 4,500 ms"
-	require.Equal(t, "the entries make the row "+said+"; the header states right rgh_1, substrate CTV, basis bas_1, metering basis viewable, reason METERED: 1,200 receipts, 4,501 ms",
+	const said = "right rgh_1, substrate CTV, basis bas_1, metering basis viewable, reason METERED: 1,200 receipts, 4,500 ms, impressions: 1234.5"
+	require.Equal(t, "the entries make the row "+said+"; the header states right rgh_1, substrate CTV, basis bas_1, metering basis viewable, reason METERED: 1,200 receipts, 4,501 ms, impressions: 1234.5",
 		differingRow([]MeterRow{row}, []MeterRow{other}))
 	require.Equal(t, "the header lacks the row "+said, differingRow([]MeterRow{row}, nil))
 	require.Equal(t, "the header states a row that no entry makes: "+said, differingRow(nil, []MeterRow{row}))

@@ -130,7 +130,9 @@ func appendHash(dst []byte, h Hash) []byte {
 func (r *MeterRow) append(dst []byte) []byte {
 	dst = append(dst, `{"basisId":`...)
 	dst = appendString(dst, r.BasisID)
-	dst = append(dst, `,"meteringBasis":`...)
+	dst = append(dst, `,"impressions":"`...)
+	dst = AppendImpressions(dst, r.Impressions)
+	dst = append(dst, `","meteringBasis":`...)
 	dst = appendString(dst, r.MeteringBasis)
 	dst = append(dst, `,"quantityMs":`...)
 	dst = strconv.AppendInt(dst, r.QuantityMs, 10)
@@ -210,6 +212,8 @@ func (s *scanner) duplicate() (d Duplicate) {
 func (s *scanner) meterRow() (r MeterRow) {
 	s.lit(`{"basisId":`)
 	r.BasisID = s.name()
+	s.lit(`,"impressions":`)
+	r.Impressions = s.impressions()
 	s.lit(`,"meteringBasis":`)
 	r.MeteringBasis = s.name()
 	s.lit(`,"quantityMs":`)

@@ -84,7 +84,7 @@ func TestPackMetering(t *testing.T) {
 	require.Equal(t, []Duplicate{{2, 0}, {3, 2}, {4, 0}, {6, 0}}, p.Header.Duplicates)
 	require.Equal(t, []MeterRow{
 		{RightID: "rgh_2", Substrate: "MOBILE", BasisID: "bas_0", MeteringBasis: "none", Reason: "DUPLICATE", Receipts: 4},
-		{RightID: "rgh_2", Substrate: "MOBILE", BasisID: "bas_0", MeteringBasis: "viewable", Reason: "METERED", Receipts: 3, QuantityMs: 9000},
+		{RightID: "rgh_2", Substrate: "MOBILE", BasisID: "bas_0", MeteringBasis: "viewable", Reason: "METERED", Receipts: 3, QuantityMs: 9000, Impressions: 3 * Impression},
 		{RightID: "rgh_3", Substrate: "DOOH", BasisID: "bas_1", MeteringBasis: p.Header.Metering[2].MeteringBasis, Reason: "NOT_VISIBLE", Receipts: 1},
 	}, p.Header.Metering)
 	require.Empty(t, failures(w.verdicts(bundle(t, p, events))))
@@ -362,6 +362,7 @@ func TestPacksOfALiar(t *testing.T) {
 		want   Code
 	}{
 		"more ms":              {func(h *PackHeader) { h.Metering[0].QuantityMs += 1000 }, MeteringMismatch},
+		"more impressions":     {func(h *PackHeader) { h.Metering[0].Impressions++ }, MeteringMismatch},
 		"row left out":         {func(h *PackHeader) { h.Metering = h.Metering[1:] }, MeteringMismatch},
 		"row twice":            {func(h *PackHeader) { h.Metering = append(h.Metering, h.Metering[0]) }, MeteringMismatch},
 		"rows in other order":  {func(h *PackHeader) { slices.Reverse(h.Metering) }, MeteringMismatch},

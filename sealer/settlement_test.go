@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"iter"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -394,7 +395,7 @@ func TestLargestHeader(t *testing.T) {
 	id := func(prefix string) string { return named(prefix, "a name") }
 	shares := slices.Repeat([]string{"922337203685.477581"}, rate.MaxShares)
 	for range MaxPackEntries {
-		h.Metering = append(h.Metering, MeterRow{id("rgh_"), "VOLUMETRIC", id("bas_"), "delivered", reasonMetered, 1, MaxDwellMs})
+		h.Metering = append(h.Metering, MeterRow{id("rgh_"), "VOLUMETRIC", id("bas_"), "delivered", reasonMetered, 1, MaxDwellMs, math.MaxInt64})
 		s.Lines = append(s.Lines, SettlementLine{id("rule_"), id("rgh_"), "delivered", 1, MaxDwellMs, "9223372036854.775807", shares})
 	}
 	for i := range 1000 {

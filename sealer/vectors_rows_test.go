@@ -3,6 +3,7 @@ package sealer
 import (
 	"bytes"
 	"crypto/sha256"
+	"slices"
 	"strings"
 
 	"github.com/stretchr/testify/require"
@@ -55,6 +56,11 @@ func (v *vectors) rows() {
 	one := v.put("good/rows-1.ndjson", whole)
 	v.good("rows", "deliveries that are rows of batches, and have multipliers", one)
 	v.sentAgain(w, one)
+	v.bad("lie-impressions", "a row states a ten-thousandth of an impression more; signed by the pack's own key", w.resign(p, events, func(h *PackHeader) {
+		h.Metering = slices.Clone(h.Metering)
+		h.Metering[0].Impressions++
+	}), MeteringMismatch)
+	v.bad("header-impressions", "the header spells impressions with a needless zero", bytes.Replace(whole, []byte(`"impressions":"12"`), []byte(`"impressions":"12.0"`), 1), FormatInvalid)
 
 	v.bad("row-multiplier", "line 2: more impressions", bytes.Replace(whole, []byte(`"multiplier":"2.5"`), []byte(`"multiplier":"9.5"`), 1), RootMismatch, WitnessMismatch)
 	v.bad("row-day", "line 2: the row was played on another day", bytes.Replace(whole, []byte(`"day":"2026-04-24"`), []byte(`"day":"2026-04-25"`), 1), RootMismatch, WitnessMismatch)

@@ -271,11 +271,12 @@ func (c *packCheck) metering() {
 	if !slices.Equal(rows, h.Metering) {
 		c.fail(MeteringMismatch, "%s", differingRow(rows, h.Metering))
 	} else {
-		var receipts, quantity int64
+		var receipts, quantity, impressions int64
 		for _, r := range rows {
-			receipts, quantity = receipts+r.Receipts, quantity+r.QuantityMs
+			receipts, quantity, impressions = receipts+r.Receipts, quantity+r.QuantityMs, impressions+r.Impressions
 		}
-		c.pass(MeteringOK, "%s recomputed: %s, %s ms billed", count(len(rows), "row"), count(int(receipts), "receipt"), grouped(quantity))
+		c.pass(MeteringOK, "%s recomputed: %s, %s ms billed, impressions: %s", count(len(rows), "row"), count(int(receipts), "receipt"),
+			grouped(quantity), FormatImpressions(impressions))
 	}
 	c.unproven()
 }
@@ -297,8 +298,8 @@ func differingRow(computed, stated []MeterRow) string {
 
 // describe is the row as people read it.
 func (r *MeterRow) describe() string {
-	return fmt.Sprintf("right %s, substrate %s, basis %s, metering basis %s, reason %s: %s, %s ms",
-		r.RightID, r.Substrate, r.BasisID, r.MeteringBasis, r.Reason, count(int(r.Receipts), "receipt"), grouped(r.QuantityMs))
+	return fmt.Sprintf("right %s, substrate %s, basis %s, metering basis %s, reason %s: %s, %s ms, impressions: %s",
+		r.RightID, r.Substrate, r.BasisID, r.MeteringBasis, r.Reason, count(int(r.Receipts), "receipt"), grouped(r.QuantityMs), FormatImpressions(r.Impressions))
 }
 
 // claim makes the header's list of duplicates a question.

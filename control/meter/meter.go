@@ -7,8 +7,8 @@
 // Nothing is decided here and nothing is kept. The gate decided each delivery
 // when it was made, the event records it, and the warehouse sums deduplicated
 // rows, so this room is right whenever the warehouse is, and an auditor gets the
-// same sums from the proof packs. A retry that another node answered counts as
-// DUPLICATE with quantity 0.
+// same sums from the proof packs. A retry that another node answered, and a row that was
+// sent again, counts as DUPLICATE with quantity 0 and no impressions.
 //
 // An answer says as of which log position it holds, by default all that is
 // loaded now. The same question with that asOf gives the same answer for ever,

@@ -1,6 +1,7 @@
 package meter
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -126,7 +127,7 @@ func askAt(server http.Handler, tenantID, path string) *httptest.ResponseRecorde
 
 func TestMeteringOverHTTP(t *testing.T) {
 	b := open(t)
-	const empty = `{"receipts":0,"metered":0,"suppressed":0,"duplicates":0,"quantityMs":0}`
+	const empty = `{"receipts":0,"metered":0,"suppressed":0,"duplicates":0,"quantityMs":0,"impressions":"0"}`
 	answer := func(from, to, asOf, rows, totals, next string) string {
 		return fmt.Sprintf(`{"ok":true,"data":{"from":%s,"to":%s,"asOf":%s,"bucket":null,"timeZone":null,"rows":[%s],"totals":%s,"nextCursor":%s},
 			"contractVersion":"v1.0"}`, from, to, asOf, rows, totals, next)
@@ -134,30 +135,30 @@ func TestMeteringOverHTTP(t *testing.T) {
 	require.JSONEq(t, answer("null", "null", "null", "", empty, "null"), ask(b.server, tenant, "").Body.String(), "nothing is loaded")
 
 	once := metered("rgh_a", noon, 1500)
-	once.Idempotency = "h"
+	once.Idempotency, once.Multiplier = "h", 25_000
 	again := metered("rgh_a", noon.Add(time.Minute), 1500)
-	again.Idempotency = "h"
+	again.Idempotency, again.Multiplier = "h", 25_000
 	b.load(t, tenant, once, again, metered("rgh_a", noon.Add(time.Hour), 500), suppressed("rgh_b", noon))
 	b.load(t, stranger, metered("rgh_a", noon, 7))
 
-	viewable := `{"rightId":"rgh_a","substrate":"CTV","basisId":"bas_a","meteringBasis":"viewable","reason":"METERED","receipts":2,"quantityMs":2000}`
-	duplicate := `{"rightId":"rgh_a","substrate":"CTV","basisId":"bas_a","meteringBasis":"none","reason":"DUPLICATE","receipts":1,"quantityMs":0}`
-	hidden := `{"rightId":"rgh_b","substrate":"CTV","basisId":"bas_a","meteringBasis":"none","reason":"NOT_VISIBLE","receipts":1,"quantityMs":0}`
-	totals := `{"receipts":4,"metered":2,"suppressed":1,"duplicates":1,"quantityMs":2000}`
+	viewable := `{"rightId":"rgh_a","substrate":"CTV","basisId":"bas_a","meteringBasis":"viewable","reason":"METERED","receipts":2,"quantityMs":2000,"impressions":"3.5"}`
+	duplicate := `{"rightId":"rgh_a","substrate":"CTV","basisId":"bas_a","meteringBasis":"none","reason":"DUPLICATE","receipts":1,"quantityMs":0,"impressions":"0"}`
+	hidden := `{"rightId":"rgh_b","substrate":"CTV","basisId":"bas_a","meteringBasis":"none","reason":"NOT_VISIBLE","receipts":1,"quantityMs":0,"impressions":"0"}`
+	totals := `{"receipts":4,"metered":2,"suppressed":1,"duplicates":1,"quantityMs":2000,"impressions":"3.5"}`
 	const asOf = `"1.0.5"`
 	for query, want := range map[string]string{
 		"":                       answer("null", "null", asOf, duplicate+","+viewable+","+hidden, totals, "null"),
 		"?limit=2":               answer("null", "null", asOf, duplicate+","+viewable, totals, `"MToxLjAuNS8y"`),
 		"?cursor=MToxLjAuNS8y":   answer("null", "null", asOf, hidden, totals, "null"),
 		"?cursor=MToxLjAuNS85OQ": answer("null", "null", asOf, "", totals, "null"),
-		"?rightId=rgh_b":         answer("null", "null", asOf, hidden, `{"receipts":1,"metered":0,"suppressed":1,"duplicates":0,"quantityMs":0}`, "null"),
+		"?rightId=rgh_b":         answer("null", "null", asOf, hidden, `{"receipts":1,"metered":0,"suppressed":1,"duplicates":0,"quantityMs":0,"impressions":"0"}`, "null"),
 		"?rightId=rgh_c":         answer("null", "null", asOf, "", empty, "null"),
 		"?asOf=1.0.0":            answer("null", "null", `"1.0.0"`, "", empty, "null"),
 		"?from=2026-11-21T12:01:00.0001Z&to=2026-11-21T15:00:00%2B02:00": answer(
 			`"2026-11-21T12:01:00.001Z"`, `"2026-11-21T13:00:00.000Z"`, asOf, "", empty, "null"),
 		"?from=2026-11-21T13:00:00Z": answer(`"2026-11-21T13:00:00.000Z"`, "null", asOf,
-			`{"rightId":"rgh_a","substrate":"CTV","basisId":"bas_a","meteringBasis":"viewable","reason":"METERED","receipts":1,"quantityMs":500}`,
-			`{"receipts":1,"metered":1,"suppressed":0,"duplicates":0,"quantityMs":500}`, "null"),
+			`{"rightId":"rgh_a","substrate":"CTV","basisId":"bas_a","meteringBasis":"viewable","reason":"METERED","receipts":1,"quantityMs":500,"impressions":"1"}`,
+			`{"receipts":1,"metered":1,"suppressed":0,"duplicates":0,"quantityMs":500,"impressions":"1"}`, "null"),
 	} {
 		got := ask(b.server, tenant, query)
 		require.Equal(t, 200, got.Code, "%s: %s", query, got.Body)
@@ -215,7 +216,7 @@ func TestBucketsOverHTTP(t *testing.T) {
 		require.Equal(t, sum, body.Data.Totals.QuantityMs, query)
 	}
 	require.JSONEq(t, `{"ok":true,"data":{"from":null,"to":null,"asOf":"1.0.6","bucket":"month","timeZone":"Europe/Berlin","rows":[],
-		"totals":{"receipts":0,"metered":0,"suppressed":0,"duplicates":0,"quantityMs":0},"nextCursor":null},"contractVersion":"v1.0"}`,
+		"totals":{"receipts":0,"metered":0,"suppressed":0,"duplicates":0,"quantityMs":0,"impressions":"0"},"nextCursor":null},"contractVersion":"v1.0"}`,
 		ask(b.server, stranger, "?bucket=month&timeZone=Europe/Berlin").Body.String())
 }
 
@@ -311,6 +312,7 @@ func TestPagesAreTheModel(t *testing.T) {
 					some[i] = suppressed(some[i].RightID, some[i].RenderedAt)
 				}
 				some[i].Idempotency = rapid.SampledFrom([]string{"", "x", "y"}).Draw(rt, "key")
+				some[i].Multiplier = rapid.SampledFrom([]int64{0, 1, 25_000}).Draw(rt, "multiplier")
 			}
 			return some
 		}
@@ -357,7 +359,7 @@ func TestPagesAreTheModel(t *testing.T) {
 }
 
 func model(all []pipeline.Delivery, from, to time.Time, bucket func(time.Time) *string) ([]MeteringRow, MeteringTotals) {
-	sums := map[string]MeteringRow{}
+	sums, impressions := map[string]MeteringRow{}, map[string]int64{}
 	var totals MeteringTotals
 	for i, d := range all {
 		duplicate := d.Idempotency != "" && slices.ContainsFunc(all[:i], func(e pipeline.Delivery) bool {
@@ -374,6 +376,9 @@ func model(all []pipeline.Delivery, from, to time.Time, bucket func(time.Time) *
 			totals.Duplicates++
 		case d.Metered:
 			totals.Metered++
+			made := cmp.Or(d.Multiplier, sealer.Impression)
+			impressions[text(key)] += made
+			impressions[""] += made
 		default:
 			totals.Suppressed++
 		}
@@ -388,8 +393,10 @@ func model(all []pipeline.Delivery, from, to time.Time, bucket func(time.Time) *
 	}
 	rows := []MeteringRow{}
 	for _, row := range sums {
+		row.Impressions = sealer.FormatImpressions(impressions[text(row)])
 		rows = append(rows, row)
 	}
+	totals.Impressions = sealer.FormatImpressions(impressions[""])
 	slices.SortFunc(rows, func(a, b MeteringRow) int { return strings.Compare(text(a), text(b)) })
 	return rows, totals
 }

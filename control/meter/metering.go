@@ -5,6 +5,7 @@ import (
 
 	"muniment/gateway/auth"
 	"muniment/pipeline"
+	"muniment/sealer"
 )
 
 // Metering is the answer to GET /v1/metering.
@@ -15,7 +16,7 @@ type Metering struct {
 	NextCursor *string        `json:"nextCursor"`
 }
 
-// MeteringRow is one line of the answer. All but its last two fields are its key.
+// MeteringRow is one line of the answer. All but its last three fields are its key.
 type MeteringRow struct {
 	Bucket        *string `json:"bucket,omitempty" format:"date-time" doc:"Start of the bucket, with the zone's offset; absent when time is not cut."`
 	RightID       string  `json:"rightId"`
@@ -25,15 +26,17 @@ type MeteringRow struct {
 	Reason        string  `json:"reason" doc:"METERED, why it was suppressed, or DUPLICATE." example:"METERED"`
 	Receipts      int64   `json:"receipts"`
 	QuantityMs    int64   `json:"quantityMs"`
+	Impressions   string  `json:"impressions" pattern:"^(0|[1-9][0-9]*)(\\.[0-9]{0,3}[1-9])?$" doc:"A decimal: the multipliers of what is metered, 1 where none was given." example:"12.5"`
 }
 
 // MeteringTotals are sums over all rows; receipts = metered + suppressed + duplicates.
 type MeteringTotals struct {
-	Receipts   int64 `json:"receipts"`
-	Metered    int64 `json:"metered"`
-	Suppressed int64 `json:"suppressed"`
-	Duplicates int64 `json:"duplicates"`
-	QuantityMs int64 `json:"quantityMs"`
+	Receipts    int64  `json:"receipts"`
+	Metered     int64  `json:"metered"`
+	Suppressed  int64  `json:"suppressed"`
+	Duplicates  int64  `json:"duplicates"`
+	QuantityMs  int64  `json:"quantityMs"`
+	Impressions string `json:"impressions" pattern:"^(0|[1-9][0-9]*)(\\.[0-9]{0,3}[1-9])?$" doc:"A decimal: the sum over all rows." example:"12.5"`
 }
 
 func (r *Room) getMetering(ctx context.Context, in *Question) (Metering, error) {
@@ -41,7 +44,7 @@ func (r *Room) getMetering(ctx context.Context, in *Question) (Metering, error) 
 	if err != nil {
 		return Metering{}, err
 	}
-	body := Metering{Frame: a.frame(), Rows: []MeteringRow{}}
+	body := Metering{Frame: a.frame(), Rows: []MeteringRow{}, Totals: MeteringTotals{Impressions: sealer.FormatImpressions(0)}}
 	if a.asOf == nil {
 		return body, nil
 	}
@@ -83,12 +86,13 @@ func (r *Room) getMetering(ctx context.Context, in *Question) (Metering, error) 
 	}
 	body.Totals = MeteringTotals{
 		Receipts: totals.Receipts, Metered: totals.Metered, Duplicates: totals.Duplicates, QuantityMs: totals.QuantityMs,
-		Suppressed: totals.Receipts - totals.Metered - totals.Duplicates,
+		Suppressed:  totals.Receipts - totals.Metered - totals.Duplicates,
+		Impressions: sealer.FormatImpressions(totals.Impressions),
 	}
 	rows, body.NextCursor = page(&a, rows, in.Limit)
 	for _, x := range rows {
 		body.Rows = append(body.Rows, MeteringRow{
-			a.bucket(x.Bucket), x.RightID, x.Substrate, x.BasisID, x.MeteringBasis, x.Reason, x.Receipts, x.QuantityMs,
+			a.bucket(x.Bucket), x.RightID, x.Substrate, x.BasisID, x.MeteringBasis, x.Reason, x.Receipts, x.QuantityMs, sealer.FormatImpressions(x.Impressions),
 		})
 	}
 	return body, nil
@@ -103,6 +107,7 @@ func sum(rows []pipeline.MeterRow) *pipeline.MeterTotals {
 	for _, r := range rows {
 		t.Receipts += r.Receipts
 		t.QuantityMs += r.QuantityMs
+		t.Impressions += r.Impressions
 		switch r.Reason {
 		case reasonMetered:
 			t.Metered += r.Receipts

@@ -254,11 +254,14 @@ type delivery struct {
 	telemetry string
 	dwellMs   float64
 	key       string         // idempotency key
+	row, day  string         // what names a row, and its day
 	subject   string         // data subject, of the private part
 	anchor    string         // in space
 	trace     string         // correlation id
 	rendered  time.Duration  // before it was issued
 	signer    *sealer.Signer // another than the node's
+
+	multiplier int64
 }
 
 // event returns the record of a delivery, as a gateway makes it.
@@ -301,6 +304,11 @@ func (h *house) event(d delivery) *sealer.Record {
 		sum := sha256.Sum256([]byte(d.tenant + "\x00" + d.key))
 		what.Idempotency = base64.RawURLEncoding.EncodeToString(sum[:])
 	}
+	if d.row != "" {
+		sum := sha256.Sum256([]byte(d.tenant + "\x01" + d.row))
+		what.Identity = sealer.RowIdentity{Hash: base64.RawURLEncoding.EncodeToString(sum[:]), Day: d.day}
+	}
+	what.Multiplier = d.multiplier
 	var private []byte
 	if d.subject != "" {
 		secret := sealer.Private{Salt: [16]byte{1}, DataSubject: d.subject, AttentionMs: -1}

@@ -55,6 +55,12 @@ func TestMeteringOfPacksIsTheWarehouses(t *testing.T) {
 					telemetry: rapid.SampledFrom([]string{`{}`, `{"viewable":true}`, `{"visibilityState":"hidden"}`, `{"linkState":"lost"}`}).Draw(rt, "telemetry"),
 					dwellMs:   float64(rapid.IntRange(0, 5000).Draw(rt, "dwell")),
 					key:       rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(rt, "key"),
+
+					multiplier: rapid.SampledFrom([]int64{0, 1, 25_000}).Draw(rt, "multiplier"),
+				}
+				if rapid.IntRange(0, 2).Draw(rt, "row") == 0 {
+					d.row, d.key = d.key, ""
+					d.day = rapid.SampledFrom([]string{"", "2026-10-24"}).Draw(rt, "day")
 				}
 				record := h.event(d)
 				h.append(record)
@@ -64,13 +70,15 @@ func TestMeteringOfPacksIsTheWarehouses(t *testing.T) {
 					RightID: d.right, Substrate: recorded.Substrate, BasisID: recorded.BasisID,
 					MeteringBasis: recorded.Basis, Reason: recorded.Reason,
 				}
-				quantity := recorded.QuantityMs
+				key.Receipts, key.QuantityMs, key.Impressions = 1, recorded.QuantityMs, recorded.Impressions()
 				now := h.Now()
-				if slices.ContainsFunc(seen[d.key], func(at time.Time) bool { return now.Sub(at) <= 24*time.Hour }) && d.key != "" {
-					key.MeteringBasis, key.Reason, quantity = "none", pipeline.ReasonDuplicate, 0
+				again := d.key != "" && slices.ContainsFunc(seen[d.key], func(at time.Time) bool { return now.Sub(at) <= 24*time.Hour })
+				row := "row " + d.row + " " + d.day // which has no window
+				if again || d.row != "" && len(seen[row]) > 0 {
+					key.MeteringBasis, key.Reason, key.QuantityMs, key.Impressions = "none", pipeline.ReasonDuplicate, 0, 0
 				}
-				seen[d.key] = append(seen[d.key], now)
-				count(model, key, 1, quantity)
+				seen[d.key], seen[row] = append(seen[d.key], now), append(seen[row], now)
+				count(model, key)
 			case "seal":
 				h.seal()
 			case "wait":
@@ -84,18 +92,16 @@ func TestMeteringOfPacksIsTheWarehouses(t *testing.T) {
 		require.NoError(rt, err)
 		warehouse, sealed := map[pipeline.MeterRow]pipeline.MeterRow{}, map[pipeline.MeterRow]pipeline.MeterRow{}
 		for _, row := range loaded {
-			key := row
-			key.Receipts, key.QuantityMs = 0, 0
-			count(warehouse, key, row.Receipts, row.QuantityMs)
+			count(warehouse, row)
 		}
 		for _, p := range h.packs() {
 			header, err := sealer.ParsePackHeader(p.Header)
 			require.NoError(rt, err)
 			for _, row := range header.Metering {
-				key := pipeline.MeterRow{
+				count(sealed, pipeline.MeterRow{
 					RightID: row.RightID, Substrate: row.Substrate, BasisID: row.BasisID, MeteringBasis: row.MeteringBasis, Reason: row.Reason,
-				}
-				count(sealed, key, row.Receipts, row.QuantityMs)
+					Receipts: row.Receipts, QuantityMs: row.QuantityMs, Impressions: row.Impressions,
+				})
 			}
 		}
 		require.Equal(rt, lines(model), lines(warehouse), "the warehouse, after %d packs", len(packs))
@@ -103,14 +109,17 @@ func TestMeteringOfPacksIsTheWarehouses(t *testing.T) {
 	})
 }
 
-// count adds to the row of a key, which is a row without its sums.
-func count(rows map[pipeline.MeterRow]pipeline.MeterRow, key pipeline.MeterRow, receipts, quantity int64) {
+// count adds to the row of the same kind.
+func count(rows map[pipeline.MeterRow]pipeline.MeterRow, one pipeline.MeterRow) {
+	key := one
+	key.Receipts, key.QuantityMs, key.Impressions = 0, 0, 0
 	row, ok := rows[key]
 	if !ok {
 		row = key
 	}
-	row.Receipts += receipts
-	row.QuantityMs += quantity
+	row.Receipts += one.Receipts
+	row.QuantityMs += one.QuantityMs
+	row.Impressions += one.Impressions
 	rows[key] = row
 }
 

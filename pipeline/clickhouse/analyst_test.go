@@ -37,6 +37,7 @@ func forAnalysts(t *testing.T) (Config, *Warehouse) {
 			delivery(tenant, from+1, midnight.Add(time.Hour), "key"),
 			delivery(tenant, from+2, midnight.Add(time.Hour), ""),
 			refused)
+		rows[len(rows)-4].Delivery.Multiplier, rows[len(rows)-3].Delivery.Multiplier = 25_000, 25_000
 	}
 	require.NoError(t, w.Load(t.Context(), batch(rows)))
 	return cfg, w
@@ -69,6 +70,7 @@ func TestAnalystViews(t *testing.T) {
 		`SELECT toString(toStartOfHour(rendered_at)), toInt64(count()) FROM receipts
 			WHERE tenant_id = 'tnt_a' AND rendered_at >= '2026-12-01 00:00:00' GROUP BY 1`: {"2026-12-01 00:00:00": 2},
 		`SELECT toString(hour), receipts FROM metering_hourly WHERE tenant_id = 'tnt_a'`:                          {"2026-11-30 22:00:00": 1, "2026-12-01 00:00:00": 2},
+		`SELECT reason, toInt64(impressions * 10000) FROM metering_hourly WHERE tenant_id = 'tnt_a'`:              {"METERED": 35_000, "DUPLICATE": 0},
 		`SELECT reason, quantity_ms FROM metering_hourly WHERE tenant_id = 'tnt_a'`:                               {"METERED": 2002, "DUPLICATE": 0},
 		`SELECT toString(day), receipts FROM metering_daily WHERE tenant_id = 'tnt_a'`:                            {"2026-11-30": 1, "2026-12-01": 2},
 		`SELECT right_id, quantity_ms FROM metering_daily WHERE tenant_id = 'tnt_a' AND metering_basis != 'none'`: {"rgh_0": 1000, "rgh_2": 1002},

@@ -166,7 +166,7 @@ func (w *Warehouse) Sum(ctx context.Context, tenantID string, first, last sealer
 	}
 	from, args := decisions(tenantID, f)
 	lines, err = collect(ctx, w, func(scan func(...any) error) (r pipeline.MeterRow, err error) {
-		err = scan(&r.RightID, &r.Substrate, &r.BasisID, &r.MeteringBasis, &r.Reason, &r.Receipts, &r.QuantityMs)
+		err = scan(&r.RightID, &r.Substrate, &r.BasisID, &r.MeteringBasis, &r.Reason, &r.Receipts, &r.QuantityMs, &r.Impressions)
 		return r, err
 	}, `SELECT `+summed+` FROM `+narrowly("0", from)+` GROUP BY 1, 2, 3, 4, 5`, args...)
 	return counts[0], lines, err

@@ -5,7 +5,7 @@
 CREATE MATERIALIZED VIEW IF NOT EXISTS muniment.metering_days
 REFRESH EVERY 1 HOUR
 ENGINE = MergeTree ORDER BY (tenant_id, day, right_id)
-AS SELECT tenant_id, day, right_id, substrate, basis_id, metering_basis, reason, receipts, quantity_ms
+AS SELECT tenant_id, day, right_id, substrate, basis_id, metering_basis, reason, receipts, quantity_ms, impressions
 FROM muniment.metering_daily;
 
 -- When it was computed last, and whether that went well.

@@ -19,7 +19,7 @@ func (w *Warehouse) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipe
 	from, args := metered(q, c)
 	rows, err := collect(ctx, w, func(scan func(...any) error) (r pipeline.MeterRow, err error) {
 		var bucket int64
-		err = scan(&bucket, &r.RightID, &r.Substrate, &r.BasisID, &r.MeteringBasis, &r.Reason, &r.Receipts, &r.QuantityMs)
+		err = scan(&bucket, &r.RightID, &r.Substrate, &r.BasisID, &r.MeteringBasis, &r.Reason, &r.Receipts, &r.QuantityMs, &r.Impressions)
 		r.Bucket = c.start(bucket)
 		return r, err
 	}, `SELECT bucket, `+summed+` FROM `+narrowly(c.bucket("rendered_at"), from)+`
@@ -38,8 +38,8 @@ func (w *Warehouse) MeterTotals(ctx context.Context, q pipeline.MeterQuery) (t p
 	from, args := metered(q, cut{})
 	var first, last time.Time
 	err = w.conn.QueryRow(ctx, `SELECT toInt64(count()), toInt64(countIf(metered AND NOT duplicate)), toInt64(countIf(duplicate)),
-			sum(counted_ms), min(rendered_at), max(rendered_at)
-		FROM `+from, args...).Scan(&t.Receipts, &t.Metered, &t.Duplicates, &t.QuantityMs, &first, &last)
+			sum(counted_ms), sum(impressions), min(rendered_at), max(rendered_at)
+		FROM `+from, args...).Scan(&t.Receipts, &t.Metered, &t.Duplicates, &t.QuantityMs, &t.Impressions, &first, &last)
 	if err != nil {
 		return pipeline.MeterTotals{}, fmt.Errorf("cannot total metering of %s: %w", q.TenantID, err)
 	}
@@ -63,6 +63,7 @@ func metered(q pipeline.MeterQuery, c cut) (from string, args []any) {
 // it is a duplicate and what it counts for.
 func decisions(tenantID string, f filter) (from string, args []any) {
 	return `(SELECT right_id, substrate, basis_id, rendered_at, metered, metering_basis, reason, line, if(duplicate, 0, quantity_ms) AS counted_ms,
+			if(metered AND NOT duplicate, if(multiplier = 0, ` + strconv.Itoa(sealer.Impression) + `, multiplier), 0) AS impressions,
 			(generation, position) IN (SELECT generation, position FROM duplicates WHERE tenant_id = ? AND ` + holds + `) AS duplicate
 		FROM events FINAL WHERE type = '` + sealer.TypeDelivery + `' AND ` + f.String() + `)`, slices.Concat([]any{tenantID}, f.args)
 }
@@ -71,13 +72,13 @@ func decisions(tenantID string, f filter) (from string, args []any) {
 // sums by texts what is left.
 func narrowly(bucket, from string) string {
 	return `(SELECT ` + bucket + ` AS bucket, duplicate, any(right_id) AS right_id, any(substrate) AS substrate, any(basis_id) AS basis_id,
-			any(metering_basis) AS basis, any(reason) AS why, toInt64(count()) AS n, sum(counted_ms) AS ms
+			any(metering_basis) AS basis, any(reason) AS why, toInt64(count()) AS n, sum(counted_ms) AS ms, sum(impressions) AS im
 		FROM ` + from + ` GROUP BY bucket, duplicate, line)`
 }
 
 const summed = `toString(right_id) AS of_right, toString(substrate) AS of_substrate, toString(basis_id) AS of_basis,
 	if(duplicate, 'none', toString(basis)) AS counted_basis, if(duplicate, '` + pipeline.ReasonDuplicate + `', toString(why)) AS counted_reason,
-	sum(n), sum(ms)`
+	sum(n), sum(ms), sum(im)`
 
 // Refusals sums the counts of gate.refusals events by bucket, right and rule.
 func (w *Warehouse) Refusals(ctx context.Context, q pipeline.RefusalQuery) ([]pipeline.RefusalRow, error) {

@@ -2,7 +2,7 @@
 -- Migrations 0002_views.sql says what each column means; times are UTC.
 
 -- What was metered this year, by right and day.
-SELECT day, right_id, substrate, sum(receipts) AS receipts, sum(quantity_ms) / 1000 AS seconds
+SELECT day, right_id, substrate, sum(receipts) AS receipts, sum(quantity_ms) / 1000 AS seconds, sum(impressions) AS impressions
 FROM metering_daily
 WHERE day >= '2026-01-01' AND reason = 'METERED'
 GROUP BY day, right_id, substrate

@@ -76,9 +76,9 @@ func (w *MemoryWarehouse) Sum(ctx context.Context, tenantID string, first, last 
 		n++
 		if d := r.Delivery; d != nil {
 			line := pipeline.MeterRow{RightID: d.RightID, Substrate: d.Substrate, BasisID: d.BasisID, MeteringBasis: d.MeteringBasis,
-				Reason: d.Reason, Receipts: 1, QuantityMs: d.QuantityMs}
+				Reason: d.Reason, Receipts: 1, QuantityMs: d.QuantityMs, Impressions: sealer.CountImpressions(d.Metered, d.Multiplier)}
 			if w.decided(r) {
-				line.MeteringBasis, line.Reason, line.QuantityMs = sealer.BasisNone, sealer.ReasonDuplicate, 0
+				line.MeteringBasis, line.Reason, line.QuantityMs, line.Impressions = sealer.BasisNone, sealer.ReasonDuplicate, 0, 0
 			}
 			lines = addLine(lines, line)
 		}
@@ -89,7 +89,7 @@ func (w *MemoryWarehouse) Sum(ctx context.Context, tenantID string, first, last 
 // addLine adds to the line of the same kind.
 func addLine(lines []pipeline.MeterRow, one pipeline.MeterRow) []pipeline.MeterRow {
 	kind := func(l pipeline.MeterRow) pipeline.MeterRow {
-		l.Receipts, l.QuantityMs = 0, 0
+		l.Receipts, l.QuantityMs, l.Impressions = 0, 0, 0
 		return l
 	}
 	i := slices.IndexFunc(lines, func(l pipeline.MeterRow) bool { return kind(l) == kind(one) })
@@ -98,6 +98,7 @@ func addLine(lines []pipeline.MeterRow, one pipeline.MeterRow) []pipeline.MeterR
 	}
 	lines[i].Receipts += one.Receipts
 	lines[i].QuantityMs += one.QuantityMs
+	lines[i].Impressions += one.Impressions
 	return lines
 }
 

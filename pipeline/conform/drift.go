@@ -117,7 +117,7 @@ func newAudited(tb testing.TB, ctx context.Context, w AuditedEngine) *audited {
 	a.pack = drift.Pack{ID: "pck_1", TenantID: "tnt_a", First: a.plain.Position, Last: a.repeat.Position, Count: 3}
 	for _, l := range want {
 		a.pack.Metering = append(a.pack.Metering, sealer.MeterRow{RightID: l.RightID, Substrate: l.Substrate, BasisID: l.BasisID,
-			MeteringBasis: l.MeteringBasis, Reason: l.Reason, Receipts: l.Receipts, QuantityMs: l.QuantityMs})
+			MeteringBasis: l.MeteringBasis, Reason: l.Reason, Receipts: l.Receipts, QuantityMs: l.QuantityMs, Impressions: l.Impressions})
 	}
 	a.check, err = drift.New(drift.Config{
 		Log: &a.log, Loaded: w.Resume, Auditor: w, Registerer: a.registry,

@@ -118,9 +118,9 @@ func meter(rows []pipeline.Row, q pipeline.MeterQuery, window time.Duration) []p
 		line := pipeline.MeterRow{
 			Bucket: bucket, RightID: d.RightID, Substrate: d.Substrate, BasisID: d.BasisID, MeteringBasis: d.MeteringBasis, Reason: d.Reason,
 		}
-		quantity := d.QuantityMs
+		quantity, impressions := d.QuantityMs, sealer.CountImpressions(d.Metered, d.Multiplier)
 		if _, ok := first(rows, r, window); ok {
-			line.MeteringBasis, line.Reason, quantity = "none", pipeline.ReasonDuplicate, 0
+			line.MeteringBasis, line.Reason, quantity, impressions = "none", pipeline.ReasonDuplicate, 0, 0
 		}
 		sum, ok := sums[line]
 		if !ok {
@@ -128,6 +128,7 @@ func meter(rows []pipeline.Row, q pipeline.MeterQuery, window time.Duration) []p
 		}
 		sum.Receipts++
 		sum.QuantityMs += quantity
+		sum.Impressions += impressions
 		sums[line] = sum
 	}
 	var lines []pipeline.MeterRow
@@ -161,6 +162,7 @@ func meterTotals(rows []pipeline.Row, q pipeline.MeterQuery, window time.Duratio
 			continue
 		}
 		t.QuantityMs += r.Delivery.QuantityMs
+		t.Impressions += sealer.CountImpressions(r.Delivery.Metered, r.Delivery.Multiplier)
 		if r.Delivery.Metered {
 			t.Metered++
 		}

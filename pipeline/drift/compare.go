@@ -17,7 +17,7 @@ type finding struct {
 	kind, tenantID, id string
 	first, last        sealer.Position
 	// By how much the rows of a pack are more than its header says.
-	entries, receipts, quantityMs int64
+	entries, receipts, quantityMs, impressions int64
 }
 
 // compare looks at a piece. judged is false where nothing can be said of it: it is no longer
@@ -171,23 +171,24 @@ func (c *Checker) pack(ctx context.Context, p piece) (found []finding, judged bo
 // apart is by how much the rows of a pack are not what it says.
 func (p *Pack) apart(rows int64, lines []pipeline.MeterRow) (f finding, apart bool) {
 	f = finding{kind: KindPack, tenantID: p.TenantID, id: p.ID, first: p.First, last: p.Last, entries: rows - p.Count}
-	left := map[sealer.MeterRow][2]int64{}
+	left := map[sealer.MeterRow][3]int64{}
 	add := func(line sealer.MeterRow, sign int64) {
-		receipts, quantityMs := sign*line.Receipts, sign*line.QuantityMs
+		receipts, quantityMs, impressions := sign*line.Receipts, sign*line.QuantityMs, sign*line.Impressions
 		f.receipts += receipts
 		f.quantityMs += quantityMs
-		line.Receipts, line.QuantityMs = 0, 0
+		f.impressions += impressions
+		line.Receipts, line.QuantityMs, line.Impressions = 0, 0, 0
 		sum := left[line]
-		left[line] = [2]int64{sum[0] + receipts, sum[1] + quantityMs}
+		left[line] = [3]int64{sum[0] + receipts, sum[1] + quantityMs, sum[2] + impressions}
 	}
 	for _, line := range p.Metering {
 		add(line, -1)
 	}
 	for _, l := range lines {
 		add(sealer.MeterRow{RightID: l.RightID, Substrate: l.Substrate, BasisID: l.BasisID,
-			MeteringBasis: l.MeteringBasis, Reason: l.Reason, Receipts: l.Receipts, QuantityMs: l.QuantityMs}, 1)
+			MeteringBasis: l.MeteringBasis, Reason: l.Reason, Receipts: l.Receipts, QuantityMs: l.QuantityMs, Impressions: l.Impressions}, 1)
 	}
-	maps.DeleteFunc(left, func(_ sealer.MeterRow, sum [2]int64) bool { return sum == [2]int64{} })
+	maps.DeleteFunc(left, func(_ sealer.MeterRow, sum [3]int64) bool { return sum == [3]int64{} })
 	return f, f.entries != 0 || len(left) > 0
 }
 
@@ -217,7 +218,8 @@ func (c *Checker) report(ctx context.Context, found []finding) {
 		found = found[n:]
 		what := []any{"kind", f.kind, "tenant", f.tenantID, "from", f.first.String(), "to", f.last.String(), "count", n, "first", f.id}
 		if f.kind == KindPack {
-			what = append(what, "entries", f.entries, "receipts", f.receipts, "quantity_ms", f.quantityMs)
+			what = append(what, "entries", f.entries, "receipts", f.receipts, "quantity_ms", f.quantityMs,
+				"impressions", float64(f.impressions)/sealer.Impression)
 		}
 		c.cfg.Logger.ErrorContext(ctx, "drift: log, warehouse and packs are apart", what...)
 	}

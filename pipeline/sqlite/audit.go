@@ -142,14 +142,16 @@ func (w *Warehouse) Sum(ctx context.Context, tenantID string, first, last sealer
 		delivery bool
 	}
 	all, err := collect(ctx, w.read, func(scan func(...any) error) (l line, err error) {
-		err = scan(&l.delivery, &l.RightID, &l.Substrate, &l.BasisID, &l.MeteringBasis, &l.Reason, &l.Receipts, &l.QuantityMs)
+		err = scan(&l.delivery, &l.RightID, &l.Substrate, &l.BasisID, &l.MeteringBasis, &l.Reason, &l.Receipts, &l.QuantityMs, &l.Impressions)
 		return l, err
-	}, `SELECT delivery, right_id, substrate, basis_id, metering_basis, reason, SUM(receipts), SUM(quantity_ms) FROM (
+	}, `SELECT delivery, right_id, substrate, basis_id, metering_basis, reason, SUM(receipts), SUM(quantity_ms), SUM(impressions) FROM (
 			SELECT s.class = 0 AS delivery, COALESCE(right_id, '') AS right_id, COALESCE(substrate, '') AS substrate, COALESCE(basis_id, '') AS basis_id,
 				COALESCE(CASE WHEN s.duplicate THEN 'none' ELSE metering_basis END, '') AS metering_basis,
 				COALESCE(CASE WHEN s.duplicate THEN '`+pipeline.ReasonDuplicate+`' ELSE reason END, '') AS reason,
-				s.receipts, CASE WHEN s.duplicate THEN 0 ELSE s.quantity_ms END AS quantity_ms
-			FROM (SELECT e.common, e.class, e.duplicate, COUNT(*) AS receipts, COALESCE(SUM(e.quantity_ms), 0) AS quantity_ms
+				s.receipts, CASE WHEN s.duplicate THEN 0 ELSE s.quantity_ms END AS quantity_ms,
+				CASE WHEN metered AND NOT s.duplicate THEN s.impressions ELSE 0 END AS impressions
+			FROM (SELECT e.common, e.class, e.duplicate, COUNT(*) AS receipts, COALESCE(SUM(e.quantity_ms), 0) AS quantity_ms,
+					SUM(`+impressions+`) AS impressions
 				FROM tenants AS t CROSS JOIN events AS e USING (tenant)
 				WHERE t.tenant_id = ? AND (e.generation, e.position) >= (?, ?) AND (e.generation, e.position) <= (?, ?)
 				GROUP BY e.common, e.class, e.duplicate) AS s CROSS JOIN common USING (common))

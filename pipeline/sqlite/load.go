@@ -57,8 +57,8 @@ func (w *writer) prepare(ctx context.Context, db *sql.DB) (err error) {
 		{&w.times, "INSERT OR FAIL", "search_times (tenant, generation, block, earliest, latest, rendered_first, rendered_last)",
 			`ON CONFLICT DO UPDATE SET earliest = min(earliest, excluded.earliest), latest = max(latest, excluded.latest),
 				rendered_first = min(rendered_first, excluded.rendered_first), rendered_last = max(rendered_last, excluded.rendered_last)`},
-		{&w.sums, "INSERT OR FAIL", "sums (tenant, unit, start, common, duplicate, receipts, quantity_ms, first, last)",
-			`ON CONFLICT DO UPDATE SET receipts = receipts + excluded.receipts, quantity_ms = quantity_ms + excluded.quantity_ms,
+		{&w.sums, "INSERT OR FAIL", "sums (tenant, unit, start, common, duplicate, receipts, quantity_ms, impressions, first, last)",
+			`ON CONFLICT DO UPDATE SET receipts = receipts + excluded.receipts, quantity_ms = quantity_ms + excluded.quantity_ms, impressions = impressions + excluded.impressions,
 				first = min(first, excluded.first), last = max(last, excluded.last)`},
 	} {
 		one := "(?" + strings.Repeat(", ?", strings.Count(p.into, ",")) + ")"
@@ -341,7 +341,7 @@ func (l *load) storeSums() error {
 		for _, unit := range units {
 			k := key{n.tenant, unit, startOf(rendered, unit), n.common, n.duplicate}
 			s := sums[k]
-			s.add(sum{1, n.Delivery.QuantityMs, rendered, rendered})
+			s.add(sum{1, n.Delivery.QuantityMs, cmp.Or(n.Delivery.Multiplier, sealer.Impression), rendered, rendered})
 			sums[k] = s
 		}
 	}
@@ -350,7 +350,7 @@ func (l *load) storeSums() error {
 	})
 	return insert(l, l.sums, keys, func(args []any, k key) []any {
 		s := sums[k]
-		return append(args, k.tenant, k.unit, k.start, k.common, k.duplicate, s.receipts, s.quantity, s.first, s.last)
+		return append(args, k.tenant, k.unit, k.start, k.common, k.duplicate, s.receipts, s.quantity, s.impressions, s.first, s.last)
 	})
 }
 

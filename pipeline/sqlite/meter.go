@@ -29,6 +29,9 @@ func (w *Warehouse) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipe
 		if of.duplicate {
 			line.MeteringBasis, line.Reason, sum.quantity = "none", pipeline.ReasonDuplicate, 0
 		}
+		if of.duplicate || !texts[of.common].metered {
+			sum.impressions = 0
+		}
 		total := lines[line]
 		if total == nil {
 			own := line
@@ -37,6 +40,7 @@ func (w *Warehouse) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipe
 		}
 		total.Receipts += sum.receipts
 		total.QuantityMs += sum.quantity
+		total.Impressions += sum.impressions
 	}
 	list := make([]pipeline.MeterRow, 0, len(lines))
 	for _, total := range lines {
@@ -69,6 +73,7 @@ func (w *Warehouse) MeterTotals(ctx context.Context, q pipeline.MeterQuery) (t p
 		t.QuantityMs += sum.quantity
 		if texts[of.common].metered {
 			t.Metered += sum.receipts
+			t.Impressions += sum.impressions
 		}
 	}
 	if t.Receipts > 0 {
@@ -83,13 +88,17 @@ type of struct {
 	duplicate      bool
 }
 
-type sum struct{ receipts, quantity, first, last int64 }
+// sum has the impressions as if all its deliveries were metered: common says whether they are.
+type sum struct{ receipts, quantity, impressions, first, last int64 }
+
+// impressions are those of a row of events, in ten-thousandths, as if it were metered.
+var impressions = fmt.Sprintf("COALESCE(e.multiplier, %d)", sealer.Impression)
 
 func (s *sum) add(t sum) {
 	if s.receipts == 0 {
 		s.first, s.last = t.first, t.last
 	}
-	s.receipts, s.quantity = s.receipts+t.receipts, s.quantity+t.quantity
+	s.receipts, s.quantity, s.impressions = s.receipts+t.receipts, s.quantity+t.quantity, s.impressions+t.impressions
 	s.first, s.last = min(s.first, t.first), max(s.last, t.last)
 }
 
@@ -136,10 +145,10 @@ func (w *Warehouse) sums(ctx context.Context, q pipeline.MeterQuery, buckets []t
 		err := each(ctx, tx, func(scan func(...any) error) error {
 			var k of
 			var s sum
-			err := scan(&k.bucket, &k.common, &k.duplicate, &s.receipts, &s.quantity, &s.first, &s.last)
+			err := scan(&k.bucket, &k.common, &k.duplicate, &s.receipts, &s.quantity, &s.impressions, &s.first, &s.last)
 			add(k, s)
 			return err
-		}, `SELECT b.bucket, e.common, e.duplicate, e.receipts, e.quantity_ms, e.first, e.last
+		}, `SELECT b.bucket, e.common, e.duplicate, e.receipts, e.quantity_ms, e.impressions, e.first, e.last
 			FROM `+stretchesOf+` CROSS JOIN sums AS e
 			WHERE e.unit = ? AND e.start >= b.low AND e.start < b.high AND `+f.String(),
 			slices.Concat([]any{whole.String(), unit}, f.args)...)
@@ -150,7 +159,7 @@ func (w *Warehouse) sums(ctx context.Context, q pipeline.MeterQuery, buckets []t
 			if b, ok := whole.at(d.first); ok {
 				d.of.bucket = b
 				ends.doubtful = true
-				add(d.of, sum{receipts: -1, quantity: -d.quantity, first: d.first, last: d.first})
+				add(d.of, sum{receipts: -1, quantity: -d.quantity, impressions: -d.impressions, first: d.first, last: d.first})
 			}
 		}
 	}
@@ -158,11 +167,11 @@ func (w *Warehouse) sums(ctx context.Context, q pipeline.MeterQuery, buckets []t
 	err = each(ctx, tx, func(scan func(...any) error) error {
 		var k of
 		s := sum{receipts: 1}
-		err := scan(&k.bucket, &k.common, &k.duplicate, &s.quantity, &s.first)
+		err := scan(&k.bucket, &k.common, &k.duplicate, &s.quantity, &s.impressions, &s.first)
 		s.last = s.first
 		add(k, s)
 		return err
-	}, `SELECT b.bucket, e.common, e.duplicate, e.quantity_ms, e.rendered_at
+	}, `SELECT b.bucket, e.common, e.duplicate, e.quantity_ms, `+impressions+`, e.rendered_at
 		FROM `+stretchesOf+` CROSS JOIN events AS e INDEXED BY deliveries_by_time
 		WHERE e.class = 0 AND e.rendered_at >= b.low AND e.rendered_at < b.high AND `+f.String(),
 		append([]any{rest.String()}, f.args...)...)
@@ -190,8 +199,8 @@ func (w *Warehouse) behind(ctx context.Context, tx *sql.Tx, asOf *sealer.Positio
 		return nil, nil
 	}
 	return collect(ctx, tx, func(scan func(...any) error) (d delivery, err error) {
-		return d, scan(&d.common, &d.duplicate, &d.quantity, &d.first)
-	}, `SELECT e.common, e.duplicate, e.quantity_ms, e.rendered_at FROM events AS e
+		return d, scan(&d.common, &d.duplicate, &d.quantity, &d.impressions, &d.first)
+	}, `SELECT e.common, e.duplicate, e.quantity_ms, `+impressions+`, e.rendered_at FROM events AS e
 		WHERE e.class = 0 AND (e.generation, e.position) >= (?, ?) AND `+f.String()+` LIMIT ?`,
 		slices.Concat([]any{asOf.Generation, asOf.Offset}, f.args, []any{w.mostBehind + 1})...)
 }

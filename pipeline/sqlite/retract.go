@@ -181,18 +181,18 @@ func (l *load) decideAnew(tenant int64, key any) error {
 // sumAnew sums the units of a time anew for the deliveries with a number of common: the
 // shortest from the rows, each longer one from the one before.
 func (l *load) sumAnew(tenant, common, rendered int64) error {
-	from := `SELECT tenant, ?, ?, common, duplicate, COUNT(*), SUM(quantity_ms), MIN(rendered_at), MAX(rendered_at)
-		FROM events INDEXED BY deliveries_by_time WHERE class = 0 AND rendered_at >= ? AND rendered_at < ?`
+	from := `SELECT tenant, ?, ?, common, duplicate, COUNT(*), SUM(quantity_ms), SUM(` + impressions + `), MIN(rendered_at), MAX(rendered_at)
+		FROM events AS e INDEXED BY deliveries_by_time WHERE class = 0 AND rendered_at >= ? AND rendered_at < ?`
 	for _, unit := range units {
 		start := startOf(rendered, unit)
 		if err := l.exec(`DELETE FROM sums WHERE tenant = ? AND unit = ? AND start = ? AND common = ?`, tenant, unit, start, common); err != nil {
 			return err
 		}
-		if err := l.exec(`INSERT INTO sums (tenant, unit, start, common, duplicate, receipts, quantity_ms, first, last) `+from+`
+		if err := l.exec(`INSERT INTO sums (tenant, unit, start, common, duplicate, receipts, quantity_ms, impressions, first, last) `+from+`
 			AND tenant = ? AND common = ? GROUP BY duplicate`, unit, start, start, start+unit, tenant, common); err != nil {
 			return err
 		}
-		from = fmt.Sprintf(`SELECT tenant, ?, ?, common, duplicate, SUM(receipts), SUM(quantity_ms), MIN(first), MAX(last)
+		from = fmt.Sprintf(`SELECT tenant, ?, ?, common, duplicate, SUM(receipts), SUM(quantity_ms), SUM(impressions), MIN(first), MAX(last)
 			FROM sums WHERE unit = %d AND start >= ? AND start < ?`, unit)
 	}
 	return nil

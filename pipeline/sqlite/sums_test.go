@@ -15,10 +15,10 @@ import (
 
 // sumsOfRows are the sums, worked out from the rows.
 const sumsOfRows = `SELECT tenant, unit, rendered_at - (rendered_at % unit + unit) % unit, common, duplicate,
-		COUNT(*), SUM(quantity_ms), MIN(rendered_at), MAX(rendered_at)
+		COUNT(*), SUM(quantity_ms), SUM(COALESCE(multiplier, 10000)), MIN(rendered_at), MAX(rendered_at)
 	FROM events, (SELECT DISTINCT unit FROM sums) WHERE class = 0 GROUP BY 1, 2, 3, 4, 5`
 
-const storedSums = `SELECT tenant, unit, start, common, duplicate, receipts, quantity_ms, first, last FROM sums`
+const storedSums = `SELECT tenant, unit, start, common, duplicate, receipts, quantity_ms, impressions, first, last FROM sums`
 
 // Whatever is loaded, again, retracted or dropped, in whatever batches: the sums are those of
 // the rows, a row is marked as what the table of duplicates says, and nothing is left of what went.
@@ -53,7 +53,14 @@ func TestSumsAreThoseOfTheRows(t *testing.T) {
 						r.Delivery.RenderedAt = time.UnixMilli(rapid.Int64Range(-1e8, 1e8).Draw(t, "rendered"))
 					}
 					r.Delivery.QuantityMs = rapid.Int64Range(0, 1000).Draw(t, "quantity")
-					r.Delivery.Idempotency = rapid.SampledFrom([]string{"", "a", "b", r.Delivery.Idempotency}).Draw(t, "key")
+					r.Delivery.Multiplier = rapid.SampledFrom([]int64{0, 0, 1, 25_000}).Draw(t, "multiplier")
+					if hash := r.Delivery.Idempotency; rapid.IntRange(0, 4).Draw(t, "row") == 0 {
+						r.Delivery.Idempotency = ""
+						r.Delivery.Identity = sealer.RowIdentity{Hash: deliveries(rapid.IntRange(0, 2).Draw(t, "identity"), 1)[0].Delivery.Idempotency,
+							Day: rapid.SampledFrom([]string{"", "2026-11-20", "2026-11-21"}).Draw(t, "day")}
+					} else {
+						r.Delivery.Idempotency = rapid.SampledFrom([]string{"", "a", "b", hash}).Draw(t, "key")
+					}
 					log = append(log, r)
 				}
 				require.NoError(t, w.Load(t.Context(), pipeline.Batch{From: from, Rows: log[from.Offset:], Next: end()}))

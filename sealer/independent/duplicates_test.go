@@ -104,7 +104,7 @@ func TestDuplicatesAlike(t *testing.T) {
 			for _, r := range p.Header.Metering {
 				line := pipeline.MeterRow{RightID: r.RightID, Substrate: r.Substrate, BasisID: r.BasisID, MeteringBasis: r.MeteringBasis, Reason: r.Reason}
 				sum := metering[line]
-				metering[line] = pipeline.MeterRow{Receipts: sum.Receipts + r.Receipts, QuantityMs: sum.QuantityMs + r.QuantityMs}
+				metering[line] = pipeline.MeterRow{Receipts: sum.Receipts + r.Receipts, QuantityMs: sum.QuantityMs + r.QuantityMs, Impressions: sum.Impressions + r.Impressions}
 			}
 			set = append(set, f.put(p.file))
 		}
@@ -118,8 +118,8 @@ func TestDuplicatesAlike(t *testing.T) {
 			require.Len(t, lines, len(metering))
 			for _, line := range lines {
 				sum := line
-				line.Receipts, line.QuantityMs = 0, 0
-				require.Equal(t, pipeline.MeterRow{Receipts: sum.Receipts, QuantityMs: sum.QuantityMs}, metering[line], "%+v", line)
+				line.Receipts, line.QuantityMs, line.Impressions = 0, 0, 0
+				require.Equal(t, pipeline.MeterRow{Receipts: sum.Receipts, QuantityMs: sum.QuantityMs, Impressions: sum.Impressions}, metering[line], "%+v", line)
 			}
 		}
 	}

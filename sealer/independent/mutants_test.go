@@ -427,6 +427,21 @@ var lies = []struct {
 		object(rows[f.IntN(len(rows))].(map[string]any)).add("quantityMs", 1)
 		return true
 	}},
+	{"a row states other impressions", func(f *forgery) bool {
+		rows := f.header.list("metering")
+		if len(rows) == 0 {
+			return false
+		}
+		row := object(rows[f.IntN(len(rows))].(map[string]any))
+		was := row["impressions"].(string)
+		n, err := sealer.ParseImpressions(was)
+		require.NoError(f, err)
+		row["impressions"] = []any{
+			sealer.FormatImpressions(n + 1), sealer.FormatImpressions(n + sealer.Impression), was + "0", was + ".", "0" + was, "", "-" + was,
+			"922337203685477.5808", n, nil,
+		}[f.next("impressions", 10)]
+		return row["impressions"] != was
+	}},
 	{"a row is missing", func(f *forgery) bool {
 		rows := f.header.list("metering")
 		if len(rows) == 0 {

@@ -503,7 +503,8 @@ func (p *pack) repeat(earlier map[string]uint64) {
 	p.Header.Duplicates, p.Header.Metering = list, m.Rows()
 	for _, r := range p.Header.Metering {
 		rows = append(rows, object{"rightId": r.RightID, "substrate": r.Substrate, "basisId": r.BasisID,
-			"meteringBasis": r.MeteringBasis, "reason": r.Reason, "receipts": r.Receipts, "quantityMs": r.QuantityMs})
+			"meteringBasis": r.MeteringBasis, "reason": r.Reason, "receipts": r.Receipts, "quantityMs": r.QuantityMs,
+			"impressions": sealer.FormatImpressions(r.Impressions)})
 	}
 	said, header := []object{}, p.parse(p.HeaderText)
 	for _, d := range list {

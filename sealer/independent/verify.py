@@ -174,8 +174,8 @@ KEY = {
 ANSWERED_KEY = ("keyId", "algorithm", "publicKey", "notBefore", "notAfter", "revokedAt", "purpose")  # in this order
 DIRECTORY = {"delegation": text, "issuedAt": time, "keys": [KEY], "signature": SIGNATURE, "snapshotId": text}
 ROW = {
-    "basisId": text, "meteringBasis": text, "quantityMs": whole, "reason": text,
-    "receipts": whole, "rightId": text, "substrate": text,
+    "basisId": text, "impressions": lambda v: (n := impressions(v)) is not None and n < 2**63, "meteringBasis": text,
+    "quantityMs": whole, "reason": text, "receipts": whole, "rightId": text, "substrate": text,
 }
 RULE = {
     "createdAt": time, "currency": lambda v: isinstance(v, str) and re.fullmatch("[A-Z]{3}", v) is not None,
@@ -441,6 +441,7 @@ class Said:
         self.moves, self.keys, self.rules = [], [], []  # other events that matter, with their places
         self.groups, self.group = {}, array("I")  # of each delivery, as all of these
         self.place, self.at, self.quantity, self.rendered = array("I"), array("q"), array("q"), array("q")
+        self.impressions = array("q")  # in ten-thousandths
         self.shared = []  # of each delivery, with its duplicates
 
     def note(self, event, line, by=None):
@@ -462,6 +463,7 @@ class Said:
             self.place.append(place)
             self.at.append(at)
             self.quantity.append(metering["quantityMs"])
+            self.impressions.append(impressions(data.get("multiplier", "1")) if metering["metered"] else 0)
             self.rendered.append(millis(receipt["renderedAt"]))
             self.shared.append(shared(data))
         elif subject["kind"] == "key" and event["type"] == "key.revoked":
@@ -478,7 +480,7 @@ class Said:
 
     def close(self):
         """Drops what only the totals of a pack need."""
-        self.ids, self.leaves, self.shared, self.quantity, self.rendered, self.rules = (), (), (), (), (), ()
+        self.ids, self.leaves, self.shared, self.quantity, self.impressions, self.rendered, self.rules = (), (), (), (), (), (), ()
 
 
 # --- The Merkle log and its checkpoints -------------------------------------------------
@@ -711,7 +713,7 @@ class Pack:
     def check_totals(self, log):
         """Checks event ids, duplicates, totals and settlement, in the light of the packs before."""
         listed, said = dict(self.repeated), self.said
-        rows, metered, deliveries = defaultdict(lambda: [0, 0]), [], defaultdict(Sightings)
+        rows, metered, deliveries = defaultdict(lambda: [0, 0, 0]), [], defaultdict(Sightings)
         ids = set()
 
         def check_ids(end):
@@ -732,21 +734,21 @@ class Pack:
                 if claimed is not None and claimed < self.first and claimed not in log:
                     first = claimed if first is None else min(first, claimed)  # can't be told
             need(listed.pop(leaf, None) == first, "duplicates.mismatch")
-            basis, reason, quantity = group["meteringBasis"], group["reason"], said.quantity[i]
+            basis, reason, quantity, made = group["meteringBasis"], group["reason"], said.quantity[i], said.impressions[i]
             if first is not None:
-                basis, reason, quantity = "none", "DUPLICATE", 0
+                basis, reason, quantity, made = "none", "DUPLICATE", 0, 0
             elif group["metered"]:
                 metered.append(i)
             row = rows[group["rightId"], group["substrate"], group["basisId"], basis, reason]
-            row[:] = row[0] + 1, row[1] + quantity
+            row[:] = row[0] + 1, row[1] + quantity, row[2] + made
         check_ids(self.end)
         need(not listed, "duplicates.mismatch")
         self.check_repeated(log, deliveries)
         repetitions = [row["receipts"] for row in self.header["metering"] if (row["meteringBasis"], row["reason"]) == ("none", "DUPLICATE")]
-        need(sum(repetitions) == sum(n for row, (n, _) in rows.items() if row[3:] == ("none", "DUPLICATE")), "duplicates.mismatch")
+        need(sum(repetitions) == sum(n for row, (n, _, _) in rows.items() if row[3:] == ("none", "DUPLICATE")), "duplicates.mismatch")
         names = ("rightId", "substrate", "basisId", "meteringBasis", "reason")
         totals = sorted(rows.items(), key=lambda row: [name.encode() for name in row[0]])
-        want = [dict(zip(names, row), receipts=n, quantityMs=ms) for row, (n, ms) in totals]
+        want = [dict(zip(names, row), receipts=n, quantityMs=ms, impressions=decimal(made, 4)) for row, (n, ms, made) in totals]
         need(self.header["metering"] == want, "metering.mismatch")
         rules = self.check_settlement(log, metered)
         if not log.complete(self.first):  # what the other leaves hold is the header's word
@@ -817,8 +819,8 @@ def amount(rule, price, receipts, quantity):
     return n + (2 * rest > part or 2 * rest == part and n % 2 == 1)
 
 
-def decimal(millionths):
-    return f"{millionths // 10**6}.{millionths % 10**6:06}".rstrip("0").removesuffix(".")
+def decimal(parts, digits=6):
+    return f"{parts // 10**digits}.{parts % 10**digits:0{digits}}".rstrip("0").removesuffix(".")
 
 
 def shares(rule, total):

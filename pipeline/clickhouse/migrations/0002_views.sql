@@ -27,6 +27,7 @@ SELECT
 	if(duplicate, toLowCardinality('DUPLICATE'), e.reason) AS reason,
 	if(duplicate, toLowCardinality('none'), e.metering_basis) AS metering_basis,
 	if(duplicate, 0, e.quantity_ms) AS quantity_ms,
+	toDecimal64(if(e.metered AND NOT duplicate, if(e.multiplier = 0, 10000, e.multiplier), 0), 0) * toDecimal64('0.0001', 4) AS impressions, -- its multiplier, or 1
 	e.generation    AS generation,
 	e.log_partition AS log_partition,
 	e.position      AS position,
@@ -43,12 +44,13 @@ SELECT
 	if(duplicate, 'none', recorded_basis)       AS metering_basis,
 	if(duplicate, 'DUPLICATE', recorded_reason) AS reason,
 	sum(n)  AS receipts,
-	sum(ms) AS quantity_ms
+	sum(ms) AS quantity_ms,
+	sum(im) AS impressions
 FROM (
 	SELECT r.tenant_id AS tenant_id, toStartOfHour(r.rendered_at) AS hour, r.duplicate AS duplicate,
 		any(r.right_id) AS right_id, any(r.substrate) AS substrate, any(r.basis_id) AS basis_id,
 		any(r.recorded_basis) AS recorded_basis, any(r.recorded_reason) AS recorded_reason,
-		toInt64(count()) AS n, sum(r.quantity_ms) AS ms
+		toInt64(count()) AS n, sum(r.quantity_ms) AS ms, sum(r.impressions) AS im
 	FROM receipts AS r
 	GROUP BY tenant_id, hour, duplicate, r.line
 )
@@ -61,12 +63,13 @@ SELECT
 	if(duplicate, 'none', recorded_basis)       AS metering_basis,
 	if(duplicate, 'DUPLICATE', recorded_reason) AS reason,
 	sum(n)  AS receipts,
-	sum(ms) AS quantity_ms
+	sum(ms) AS quantity_ms,
+	sum(im) AS impressions
 FROM (
 	SELECT r.tenant_id AS tenant_id, toDate(r.rendered_at) AS day, r.duplicate AS duplicate,
 		any(r.right_id) AS right_id, any(r.substrate) AS substrate, any(r.basis_id) AS basis_id,
 		any(r.recorded_basis) AS recorded_basis, any(r.recorded_reason) AS recorded_reason,
-		toInt64(count()) AS n, sum(r.quantity_ms) AS ms
+		toInt64(count()) AS n, sum(r.quantity_ms) AS ms, sum(r.impressions) AS im
 	FROM receipts AS r
 	GROUP BY tenant_id, day, duplicate, r.line
 )

@@ -66,7 +66,7 @@ CREATE TABLE events (
 	quantity_ms       BIGINT,
 	duplicate         BOOLEAN,         -- whether the event stands in duplicates
 	dedup_key,                         -- BLOB: an idempotency hash or, longer, the identity of a row, its hash before its day; TEXT: as a hash is spelt, where it is none; NULL without both
-	multiplier        BIGINT,          -- NULL: none was given
+	multiplier        BIGINT,          -- impressions in ten-thousandths; NULL: none was given
 	spatial_anchor_id TEXT,
 	correlation_id    TEXT,
 	PRIMARY KEY (tenant, generation, position, log_partition)
@@ -76,7 +76,7 @@ CREATE TABLE events (
 CREATE UNIQUE INDEX events_by_id ON events (event_id, tenant);
 
 -- Metering of less than whole hours, and as of a position, reads nothing but this index.
-CREATE INDEX deliveries_by_time ON events (tenant, rendered_at, common, quantity_ms, duplicate) WHERE class = 0;
+CREATE INDEX deliveries_by_time ON events (tenant, rendered_at, common, quantity_ms, multiplier, duplicate) WHERE class = 0;
 
 -- What is not a delivery is rare, and often what is looked for.
 CREATE INDEX audit_by_position ON events (tenant, generation, position, at, common) WHERE class > 0;
@@ -158,6 +158,7 @@ CREATE TABLE sums (
 	duplicate   BOOLEAN NOT NULL,
 	receipts    BIGINT  NOT NULL,
 	quantity_ms BIGINT  NOT NULL,
+	impressions BIGINT  NOT NULL, -- in ten-thousandths, as if all were metered
 	first       BIGINT  NOT NULL, -- the earliest rendered_at
 	last        BIGINT  NOT NULL,
 	PRIMARY KEY (tenant, unit, start, common, duplicate)
