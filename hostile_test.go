@@ -95,14 +95,14 @@ func operationsOf(t *testing.T, server *bench.Server, visitors bool) (all []oper
 // resources are the ids that parameters and members take, and of which resources.
 var resources = map[string][]string{
 	"basisId": {"basisId"}, "rightId": {"rightId"}, "parentRightId": {"rightId"}, "offerId": {"offerId"}, "challengeId": {"challengeId"},
-	"keyId": {"keyId"}, "packId": {"packId"}, "from": {"packId"}, "receiptId": {"receiptId"}, "actorId": {"keyId"},
+	"keyId": {"keyId"}, "packId": {"packId"}, "from": {"packId"}, "receiptId": {"receiptId"}, "actorId": {"keyId"}, "mappingId": {"mappingId"},
 	"subjectId": {"basisId", "rightId", "offerId", "challengeId", "keyId", "packId", "receiptId"},
 }
 
 // plain are optional parameters that name no resource.
 var plain = []string{
 	"Accept-Encoding", "actorKind", "after", "asOf", "before", "bucket", "checkpoint", "cursor", "from", "Idempotency-Key", "limit", "order", "rule",
-	"correlationId", "spatialAnchorId", "state", "subjectKind", "substrate", "timeZone", "to", "type", "upTo",
+	"correlationId", "idType", "spatialAnchorId", "state", "vendor", "vendorId", "subjectKind", "substrate", "timeZone", "to", "type", "upTo",
 	"bases", "challenges", "events", "offers", "packs", "rights", // cursors of the sandbox's inspection
 }
 

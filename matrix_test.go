@@ -29,9 +29,9 @@ func settleIn(t *testing.T, server *bench.Server) owner {
 		require.NoError(t, o.client.Do(t.Context(), method, path, body, data))
 	}
 	var made struct {
-		Basis, Right, Offer, Challenge struct{ ID string }
-		Receipt                        struct{ ReceiptID string }
-		Pack                           struct{ PackID string }
+		Basis, Right, Offer, Challenge, Mapping struct{ ID string }
+		Receipt                                 struct{ ReceiptID string }
+		Pack                                    struct{ PackID string }
 	}
 	do("POST", "/v1/bases", map[string]any{"kind": "LICENSE", "title": "x"}, &made)
 	o.ids["basisId"] = made.Basis.ID
@@ -43,6 +43,9 @@ func settleIn(t *testing.T, server *bench.Server) owner {
 	o.ids["offerId"] = made.Offer.ID
 	do("POST", "/v1/challenges", map[string]any{"rightId": made.Right.ID, "challengerOrgId": "org_c", "reason": "x"}, &made)
 	o.ids["challengeId"] = made.Challenge.ID
+	do("POST", "/v1/delivery/mappings", map[string]any{"vendor": "v", "idType": "t", "vendorId": made.Right.ID, "effectiveFrom": "2026-01-01",
+		"target": map[string]any{"rightId": made.Right.ID, "spatialAnchorId": "a"}}, &made)
+	o.ids["mappingId"] = made.Mapping.ID
 	do("POST", "/v1/delivery", map[string]any{"rightId": made.Right.ID, "spatialAnchorId": "a", "dwellMs": 1500}, &made)
 	o.ids["receiptId"] = made.Receipt.ReceiptID
 	do("POST", "/v1/proof-packs/seal", nil, &made)

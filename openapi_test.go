@@ -81,6 +81,14 @@ func TestDocumentedOperations(t *testing.T) {
 	refused := d.ask("observe-delivery", "", fmt.Sprintf(delivery, 65))
 	require.Equal(t, 412, refused.status, refused.body)
 
+	d.visit("create-mapping", "", `{"vendor": "broadsign", "idType": "display_unit_id", "vendorId": "20077",
+		"target": {"rightId": "{rightId}", "spatialAnchorId": "screen-0042"}, "effectiveFrom": "2026-11-01T00:00:00Z"}`)
+	d.visit("import-mappings", "", "vendor,idType,vendorId,rightId,spatialAnchorId,effectiveFrom\nbroadsign,display_unit_id,20078,{rightId},screen-0043,2026-11-01T00:00:00Z\n")
+	d.visit("list-mappings", "?vendor=broadsign&idType=display_unit_id&vendorId=20077&rightId={rightId}&state=ACTIVE", "")
+	d.visit("retire-mapping", "", "")
+	d.hold()
+	d.visit("list-held-rows", "?state=HELD", "")
+
 	d.sealAll()
 	d.visit("list-proof-packs", "", "")
 	d.visit("get-proof-pack", "", "")
@@ -115,6 +123,15 @@ func TestDocumentedOperations(t *testing.T) {
 	d.visit("get-tenant", "", "")
 	d.sandbox()
 	d.end()
+}
+
+// hold sends a row that no mapping knows.
+func (d *day) hold() {
+	d.t.Helper()
+	a := call(d.t, d.server.API, d.key, operation{method: "POST", path: "/v1/delivery/ingest-batch", body: fmt.Sprintf(
+		`{"vendor": "broadsign", "rows": [{"idType": "display_unit_id", "vendorId": "20099", "playedAt": %q, "dwellMs": 8200}]}`, time.Now().UTC().Format(time.RFC3339))})
+	require.Equal(d.t, 200, a.status, a.body)
+	require.Contains(d.t, a.body, `"status":"unmapped"`)
 }
 
 // sandbox is a visit to the sandbox, to all of its operations.
@@ -292,7 +309,7 @@ func (d *day) ask(id, query, body string) told {
 // ofOurs are ids by the names that paths have for them.
 var ofOurs = map[string]*regexp.Regexp{
 	"keyId": regexp.MustCompile(`key_\w{26}`), "basisId": regexp.MustCompile(`bas_\w{26}`), "rightId": regexp.MustCompile(`rgh_\w{26}`),
-	"challengeId": regexp.MustCompile(`chg_\w{26}`), "offerId": regexp.MustCompile(`ofr_\w{26}`), "packId": regexp.MustCompile(`ppk_\w{26}`), "receiptId": regexp.MustCompile(`rcp_\w{26}`),
+	"challengeId": regexp.MustCompile(`chg_\w{26}`), "offerId": regexp.MustCompile(`ofr_\w{26}`), "packId": regexp.MustCompile(`ppk_\w{26}`), "mappingId": regexp.MustCompile(`map_\w{26}`), "receiptId": regexp.MustCompile(`rcp_\w{26}`),
 }
 
 // secret is the part of an API key that an example must not show.
@@ -304,7 +321,7 @@ func (d *day) visit(id, query, body string) string {
 	a := d.ask(id, query, body)
 	require.Equal(d.t, 200, a.status, "%s: %s", id, a.body)
 	var e example
-	if body != "" {
+	if strings.HasPrefix(body, "{") {
 		e.Request = json.RawMessage(operation{body: body}.with(d.ids).body)
 	}
 	if a.header.Get("Content-Type") == "application/json" && !strings.HasPrefix(id, "get-openapi") && id != "get-gate" { // documents

@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/route"
 	"muniment/gateway/api"
 )
 
@@ -51,7 +52,7 @@ func TestEveryBodyIsBounded(t *testing.T) {
 		}
 		for path, item := range declared.Paths {
 			for _, op := range []*huma.Operation{item.Post, item.Put, item.Patch} {
-				if op != nil && op.RequestBody != nil {
+				if op != nil && op.RequestBody != nil && len(route.Of(op).Text) == 0 { // control/ingest takes 5,000 lines, of 1 MiB
 					bodies++
 					walk(op.RequestBody.Content["application/json"].Schema, op.Method+" "+path, "")
 				}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -20,6 +21,7 @@ import (
 
 	"muniment/control"
 	"muniment/control/challenge"
+	"muniment/control/ingest"
 	"muniment/control/node"
 	"muniment/control/offer"
 	"muniment/control/right"
@@ -42,6 +44,7 @@ type house struct {
 	control *control.Control
 	tenants *tenant.Room
 	offers  *offer.Room
+	ingest  *ingest.Room
 	rooms   []control.Room
 	sandbox *sandbox.Room // nil without one
 	log     *memoryLog
@@ -51,7 +54,7 @@ type house struct {
 // config is how the house's control is made.
 func (h *house) config() control.Config {
 	return control.Config{
-		DB: h.db, Nodes: h.nodes, Tenants: h.tenants, Rooms: h.rooms, Sandbox: h.sandbox, Log: h.log, AdminToken: adminToken,
+		DB: h.db, Nodes: h.nodes, Tenants: h.tenants, Ingest: h.ingest, Rooms: h.rooms, Sandbox: h.sandbox, Log: h.log, AdminToken: adminToken,
 		Logger: slog.New(slog.NewTextHandler(h.logged, nil)), Registerer: prometheus.NewRegistry(),
 	}
 }
@@ -87,7 +90,11 @@ func newHouseOn(t *testing.T, dir string, nodes node.Config, now ...func() time.
 		Events: func(context.Context, string) (int64, error) { return 7, nil },
 	}})
 	require.NoError(t, err)
-	h.rooms = []control.Room{h.nodes, h.tenants, rights, h.offers, challenges, trouble{}}
+	h.ingest, err = ingest.New(ingest.Config{DB: h.db, Nodes: h.nodes, Deliver: func(context.Context, string, string, [][]byte) ([]ingest.Delivered, error) {
+		return nil, errors.New("nobody delivers")
+	}})
+	require.NoError(t, err)
+	h.rooms = []control.Room{h.nodes, h.tenants, rights, h.offers, challenges, h.ingest, trouble{}}
 	h.control, err = control.New(h.config())
 	require.NoError(t, err)
 	return h

@@ -154,7 +154,10 @@ func TestScopesAreTheContracts(t *testing.T) {
 		},
 		"challenges:read":  {"GET /v1/challenges", "GET /v1/challenges/{challengeId}"},
 		"challenges:write": {"POST /v1/challenges", "POST /v1/challenges/{challengeId}/resolve", "POST /v1/challenges/{challengeId}/withdraw"},
-		"delivery:write":   {"POST /v1/delivery", "POST /v1/delivery/ingest-batch"},
+		"delivery:write": {
+			"POST /v1/delivery", "POST /v1/delivery/ingest-batch", "GET /v1/delivery/mappings", "POST /v1/delivery/mappings",
+			"DELETE /v1/delivery/mappings/{mappingId}", "POST /v1/delivery/mappings/import", "GET /v1/delivery/held",
+		},
 		"audit:read": {
 			"GET /v1/receipts", "GET /v1/receipts/{receiptId}", "GET /v1/receipts/{receiptId}/proof", "GET /v1/events", "GET /v1/events/export", "GET /v1/proof-packs",
 			"GET /v1/proof-packs/checkpoint", "GET /v1/proof-packs/{packId}", "GET /v1/proof-packs/{packId}/bundle", "GET /v1/proof-packs/{packId}/consistency",

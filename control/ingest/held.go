@@ -39,7 +39,7 @@ type HeldRow struct {
 	Row        json.RawMessage `json:"row" doc:"The row as it was sent, without dataSubjectId and telemetry; null once it waits no more."`
 	State      HeldState       `json:"state" enum:"HELD,REPLAYED,EXPIRED" doc:"REPLAYED once it was delivered, with its receiptId, or refused, with the error."`
 	ReceiptID  *string         `json:"receiptId" doc:"The receipt that it got."`
-	Error      *api.RowError   `json:"error" doc:"Why it was refused when it was to be delivered. It may be sent again."`
+	Error      *api.RowError   `json:"error,omitempty" doc:"Why it was refused when it was to be delivered. It may be sent again."`
 	ExpiresAt  store.Instant   `json:"expiresAt" doc:"When it is given up: 30 days after its play. Of one that waits no more, when it is forgotten."`
 	CreatedAt  store.Instant   `json:"createdAt"`
 	UpdatedAt  store.Instant   `json:"updatedAt"`

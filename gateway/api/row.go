@@ -24,7 +24,7 @@ type Row struct {
 	CorrelationID      string          `json:"correlationId,omitempty" maxLength:"512" doc:"The caller's own tracing id."`
 	DataSubjectID      string          `json:"dataSubjectId,omitempty" maxLength:"256" doc:"Whom it was shown to, for export and erasure. Kept in the private part of the event, never in what is hashed."`
 	Telemetry          json.RawMessage `json:"telemetry,omitempty" doc:"What the device observed."`
-	Multiplier         json.Number     `json:"multiplier,omitempty" maxLength:"16" doc:"Impressions that the play counts as, as a number or a decimal string: more than 0, at most 10000, up to four decimals." example:"12.5"`
+	Multiplier         json.Number     `json:"multiplier,omitempty" maxLength:"64" doc:"Impressions that the play counts as, as a number or a decimal string: more than 0, at most 10000, up to four decimals." example:"12.5"`
 }
 
 // AppendJSON appends the row as one JSON object on one line, its multiplier as a decimal
