@@ -61,9 +61,9 @@ type Mapping struct {
 	TenantID string `json:"-" db:"tenant_id"`
 	// VendorKey is api.VendorKey of the four.
 	VendorKey      string        `json:"-" db:"vendor_key"`
-	Vendor         string        `json:"vendor" db:"vendor"`
-	IDType         string        `json:"idType" db:"id_type"`
-	VendorID       string        `json:"vendorId" db:"vendor_id"`
+	Vendor         string        `json:"vendor" db:"vendor" doc:"Whose id it is."`
+	IDType         string        `json:"idType" db:"id_type" doc:"Which of the vendor's kinds of ids it is."`
+	VendorID       string        `json:"vendorId" db:"vendor_id" doc:"The id."`
 	Target         Target        `json:"target" db:"*"`
 	EffectiveFrom  store.Instant `json:"effectiveFrom" db:"effective_from" doc:"Plays from this moment on."`
 	EffectiveUntil store.Instant `json:"effectiveUntil" db:"effective_until,moves" nullable:"true" doc:"Exclusive; null is open. Of a mapping that was retired before it began, its beginning."`
