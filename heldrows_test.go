@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestHeldRowsAreDelivered sends rows before their mapping is there: they wait, and are
+// delivered once it is, each once, whoever sends them again. A player that is remapped has its
+// plays before the change on the old right and those after it on the new one, whatever the
+// order in which they come.
+func TestHeldRowsAreDelivered(t *testing.T) {
+	owner := settleIn(t, shared(t).server)
+	do := func(method, path string, body, data any) {
+		t.Helper()
+		require.NoError(t, owner.client.Do(t.Context(), method, path, body, data))
+	}
+	played := time.Now().UTC().Add(-48 * time.Hour).Truncate(time.Second)
+	type result struct {
+		Status, HeldID string
+		Receipt        struct{ ReceiptID, SpatialAnchorID string }
+	}
+	send := func(hours ...int) []result {
+		t.Helper()
+		var rows []any
+		for _, h := range hours {
+			rows = append(rows, map[string]any{
+				"rowId": fmt.Sprint("play-", h), "idType": "player", "vendorId": "9", "playedAt": played.Add(time.Duration(h) * time.Hour).Format(time.RFC3339), "dwellMs": 8200,
+				"telemetry": map[string]any{"viewable": true},
+			})
+		}
+		var answer struct{ Results []result }
+		do("POST", "/v1/delivery/ingest-batch", map[string]any{"vendor": "acme", "rows": rows}, &answer)
+		return answer.Results
+	}
+	mapTo := func(anchor string, from, until int) {
+		t.Helper()
+		body := map[string]any{
+			"vendor": "acme", "idType": "player", "vendorId": "9", "effectiveFrom": played.Add(time.Duration(from) * time.Hour).Format(time.RFC3339),
+			"target": map[string]any{"rightId": owner.ids["rightId"], "spatialAnchorId": anchor},
+		}
+		if until > from {
+			body["effectiveUntil"] = played.Add(time.Duration(until) * time.Hour).Format(time.RFC3339)
+		}
+		do("POST", "/v1/delivery/mappings", body, nil)
+	}
+	var list struct {
+		Held []struct {
+			ID, State, ReceiptID string
+			Row                  any
+		}
+	}
+	ended := func() bool {
+		do("GET", "/v1/delivery/held?vendorId=9", nil, &list)
+		for _, h := range list.Held {
+			if h.State != "REPLAYED" {
+				return false
+			}
+		}
+		return len(list.Held) == 2
+	}
+
+	first := send(1, 3)
+	for _, r := range first {
+		require.Equal(t, "unmapped", r.Status)
+		require.Regexp(t, `^hld_\w{26}$`, r.HeldID)
+	}
+	require.Equal(t, first, send(1, 3), "they are held already")
+	require.False(t, ended())
+	mapTo("old wall", 0, 2)
+	mapTo("new wall", 2, 0)
+	until(t, ended, "both are delivered")
+	receipts := map[string]bool{}
+	for _, h := range list.Held {
+		require.Regexp(t, `^rcp_\w{26}$`, h.ReceiptID)
+		require.Nil(t, h.Row)
+		receipts[h.ReceiptID] = true
+	}
+	require.Len(t, receipts, 2)
+
+	again := send(4, 3, 0, 1)
+	for i, want := range []struct{ status, anchor string }{{"accepted", "new wall"}, {"duplicate", "new wall"}, {"accepted", "old wall"}, {"duplicate", "old wall"}} {
+		require.Equal(t, want.status, again[i].Status, i)
+		require.Equal(t, want.anchor, again[i].Receipt.SpatialAnchorID, i)
+		require.Equal(t, want.status == "duplicate", receipts[again[i].Receipt.ReceiptID], i)
+	}
+}
