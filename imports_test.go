@@ -21,6 +21,7 @@ var rooms = map[string][]string{
 	"bench":                   {"gate", "gateway", "gateway/api", "gateway/issue", "pipeline/...", "sealer"},
 	"control":                 {"control/...", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/backup":          {"control/node", "control/proof", "control/store", "sealer", "sealer/keyfile"},
+	"control/beacon":          {"control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
 	"control/challenge":       {"control/node", "control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
 	"control/historytest":     {"gateway/api"},
 	"control/ingest":          {"control/node", "control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},

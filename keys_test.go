@@ -109,6 +109,7 @@ func TestKeysUnderLoad(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{
 		"root.skey", "root.vkey", "directory-" + current(t, data, sealer.PurposeDirectory) + ".key",
+		"beacon-" + current(t, data, sealer.PurposeBeacon) + ".key",
 		"pack-" + current(t, data, sealer.PurposePack) + ".key",
 		"node-" + nodeID + "-" + current(t, data, sealer.PurposeReceipt) + ".key",
 		"sandbox-control-" + currentOf(t, data, sealer.PurposeSandbox, "control") + ".key",

@@ -88,6 +88,7 @@ func TestDocumentedOperations(t *testing.T) {
 	d.visit("retire-mapping", "", "")
 	d.hold()
 	d.visit("list-held-rows", "?state=HELD", "")
+	d.visit("create-beacon", "", fmt.Sprintf(`{"rightId": "{rightId}", "spatialAnchorId": "dash-1", "expiresAt": %q, "maxReceiptsPerHour": 120}`, time.Now().Add(24*time.Hour).UTC().Format(time.RFC3339)))
 
 	d.sealAll()
 	d.visit("list-proof-packs", "", "")
@@ -315,6 +316,9 @@ var ofOurs = map[string]*regexp.Regexp{
 // secret is the part of an API key that an example must not show.
 var secret = regexp.MustCompile(`(mun_test_\w{26}_)[0-9A-Za-z]+_[0-9A-Za-z]+`)
 
+// beaconToken is what of a beacon's URL an example must not show; it is long, too.
+var beaconToken = regexp.MustCompile(`http[^"]*/beacon/[\w.-]+`)
+
 // visit asks for an answer of 200, and keeps it as an example.
 func (d *day) visit(id, query, body string) string {
 	d.t.Helper()
@@ -326,6 +330,7 @@ func (d *day) visit(id, query, body string) string {
 	}
 	if a.header.Get("Content-Type") == "application/json" && !strings.HasPrefix(id, "get-openapi") && id != "get-gate" { // documents
 		e.Answer = json.RawMessage(secret.ReplaceAllString(strings.TrimSpace(a.body), "${1}"+strings.Repeat("0", 43)+"_000000"))
+		e.Answer = beaconToken.ReplaceAll(e.Answer, []byte("https://muniment.example/beacon/eyJ0ZW5hbnRJZCI6InRudF8wMU04.c2lnbmF0dXJl"))
 	}
 	for name, form := range ofOurs {
 		if found := form.FindString(string(e.Answer)); found != "" && d.ids[name] == "" {

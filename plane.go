@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"muniment/control"
+	"muniment/control/beacon"
 	"muniment/control/challenge"
 	"muniment/control/ingest"
 	"muniment/control/meter"
@@ -128,6 +129,10 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
+	beacons, err := beacon.New(beacon.Config{DB: cfg.DB, Keys: nodes})
+	if err != nil {
+		return nil, err
+	}
 	issuer := newSandboxNode(tenants.IsSandbox)
 	held := newHeldNode(issuer)
 	mappings, err := ingest.New(ingest.Config{DB: cfg.DB, Nodes: nodes, Deliver: held.Deliver, Logger: cfg.Logger})
@@ -135,7 +140,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (*plane, error) {
 		return nil, err
 	}
 	var ctl *control.Control
-	rooms := []control.Room{nodes, tenants, rights, offers, challenges, packs, metering, mappings}
+	rooms := []control.Room{nodes, tenants, rights, offers, challenges, packs, metering, mappings, beacons}
 	check, queueCheck, err := driftCheck(cfg, packs)
 	if err != nil {
 		return nil, err

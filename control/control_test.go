@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control"
+	"muniment/control/beacon"
 	"muniment/control/challenge"
 	"muniment/control/ingest"
 	"muniment/control/node"
@@ -94,7 +95,9 @@ func newHouseOn(t *testing.T, dir string, nodes node.Config, now ...func() time.
 		return nil, errors.New("nobody delivers")
 	}})
 	require.NoError(t, err)
-	h.rooms = []control.Room{h.nodes, h.tenants, rights, h.offers, challenges, h.ingest, trouble{}}
+	beacons, err := beacon.New(beacon.Config{DB: h.db, Keys: h.nodes})
+	require.NoError(t, err)
+	h.rooms = []control.Room{h.nodes, h.tenants, rights, h.offers, challenges, h.ingest, beacons, trouble{}}
 	h.control, err = control.New(h.config())
 	require.NoError(t, err)
 	return h

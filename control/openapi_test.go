@@ -155,7 +155,7 @@ func TestScopesAreTheContracts(t *testing.T) {
 		"challenges:read":  {"GET /v1/challenges", "GET /v1/challenges/{challengeId}"},
 		"challenges:write": {"POST /v1/challenges", "POST /v1/challenges/{challengeId}/resolve", "POST /v1/challenges/{challengeId}/withdraw"},
 		"delivery:write": {
-			"POST /v1/delivery", "POST /v1/delivery/ingest-batch", "GET /v1/delivery/mappings", "POST /v1/delivery/mappings",
+			"POST /v1/delivery", "POST /v1/delivery/beacons", "POST /v1/delivery/ingest-batch", "GET /v1/delivery/mappings", "POST /v1/delivery/mappings",
 			"DELETE /v1/delivery/mappings/{mappingId}", "POST /v1/delivery/mappings/import", "GET /v1/delivery/held",
 		},
 		"audit:read": {

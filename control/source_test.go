@@ -87,7 +87,8 @@ func TestFeedIsALongPoll(t *testing.T) {
 		f, err := source.Feed(t.Context(), api.FeedRequest{NodeID: "nod_a"})
 		require.NoError(t, err)
 		require.Equal(t, f.Newest, f.UpTo)
-		require.Empty(t, f.Changes, "nothing was ever stopped")
+		require.Len(t, f.Changes, 1, "nothing was ever stopped")
+		require.Equal(t, api.BeaconKeys.Name, f.Changes[0].Kind, "but nodes hold all keys of beacons")
 		require.Equal(t, h.db.Incarnation(), f.Incarnation)
 
 		// Asked from where the node is, the answer comes with the next commit.

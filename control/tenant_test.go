@@ -164,7 +164,7 @@ func TestKeyDirectoryIsPublicAndVerifies(t *testing.T) {
 	require.Equal(t, "application/json", a.header.Get("Content-Type"))
 	d, err := sealer.VerifyDirectory([]byte(a.text), h.nodes.RootVkey())
 	require.NoError(t, err)
-	require.Len(t, d.Keys, 5)
+	require.Len(t, d.Keys, 6)
 	signer, err := h.nodes.Signer(t.Context(), sealer.PurposePack)
 	require.NoError(t, err)
 	_, code := d.Find(signer.KeyID, sealer.PurposePack, time.Now())

@@ -157,6 +157,7 @@ func (g *Gateway) prepare(ctx *fasthttp.RequestCtx, req *fasthttp.Request) error
 		to.AddBytesKV(k, v)
 	}
 	to.Set(forwardedFor, originOf(ctx, g.cfg.TrustedProxies))
+	to.Set(api.HeaderForwardedProto, schemeOf(ctx, g.cfg.TrustedProxies))
 	to.SetBytesV(api.HeaderRequestID, ctx.Response.Header.Peek(api.HeaderRequestID))
 	req.SetBodyRaw(ctx.Request.Body())
 	return nil

@@ -67,7 +67,7 @@ func TestForwardedRequestAsControlSeesIt(t *testing.T) {
 	require.Equal(t, "api.example", seen.Host)
 	require.Equal(t, "body", string(body))
 	require.Equal(t, http.Header{
-		"Authorization": {"Bearer k"}, "X-Request-Id": {"id-1"}, "X-Forwarded-For": {"127.0.0.1"}, "Accept": {"a", "b"},
+		"Authorization": {"Bearer k"}, "X-Request-Id": {"id-1"}, "X-Forwarded-For": {"127.0.0.1"}, "X-Forwarded-Proto": {"http"}, "Accept": {"a", "b"},
 		"Content-Type": {"text/x"}, "Content-Length": {"4"},
 	}, seen.Header)
 }

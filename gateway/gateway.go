@@ -85,7 +85,9 @@ type Gateway struct {
 	forwards atomic.Int64 // requests that control is answering
 	shares   shares
 	batches  batches
-	unpacker [codings]sync.Pool // of unpacker
+
+	beaconRates beaconRates
+	unpacker    [codings]sync.Pool // of unpacker
 
 	controlTrouble issue.Outage
 	faults         faults // logged seldom

@@ -18,6 +18,7 @@ type metrics struct {
 	byCode       [routes][600]atomic.Pointer[prometheus.Counter] // looked up by its labels once
 	seconds      [routes]prometheus.Observer
 	rows         [issue.RowStatuses]prometheus.Counter
+	beacons      [beaconOutcomes]prometheus.Counter
 	turns        prometheus.Counter
 	acceptErrors prometheus.Counter
 	refusedConns prometheus.Counter
@@ -54,7 +55,13 @@ func newMetrics(reg prometheus.Registerer, g *Gateway) *metrics {
 	for s := range issue.RowStatuses {
 		m.rows[s] = rows.WithLabelValues(s.String())
 	}
-	reg.MustRegister(m.requests, seconds, rows,
+	beacons := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "muniment_gateway_beacons_total", Help: "Calls of beacons, which are all answered with an image, by what became of them.",
+	}, []string{"outcome"})
+	for o := range beaconOutcomes {
+		m.beacons[o] = beacons.WithLabelValues(o.String())
+	}
+	reg.MustRegister(m.requests, seconds, rows, beacons,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "muniment_gateway_batch_bytes", Help: "Bodies of batches in memory, in bytes.",
 		}, func() float64 { return float64(g.batches.bytes.Load()) }),

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/valyala/fasthttp"
+
+	"muniment/gateway/api"
 )
 
 const forwardedFor = "X-Forwarded-For"
@@ -33,6 +35,14 @@ func originOf(ctx *fasthttp.RequestCtx, proxies int) string {
 		origin = hop
 	}
 	return origin
+}
+
+// schemeOf is how the caller has called: over TLS, be it that of a trusted proxy, which says so.
+func schemeOf(ctx *fasthttp.RequestCtx, proxies int) string {
+	if ctx.IsTLS() || proxies > 0 && string(ctx.Request.Header.Peek(api.HeaderForwardedProto)) == "https" {
+		return "https"
+	}
+	return "http"
 }
 
 // addressOf reads an address, which some proxies write with a port.

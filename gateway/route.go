@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"errors"
 	"math/rand/v2"
 	"runtime/debug"
@@ -34,16 +35,17 @@ const (
 	toHealth
 	toDelivery
 	toBatch
+	toBeacon
 	routes
 )
 
 func (r route) String() string {
-	return [routes]string{"control", "contract", "health", "delivery", "batch"}[r]
+	return [routes]string{"control", "contract", "health", "delivery", "batch", "beacon"}[r]
 }
 
-// method is the one method of a route; empty is any.
+// method is the one method of a route; empty is any. A beacon's call is answered whatever it is.
 func (r route) method() string {
-	return [routes]string{"", fasthttp.MethodGet, fasthttp.MethodGet, fasthttp.MethodPost, fasthttp.MethodPost}[r]
+	return [routes]string{"", fasthttp.MethodGet, fasthttp.MethodGet, fasthttp.MethodPost, fasthttp.MethodPost, ""}[r]
 }
 
 func routeOf(path []byte) route {
@@ -57,6 +59,9 @@ func routeOf(path []byte) route {
 	case pathHealth:
 		return toHealth
 	}
+	if bytes.HasPrefix(path, []byte(api.PathBeacon)) {
+		return toBeacon
+	}
 	return toControl
 }
 
@@ -67,6 +72,8 @@ func (r route) bodyLimit() int {
 		return maxDeliveryBody
 	case toBatch:
 		return maxBatchBody
+	case toBeacon:
+		return 0
 	}
 	return maxBody
 }
@@ -111,7 +118,11 @@ func (g *Gateway) take(ctx *fasthttp.RequestCtx, r route) (err error) {
 			g.logger.Error("handler panicked", "route", r.String(), "panic", p, "stack", string(debug.Stack()))
 			err = errors.New("panic")
 		}
-		if err != nil {
+		switch {
+		case err != nil && r == toBeacon:
+			g.metrics.beacons[beaconUnavailable].Inc()
+			answerPixel(ctx)
+		case err != nil:
 			g.refuse(ctx, err)
 		}
 		took := time.Since(began)
@@ -157,7 +168,7 @@ func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route, body *arrival, began 
 		ctx.Response.Header.Set(fasthttp.HeaderAllow, m)
 		return &api.Error{Code: api.BadRequest, HTTPStatus: fasthttp.StatusMethodNotAllowed, Message: "this path takes " + m + " only"}
 	}
-	if r != toControl && r != toBatch && len(ctx.URI().QueryString()) > 0 {
+	if r != toControl && r != toBatch && r != toBeacon && len(ctx.URI().QueryString()) > 0 {
 		return unknownParameter(ctx)
 	}
 	if g.phase.Load() >= refusing {
@@ -168,6 +179,9 @@ func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route, body *arrival, began 
 		return g.deliver(ctx, began)
 	case toBatch:
 		return g.ingest(ctx, body)
+	case toBeacon:
+		g.beacon(ctx, began)
+		return nil
 	case toContract:
 		return g.contract(ctx)
 	case toHealth:

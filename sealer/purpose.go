@@ -7,6 +7,7 @@ const (
 	PurposePack      = "proof_pack_signing"
 	PurposeDirectory = "directory_signing"
 	PurposeWebhook   = "webhook_signing"
+	PurposeBeacon    = "beacon_signing"
 	// PurposeSandbox signs receipts and packs of sandbox tenants.
 	PurposeSandbox = "sandbox_proof_signing"
 )
@@ -27,6 +28,7 @@ var purposes = [...]Purpose{
 	{Name: PurposePack, Packs: true},
 	{Name: PurposeDirectory, Directories: true},
 	{Name: PurposeWebhook},
+	{Name: PurposeBeacon},
 	{Name: PurposeSandbox, Receipts: true, Packs: true, Sandbox: true},
 }
 

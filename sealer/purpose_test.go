@@ -28,7 +28,7 @@ func TestPurposes(t *testing.T) {
 		require.Equal(t, want.packs, PackPurpose(sandbox))
 	}
 	require.Equal(t, []string{"directory_signing"}, signers(func(p Purpose) bool { return p.Directories }))
-	require.Equal(t, []string{"webhook_signing"}, signers(func(p Purpose) bool { return !p.Receipts && !p.Packs && !p.Directories }))
+	require.Equal(t, []string{"webhook_signing", "beacon_signing"}, signers(func(p Purpose) bool { return !p.Receipts && !p.Packs && !p.Directories }))
 	require.Empty(t, PurposeOf("").Name)
 	require.Empty(t, PurposeOf("beacons").Name)
 }

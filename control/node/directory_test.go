@@ -51,7 +51,7 @@ func TestRootOffline(t *testing.T) {
 	for _, k := range r.verified(t).Keys {
 		ends[k.Purpose] = k.NotAfter
 	}
-	require.Equal(t, map[string]*time.Time{sealer.PurposeDirectory: &until, sealer.PurposePack: nil, sealer.PurposeSandbox: nil}, ends, "no longer than the root says")
+	require.Equal(t, map[string]*time.Time{sealer.PurposeDirectory: &until, sealer.PurposePack: nil, sealer.PurposeBeacon: nil, sealer.PurposeSandbox: nil}, ends, "no longer than the root says")
 	require.NoFileExists(t, request)
 	require.NoFileExists(t, answer)
 	stop()
@@ -71,7 +71,7 @@ func TestRootOffline(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, s.Waiting, list.Waiting)
 	require.Equal(t, vkey, list.Root)
-	require.Len(t, list.Keys, 5)
+	require.Len(t, list.Keys, 6)
 
 	keyFile := filepath.Join(offline, "key.Pub")
 	require.NoError(t, os.WriteFile(keyFile, []byte(s.Waiting.PublicKey), 0o644))
@@ -136,7 +136,7 @@ func TestRootBesideTheServer(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(p.keys(), rootPublicFile)))
 	r, stop = p.mustStart(t)
 	require.Equal(t, vkey, r.RootVkey(), "the public half is mended from the secret one")
-	require.Len(t, r.verified(t).Keys, 5, "every directory key is listed for good")
+	require.Len(t, r.verified(t).Keys, 6, "every directory key is listed for good")
 	stop()
 
 	// The key folder of another database, or none of any.

@@ -26,6 +26,7 @@ type use struct {
 var uses = []use{
 	{purpose: sealer.PurposeDirectory, files: "directory", control: true},
 	{purpose: sealer.PurposePack, files: "pack", control: true},
+	{purpose: sealer.PurposeBeacon, files: "beacon", control: true},
 	{purpose: sealer.PurposeReceipt, files: "node", nodes: true},
 	{purpose: sealer.PurposeSandbox, files: "sandbox", control: true, nodes: true},
 }

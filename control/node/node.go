@@ -14,6 +14,8 @@
 //	signer, err := nodes.Signer(ctx, sealer.PurposeBeacon)           // control's current one
 //	_, code := directory.Find(signer.KeyID, sealer.PurposeBeacon, at)
 //
+// Those of beacons are in the feed as well: it is nodes that verify by them.
+//
 // The sandbox. Its tenants prove themselves by keys of their own purpose, so that nobody
 // takes a play for the real thing: control has one for their packs, and the node that
 // issues their receipts has one for those. That node is the one of this process, or one

@@ -119,11 +119,11 @@ func (r *Room) verified(t *testing.T) *sealer.Directory {
 func TestFirstStartMakesEverything(t *testing.T) {
 	p := newPlace(t)
 	r, _ := p.mustStart(t)
-	require.Equal(t, []string{"key.enrolled", "key.enrolled", "key.enrolled"}, r.events(t))
+	require.Equal(t, []string{"key.enrolled", "key.enrolled", "key.enrolled", "key.enrolled"}, r.events(t))
 	epoch, err := r.Enrol(t.Context(), "nod_a")
 	require.NoError(t, err)
 	require.Equal(t, uint64(1), epoch)
-	require.Equal(t, []string{"key.enrolled", "key.enrolled", "key.enrolled", "node.enrolled", "key.enrolled", "key.enrolled"}, r.events(t))
+	require.Equal(t, []string{"key.enrolled", "key.enrolled", "key.enrolled", "key.enrolled", "node.enrolled", "key.enrolled", "key.enrolled"}, r.events(t))
 
 	signer := r.borrow(t, "nod_a", p.now)
 	lend, err := r.ReceiptSigner("nod_a", sealer.PurposeSandbox)
@@ -134,7 +134,7 @@ func TestFirstStartMakesEverything(t *testing.T) {
 	modes := map[string]os.FileMode{
 		"sandbox-control-" + r.mustSigner(t, sealer.PurposeSandbox).KeyID + ".key": 0o600, "sandbox-nod_a-" + sandbox.KeyID + ".key": 0o600,
 		"root.skey": 0o600, "root.vkey": 0o644, "directory-" + r.directory.current().signer.KeyID + ".key": 0o600,
-		"pack-" + r.mustPackSigner(t).KeyID + ".key": 0o600, "node-nod_a-" + signer.KeyID + ".key": 0o600,
+		"pack-" + r.mustPackSigner(t).KeyID + ".key": 0o600, "beacon-" + r.mustSigner(t, sealer.PurposeBeacon).KeyID + ".key": 0o600, "node-nod_a-" + signer.KeyID + ".key": 0o600,
 	}
 	require.ElementsMatch(t, slices.Collect(maps.Keys(modes)), p.files(t), "no file is left behind")
 	for name, mode := range modes {

@@ -86,7 +86,14 @@ func (k *retold) replay(ctx context.Context, tx *store.Tx) (changed bool, err er
 	if err == nil && k.Retired {
 		_, err = tx.ExecContext(ctx, `UPDATE signing_keys SET retired = 1 WHERE key_id = $1`, k.KeyID)
 	}
-	return enrolled || ended, err
+	if changed = enrolled || ended; err != nil || !changed {
+		return false, err
+	}
+	row, err := keyOf(ctx, tx, k.KeyID)
+	if err != nil {
+		return false, err
+	}
+	return true, publish(ctx, tx, row)
 }
 
 // hasNode says whether there is a node with a value in a column.

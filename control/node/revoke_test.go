@@ -151,7 +151,7 @@ func TestRevokeDirectoryKey(t *testing.T) {
 	require.NoError(t, os.Rename(secret, safe))
 	_, err := r.Revoke(t.Context(), old, Revocation{}, operator)
 	require.Equal(t, api.StateConflict, api.From(err).Code)
-	require.Len(t, r.verified(t).Keys, 3)
+	require.Len(t, r.verified(t).Keys, 4)
 
 	require.NoError(t, os.Rename(safe, secret))
 	v, err := r.Revoke(t.Context(), old, Revocation{}, operator)

@@ -140,7 +140,7 @@ func TestProcessesStartTogether(t *testing.T) {
 	}
 	list, err := rooms[0].SigningKeys(t.Context())
 	require.NoError(t, err)
-	require.Len(t, list.Keys, 3)
+	require.Len(t, list.Keys, 4)
 }
 
 // TestOtherFolder: a process whose folder is its own does not sign, and takes nothing

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"muniment/control/store"
+	"muniment/gateway/api"
 	"muniment/sealer"
 )
 
@@ -38,7 +39,7 @@ func insertKey(ctx context.Context, tx *store.Tx, k *signingKey) error {
 	if err != nil {
 		return fmt.Errorf("cannot enrol the key %s: %w", k.KeyID, err)
 	}
-	return nil
+	return publish(ctx, tx, k)
 }
 
 // updateKey writes what may change of a key: its end, and its revocation.
@@ -48,7 +49,21 @@ func updateKey(ctx context.Context, tx *store.Tx, k *signingKey) error {
 	if err != nil {
 		return fmt.Errorf("cannot change the key %s: %w", k.KeyID, err)
 	}
-	return nil
+	return publish(ctx, tx, k)
+}
+
+// publish has nodes know a key that they verify by.
+func publish(ctx context.Context, tx *store.Tx, k *signingKey) error {
+	if k.Purpose != sealer.PurposeBeacon {
+		return nil
+	}
+	public, err := k.Public()
+	if err != nil {
+		return fmt.Errorf("cannot publish a key: %w", err)
+	}
+	return store.Publish(ctx, tx, api.BeaconKeys, &api.BeaconKey{
+		ID: k.KeyID, Revision: k.revision, PublicKey: public, NotBefore: k.NotBefore, NotAfter: given(k.NotAfter).Time, RevokedAt: given(k.RevokedAt).Time,
+	})
 }
 
 // KeyIDs are the ids of all keys that ever signed.

@@ -159,7 +159,7 @@ func TestRotationUnderLoad(t *testing.T) {
 	for _, e := range r.events(t) {
 		counts[e]++
 	}
-	require.Equal(t, map[string]int{"key.enrolled": 5, "node.enrolled": 1, "key.rotated": rotations, "key.revoked": 1}, counts)
+	require.Equal(t, map[string]int{"key.enrolled": 6, "node.enrolled": 1, "key.rotated": rotations, "key.revoked": 1}, counts)
 }
 
 func TestRotateRefuses(t *testing.T) {

@@ -30,6 +30,8 @@ const (
 	HeaderRequestID      = "X-Request-Id"
 	HeaderIdempotencyKey = "Idempotency-Key"
 	HeaderReplayed       = "Idempotent-Replayed"
+	// HeaderForwardedProto is the gateway's word to control about how it was called: http or https.
+	HeaderForwardedProto = "X-Forwarded-Proto"
 	// HeaderTenant is control's word to the gateway about whose request it answers.
 	// Callers never see it.
 	HeaderTenant = "Muniment-Tenant"

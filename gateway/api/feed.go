@@ -86,7 +86,8 @@ type Kind[T any] struct {
 	// Prefix is that of its records' ids.
 	Prefix Prefix
 	// Of names a snapshot's record and revision. stopped says that it takes something
-	// away: what is or ever was stopped is in every node's first copy.
+	// away: what is or ever was stopped is in every node's first copy. So is a kind of which
+	// nodes hold every record.
 	Of func(*T) (id string, revision int64, stopped bool)
 }
 
@@ -95,6 +96,10 @@ var Rights = Kind[Right]{"right", PrefixRight, func(r *Right) (string, int64, bo
 
 // Keys are stopped as soon as they have a moment of revocation, be it in the future.
 var Keys = Kind[Key]{"key", PrefixKey, func(k *Key) (string, int64, bool) { return k.ID, k.Revision, !k.RevokedAt.IsZero() }}
+
+// BeaconKeys are all in every node's first copy, as few as they are: nobody can have a node ask
+// control for a key by naming one.
+var BeaconKeys = Kind[BeaconKey]{"beacon_key", "", func(k *BeaconKey) (string, int64, bool) { return k.ID, k.Revision, true }}
 
 // Change is what the feed carries of a snapshot.
 func (k Kind[T]) Change(snapshot *T) (c Change, err error) {

@@ -14,12 +14,9 @@ import (
 	"muniment/sealer"
 )
 
-// once issues for a delivery that has an Idempotency-Key, unless that was done already.
-func (i *Issuer) once(ctx context.Context, dst []byte, w *work, d *Delivery) (answer []byte, replayed bool, err error) {
-	h, err := w.keyHash(d.IdempotencyKey)
-	if err != nil {
-		return dst, false, err
-	}
+// once issues for a delivery that has an Idempotency-Key or an identity, of which h is the
+// hash, unless that was done already.
+func (i *Issuer) once(ctx context.Context, dst []byte, w *work, h keyHash, d *Delivery) (answer []byte, replayed bool, err error) {
 	var waiting time.Time // since when
 	for {
 		event, end, err := i.look(ctx, w, &h)

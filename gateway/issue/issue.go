@@ -166,6 +166,10 @@ type Delivery struct {
 	// IdempotencyKey is looked at if HasKey is true: an empty one is refused.
 	IdempotencyKey []byte
 	HasKey         bool
+	// Identity, if there are any, are the fields by which the caller names the delivery, in place
+	// of an Idempotency-Key: of two with the same fields the first counts, however far apart they
+	// are, and whatever else the second says. See row.go.
+	Identity []string
 }
 
 // Deadline is a context for a delivery that began at a moment, which the caller has just
@@ -177,7 +181,8 @@ func (i *Issuer) Deadline(began time.Time) context.Context { return i.limits.beg
 // envelope of POST /v1/delivery. When err is nil the receipt is durable; otherwise nothing
 // was promised, and answer is dst as it was.
 //
-// replayed says that the answer is that of an earlier delivery with the same Idempotency-Key.
+// replayed says that the answer is that of an earlier delivery with the same Idempotency-Key
+// or identity.
 // ctx bounds the whole, but the wait for one that is being issued: then there is a Deadline
 // anew.
 func (i *Issuer) Issue(ctx context.Context, dst []byte, by Caller, d *Delivery) (answer []byte, replayed bool, err error) {
@@ -191,8 +196,15 @@ func (i *Issuer) Issue(ctx context.Context, dst []byte, by Caller, d *Delivery) 
 	if err := w.read(d); err != nil {
 		return dst, false, err
 	}
-	if d.HasKey {
-		return i.once(ctx, dst, w, d)
+	switch {
+	case len(d.Identity) > 0:
+		return i.once(ctx, dst, w, w.nameBy(d.Identity), d)
+	case d.HasKey:
+		h, err := w.keyHash(d.IdempotencyKey)
+		if err != nil {
+			return dst, false, err
+		}
+		return i.once(ctx, dst, w, h, d)
 	}
 	answer, err = i.first(ctx, dst, w, d)
 	return answer, false, err

@@ -209,6 +209,7 @@ func digits(text string) bool {
 //	kind "rowId"    vendor, rowId
 //	kind "vendorId" vendor, idType, vendorId, playedAt, spatialPlacementId
 //	kind "rightId"  vendor, rightId, spatialAnchorId, playedAt, spatialPlacementId
+//	kind "beacon"   what a single delivery is named by (Delivery.Identity)
 //
 // where kind and each field stand behind their length in bytes, an unsigned varint, and a
 // field that was not given is empty.
@@ -229,6 +230,14 @@ func (r *row) identity(scratch []byte, tenantID string) (h keyHash, _ []byte) {
 		b = appendLengths(b, fieldRight, r.vendor, r.RightID, r.SpatialAnchorID, r.playedAt, placement)
 	}
 	return sha256.Sum256(b), b
+}
+
+// nameBy takes a delivery's own fields for its identity: nothing else of it must be the same.
+func (w *work) nameBy(fields []string) keyHash {
+	w.named, w.day, w.body = true, w.day[:0], nil
+	w.scratch = appendLengths(append(append(w.scratch[:0], w.by.TenantID...), 1), "beacon")
+	w.scratch = appendLengths(w.scratch, fields...)
+	return sha256.Sum256(w.scratch)
 }
 
 // appendDay appends the UTC day of the play, as it was sent, where that is part of the

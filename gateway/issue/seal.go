@@ -54,6 +54,7 @@ type workspace struct {
 	seen    *Observation // of row, or the caller's
 	row     row          // of a single delivery it has the Observation alone
 	isRow   bool
+	named   bool   // by Delivery.Identity
 	body    []byte // what must be the same under one Idempotency-Key or identity
 	right   *snapshot.Right
 	receipt sealer.Receipt
@@ -94,7 +95,7 @@ func (i *Issuer) leave(w *work) {
 
 // read takes in what was seen.
 func (w *workspace) read(d *Delivery) error {
-	w.seen, w.body, w.isRow = d.Observation, d.Body, false
+	w.seen, w.body, w.isRow, w.named = d.Observation, d.Body, false, false
 	if w.seen != nil {
 		return nil
 	}
@@ -104,7 +105,7 @@ func (w *workspace) read(d *Delivery) error {
 
 // readRow takes in a row, whose vendor is the given one if it names none.
 func (w *workspace) readRow(text []byte, vendor string) error {
-	w.seen, w.body, w.isRow = &w.row.Observation, nil, true
+	w.seen, w.body, w.isRow, w.named = &w.row.Observation, nil, true, false
 	return w.row.decode(text, vendor)
 }
 
@@ -228,9 +229,12 @@ func (i *Issuer) seal(w *work, signer *sealer.Signer) error {
 	s.TenantID, s.Actor = w.by.TenantID, sealer.Ref{Kind: "key", ID: w.by.KeyID}
 	s.RightID, s.RightRevision, s.BasisID = w.right.ID, w.right.Revision, w.right.BasisID
 	s.Idempotency, s.Identity, s.Multiplier = "", sealer.RowIdentity{}, 0
-	if w.isRow {
+	switch {
+	case w.isRow:
 		s.Identity, s.Multiplier = sealer.RowIdentity{Hash: w.claim.text(), Day: view(w.day)}, w.row.multiplier
-	} else {
+	case w.named:
+		s.Identity = sealer.RowIdentity{Hash: w.claim.text()}
+	default:
 		s.Idempotency = w.claim.text()
 	}
 

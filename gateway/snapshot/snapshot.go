@@ -168,6 +168,7 @@ type View struct {
 	revoked  *denySet[*api.Key]
 	keys     *cache[api.Key, api.Key]
 	mappings *cache[api.Mapping, api.Mapping]
+	beacons  beaconKeys
 	models   map[string]func(*api.Change) error // by the kind's name, what takes its changes
 }
 
@@ -200,9 +201,10 @@ func New(cfg Config) (*View, error) {
 		return nil, err
 	}
 	v.models = map[string]func(*api.Change) error{
-		api.Rights.Name:   v.learnRight,
-		api.Keys.Name:     v.learnKey,
-		api.Mappings.Name: v.learnMapping,
+		api.Rights.Name:     v.learnRight,
+		api.Keys.Name:       v.learnKey,
+		api.BeaconKeys.Name: v.beacons.learn,
+		api.Mappings.Name:   v.learnMapping,
 	}
 	v.metrics = newMetrics(cfg.Registerer, v)
 	return v, nil

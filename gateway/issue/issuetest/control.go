@@ -47,6 +47,9 @@ func (c *Control) SetRight(r api.Right) int64 { return put(c, api.Rights, &r, &r
 // SetKey puts an API key, likewise.
 func (c *Control) SetKey(k api.Key) int64 { return put(c, api.Keys, &k, &k.Revision) }
 
+// SetBeaconKey publishes a key that signs beacons.
+func (c *Control) SetBeaconKey(k api.BeaconKey) int64 { return put(c, api.BeaconKeys, &k, &k.Revision) }
+
 // SetMapping puts what a vendor's id stands for, likewise; its ID is set.
 func (c *Control) SetMapping(m api.Mapping, vendor, idType, vendorID string) int64 {
 	m.ID = api.VendorKey(m.TenantID, vendor, idType, vendorID)

@@ -1,0 +1,115 @@
+// Package beacon makes beacons: URLs by which a player that can do no more than call one reports
+// its plays. A beacon is a token, signed by a key of purpose beacon_signing, in which stands
+// everything about it; nothing is stored, so there is no list of beacons, and none can be taken
+// back by itself. It ends when it expires, with the API key that made it, and with its right.
+//
+// The gateway answers the calls (GET /beacon/{token}). Nodes know the signing keys by the feed.
+package beacon
+
+import (
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"muniment/control/route"
+	"muniment/control/store"
+	"muniment/gateway/api"
+	"muniment/gateway/auth"
+	"muniment/sealer"
+)
+
+// longest is how long a beacon may live.
+const longest = 90 * 24 * time.Hour
+
+// Keys signs.
+type Keys interface {
+	// Signer is control's current key of a purpose.
+	Signer(ctx context.Context, purpose string) (*sealer.Signer, error)
+}
+
+// Config of the room. Both are required.
+type Config struct {
+	DB   *store.DB
+	Keys Keys
+}
+
+// Room is safe for concurrent use.
+type Room struct{ cfg Config }
+
+// New makes the room.
+func New(cfg Config) (*Room, error) {
+	if cfg.DB == nil || cfg.Keys == nil {
+		return nil, errors.New("cannot open the room of beacons: DB or Keys is missing")
+	}
+	return &Room{cfg}, nil
+}
+
+// NewBeacon asks for a beacon.
+type NewBeacon struct {
+	RightID            string     `json:"rightId" minLength:"1" maxLength:"512" doc:"The right, ACTIVE now and at each call."`
+	SpatialAnchorID    string     `json:"spatialAnchorId" minLength:"1" maxLength:"512" doc:"Where it is shown."`
+	ExpiresAt          route.Time `json:"expiresAt" doc:"Its end, at most 90 days ahead. It ends with the calling API key as well."`
+	MaxReceiptsPerHour int        `json:"maxReceiptsPerHour" minimum:"1" maximum:"1000000" doc:"How many receipts each node issues within any hour; more calls are passed over."`
+}
+
+// BeaconURL is the answer.
+type BeaconURL struct {
+	URL       string        `json:"url" doc:"What the player calls, with ?eid= and an id of the play's own, and dwellMs=. Whoever has it can report plays."`
+	ExpiresAt store.Instant `json:"expiresAt"`
+}
+
+type input struct {
+	route.Origin // a beacon is where its maker has called
+	Body         NewBeacon
+}
+
+// Routes adds the room's operation to the API.
+func (r *Room) Routes(a route.API) {
+	route.Add(a, route.Operation{
+		ID: "create-beacon", Method: http.MethodPost, Path: "/v1/delivery/beacons", Tag: "Delivery", Access: route.Scope(api.DeliveryWrite),
+		Summary: "Make a URL by which a player reports plays", Errors: []int{http.StatusNotFound},
+		Description: "For players that can only call a URL: `GET {url}?eid=…&dwellMs=…`. Each call with an `eid` of its own, 1 to 255 bytes, is a delivery of now, under the right and at the anchor " +
+			"that are named here, without telemetry; its receipt's `correlationId` is `eid`. A second call with the same `eid` is the same play. Without `dwellMs` the dwell is 0, which most substrates don't bill; " +
+			"other parameters are passed over. Whatever becomes of the play, the answer is a transparent image of 1×1, with `Cache-Control: no-store` and for every origin: a player can do nothing with an error.\n\n" +
+			"`maxReceiptsPerHour` holds for each node by itself, in any hour that passes. The beacon is not stored and can't be taken back by itself: it ends with `expiresAt`, with the API key that made it, or with its right.",
+	}, func(ctx context.Context, in *input) (BeaconURL, error) {
+		return r.make(ctx, auth.PrincipalFrom(ctx), in)
+	})
+}
+
+func (r *Room) make(ctx context.Context, by auth.Principal, in *input) (BeaconURL, error) {
+	now := r.cfg.DB.Now().UTC().Truncate(time.Millisecond)
+	expires, err := route.Given("expiresAt", &in.Body.ExpiresAt)
+	switch {
+	case err != nil:
+		return BeaconURL{}, err
+	case !expires.Time.After(now):
+		return BeaconURL{}, api.InvalidField("expiresAt", "must be in the future")
+	case expires.Time.Sub(now) > longest:
+		return BeaconURL{}, api.InvalidField("expiresAt", "must be at most 90 days ahead")
+	}
+	right, err := store.Newest(ctx, r.cfg.DB, api.Rights, in.Body.RightID)
+	switch {
+	case err != nil:
+		return BeaconURL{}, err
+	case right == nil || right.TenantID != by.TenantID:
+		return BeaconURL{}, api.NotFound("right")
+	case right.State != api.RightActive:
+		return BeaconURL{}, api.Conflict("the right is not ACTIVE: it is " + string(right.State))
+	}
+	signer, err := r.cfg.Keys.Signer(ctx, sealer.PurposeBeacon)
+	if err != nil {
+		return BeaconURL{}, fmt.Errorf("cannot make a beacon: %w", err)
+	}
+	token, err := api.SignBeacon(&api.Beacon{
+		TenantID: by.TenantID, KeyID: by.ID, RightID: right.ID, SpatialAnchorID: in.Body.SpatialAnchorID, IssuedAt: now, ExpiresAt: expires.Time,
+		MaxReceiptsPerHour: in.Body.MaxReceiptsPerHour, SigningKeyID: signer.KeyID,
+	}, func(message []byte) ([]byte, error) { return signer.Key.Sign(nil, message, crypto.Hash(0)) })
+	if err != nil {
+		return BeaconURL{}, err
+	}
+	return BeaconURL{in.Base() + api.PathBeacon + token, expires}, nil
+}

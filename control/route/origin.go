@@ -1,0 +1,23 @@
+package route
+
+import (
+	"github.com/danielgtaylor/huma/v2"
+
+	"muniment/gateway/api"
+)
+
+// Origin, embedded in an input, knows the address that the caller has called.
+type Origin struct{ base string }
+
+// Base is that address, without a path: as https://muniment.example.
+func (o *Origin) Base() string { return o.base }
+
+// Resolve implements huma.Resolver. The scheme is the gateway's word: it is the one hop that is
+// trusted.
+func (o *Origin) Resolve(ctx huma.Context) []error {
+	o.base = "http://" + ctx.Host()
+	if ctx.Header(api.HeaderForwardedProto) == "https" {
+		o.base = "https://" + ctx.Host()
+	}
+	return nil
+}

@@ -1,0 +1,236 @@
+package gateway
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"fmt"
+	"image/gif"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/gate"
+	"muniment/gateway/api"
+	"muniment/gateway/issue/issuetest"
+	"muniment/sealer"
+)
+
+// beaconSigner signs beacons, and is known to the node.
+type beaconSigner struct {
+	private ed25519.PrivateKey
+	id      string
+}
+
+func (w *world) beaconSigner(seed byte, edit func(*api.BeaconKey)) beaconSigner {
+	private := ed25519.NewKeyFromSeed([]byte(strings.Repeat(string(rune(seed)), ed25519.SeedSize)))
+	public := private.Public().(ed25519.PublicKey)
+	k := api.BeaconKey{ID: sealer.KeyID(public), PublicKey: public, NotBefore: today.Add(-24 * time.Hour)}
+	if edit != nil {
+		edit(&k)
+	}
+	revision := w.control.SetBeaconKey(k)
+	require.Eventually(w.t, func() bool { return w.view.Applied() >= revision }, time.Minute, time.Millisecond)
+	return beaconSigner{private, k.ID}
+}
+
+// token makes one that is sound, but for the edit.
+func (s beaconSigner) token(t *testing.T, w *world, edit func(*api.Beacon)) string {
+	b := api.Beacon{
+		TenantID: "tnt_a", KeyID: issuetest.KeyID(1), RightID: w.right, SpatialAnchorID: "screen-7", IssuedAt: today.Add(-time.Hour),
+		ExpiresAt: today.Add(time.Hour), MaxReceiptsPerHour: 1000, SigningKeyID: s.id,
+	}
+	if edit != nil {
+		edit(&b)
+	}
+	token, err := api.SignBeacon(&b, func(m []byte) ([]byte, error) { return ed25519.Sign(s.private, m), nil })
+	require.NoError(t, err)
+	return token
+}
+
+// call asks for a beacon, and asks that the answer is the image, whatever becomes of it. It
+// returns the one outcome that was counted.
+func (w *world) call(method, target string) string {
+	w.t.Helper()
+	counts := func() (all [beaconOutcomes]float64) {
+		for o := range beaconOutcomes {
+			all[o] = w.metric("muniment_gateway_beacons_total", o.String())
+		}
+		return all
+	}
+	before := counts()
+	req, err := http.NewRequest(method, "http://"+w.addr+target, nil)
+	require.NoError(w.t, err)
+	got, err := http.DefaultTransport.RoundTrip(req)
+	require.NoError(w.t, err)
+	defer got.Body.Close()
+	require.Equal(w.t, 200, got.StatusCode)
+	require.Equal(w.t, "image/gif", got.Header.Get("Content-Type"))
+	require.Equal(w.t, "no-store", got.Header.Get("Cache-Control"))
+	require.Equal(w.t, "*", got.Header.Get("Access-Control-Allow-Origin"))
+	require.Empty(w.t, got.Header.Get("ETag")+got.Header.Get("Last-Modified"))
+	if method != "HEAD" {
+		image, err := gif.Decode(got.Body)
+		require.NoError(w.t, err)
+		require.Equal(w.t, 1, image.Bounds().Dx()*image.Bounds().Dy())
+	}
+	changed := ""
+	for o, n := range counts() {
+		if n != before[o] {
+			require.Empty(w.t, changed)
+			require.Equal(w.t, before[o]+1, n)
+			changed = beaconOutcome(o).String()
+		}
+	}
+	return changed
+}
+
+// TestBeacon: a call is a receipt of its own, named by token and eid; with the same eid it is
+// the same play, whatever else it says.
+func TestBeacon(t *testing.T) {
+	w := newWorld(t, nil)
+	token := w.beaconSigner('a', nil).token(t, w, nil)
+	require.Equal(t, "recorded", w.call("GET", "/beacon/"+token+"?eid=play-1&dwellMs=8000&ord=[timestamp]&eid2=x"))
+	d, err := sealer.ReadDelivery(w.log.All()[0].Event)
+	require.NoError(t, err)
+	require.Equal(t, []any{"screen-7", "play-1", 8000.0, today, issuetest.KeyID(1), w.right},
+		[]any{d.Receipt.SpatialAnchorID, *d.Receipt.CorrelationID, d.Receipt.DwellMs, d.Receipt.RenderedAt, d.Event.Actor.ID, d.RightID})
+	require.NotEmpty(t, d.Identity.Hash)
+	require.Empty(t, d.Identity.Day)
+	require.Empty(t, d.Idempotency)
+	for _, again := range []string{"?eid=play-1&dwellMs=8000", "?eid=play-1", "?dwellMs=9000&eid=play%2D1"} {
+		require.Equal(t, "duplicate", w.call("GET", "/beacon/"+token+again))
+	}
+	require.Equal(t, "recorded", w.call("GET", "/beacon/"+token+"?eid=play-2&dwellMs=8000.5"))
+	other := w.beaconSigner('a', nil).token(t, w, func(b *api.Beacon) { b.SpatialAnchorID = "screen-8" })
+	require.Equal(t, "recorded", w.call("GET", "/beacon/"+other+"?eid=play-1"), "another beacon's")
+
+	w.restart(nil)
+	require.Equal(t, "duplicate", w.call("GET", "/beacon/"+token+"?eid=play-2"), "also after a start")
+	require.Len(t, w.log.All(), 3)
+}
+
+// TestBeaconIsRefused: what is no play of the beacon's is answered alike, and is no receipt.
+func TestBeaconIsRefused(t *testing.T) {
+	w := newWorld(t, nil)
+	s := w.beaconSigner('a', nil)
+	token := s.token(t, w, nil)
+	drone := w.putRight(8, "tnt_a", gate.Drone, "", api.RightActive)
+	revoked := w.beaconSigner('b', func(k *api.BeaconKey) { k.RevokedAt = today })
+	retired := w.beaconSigner('c', func(k *api.BeaconKey) { k.NotAfter = today.Add(-time.Minute) })
+	stranger := beaconSigner{ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), "0123"}
+	posing := beaconSigner{stranger.private, s.id}
+	w.control.EditKey(t, 2, func(k *api.Key) { k.RevokedAt = today })
+	require.Eventually(t, func() bool { return w.view.Fresh() == nil }, time.Minute, time.Millisecond)
+	text, signature, _ := strings.Cut(token, ".")
+	last := strings.Index("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", signature[len(signature)-1:])
+	respelt := text + "." + signature[:len(signature)-1] + "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"[last+1:last+2]
+	require.NotEqual(t, token, respelt)
+	of := func(edit func(*api.Beacon)) string { return s.token(t, w, edit) }
+
+	for name, c := range map[string]struct{ method, token, query, want string }{
+		"a preview":            {"HEAD", token, "?eid=x", "not_get"},
+		"a preflight":          {"OPTIONS", token, "?eid=x", "not_get"},
+		"no eid":               {"GET", token, "?dwellMs=1", "malformed"},
+		"an empty eid":         {"GET", token, "?eid=", "malformed"},
+		"two eids":             {"GET", token, "?eid=a&eid=b", "malformed"},
+		"a long eid":           {"GET", token, "?eid=" + strings.Repeat("x", 256), "malformed"},
+		"an eid that is bytes": {"GET", token, "?eid=%ff", "malformed"},
+		"a line in the eid":    {"GET", token, "?eid=a%0ab", "malformed"},
+		"a dwell in words":     {"GET", token, "?eid=x&dwellMs=[DWELL]", "malformed"},
+		"a negative dwell":     {"GET", token, "?eid=x&dwellMs=-1", "malformed"},
+		"an endless dwell":     {"GET", token, "?eid=x&dwellMs=" + strings.Repeat("9", 400), "malformed"},
+		"no token":             {"GET", "", "?eid=x", "invalid"},
+		"any text":             {"GET", "a.b", "?eid=x", "invalid"},
+		"a token and more":     {"GET", token + "/x", "?eid=x", "invalid"},
+		"half a token":         {"GET", token[:len(token)/2], "?eid=x", "invalid"},
+		"another spelling":     {"GET", respelt, "?eid=x", "invalid"},
+		"a line in the token":  {"GET", text[:8] + "%0A" + text[8:] + "." + signature, "?eid=x", "invalid"},
+		"a changed token":      {"GET", base64.RawURLEncoding.EncodeToString([]byte(`{"maxReceiptsPerHour":9}`)) + "." + signature, "?eid=x", "expired"},
+		"a stranger's":         {"GET", stranger.token(t, w, nil), "?eid=x", "invalid"},
+		"a pretender's":        {"GET", posing.token(t, w, nil), "?eid=x", "invalid"},
+		"a revoked key's":      {"GET", revoked.token(t, w, nil), "?eid=x", "invalid"},
+		"of before the key":    {"GET", of(func(b *api.Beacon) { b.IssuedAt = today.Add(-48 * time.Hour) }), "?eid=x", "invalid"},
+		"of behind the key":    {"GET", retired.token(t, w, func(b *api.Beacon) { b.IssuedAt = today }), "?eid=x", "invalid"},
+		"expired":              {"GET", of(func(b *api.Beacon) { b.ExpiresAt = today }), "?eid=x", "expired"},
+		"a revoked API key":    {"GET", of(func(b *api.Beacon) { b.TenantID, b.KeyID = "tnt_b", issuetest.KeyID(2) }), "?eid=x", "key"},
+		"no such API key":      {"GET", of(func(b *api.Beacon) { b.KeyID = issuetest.KeyID(9) }), "?eid=x", "key"},
+		"another's API key":    {"GET", of(func(b *api.Beacon) { b.TenantID = "tnt_b" }), "?eid=x", "key"},
+		"a key that may not":   {"GET", of(func(b *api.Beacon) { b.KeyID = issuetest.KeyID(3) }), "?eid=x", "key"},
+		"a suspended right":    {"GET", of(func(b *api.Beacon) { b.RightID = w.suspended }), "?eid=x", "refused"},
+		"another's right":      {"GET", of(func(b *api.Beacon) { b.RightID = w.foreign }), "?eid=x", "refused"},
+		"what the gate bars":   {"GET", of(func(b *api.Beacon) { b.RightID = drone }), "?eid=x", "refused"},
+	} {
+		require.Equal(t, c.want, w.call(c.method, "/beacon/"+c.token+c.query), name)
+	}
+	require.Empty(t, w.log.All())
+	require.Equal(t, "recorded", w.call("GET", "/beacon/"+retired.token(t, w, nil)+"?eid=x"), "a beacon outlives the window of the key that signed it")
+	require.Equal(t, "recorded", w.call("GET", "/beacon/"+url.PathEscape(token)+"?eid=%C3%A4"))
+
+	w.log.SetFail(fmt.Errorf("no disk"))
+	require.Equal(t, "unavailable", w.call("GET", "/beacon/"+token+"?eid=y"))
+	w.log.SetFail(nil)
+	w.skew.Store(int64(time.Hour))
+	require.Equal(t, "unavailable", w.call("GET", "/beacon/"+token+"?eid=y"), "without a lease")
+}
+
+// TestBeaconRate: no hour has more receipts than the beacon may have, and neither duplicates nor
+// refusals count.
+func TestBeaconRate(t *testing.T) {
+	w := newWorld(t, nil)
+	s := w.beaconSigner('a', nil)
+	token := s.token(t, w, func(b *api.Beacon) { b.MaxReceiptsPerHour = 2 })
+	require.Equal(t, "recorded", w.call("GET", "/beacon/"+token+"?eid=1"))
+	require.Equal(t, "duplicate", w.call("GET", "/beacon/"+token+"?eid=1"))
+	w.log.SetFail(fmt.Errorf("no disk"))
+	require.Equal(t, "unavailable", w.call("GET", "/beacon/"+token+"?eid=2"))
+	w.log.SetFail(nil)
+	require.Equal(t, "recorded", w.call("GET", "/beacon/"+token+"?eid=2"))
+	require.Equal(t, "limited", w.call("GET", "/beacon/"+token+"?eid=3"))
+	require.Equal(t, "recorded", w.call("GET", "/beacon/"+s.token(t, w, func(b *api.Beacon) { b.SpatialAnchorID = "other" })+"?eid=3"), "another's count is its own")
+	require.Len(t, w.log.All(), 3)
+}
+
+// TestRollingHour counts against a list of all that were taken.
+func TestRollingHour(t *testing.T) {
+	var rates beaconRates
+	var taken []time.Time
+	now := today
+	step := func(d time.Duration, text string, limit int) bool {
+		now = now.Add(d)
+		_, ok := rates.take([]byte(text), limit, now)
+		return ok
+	}
+	for i := range 4000 {
+		d := time.Duration(i*i*7919%240) * time.Second
+		if i%500 == 499 {
+			d = 3 * time.Hour
+		}
+		if step(d, "a", 20) {
+			taken = append(taken, now)
+		}
+		inHour := 0
+		for _, at := range taken {
+			if now.Sub(at) < time.Hour {
+				inHour++
+			}
+		}
+		require.LessOrEqual(t, inHour, 20)
+	}
+	require.Greater(t, len(taken), 1000, "and not many fewer than it may")
+	require.True(t, step(2*time.Hour, "b", 1))
+	require.False(t, step(time.Hour, "b", 1), "the running minute is no whole one")
+	require.True(t, step(time.Minute, "b", 1))
+	require.False(t, step(-time.Hour, "b", 1), "a clock that steps back frees nothing")
+
+	rates = beaconRates{}
+	for i := range mostRates {
+		require.True(t, step(0, fmt.Sprint(i), 1))
+	}
+	require.False(t, step(0, "one more", 1))
+	require.True(t, step(2*time.Hour, "one more", 1), "those that rest make room")
+	require.Len(t, rates.all, 1)
+}
