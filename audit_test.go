@@ -68,6 +68,7 @@ var writes = []write{
 	{operation: "observe-delivery", events: []string{"delivery.recorded right:{rightId}"}},
 	{operation: "ingest-batch", events: []string{"delivery.recorded right:{rightId}"}},
 	{operation: "create-mapping", events: []string{"mapping.created mapping:{mappingId}"}, makes: one("mappingId", "mapping.id")},
+	{operation: "create-beacon"}, // which is kept nowhere
 	{operation: "retire-mapping", events: []string{"mapping.retired mapping:{mappingId}"}},
 	{
 		operation: "import-mappings", events: []string{"mapping.created mapping:{importedId}"},

@@ -74,6 +74,9 @@ func operationsOf(t *testing.T, server *bench.Server, visitors bool) (all []oper
 		if id == "create-api-key" {
 			o.body = `{"label":"x","scopes":[]}` // a key can give no scopes that it lacks
 		}
+		if id == "create-beacon" { // that of the document has ended some time
+			o.body = fmt.Sprintf(`{"rightId":"{rightId}","spatialAnchorId":"a","expiresAt":%q,"maxReceiptsPerHour":1}`, time.Now().Add(time.Hour).Format(time.RFC3339))
+		}
 		if id == "ingest-batch" { // that of the document is of a day that is too long ago some time
 			o.body = fmt.Sprintf(`{"rows":[{"rowId":"1","rightId":"{rightId}","spatialAnchorId":"a","playedAt":%q,"dwellMs":1500}]}`, time.Now().Format(time.RFC3339))
 		}

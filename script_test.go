@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -325,7 +326,7 @@ func playScripts(t *testing.T, s *service) {
 		}
 		t.Run(name, func(t *testing.T) {
 			key := createTenant(t, s.data).APIKey
-			p := player{s.server.API, &http.Client{Jar: newJar(t)}, map[string]any{"key": key}, reached{map[string]bool{}, r.replayed, r.codes, r.states}}
+			p := player{s.server.API, &http.Client{Jar: newJar(t)}, map[string]any{"key": key, "tomorrow": time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)}, reached{map[string]bool{}, r.replayed, r.codes, r.states}}
 			p.play(t, scripts+"before.http")
 			p.play(t, file)
 			played[name] = p.operations

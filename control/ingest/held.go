@@ -32,9 +32,9 @@ const (
 // HeldRow is the record of a held row, as it is answered.
 type HeldRow struct {
 	ID         string          `json:"id"`
-	Vendor     string          `json:"vendor"`
-	IDType     string          `json:"idType"`
-	VendorID   string          `json:"vendorId"`
+	Vendor     string          `json:"vendor" doc:"Whose id it is."`
+	IDType     string          `json:"idType" doc:"Which of the vendor's kinds of ids it is."`
+	VendorID   string          `json:"vendorId" doc:"The id that no mapping knew."`
 	PlayedAt   store.Instant   `json:"playedAt" doc:"When it was shown."`
 	Row        json.RawMessage `json:"row" doc:"The row as it was sent, without dataSubjectId and telemetry; null once it waits no more."`
 	State      HeldState       `json:"state" enum:"HELD,REPLAYED,EXPIRED" doc:"REPLAYED once it was delivered, with its receiptId, or refused, with the error."`
