@@ -167,7 +167,7 @@ func AddRaw[I, O any](a API, op Operation, do func(context.Context, *I) (*O, err
 	if len(op.Text) > 0 {
 		h.RequestBody = &huma.RequestBody{Content: map[string]*huma.MediaType{}}
 		for _, kind := range op.Text {
-			h.RequestBody.Content[kind] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
+			h.RequestBody.Content[kind] = &huma.MediaType{}
 		}
 	}
 	if kind := op.Content.Type; kind != "" {
@@ -185,6 +185,9 @@ func AddRaw[I, O any](a API, op Operation, do func(context.Context, *I) (*O, err
 		h.Responses = map[string]*huma.Response{"200": {Description: note, Content: map[string]*huma.MediaType{kind: media}}}
 	}
 	huma.Register(a, h, do)
+	for _, kind := range op.Text { // in which huma sees bytes
+		h.RequestBody.Content[kind].Schema = &huma.Schema{Type: huma.TypeString}
+	}
 }
 
 // declaration is where huma carries an Operation to Of.
