@@ -22,6 +22,7 @@ TestContract (conformance_test.go) runs both; `make contract` runs that.
 import collections
 import copy
 import os
+import uuid
 
 import requests
 import schemathesis
@@ -40,6 +41,7 @@ MAKERS = {
     "offerId": ("propose-offer", "offer.id"),
     "challengeId": ("open-challenge", "challenge.id"),
     "keyId": ("create-api-key", "key.keyId"),
+    "mappingId": ("create-mapping", "mapping.id"),
     "receiptId": ("observe-delivery", "receipt.receiptId"),
     "packId": ("seal-proof-packs", "pack.packId"),
     "from": ("seal-proof-packs", "pack.packId"),
@@ -50,6 +52,9 @@ MAKERS = {
     "challengeId": ("sandbox-open-challenge", "challenge.id"),
     "packId": ("sandbox-run-demo", "packId"),
 }
+
+# Whose body is text that schemathesis makes up: the service's own tests import.
+TEXT = {"import-mappings"}
 
 # What has to be done with a record before an operation takes it, and what else there has
 # to be.
@@ -125,6 +130,9 @@ class Service:
         for name in body or {}:
             if name in MAKERS:
                 body[name] = ids.get(name) or self.record(operation, name)
+        if operation.id == "create-mapping":  # two of one id would overlap
+            body["target"]["rightId"] = self.record(operation, "rightId")
+            body["vendorId"] = str(uuid.uuid4())
         return path, query, body
 
     def record(self, operation, name):
@@ -229,7 +237,7 @@ class Reached:
         for label, operation in sorted(service.by_label.items()):
             told = " ".join(f"{status}x{n}" for status, n in sorted(self.answers[label].items()))
             print(f"  {operation.id:28} {told}")
-            if label not in self.reached:
+            if label not in self.reached and operation.id not in TEXT:
                 missing.append(operation.id)
         if missing:
             raise AssertionError("never answered a valid request with 2xx: " + ", ".join(missing))
